@@ -1,0 +1,92 @@
+# The only door to this workspace. `make help` lists what it opens.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup pins fmt check lint types layers sizes gen gen-check test test-cluster bench demo clean
+
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+UV      := $(BIN)/uv
+DISTS   := $(sort $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml providers/*/pyproject.toml)))
+STAMP   := $(VENV)/.stamp
+JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
+say      = @printf '\033[1m==> %s\033[0m\n' "$(1)"
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)/dists ## create .venv with everything, `eso` included
+
+$(STAMP)/venv:
+	$(call say,creating $(VENV))
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMP) && touch $@
+
+$(STAMP)/uv: requirements/bootstrap.txt | $(STAMP)/venv
+	$(call say,installing the installer)
+	@$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r $<
+	@touch $@
+
+$(STAMP)/deps: requirements/dev.txt $(STAMP)/uv
+	$(call say,installing pinned dependencies)
+	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --require-hashes -r $<
+	@touch $@
+
+$(STAMP)/dists: $(DISTS:%=%/pyproject.toml) $(STAMP)/deps
+	$(call say,installing the workspace: $(notdir $(DISTS)))
+	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --no-build-isolation $(DISTS:%=-e %)
+	@touch $@
+
+pins: $(STAMP)/uv ## renew the hashed pins from requirements/*.in
+	@for f in bootstrap dev; do $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
+	  --universal --python-version 3.11 requirements/$$f.in -o requirements/$$f.txt; done
+
+fmt: setup ## format the code
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix-only .
+
+check: lint types layers sizes gen-check ## format, lint, types, layers, sizes, generated files
+
+lint: setup
+	$(call say,ruff)
+	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --diff .; exit 1; }
+	@$(BIN)/ruff check --quiet .
+
+types: setup
+	$(call say,mypy strict)
+	@printf '%s\n' $(DISTS) . | xargs -P $(JOBS) -I{} $(BIN)/python tools/check_types.py {}
+
+layers: setup
+	$(call say,layers)
+	@$(BIN)/lint-imports --no-timing > $(STAMP)/layers.log || { cat $(STAMP)/layers.log; exit 1; }
+
+sizes: setup
+	@$(BIN)/python tools/check_sizes.py
+
+gen: setup ## write the generated files (CRDs, reference pages)
+	@$(BIN)/python tools/gen_crds.py deploy/crds
+
+gen-check: setup
+	$(call say,generated files)
+	@$(BIN)/python tools/gen_crds.py --check deploy/crds
+
+test: setup ## every test that needs no Go toolchain
+	$(call say,tests on the embedded API server)
+	@$(BIN)/pytest -n $(JOBS) packages providers tests
+
+test-cluster: setup ## the API and runtime suites on a real kube-apiserver (needs Go once)
+	$(call say,tests on a real kube-apiserver)
+	@for v in $$($(BIN)/python tools/kube-apiserver/build.py --versions); do \
+	  assets=$$($(BIN)/python tools/kube-apiserver/build.py $$v) && \
+	  KUBEBUILDER_ASSETS=$$assets $(BIN)/pytest --apiserver=kube -m live packages tests; done
+
+bench: setup ## measure, as ratios within one run
+	@$(BIN)/python bench/run.py
+
+demo: setup ## embedded API server, CRDs, examples, a table; then stop
+	@$(BIN)/python tools/demo.py
+
+clean: ## remove everything that make wrote
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo

@@ -1,0 +1,128 @@
+"""Names and metadata of Kubernetes objects: what every other module talks about.
+
+Pure values. Nothing here knows HTTP, caches or any particular kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class ObjectKey(NamedTuple):
+    """Namespace and name of one object; the namespace of a cluster-scoped object is empty."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One served resource: where its objects live in the API."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def root(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of the collection, of one object, or of its subresource."""
+        parts = [self.root]
+        if namespace and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return "/".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+class OwnerReference(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False, rename="camel"):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False, rename="camel"):
+    """Metadata of one object. managedFields is left out: it is most of an object's bytes and no controller reads it."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    owner_references: list[OwnerReference] = []
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+
+class Object(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False, rename="camel"):
+    """Base of every typed kind, and by itself the metadata-only form (PartialObjectMetadata)."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.metadata.key
+
+
+class Condition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False, rename="camel"):
+    """One entry of status.conditions."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A resource together with the Python type its objects decode to (a Struct, or dict for plain JSON)."""
+
+    resource: Resource
+    type: type[T]
+
+
+JsonObject = dict[str, Any]
+
+
+def raw(resource: Resource) -> Kind[JsonObject]:
+    """The resource as plain dicts: for kinds known only at run time, and where unknown fields must survive."""
+    return Kind(resource, dict)
+
+
+def metadata_of(resource: Resource) -> Kind[Object]:
+    """The resource as metadata only."""
+    return Kind(resource, Object)
