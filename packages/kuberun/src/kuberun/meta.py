@@ -126,3 +126,28 @@ def raw(resource: Resource) -> Kind[JsonObject]:
 def metadata_of(resource: Resource) -> Kind[Object]:
     """The resource as metadata only."""
     return Kind(resource, Object)
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """An object the API server sent that does not decode to its kind's type: shown, never allowed to stop the rest.
+
+    `error` names the field and the expected type, never the value found.
+    """
+
+    metadata: ObjectMeta
+    error: str
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.metadata.key
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page of a list. An empty `continue_token` means it was the last one."""
+
+    items: list[T | Malformed]
+    resource_version: str
+    continue_token: str = ""
+    remaining_item_count: int | None = None
