@@ -1,0 +1,57 @@
+"""The `eso` command and its subcommands.
+
+Each command imports what it needs when it runs, so that `eso --help` starts at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(name="eso", help="External Secrets Operator.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def eso() -> None:
+    """External Secrets Operator."""
+
+
+@app.command()
+def crds() -> None:
+    """Print every CustomResourceDefinition as YAML, ready for `kubectl apply -f -`."""
+    from eso_cli.crds import as_yaml, installed
+
+    typer.echo(as_yaml(installed()), nl=False)
+
+
+@app.command()
+def up(
+    data_dir: Annotated[Path, typer.Option(help="Where the API server keeps its data; created if missing.")] = Path(
+        ".eso"
+    ),
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Where to write the kubeconfig; by default into the data directory.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 takes any free one.")] = 0,
+    ready_file: Annotated[Path | None, typer.Option(help="Written as JSON once everything serves.")] = None,
+    operator: Annotated[bool, typer.Option(help="Run the operator too. It is not part of this release.")] = True,
+) -> None:
+    """Serve the Kubernetes API on this machine, with the External Secrets CRDs installed, until interrupted."""
+    from eso_cli.up import Options, serve
+
+    if operator:
+        typer.echo("this release serves the API only; the operator is not part of it yet", err=True)
+    options = Options(
+        data_dir=data_dir,
+        kubeconfig=kubeconfig or data_dir / "kubeconfig",
+        port=port,
+        ready_file=ready_file,
+    )
+    raise typer.Exit(asyncio.run(serve(options)))
+
+
+if __name__ == "__main__":
+    app()
