@@ -1,0 +1,153 @@
+"""What a test may ask of an API server, and the child processes that servers are made of.
+
+`localserver.py` and `kubeapiserver.py` implement ApiServer; `plugin.py` offers one to tests. Nothing here knows HTTP.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import yaml
+
+from kuberun.clock import SystemClock
+
+POLL_SECONDS = 0.05
+STOP_SECONDS = 10.0
+LOG_TAIL_LINES = 15
+
+
+class ApiServer(Protocol):
+    """A running API server with an administrator's credentials."""
+
+    name: str
+    """`localkube` or `kube`."""
+    url: str
+    token: str
+    ca_file: Path
+    kubeconfig: Path
+
+    def restart(self) -> None:
+        """Stop and start on the same address with the same objects; open watches break."""
+        ...
+
+    def compact(self) -> None:
+        """Forget history: every resourceVersion seen before answers 410. May restart the server."""
+        ...
+
+    def stop(self) -> None: ...
+
+
+class ServerFailedError(Exception):
+    """A server did not start, did not become ready, or died; the message carries the end of its log."""
+
+
+class Child:
+    """A process that never outlives this one, with its output in a file."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.name = Path(command[0]).name
+        self._log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - the command is ours
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,  # Ctrl-C in the terminal reaches pytest, which then stops servers in order
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call, no allocation and no lock
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_until(self, ready: Callable[[], bool], *, seconds: float) -> None:
+        """Poll `ready` until it is true; fail at once if the process ends, or at the deadline."""
+        clock = SystemClock()
+        deadline = clock.monotonic() + seconds
+        while not ready():
+            if clock.monotonic() > deadline:
+                raise ServerFailedError(f"{self.name} was not ready after {seconds:.0f} s; {self._log_end()}")
+            try:
+                code = self._process.wait(POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+            raise ServerFailedError(f"{self.name} ended with code {code}; {self._log_end()}")
+
+    def stop(self) -> None:
+        """Ask, then insist. Safe to call twice."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(STOP_SECONDS)
+
+    def _log_end(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        return "\n".join([f"the end of {self._log}:", *lines])
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports nobody listens on now. Another process may still take one first: callers retry."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def find_program(name: str, *folders: Path) -> Path | None:
+    """In the given folders, beside the Python interpreter (where wheels put programs), then on PATH."""
+    path = [Path(part) for part in os.environ.get("PATH", "").split(os.pathsep) if part]
+    for folder in (*folders, Path(sys.executable).parent, *path):
+        if os.access(folder / name, os.X_OK):
+            return folder / name
+    return None
+
+
+def kubeconfig_text(url: str, ca: bytes, token: str) -> str:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "test",
+                "cluster": {"server": url, "certificate-authority-data": base64.b64encode(ca).decode()},
+            }
+        ],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+        "current-context": "test",
+    }
+    return yaml.safe_dump(config)
+
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _die_with_parent() -> None:
+    """Linux kills the child when the thread that started it ends, even if pytest itself was killed."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,151 @@
+"""Build a real kube-apiserver for `make test-cluster`, once, into a cache outside the checkout.
+
+Each go.mod beside this script (and one folder below) pins one Kubernetes release; the tools it names are what gets
+built. Standard output carries only the answer (versions, or the folder with the binaries); progress goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+COMPONENTS = ("kube-apiserver", "kube-controller-manager")
+PROGRESS_SECONDS = 15.0
+
+
+class CannotBuildError(Exception):
+    """The message says what is missing and what to do."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--versions", action="store_true", help="print the versions to test, newest first")
+    what.add_argument("version", nargs="?", help="a version to build; prints the folder that holds the binaries")
+    arguments = parser.parse_args()
+    try:
+        answer = versions_to_test() if arguments.versions else [str(assets(arguments.version))]
+    except CannotBuildError as failure:
+        print(f"build.py: {failure}", file=sys.stderr)
+        return 1
+    print("\n".join(answer))
+    return 0
+
+
+def versions_to_test() -> list[str]:
+    """The newest pinned release; all of them if KUBE_VERSIONS=all; the given binary's if KUBEBUILDER_ASSETS is set."""
+    if given := given_assets():
+        return [version_of(given / "kube-apiserver")]
+    known = list(modules())
+    return known if os.environ.get("KUBE_VERSIONS") == "all" else known[:1]
+
+
+def assets(version: str) -> Path:
+    if given := given_assets():
+        return given
+    module = modules().get(version)
+    if module is None:
+        raise CannotBuildError(f"no go.mod pins Kubernetes {version}; known: {', '.join(modules())}")
+    folder = cache() / f"kubernetes-{version}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / ".lock"):
+        missing = [name for name in COMPONENTS if not (folder / name).is_file()]
+        if missing:
+            build(module, version, missing, folder)
+    return folder
+
+
+def given_assets() -> Path | None:
+    value = os.environ.get("KUBEBUILDER_ASSETS")
+    if not value:
+        return None
+    if not (Path(value) / "kube-apiserver").is_file():
+        raise CannotBuildError(f"KUBEBUILDER_ASSETS={value} holds no kube-apiserver; unset it to build one")
+    return Path(value)
+
+
+def version_of(binary: Path) -> str:
+    said = subprocess.run([str(binary), "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    return said.strip().removeprefix("Kubernetes v")
+
+
+def modules() -> dict[str, Path]:
+    """Version -> folder of the go.mod that pins it, newest first."""
+    found = {}
+    for file in [HERE / "go.mod", *HERE.glob("*/go.mod")]:
+        pinned = re.search(r"k8s\.io/kubernetes v([0-9.]+)", file.read_text())
+        if pinned:
+            found[pinned.group(1)] = file.parent
+    return dict(sorted(found.items(), key=lambda item: [int(part) for part in item[0].split(".")], reverse=True))
+
+
+def cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eso-testbin"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Two checkouts may share the cache: the second waits, then finds the binaries."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def build(module: Path, version: str, names: list[str], folder: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
+        raise CannotBuildError(
+            f"no Go toolchain on PATH, and no {' or '.join(names)} in {folder}. Install Go (https://go.dev/dl), "
+            "or set KUBEBUILDER_ASSETS to a folder with kube-apiserver. `make test` needs neither."
+        )
+    packages = [f"k8s.io/kubernetes/cmd/{name}" for name in names]
+    total = len(run([go, "list", "-deps", *packages], module, f"reading the sources of Kubernetes {version}"))
+    major, minor, _ = version.split(".", 2)
+    stamp = "k8s.io/component-base/version"
+    flags = f"-s -w -X {stamp}.gitVersion=v{version} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+    # A temporary folder on the same file system, so that a binary appears whole or not at all.
+    with tempfile.TemporaryDirectory(dir=folder) as fresh:
+        command = [go, "build", "-v", "-trimpath", "-ldflags", flags, "-o", f"{fresh}/", *packages]
+        run(command, module, f"building {' and '.join(names)} {version}", total=total)
+        for name in names:
+            (Path(fresh) / name).rename(folder / name)
+
+
+def run(command: list[str], module: Path, doing: str, total: int = 0) -> list[str]:
+    """Run Go in the folder of a go.mod, report progress, and return the lines it printed."""
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+    began = reported = time.monotonic()
+    say(f"{doing} (minutes the first time)")
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, cwd=module, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        for line in process.stdout or ():
+            lines.append(line.rstrip())
+            if time.monotonic() - reported > PROGRESS_SECONDS:
+                reported = time.monotonic()
+                count = f"{len(lines)} of at most {total} packages" if total else f"{len(lines)} steps"
+                say(f"{doing}: {count}, {reported - began:.0f} s")
+    if process.returncode != 0:
+        raise CannotBuildError("\n".join([f"{doing} failed:", *lines[-20:]]))
+    say(f"{doing}: done after {time.monotonic() - began:.0f} s")
+    return lines
+
+
+def say(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
