@@ -151,3 +151,28 @@ class Page(Generic[T]):
     resource_version: str
     continue_token: str = ""
     remaining_item_count: int | None = None
+
+
+def key_of(obj: Any) -> ObjectKey:
+    """The key of any form of object: typed, malformed or plain dict."""
+    if isinstance(obj, dict):
+        metadata = obj.get("metadata") or {}
+        return ObjectKey(metadata.get("namespace") or "", metadata.get("name") or "")
+    metadata = obj.metadata
+    return ObjectKey(metadata.namespace, metadata.name)
+
+
+def version_of(obj: Any) -> str:
+    """The resourceVersion of any form of object."""
+    if isinstance(obj, dict):
+        return str((obj.get("metadata") or {}).get("resourceVersion") or "")
+    return str(obj.metadata.resource_version)
+
+
+def meta_of(obj: Any) -> ObjectMeta:
+    """The metadata of any form of object, for code that does not know which one it has."""
+    if not isinstance(obj, dict):
+        metadata: ObjectMeta = obj.metadata
+        return metadata
+    present = {name: value for name, value in (obj.get("metadata") or {}).items() if value is not None}
+    return msgspec.convert(present, ObjectMeta)
