@@ -156,8 +156,8 @@ class Page(Generic[T]):
 def key_of(obj: Any) -> ObjectKey:
     """The key of any form of object: typed, malformed or plain dict."""
     if isinstance(obj, dict):
-        metadata = obj.get("metadata") or {}
-        return ObjectKey(metadata.get("namespace") or "", metadata.get("name") or "")
+        plain = _plain_metadata(obj)
+        return ObjectKey(str(plain.get("namespace") or ""), str(plain.get("name") or ""))
     metadata = obj.metadata
     return ObjectKey(metadata.namespace, metadata.name)
 
@@ -165,7 +165,7 @@ def key_of(obj: Any) -> ObjectKey:
 def version_of(obj: Any) -> str:
     """The resourceVersion of any form of object."""
     if isinstance(obj, dict):
-        return str((obj.get("metadata") or {}).get("resourceVersion") or "")
+        return str(_plain_metadata(obj).get("resourceVersion") or "")
     return str(obj.metadata.resource_version)
 
 
@@ -174,5 +174,14 @@ def meta_of(obj: Any) -> ObjectMeta:
     if not isinstance(obj, dict):
         metadata: ObjectMeta = obj.metadata
         return metadata
-    present = {name: value for name, value in (obj.get("metadata") or {}).items() if value is not None}
-    return msgspec.convert(present, ObjectMeta)
+    present = {name: value for name, value in _plain_metadata(obj).items() if value is not None}
+    try:
+        return msgspec.convert(present, ObjectMeta)
+    except msgspec.ValidationError:  # no API server sends that; the key must be had all the same
+        key = key_of(obj)
+        return ObjectMeta(namespace=key.namespace, name=key.name, resource_version=version_of(obj))
+
+
+def _plain_metadata(obj: JsonObject) -> JsonObject:
+    metadata = obj.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

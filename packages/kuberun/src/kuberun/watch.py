@@ -1,0 +1,459 @@
+r"""List and watch one resource as a pure state machine, and the loop that drives it over a `Source`.
+
+    Listing --last page--> Streaming --410, or nonsense twice--> Listing ...
+       \--failure--> Waiting <--failure--/          Waiting goes back to where it came from after a back-off
+
+`step` turns (state, signal) into (events, state) without any input or output. `Watcher.run` produces the signals:
+pages, frames and failures. What is promised to the receiver of the events:
+
+- `Listed` holds every object there is; what it does not hold is gone. `Applied` and `Deleted` follow in the server's
+  order. The last event for an object is its last state.
+- A stream is resumed only at a position up to which everything was delivered. A frame that cannot be read is never
+  stepped over: the stream is resumed before it, and if it comes again everything is listed anew.
+- An object that does not fit its type arrives as `Malformed` like any other object.
+
+Lists ask for the newest state (no resourceVersion), so that a lagging API server cannot take an informer back in time.
+This module keeps no objects: that is `cache`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, assert_never
+
+import msgspec
+import structlog
+
+from kuberun.backoff import Backoff, Random, system_random
+from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+from kuberun.errors import ApiError, BadAnswer
+from kuberun.meta import Malformed, Page, key_of, version_of
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class Source(Protocol[T]):
+    """Where a watch gets its pages and frames from. `kuberun.client` has the one for API servers."""
+
+    async def list_page(self, *, limit: int, continue_token: str, resource_version: str) -> Page[T]: ...
+
+    def watch(
+        self, *, resource_version: str, timeout_seconds: int, allow_bookmarks: bool
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """A stream of frames, one JSON document each."""
+        ...
+
+    def decode(self, raw: bytes) -> T | Malformed: ...
+
+
+# --- events: what a watch delivers -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """All objects, at one moment."""
+
+    objects: Sequence[T | Malformed]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Generic[T]):
+    """The object was created or changed."""
+
+    object: T | Malformed
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted(Generic[T]):
+    """The object is gone; this was its last state."""
+
+    object: T | Malformed
+
+
+Event = Listed[T] | Applied[T] | Deleted[T]
+
+
+# --- states ----------------------------------------------------------------------------------------------------------
+
+
+class Cause(Enum):
+    """Why everything is listed."""
+
+    START = "start"
+    EXPIRED = "the position in the stream expired"
+    NONSENSE = "the stream could not be read or was refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """Collecting the pages of a list."""
+
+    cause: Cause = Cause.START
+    pages: tuple[Page[T], ...] = ()
+    expiries: int = 0
+    """How often the continue token expired under way; from the second time on the list is asked for in one piece."""
+    failures: int = 0
+
+    @property
+    def continue_token(self) -> str:
+        return self.pages[-1].continue_token if self.pages else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """Following the changes after `resource_version`."""
+
+    resource_version: str
+    strikes: int = 0
+    """Refused or unreadable answers in a row at this position."""
+    failures: int = 0
+    """Back-off counter; it starts with the failures of the list before, and any frame clears it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Generic[T]):
+    """Backing off."""
+
+    then: Listing[T] | Streaming
+    retry_after: float = 0.0
+
+
+State = Listing[T] | Streaming | Waiting[T]
+
+
+# --- signals: what can happen ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(Generic[T]):
+    object: T | Malformed
+
+
+@dataclass(frozen=True, slots=True)
+class Removed(Generic[T]):
+    object: T | Malformed
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmarked:
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Garbled:
+    """Something arrived that cannot be read."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The server answered with an error, as HTTP status or as ERROR frame."""
+
+    code: int
+    reason: str = ""
+    retry_after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """No answer, or the connection broke."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The stream ended in good order, or was closed by us because it was silent for too long."""
+
+    lived: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """The back-off is over."""
+
+
+Signal = Page[T] | Changed[T] | Removed[T] | Bookmarked | Garbled | Refused | Broken | Ended | Waited
+
+_GONE = 410
+_BUSY = frozenset({429, 502, 503})
+_STRIKES = 2
+_WHOLE_LIST_AFTER = 2
+_SHORT_LIFE = 5.0
+
+
+def step(state: State[T], signal: Signal[T]) -> tuple[Sequence[Event[T]], State[T]]:
+    """What happens next. Pure."""
+    match state:
+        case Streaming():
+            return _step_streaming(state, signal)
+        case Listing():
+            return _step_listing(state, signal)
+        case Waiting():
+            if not isinstance(signal, Waited):
+                raise _misplaced(state, signal)
+            return (), state.then
+        case _:
+            assert_never(state)
+
+
+def _step_listing(state: Listing[T], signal: Signal[T]) -> tuple[Sequence[Event[T]], State[T]]:
+    match signal:
+        case Page():
+            pages = (*state.pages, signal)
+            if signal.continue_token:
+                return (), replace(state, pages=pages)
+            objects = signal.items if len(pages) == 1 else [item for page in pages for item in page.items]
+            return (Listed(objects),), Streaming(signal.resource_version, failures=state.failures)
+        case Refused(code=code) if code == _GONE and state.pages:
+            return (), Listing(state.cause, expiries=state.expiries + 1, failures=state.failures)
+        case Refused(retry_after=retry_after):
+            return (), Waiting(replace(state, failures=state.failures + 1), retry_after)
+        case Broken():
+            return (), Waiting(replace(state, failures=state.failures + 1))
+        case Garbled():
+            return (), Waiting(Listing(state.cause, failures=state.failures + 1))
+        case Changed() | Removed() | Bookmarked() | Ended() | Waited():
+            raise _misplaced(state, signal)
+        case _:
+            assert_never(signal)
+
+
+def _step_streaming(state: Streaming, signal: Signal[T]) -> tuple[Sequence[Event[T]], State[T]]:
+    match signal:
+        case Changed(object=obj):
+            return (Applied(obj),), Streaming(version_of(obj) or state.resource_version)
+        case Removed(object=obj):
+            return (Deleted(obj),), Streaming(version_of(obj) or state.resource_version)
+        case Bookmarked(resource_version=version):
+            return (), Streaming(version or state.resource_version)
+        case Ended() | Broken() | Refused() | Garbled():
+            return (), _interrupted(state, signal)
+        case Page() | Waited():
+            raise _misplaced(state, signal)
+        case _:
+            assert_never(signal)
+
+
+def _interrupted(state: Streaming, signal: Ended | Broken | Refused | Garbled) -> State[T]:
+    """Where to go on when the stream has ended."""
+    failed = replace(state, failures=state.failures + 1)
+    match signal:
+        case Ended(lived=lived) if lived >= _SHORT_LIFE or state.failures == 0:
+            # A server that hangs up at once gets one free turn, then back-off.
+            return replace(state, failures=0 if lived >= _SHORT_LIFE else 1)
+        case Refused(code=code) if code == _GONE:
+            return _relist(state, Cause.EXPIRED)
+        case Refused(code=code, retry_after=retry_after) if code in _BUSY:
+            return Waiting(failed, retry_after)
+        case Refused() | Garbled() if state.strikes + 1 >= _STRIKES:
+            return _relist(state, Cause.NONSENSE)
+        case Refused() | Garbled():
+            return Waiting(replace(failed, strikes=state.strikes + 1))
+        case Ended() | Broken():
+            return Waiting(failed)
+        case _:
+            assert_never(signal)
+
+
+def _relist(state: Streaming, cause: Cause) -> State[T]:
+    """List anew: at once the first time, after a back-off when the stream before did not get anywhere either."""
+    listing: Listing[T] = Listing(cause, failures=state.failures + 1)
+    return listing if state.failures == 0 else Waiting(listing)
+
+
+def _misplaced(state: object, signal: object) -> AssertionError:
+    return AssertionError(f"{type(signal).__name__} cannot happen while {type(state).__name__}")
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+
+class _Frame(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _Details(msgspec.Struct, gc=False):
+    retry_after_seconds: int = msgspec.field(default=0, name="retryAfterSeconds")
+
+
+class _Status(msgspec.Struct, gc=False):
+    code: int = 0
+    reason: str = ""
+    details: _Details | None = None
+
+
+class _Version(msgspec.Struct, gc=False):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _Bookmark(msgspec.Struct, gc=False):
+    metadata: _Version
+
+
+_frame = msgspec.json.Decoder(_Frame)
+_status = msgspec.json.Decoder(_Status)
+_bookmark = msgspec.json.Decoder(_Bookmark)
+
+
+def read_frame(raw: bytes, decode: Callable[[bytes], T | Malformed]) -> Signal[T]:
+    """One frame of the stream as a signal. Pure; whatever cannot be read is `Garbled`."""
+    try:
+        frame = _frame.decode(raw)
+        match frame.type:
+            case "ADDED" | "MODIFIED":
+                return _named(Changed(decode(bytes(frame.object))))
+            case "DELETED":
+                return _named(Removed(decode(bytes(frame.object))))
+            case "BOOKMARK":
+                return Bookmarked(_bookmark.decode(frame.object).metadata.resource_version)
+            case "ERROR":
+                status = _status.decode(frame.object)
+                retry_after = status.details.retry_after_seconds if status.details else 0
+                return Refused(status.code, status.reason, float(retry_after))
+            case _:
+                return Garbled("a frame of unknown type")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Garbled("a frame that is not a watch event")
+
+
+def _named(signal: Changed[T] | Removed[T]) -> Signal[T]:
+    return signal if key_of(signal.object).name else Garbled("an object without a name")
+
+
+# --- the loop --------------------------------------------------------------------------------------------------------
+
+
+_BACKOFF = Backoff(first=0.8, cap=30.0, jitter=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSettings:
+    page_size: int = 500
+    request_timeout: float = 60.0
+    """Longest time for one page of a list."""
+    stream_seconds: int = 300
+    """The server is asked to end a stream after one to two times this."""
+    inactivity: float = 150.0
+    """A stream that says nothing for so long is taken for dead; servers send a bookmark about once a minute."""
+    backoff: Backoff = _BACKOFF
+
+
+class Watcher(Generic[T]):
+    """Follows one source for ever."""
+
+    def __init__(
+        self,
+        source: Source[T],
+        *,
+        clock: Clock,
+        name: str = "",
+        settings: WatchSettings | None = None,
+        draw: Random = system_random,
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._settings = settings or WatchSettings()
+        self._draw = draw
+        self._log = _log.bind(watch=name)
+        self._contact = clock.monotonic()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the server last gave a sign of life; before the first, since the watcher was made."""
+        return self._clock.monotonic() - self._contact
+
+    async def run(self, deliver: Callable[[Event[T]], None]) -> NoReturn:
+        """Deliver events until cancelled. An exception of `deliver` or a bug in a source ends it."""
+        state: State[T] = Listing()
+        while True:
+            match state:
+                case Listing():
+                    state = self._advance(state, await self._list(state), deliver)
+                case Streaming():
+                    state = await self._stream(state, deliver)
+                case Waiting():
+                    await self._clock.sleep(self._delay(state))
+                    state = self._advance(state, Waited(), deliver)
+                case _:
+                    assert_never(state)
+
+    async def _list(self, state: Listing[T]) -> Signal[T]:
+        limit = self._settings.page_size if state.expiries < _WHOLE_LIST_AFTER else 0
+        try:
+            async with Deadline(self._clock, self._settings.request_timeout):
+                page = await self._source.list_page(
+                    limit=limit, continue_token=state.continue_token, resource_version=""
+                )
+        except (ApiError, OSError) as error:  # TimeoutError is an OSError
+            return _failure(error)
+        self._contact = self._clock.monotonic()
+        return page
+
+    async def _stream(self, state: Streaming, deliver: Callable[[Event[T]], None]) -> State[T]:
+        """Follow the stream as long as it goes well; the state afterwards."""
+        now: State[T] = state
+        opened = self._clock.monotonic()
+        seconds = int(self._settings.stream_seconds * (1 + self._draw()))
+        frames = self._source.watch(
+            resource_version=state.resource_version, timeout_seconds=seconds, allow_bookmarks=True
+        )
+        try:
+            async with Deadline(self._clock, self._settings.inactivity) as deadline, frames as stream:
+                self._contact = self._clock.monotonic()
+                async for raw in stream:
+                    self._contact = self._clock.monotonic()
+                    deadline.move(self._settings.inactivity)
+                    now = self._advance(now, read_frame(raw, self._source.decode), deliver)
+                    if not isinstance(now, Streaming):
+                        return now
+            signal: Signal[T] = Ended(self._clock.monotonic() - opened)
+        except (ApiError, OSError) as error:
+            if not isinstance(now, Streaming):  # decided already; only the hanging up went wrong
+                return now
+            silent = isinstance(error, TimeoutError)
+            signal = Ended(self._clock.monotonic() - opened) if silent else _failure(error)
+        return self._advance(now, signal, deliver)
+
+    def _advance(self, state: State[T], signal: Signal[T], deliver: Callable[[Event[T]], None]) -> State[T]:
+        events, after = step(state, signal)
+        for event in events:
+            deliver(event)
+        if not isinstance(after, Streaming) and not isinstance(signal, Page | Waited):
+            self._log.warning("watch interrupted", signal=_name(signal), next=_plan(after))
+        return after
+
+    def _delay(self, state: Waiting[T]) -> float:
+        return max(self._settings.backoff.delay(state.then.failures, self._draw), state.retry_after)
+
+
+def _failure(error: Exception) -> Refused | Broken | Garbled:
+    match error:
+        case BadAnswer():
+            return Garbled("an answer that is not what the API promises")
+        case ApiError(code=code) if code:
+            return Refused(code, type(error).__name__, error.retry_after or 0.0)
+        case _:
+            return Broken(type(error).__name__)
+
+
+def _name(signal: Any) -> str:
+    match signal:
+        case Refused(code=code, reason=reason):
+            return f"refused with {code} {reason}"
+        case Garbled(why=why) | Broken(why=why):
+            return why
+        case _:
+            return type(signal).__name__
+
+
+def _plan(state: Any) -> str:
+    return f"back off, then {_plan(state.then)}" if isinstance(state, Waiting) else type(state).__name__

@@ -1,0 +1,220 @@
+"""The work queue: which key is reconciled next, and when. No key runs twice at the same time.
+
+    triggers -> add -> [timer] -> lane -> take -> (running) -> done
+
+- A key is queued once, whatever the number of adds; an add while it runs makes it run once more afterwards.
+- Of several delays for a key the earliest wins. A run answers every timer set before it started: a reconcile
+  returns what it still waits for.
+- **Lanes.** The best lane that has work is served, oldest first. So that no lane starves, every eighth take goes to
+  the request that has waited longest in any lane: a flood in a better lane slows the worse ones to an eighth, never to
+  nothing, and a new object waits for at most one request of a worse lane.
+- A key queued in two lanes keeps the better lane and the longer wait.
+
+It decides nothing about what a reconcile does, and it is used from one event loop only. Every operation is O(log n).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from kuberun.backoff import Backoff, Random, system_random
+from kuberun.clock import Clock
+from kuberun.deadline import happens_within
+from kuberun.lazyheap import LazyHeap
+from kuberun.meta import ObjectKey
+
+
+class Lane(IntEnum):
+    """Why a key waits, best served first."""
+
+    FIRST_SYNC = 0
+    SPEC_CHANGE = 1
+    EVENT = 2
+    REFRESH = 3
+
+
+FAIR_SHARE = 8
+"""Every take of this number serves the request that waited longest, whatever its lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A key to reconcile. Two requests for a key are the same request: the reason is for the trace only."""
+
+    key: ObjectKey
+    reason: str = field(default="", compare=False)
+    lane: Lane = field(default=Lane.EVENT, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    depth: Mapping[Lane, int]
+    delayed: int
+    running: int
+    oldest_age: float
+    """Seconds the longest waiting request has been due."""
+
+
+class QueueClosedError(Exception):
+    """The queue hands out nothing more."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    request: Request
+    since: float
+
+
+class WorkQueue:
+    def __init__(self, clock: Clock, *, backoff: Backoff | None = None, draw: Random = system_random) -> None:
+        self._clock = clock
+        self._backoff = backoff or Backoff()
+        self._draw = draw
+        self._waiting: dict[ObjectKey, _Waiting] = {}
+        self._lanes: dict[Lane, LazyHeap[ObjectKey]] = {lane: LazyHeap() for lane in Lane}
+        self._delayed: dict[ObjectKey, Request] = {}
+        self._timers: LazyHeap[ObjectKey] = LazyHeap()
+        self._running: dict[ObjectKey, float] = {}
+        self._again: dict[ObjectKey, _Waiting] = {}
+        self._failures: dict[ObjectKey, int] = {}
+        self._takes = 0
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    def add(self, request: Request, *, after: float = 0.0) -> None:
+        """Queue the request, at once or when `after` seconds have passed. Nothing is added to a closed queue."""
+        if self._closed:
+            return
+        if after > 0:
+            self._delay(request, self._clock.monotonic() + after)
+        else:
+            self._enqueue(_Waiting(request, self._clock.monotonic()))
+        self._changed.set()
+
+    async def take(self) -> Request:
+        """The next request; its key counts as running until `done`. Raises QueueClosedError once closed."""
+        while True:
+            if self._closed:
+                raise QueueClosedError
+            self._wake_due()
+            if self._waiting:
+                return self._pop()
+            self._changed.clear()
+            await self._wait()
+
+    def done(self, key: ObjectKey) -> None:
+        """The run of the key has ended; what was added meanwhile is queued now."""
+        del self._running[key]
+        if again := self._again.pop(key, None):
+            self._enqueue(again)
+            self._changed.set()
+
+    def retry(self, request: Request, *, at_least: float = 0.0) -> float:
+        """Queue the request again after the key's back-off; the delay chosen, in seconds.
+
+        It had its turn in the better lanes: it comes back in the event lane, so that a crowd of failing new objects
+        does not stand before one that has never been tried.
+        """
+        failures = self._failures[request.key] = self._failures.get(request.key, 0) + 1
+        delay = max(self._backoff.delay(failures, self._draw), at_least)
+        self.add(Request(request.key, request.reason, max(request.lane, Lane.EVENT)), after=delay)
+        return delay
+
+    def forget(self, key: ObjectKey) -> None:
+        """The key's failures are history; the next back-off starts small."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: ObjectKey) -> int:
+        return self._failures.get(key, 0)
+
+    def close(self) -> None:
+        """Hand out nothing more. What runs may still finish; what waits is dropped: the next start lists it again."""
+        self._closed = True
+        self._changed.set()
+
+    def stats(self) -> QueueStats:
+        self._wake_due()
+        heads = [head[0] for lane in self._lanes.values() if (head := lane.peek()) is not None]
+        return QueueStats(
+            depth={lane: len(heap) for lane, heap in self._lanes.items()},
+            delayed=len(self._delayed),
+            running=len(self._running),
+            oldest_age=self._clock.monotonic() - min(heads) if heads else 0.0,
+        )
+
+    def running(self) -> Mapping[ObjectKey, float]:
+        """Seconds each running key has been running."""
+        now = self._clock.monotonic()
+        return {key: now - started for key, started in self._running.items()}
+
+    def waiting(self) -> Mapping[ObjectKey, float]:
+        """Seconds each key that is due has been waiting for a worker."""
+        self._wake_due()
+        now = self._clock.monotonic()
+        return {key: now - waiting.since for key, waiting in self._waiting.items()}
+
+    def _delay(self, request: Request, due: float) -> None:
+        known = self._timers.when(request.key)
+        if known is None or due < known:
+            self._timers.push(request.key, due)
+            self._delayed[request.key] = request
+
+    def _wake_due(self) -> None:
+        now = self._clock.monotonic()
+        while (head := self._timers.peek()) is not None and head[0] <= now:
+            due, key = self._timers.pop()
+            self._enqueue(_Waiting(self._delayed.pop(key), due))
+
+    def _enqueue(self, entry: _Waiting) -> None:
+        key = entry.request.key
+        if key in self._running:
+            self._again[key] = _merged(self._again.get(key), entry)
+            return
+        known = self._waiting.get(key)
+        merged = self._waiting[key] = _merged(known, entry)
+        if known is not None:
+            self._lanes[known.request.lane].discard(key)
+        self._lanes[merged.request.lane].push(key, merged.since)
+
+    def _pop(self) -> Request:
+        self._takes += 1
+        heads = [(lane, head[0]) for lane, heap in self._lanes.items() if (head := heap.peek()) is not None]
+        # Lanes come in order of preference; min() takes the first of equals, so ties go to the better lane.
+        lane = min(heads, key=lambda head: head[1])[0] if self._takes % FAIR_SHARE == 0 else heads[0][0]
+        _, key = self._lanes[lane].pop()
+        self._timers.discard(key)
+        self._delayed.pop(key, None)
+        self._running[key] = self._clock.monotonic()
+        return self._waiting.pop(key).request
+
+    async def _wait(self) -> None:
+        head = self._timers.peek()
+        if head is None:
+            await self._changed.wait()
+        else:
+            await happens_within(self._clock, head[0] - self._clock.monotonic(), self._changed)
+
+
+def phase(uid: str, interval: float) -> float:
+    """Where in a period of `interval` seconds this object's turn falls: in [0, interval), for ever the same."""
+    digest = hashlib.blake2b(uid.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64 * interval
+
+
+def until_phase(uid: str, interval: float, now: float) -> float:
+    """Seconds from `now` (Unix time) to this object's next turn, in (0, interval].
+
+    Turns of all objects together are spread evenly, and a restart does not change them.
+    """
+    return interval - (now - phase(uid, interval)) % interval
+
+
+def _merged(known: _Waiting | None, new: _Waiting) -> _Waiting:
+    if known is None:
+        return new
+    better = new.request if new.request.lane < known.request.lane else known.request
+    return _Waiting(better, min(known.since, new.since))
