@@ -1,0 +1,315 @@
+"""The store: writes are decided one after the other on the event loop, and become visible together after a commit.
+
+    put/remove -> overlay (what the next writer sees) -> flusher: one transaction for all waiting writes
+               -> committed view, history, listeners -> the waiting requests continue
+
+A writer reads with `latest`, decides, and calls `put` or `remove` without an await in between; that is the whole
+concurrency control. Readers use the committed view and never see what might still fail. When a commit fails, every
+write that was waiting fails with it, because later ones were decided on top of earlier ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from kuberun.clock import Clock
+from kuberun.meta import JsonObject
+from localkube.errors import internal
+from localkube.storage.database import Database
+from localkube.storage.directory import Directory
+from localkube.storage.records import Change, ChangeType, Key, Record, encode, tombstone
+from localkube.storage.view import History, Objects
+
+Listener = Callable[[Change], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """How much history watches and pages can go back to."""
+
+    events: int = 50_000
+    size: int = 128 * 1024 * 1024
+    age: float = 600.0
+
+
+class Batch:
+    """Writes that are committed together, and the requests that wait for it."""
+
+    __slots__ = ("changes", "compact_to", "done", "failure")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.compact_to: int | None = None
+        self.done = asyncio.Event()
+        self.failure: str | None = None
+
+    def finish(self, failure: str | None) -> None:
+        self.failure = failure
+        self.done.set()
+
+    async def committed(self) -> None:
+        """Return once the batch is on disk and visible; raise a 500 if it could not be written."""
+        await self.done.wait()
+        if self.failure is not None:
+            raise internal(self.failure)
+
+
+class Store:
+    def __init__(
+        self,
+        database: Database,
+        directory: Directory | None,
+        *,
+        clock: Clock,
+        limits: HistoryLimits,
+    ) -> None:
+        self._database = database
+        self._directory = directory
+        self._clock = clock
+        self._limits = limits
+        self._objects = Objects()
+        self._history = History()
+        self._overlay: dict[Key, Change] = {}
+        self._waiting = Batch()
+        self._writing: Batch | None = None
+        self._flusher: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="localkube-commit")
+        self._listeners: list[Listener] = []
+        self._closed = False
+        contents = database.load()
+        for key, record in contents.objects.items():
+            self._objects.put(key, record)
+        for change in contents.changes:
+            self._history.add(change)
+        newest = contents.changes[-1].revision if contents.changes else 0
+        self._compacted = contents.compacted
+        self._revision = max(newest, contents.compacted, self._objects.newest_revision(), 1)
+        self._assigned = self._revision
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | None,
+        *,
+        clock: Clock,
+        limits: HistoryLimits = HistoryLimits(),  # noqa: B008 - frozen
+        encrypted: frozenset[str] = frozenset({"secrets"}),
+    ) -> Store:
+        """Open a data directory, or an empty store in memory. StorageError says why it cannot be."""
+        directory = Directory.open(path) if path is not None else None
+        try:
+            database = Database.open(path, encrypted)
+            try:
+                return cls(database, directory, clock=clock, limits=limits)
+            except BaseException:
+                database.close()
+                raise
+        except BaseException:
+            if directory is not None:
+                directory.close()
+            raise
+
+    # --- what readers see -------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path | None:
+        return self._directory.path if self._directory else None
+
+    @property
+    def revision(self) -> int:
+        """The newest committed revision."""
+        return self._revision
+
+    @property
+    def compacted(self) -> int:
+        """History up to and including this revision is gone."""
+        return self._compacted
+
+    def get(self, key: Key) -> Record | None:
+        return self._objects.get(key)
+
+    def scan(self, resource: str, namespace: str = "") -> list[tuple[str, Record]]:
+        """(path, record) of every object in key order."""
+        return self._objects.scan(resource, namespace)
+
+    def scan_at(self, resource: str, namespace: str, revision: int) -> list[tuple[str, Record]]:
+        """The objects as they were; the caller has checked that `revision` is not compacted."""
+        before: dict[str, Record | None] = {}
+        for change in self._history.since(resource, revision):
+            if not namespace or change.key.namespace == namespace:
+                before.setdefault(change.key.path, change.previous)
+        state: dict[str, Record | None] = dict(self._objects.scan(resource, namespace))
+        if not before:
+            return self._objects.scan(resource, namespace)
+        state.update(before)
+        return [(path, record) for path, record in sorted(state.items()) if record is not None]
+
+    def changes_since(self, resource: str, revision: int) -> list[Change]:
+        """Committed changes after a revision; the caller has checked that it is not compacted."""
+        return self._history.since(resource, revision)
+
+    def resources(self) -> list[str]:
+        """Resources that have objects."""
+        return self._objects.resources()
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` for every change from now on, after its commit, in revision order. It must not raise."""
+        self._listeners.append(listener)
+
+    # --- what writers do --------------------------------------------------------------------------------------------
+
+    def latest(self, key: Key) -> Record | None:
+        """The newest version, committed or not: what a write must be decided on."""
+        change = self._overlay.get(key)
+        if change is None:
+            return self._objects.get(key)
+        return None if change.type == "DELETED" else change.record
+
+    def latest_scan(self, resource: str, namespace: str = "") -> Iterator[tuple[str, Record]]:
+        """Every object as the next writer sees it; in no particular order."""
+        pending = {
+            key.path: change
+            for key, change in self._overlay.items()
+            if key.resource == resource and (not namespace or key.namespace == namespace)
+        }
+        for path, record in self._objects.scan(resource, namespace):
+            if path not in pending:
+                yield path, record
+        for path, change in pending.items():
+            if change.type != "DELETED":
+                yield path, change.record
+
+    def put(self, key: Key, obj: JsonObject) -> Batch:
+        """Queue a new version; fills in its resourceVersion. Await the batch before telling anyone."""
+        previous = self.latest(key)
+        revision = self._next_revision()
+        metadata = obj["metadata"]
+        metadata["resourceVersion"] = str(revision)
+        record = Record(revision, metadata["uid"], encode(obj))
+        return self._queue("MODIFIED" if previous else "ADDED", key, record, previous)
+
+    def remove(self, key: Key) -> Batch:
+        """Queue a deletion of an object that exists."""
+        previous = self.latest(key)
+        if previous is None:
+            raise KeyError(key)
+        return self._queue("DELETED", key, tombstone(previous, self._next_revision()), previous)
+
+    async def settled(self) -> None:
+        """Wait until what `latest` showed so far is committed."""
+        if self._waiting.changes:
+            await self._waiting.committed()
+        elif self._writing is not None:
+            await self._writing.committed()
+
+    async def compact(self, through: int) -> None:
+        """Forget history up to and including a committed revision."""
+        through = min(through, self._revision)
+        if through <= self._compacted:
+            return
+        batch = self._waiting
+        batch.compact_to = max(through, batch.compact_to or 0)
+        self._wake()
+        await batch.committed()
+
+    async def keep_limits(self) -> None:
+        """Compact what is over the limits of age, count or size."""
+        before = self._clock.now().timestamp() - self._limits.age
+        through = self._history.excess(events=self._limits.events, size=self._limits.size, before=before)
+        if through:
+            await self.compact(through)
+
+    async def close(self) -> None:
+        """Commit what is waiting and release the files."""
+        if self._closed:
+            return
+        self._closed = True
+        while self._flusher is not None and not self._flusher.done():
+            await asyncio.wait([self._flusher])
+        self._thread.shutdown(wait=True)
+        self._database.close()
+        if self._directory is not None:
+            self._directory.close()
+
+    # --- group commit -----------------------------------------------------------------------------------------------
+
+    def _next_revision(self) -> int:
+        if self._closed:
+            raise internal("the server is shutting down")
+        self._assigned += 1
+        return self._assigned
+
+    def _queue(self, kind: ChangeType, key: Key, record: Record, previous: Record | None) -> Batch:
+        change = Change(kind, key, record, previous, self._clock.now().timestamp())
+        self._overlay[key] = change
+        self._waiting.changes.append(change)
+        self._wake()
+        return self._waiting
+
+    def _wake(self) -> None:
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.get_running_loop().create_task(self._flush(), name="localkube-flusher")
+
+    async def _flush(self) -> None:
+        """Commit batches until nothing waits; a new task starts one loop turn later, so a turn's writes share one."""
+        while self._waiting.changes or self._waiting.compact_to is not None:
+            batch, self._waiting = self._waiting, Batch()
+            self._writing = batch
+            self._trim(batch)
+            failure = await self._write(batch)
+            self._writing = None
+            if failure is None:
+                self._publish(batch)
+                batch.finish(None)
+            else:
+                self._abandon(batch, failure)
+
+    async def _write(self, batch: Batch) -> str | None:
+        try:
+            self._database.stage(batch.changes, batch.compact_to)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._database.commit)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the waiting requests must hear of it
+            failure = f"the change could not be stored: {exc}"
+            try:
+                self._database.rollback()
+            except sqlite3.Error as also:
+                failure += f"; and the transaction could not be rolled back: {also}"
+            return failure
+        return None
+
+    def _trim(self, batch: Batch) -> None:
+        """Compact along the way when a burst of writes outgrows the limits by a quarter."""
+        limits = self._limits
+        if len(self._history) > limits.events * 1.25 or self._history.size > limits.size * 1.25:
+            through = self._history.excess(events=limits.events, size=limits.size, before=0.0)
+            batch.compact_to = max(through, batch.compact_to or 0)
+
+    def _publish(self, batch: Batch) -> None:
+        for change in batch.changes:
+            if change.type == "DELETED":
+                self._objects.remove(change.key)
+            else:
+                self._objects.put(change.key, change.record)
+            if self._overlay.get(change.key) is change:
+                del self._overlay[change.key]
+            self._history.add(change)
+            self._revision = change.revision
+        if batch.compact_to is not None:
+            self._compacted = max(self._compacted, batch.compact_to)
+            self._history.drop(batch.compact_to)
+        for change in batch.changes:
+            for listener in self._listeners:
+                listener(change)
+            change.forget_objects()
+
+    def _abandon(self, batch: Batch, failure: str) -> None:
+        """Nothing of the failed batch, nor of what was decided on top of it, will happen."""
+        waiting, self._waiting = self._waiting, Batch()
+        self._overlay.clear()
+        batch.finish(failure)
+        waiting.finish(failure)
