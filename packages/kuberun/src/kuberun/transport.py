@@ -1,0 +1,242 @@
+"""The HTTP seam: requests go in as values, bytes come out, anything else is an `ApiError`.
+
+    client ──Request──► Transport ──HTTP──► API server
+
+The only module that opens connections to an API server. It knows TLS, credentials, deadlines and sizes; it knows no
+kinds, JSON or watches. Nothing is retried here except one call with new credentials after a 401.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+import aiohttp
+from yarl import URL
+
+from kuberun.connection import ClientCertificate, Connection, Credential
+from kuberun.errors import ApiError, BadAnswer, Unauthorized, Unreachable, from_status
+from kuberun.requests import Request
+from kuberun.tls import client_context
+
+T = TypeVar("T")
+
+USER_AGENT: Final = "kuberun/0.1"
+
+
+class Transport(Protocol):
+    """What the client needs of HTTP."""
+
+    async def request(self, request: Request) -> bytes:
+        """The body of a 2xx answer; everything else raises."""
+        ...
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The lines of an answer that stays open."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of what one transport uses."""
+
+    connections: int = 256
+    response_bytes: int = 256 << 20
+    line_bytes: int = 1 << 21  # aiohttp refuses lines of more than twice this
+    connect_seconds: float = 10.0
+    keep_alive_seconds: float = 60.0
+
+
+class AiohttpTransport:
+    """`Transport` over aiohttp: HTTP/1.1 with kept-alive connections."""
+
+    def __init__(self, connection: Connection, limits: Limits = Limits()) -> None:  # noqa: B008  immutable
+        self._connection = connection
+        self._limits = limits
+        self._session: aiohttp.ClientSession | None = None
+        self._context: ssl.SSLContext | None = None
+        self._context_for: ClientCertificate | None = None
+        self._server = connection.server.rstrip("/")
+        self._answer_timeout = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_seconds)
+
+    async def request(self, request: Request) -> bytes:
+        with _translated(request):
+            async with asyncio.timeout(request.deadline):
+                return await self._authenticated(lambda credential: self._answer(request, credential))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[bytes], None]:
+        with _translated(request):
+            async with asyncio.timeout(min(request.deadline, self._limits.connect_seconds * 3)):
+                response = await self._authenticated(lambda credential: self._opened(request, credential))
+        try:
+            yield _Lines(response.content, request)
+        finally:
+            response.close()  # whatever is still to come is of no use to the next request
+
+    async def close(self) -> None:
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def _authenticated(self, call: Callable[[Credential], Awaitable[T]]) -> T:
+        """The call with the current credentials, and once more with new ones if the server refuses those."""
+        credential = await self._connection.credentials.current()
+        try:
+            return await call(credential)
+        except Unauthorized:
+            other = await self._connection.credentials.refreshed(credential)
+            if other is None:
+                raise
+            return await call(other)
+
+    async def _answer(self, request: Request, credential: Credential) -> bytes:
+        async with self._send(request, credential, self._answer_timeout) as response:
+            body = await self._body(response, request)
+            if 200 <= response.status < 300:
+                return body
+            raise from_status(response.status, body, response.headers, where=request.where, sent=request.body)
+
+    async def _opened(self, request: Request, credential: Credential) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(
+            total=request.deadline, sock_connect=self._limits.connect_seconds, sock_read=request.idle
+        )
+        response = await self._send(request, credential, timeout)
+        if response.status == 200:
+            return response
+        async with response:
+            body = await self._body(response, request)
+            raise from_status(response.status, body, response.headers, where=request.where)
+
+    def _send(
+        self, request: Request, credential: Credential, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.client._RequestContextManager:  # awaitable and context manager; aiohttp has no public name
+        body = request.body
+        return self._opened_session().request(
+            request.method,
+            URL(self._server + request.target, encoded=True),
+            data=io.BytesIO(body) if body is not None and len(body) > 1 << 20 else body,  # aiohttp warns of large bytes
+            headers=self._headers(request, credential),
+            timeout=timeout,
+            allow_redirects=False,  # nobody but this server gets our credentials
+            ssl=self._tls_context(credential.certificate),
+            server_hostname=self._connection.tls.server_name or None,
+            proxy=self._connection.proxy or None,
+        )
+
+    def _headers(self, request: Request, credential: Credential) -> list[tuple[str, str]]:
+        headers = [
+            ("Accept", request.accept),
+            ("Accept-Encoding", "gzip" if request.compressed else "identity"),
+            *self._connection.headers,
+        ]
+        if request.body is not None:
+            headers.append(("Content-Type", request.content_type))
+        if credential.authorization:
+            headers.append(("Authorization", credential.authorization))
+        return headers
+
+    def _opened_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=self._limits.connections, keepalive_timeout=self._limits.keep_alive_seconds
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": USER_AGENT},
+                read_bufsize=self._limits.line_bytes,
+            )
+        return self._session
+
+    def _tls_context(self, certificate: ClientCertificate | None) -> ssl.SSLContext | bool:
+        """One context for each certificate in turn: connections are pooled per context."""
+        if self._server.startswith("http:"):
+            return True
+        if self._context is None or self._context_for != certificate:
+            self._context = client_context(self._connection.tls, certificate, self._connection.origin)
+            self._context_for = certificate
+        return self._context
+
+    async def _body(self, response: aiohttp.ClientResponse, request: Request) -> bytes:
+        limit = self._limits.response_bytes
+        known = response.content_length
+        if known is not None and known <= limit and "Content-Encoding" not in response.headers:
+            return await response.read()
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.content.iter_any():
+            size += len(chunk)
+            if size > limit:
+                response.close()
+                raise BadAnswer(f"the answer is larger than {limit} bytes; ask for smaller pages", where=request.where)
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+
+class _Lines:
+    """The lines of a stream, one at a time."""
+
+    __slots__ = ("_content", "_request")
+
+    def __init__(self, content: aiohttp.StreamReader, request: Request) -> None:
+        self._content = content
+        self._request = request
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        with _translated(self._request):
+            while line := await self._content.readline():
+                if line := line.strip():
+                    return line
+        raise StopAsyncIteration
+
+
+@contextmanager
+def _translated(request: Request) -> Generator[None, None, None]:
+    """Turn what the network does into our errors."""
+    try:
+        yield
+    except ApiError:
+        raise
+    except TimeoutError as exc:
+        limit = request.deadline if request.idle is None else min(request.idle, request.deadline)
+        raise Unreachable(f"no answer within {limit:g} s", where=request.where) from exc
+    except (aiohttp.ClientError, OSError) as exc:
+        raise Unreachable(_reason(exc), where=request.where) from exc
+    except ValueError as exc:
+        raise BadAnswer("a line of the answer is too long", where=request.where) from exc
+
+
+_REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (aiohttp.ClientConnectorDNSError, "cannot resolve the name of the server"),
+    (aiohttp.ClientConnectorCertificateError, "the server's certificate is not trusted"),
+    (aiohttp.ClientConnectorSSLError, "no TLS connection: the server speaks no TLS or refuses ours"),
+    (aiohttp.ClientProxyConnectionError, "cannot connect to the proxy"),
+    (aiohttp.ClientHttpProxyError, "the proxy does not let us through"),
+    (aiohttp.ClientConnectorError, "cannot connect"),
+    (aiohttp.ServerDisconnectedError, "the server closed the connection before answering"),
+    (aiohttp.ClientPayloadError, "the answer was cut short"),
+    (aiohttp.ClientResponseError, "the answer is not HTTP"),
+)
+
+
+def _reason(error: Exception) -> str:
+    """What happened. Not the error's own text: some carry pieces of what was received."""
+    text = next((text for kind, text in _REASONS if isinstance(error, kind)), "the connection broke")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        detail = getattr(error.certificate_error, "verify_message", None)
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        detail = error.os_error.strerror
+    else:
+        detail = getattr(error, "strerror", None)
+    return f"{text}: {detail}" if detail else text
