@@ -27,6 +27,11 @@ class Deadline:
         """
         self._at = self._clock.monotonic() + seconds
 
+    @property
+    def expired(self) -> bool:
+        """Whether it was this deadline that ended the body, and not some other time-out inside."""
+        return self._expired
+
     async def __aenter__(self) -> Self:
         task = asyncio.current_task()
         if task is None:

@@ -1,0 +1,233 @@
+"""A controller: feeds its queue from informers and runs a reconcile for each key, a few at a time.
+
+The outcome of a reconcile is a value; this is the only place that turns it into forget, delay or back-off. A whole
+controller that keeps a label on every ConfigMap:
+
+    class Labeller:
+        def __init__(self, config_maps: Store[Object], client: Client) -> None:
+            self._config_maps = config_maps
+            self._client = client
+
+        async def reconcile(self, key: ObjectKey) -> Outcome:
+            match self._config_maps.get(key):
+                case None:
+                    return Done()
+                case Malformed(error=error):
+                    return Retry(error)
+                case obj if obj.metadata.labels.get("seen") == "true":
+                    return Done()
+                case _:
+                    await self._client.merge_patch(CONFIG_MAPS, key, {"metadata": {"labels": {"seen": "true"}}})
+                    return Done()
+
+    controller = Controller("labeller", Labeller(informer.store, client).reconcile, clock=clock)
+    controller.watch(informer, itself())
+
+A reconcile that raises, or that takes too long, is backed off like one that returns `Retry`: it never ends the process.
+Logs name the exception's type and place, never its text, which may hold anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, TypeVar, assert_never
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from kuberun.backoff import Backoff, Random, system_random
+from kuberun.cache import Change
+from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+from kuberun.informer import Informer, Subscription
+from kuberun.meta import ObjectKey
+from kuberun.triggers import Mapping
+from kuberun.workqueue import Lane, QueueClosedError, Request, WorkQueue
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+_MAPPING_RETRY = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing left to do until something changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """In order; look again in that many seconds."""
+
+    delay: float
+    reason: str = "due"
+    lane: Lane = Lane.REFRESH
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Did not work; try again after a back-off, and not before `retry_after` seconds. The reason holds no values."""
+
+    reason: str
+    retry_after: float = 0.0
+
+
+Outcome = Done | After | Retry
+Reconcile = Callable[[ObjectKey], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A key that should have been through by now."""
+
+    key: ObjectKey
+    seconds: float
+    running: bool
+
+
+class Controller:
+    """`workers` reconciles at a time, each at most `deadline` seconds, never two of one key."""
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        clock: Clock,
+        workers: int = 4,
+        deadline: float = 300.0,
+        backoff: Backoff | None = None,
+        draw: Random = system_random,
+    ) -> None:
+        self.name = name
+        self.queue = WorkQueue(clock, backoff=backoff, draw=draw)
+        self._reconcile = reconcile
+        self._clock = clock
+        self._slots = asyncio.Semaphore(workers)
+        self._deadline = deadline
+        self._feeds: list[tuple[Subscription[Any], Mapping[Any]]] = []
+        self._informers: list[Informer[Any]] = []
+        self._run_ids = itertools.count(1)
+        self._log = _log.bind(controller=name)
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """What must be synced before this controller may run."""
+        return tuple(self._informers)
+
+    def watch(self, informer: Informer[T], mapping: Mapping[T]) -> None:
+        """Changes seen by the informer become requests by way of the mapping. To be called before `run`."""
+        self._feeds.append((informer.subscribe(), mapping))
+        if informer not in self._informers:
+            self._informers.append(informer)
+
+    async def run(self) -> None:
+        """Work until `stop`, then let what runs finish. Cancel it to end at once."""
+        async with asyncio.TaskGroup() as feeds:
+            tasks = [feeds.create_task(self._feed(subscription, mapping)) for subscription, mapping in self._feeds]
+            async with asyncio.TaskGroup() as runs:
+                await self._dispatch(runs)
+            for task in tasks:
+                task.cancel()
+
+    def stop(self) -> None:
+        """Take no more work."""
+        self.queue.close()
+
+    def overdue(self, limit: float) -> list[Overdue]:
+        """Keys that run or wait for a worker longer than `limit` seconds, the worst first."""
+        running = [Overdue(key, age, running=True) for key, age in self.queue.running().items() if age > limit]
+        waiting = [Overdue(key, age, running=False) for key, age in self.queue.waiting().items() if age > limit]
+        return sorted(running + waiting, key=lambda late: -late.seconds)
+
+    async def _dispatch(self, runs: asyncio.TaskGroup) -> None:
+        while True:
+            await self._slots.acquire()
+            try:
+                request = await self.queue.take()
+            except QueueClosedError:
+                return
+            runs.create_task(self._run_one(request))
+
+    async def _run_one(self, request: Request) -> None:
+        run = f"{self.name}-{next(self._run_ids)}"
+        with bound_contextvars(controller=self.name, key=str(request.key), reconcile_id=run):
+            try:
+                outcome = await self._outcome(request)
+                self._conclude(request, outcome)
+            finally:
+                self.queue.done(request.key)
+                self._slots.release()
+
+    async def _outcome(self, request: Request) -> Outcome:
+        self._log.debug("reconcile starts", reason=request.reason, lane=request.lane.name)
+        deadline = Deadline(self._clock, self._deadline)
+        try:
+            async with deadline:
+                return _checked(await self._reconcile(request.key))
+        except (Exception, asyncio.CancelledError) as error:  # one object's failure is never the process' end
+            if _being_cancelled():
+                raise
+            self._log.error(
+                "reconcile failed", error=type(error).__name__, place=place_of(error), late=deadline.expired
+            )
+            return Retry("it took too long" if deadline.expired else "it failed unexpectedly")
+
+    def _conclude(self, request: Request, outcome: Outcome) -> None:
+        match outcome:
+            case Done():
+                self.queue.forget(request.key)
+            case After(delay=delay, reason=reason, lane=lane):
+                self.queue.forget(request.key)
+                self.queue.add(Request(request.key, reason, lane), after=delay)
+            case Retry(reason=reason, retry_after=retry_after):
+                delay = self.queue.retry(Request(request.key, reason, request.lane), at_least=retry_after)
+                self._log.info("reconcile will be retried", reason=reason, delay=round(delay, 3))
+            case _:
+                assert_never(outcome)
+
+    async def _feed(self, subscription: Subscription[T], mapping: Mapping[T]) -> None:
+        """Map changes as they come. One whose mapping fails is tried again with the next ones, or after a while."""
+        failed: list[Change[T]] = []
+        while True:
+            changes = await (subscription.take_within(_MAPPING_RETRY) if failed else subscription.take())
+            again, failed = failed, []
+            for count, change in enumerate(itertools.chain(again, changes), start=1):
+                if not self._map(change, mapping):
+                    failed.append(change)
+                if count % 500 == 0:
+                    await self._clock.sleep(0)  # a long list must not hold up everybody else
+
+    def _map(self, change: Change[T], mapping: Mapping[T]) -> bool:
+        try:
+            for request in mapping(change):
+                self.queue.add(request)
+        except Exception as error:  # noqa: BLE001 - an odd object must not stop the feed for all the others
+            self._log.error("mapping failed", key=str(change.key), error=type(error).__name__, place=place_of(error))
+            return False
+        return True
+
+
+def place_of(error: BaseException) -> str:
+    """File and line where an exception was raised: enough to find it, and no value in sight."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "unknown"
+    return f"{PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+
+
+def _checked(outcome: object) -> Outcome:
+    if isinstance(outcome, Done | After | Retry):
+        return outcome
+    raise TypeError("a reconcile returns Done, After or Retry")
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

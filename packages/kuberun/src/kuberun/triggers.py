@@ -1,0 +1,143 @@
+"""From what changed to what is reconciled: predicates say whether a change matters, mappings say to whom.
+
+    controller.watch(secrets, when(any_of(deleted, labels_changed), owner("ExternalSecret")))
+
+Everything here is a plain function of one `Change`. A change may stand for several events of the same object, so
+compare `old` with `new` and do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar
+
+from kuberun.cache import Change, Origin, Store
+from kuberun.meta import ObjectKey, ObjectMeta, meta_of
+from kuberun.workqueue import Lane, Request
+
+T = TypeVar("T")
+
+Predicate = Callable[[Change[T]], bool]
+Mapping = Callable[[Change[T]], Iterable[Request]]
+
+# --- predicates ------------------------------------------------------------------------------------------------------
+
+
+def created(change: Change[Any]) -> bool:
+    """The object is new, or another one under the same name."""
+    return change.created
+
+
+def deleted(change: Change[Any]) -> bool:
+    """The object is gone."""
+    return change.deleted
+
+
+def resynced(change: Change[Any]) -> bool:
+    """Nothing changed; the object was delivered again on request."""
+    return change.origin is Origin.RESYNCED
+
+
+def generation_changed(change: Change[Any]) -> bool:
+    """The spec changed (or anything but metadata and status, as the API server counts)."""
+    return _differs(change, lambda meta: meta.generation)
+
+
+def labels_changed(change: Change[Any]) -> bool:
+    return _differs(change, lambda meta: meta.labels)
+
+
+def annotations_changed(change: Change[Any]) -> bool:
+    return _differs(change, lambda meta: meta.annotations)
+
+
+def deletion_started(change: Change[Any]) -> bool:
+    """Deletion was asked for; finalizers hold the object."""
+    if change.new is None or meta_of(change.new).deletion_timestamp is None:
+        return False
+    return change.old is None or meta_of(change.old).deletion_timestamp is None
+
+
+def any_of(*predicates: Predicate[T]) -> Predicate[T]:
+    return lambda change: any(predicate(change) for predicate in predicates)
+
+
+def all_of(*predicates: Predicate[T]) -> Predicate[T]:
+    return lambda change: all(predicate(change) for predicate in predicates)
+
+
+def _differs(change: Change[Any], part: Callable[[ObjectMeta], object]) -> bool:
+    """Whether that part of the metadata is not what it was; always so for an object that came or went."""
+    if change.old is None or change.new is None:
+        return True
+    return part(meta_of(change.old)) != part(meta_of(change.new))
+
+
+# --- mappings --------------------------------------------------------------------------------------------------------
+
+
+def lane_of(change: Change[Any]) -> Lane:
+    """Where a change of the reconciled object itself queues.
+
+    Objects of the first list were there before this process. Most are in order, so they let a new one pass.
+    """
+    if change.origin is not Origin.WATCHED:
+        return Lane.REFRESH
+    if created(change):
+        return Lane.FIRST_SYNC
+    if generation_changed(change) or deletion_started(change):
+        return Lane.SPEC_CHANGE
+    return Lane.EVENT
+
+
+def itself(lane: Callable[[Change[T]], Lane] = lane_of) -> Mapping[T]:
+    """The object that changed is the one to reconcile."""
+    return lambda change: (Request(change.key, _what_happened(change), lane(change)),)
+
+
+def owner(kind: str, *, group: str | None = None) -> Mapping[Any]:
+    """The controlling owner of that kind; of the old state too, so that an owner hears when an object is taken away.
+
+    `group` restricts it to one API group, for kinds whose name is used in several.
+    """
+
+    def requests(change: Change[Any]) -> Iterable[Request]:
+        owners = {
+            ObjectKey(meta.namespace, reference.name)
+            for meta in _states(change)
+            for reference in meta.owner_references
+            if reference.controller and reference.kind == kind and group in (None, _group(reference.api_version))
+        }
+        return [Request(key, f"owned {change.key} {_what_happened(change)}") for key in sorted(owners)]
+
+    return requests
+
+
+def through_index(
+    store: Store[Any], index: str, value_of: Callable[[ObjectKey], Hashable] = lambda key: key
+) -> Mapping[Any]:
+    """Every object that `store` has under this index for the one that changed, say all that refer to it."""
+    return lambda change: [
+        Request(key, f"{change.key} {_what_happened(change)}") for key in store.find_keys(index, value_of(change.key))
+    ]
+
+
+def when(predicate: Predicate[T], mapping: Mapping[T]) -> Mapping[T]:
+    """The mapping, for changes that matter only."""
+    return lambda change: mapping(change) if predicate(change) else ()
+
+
+def _states(change: Change[Any]) -> list[ObjectMeta]:
+    return [meta_of(state) for state in (change.old, change.new) if state is not None]
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def _what_happened(change: Change[Any]) -> str:
+    if change.deleted:
+        return "deleted"
+    if change.origin is not Origin.WATCHED:
+        return str(change.origin.value)
+    return "created" if change.created else "changed"
