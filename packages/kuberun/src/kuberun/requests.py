@@ -194,6 +194,8 @@ def create(
     options: WriteOptions = PLAIN,
     metadata: Metadata = Metadata.FULL,
 ) -> Request:
+    if resource.namespaced and not namespace:
+        raise ValueError(f"{resource} live in a namespace: the new object has none")
     path = collection_path(resource, namespace)
     return Request("POST", path, options.query(), accept=metadata, body=body)
 

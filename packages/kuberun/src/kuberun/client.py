@@ -1,0 +1,273 @@
+"""Typed verbs of the Kubernetes API.
+
+A verb takes a `Kind[T]` and gives back `T`: a Struct, a dict (`meta.raw`) or metadata only (`meta.metadata_of`, which
+also asks the server to send nothing else). Every call has a deadline and raises `ApiError`; nothing is retried.
+
+A decoded Struct has lost the fields it does not know, so it is never PUT back: `update` takes dicts only. Structs are
+written with `create`, or as the fields we own with `apply` and `merge_patch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from kuberun import requests
+from kuberun.decoding import ObjectDecoder, error_text
+from kuberun.errors import BadAnswer
+from kuberun.meta import JsonObject, Kind, Malformed, Object, ObjectKey, Page, Resource, key_of
+from kuberun.requests import ALL, ANY, PLAIN, DeleteOptions, Metadata, PatchType, Request, Selection, WriteOptions
+from kuberun.source import ResourceSource
+from kuberun.transport import Transport
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+PAGE_SIZE: Final = 500
+
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A service account token; it never shows in a repr."""
+
+    value: str = field(repr=False)
+    expires: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BoundObject:
+    """The object whose deletion ends a token."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str = ""
+
+
+class Client:
+    """One API server."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._decoders: dict[Kind[Any], ObjectDecoder[Any]] = {}
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def get(self, kind: Kind[T], key: ObjectKey, *, subresource: str = "") -> T:
+        request = requests.get(kind.resource, key, subresource=subresource, metadata=_one(kind))
+        return await self._object(kind, request)
+
+    def source(self, kind: Kind[T], selection: Selection = ALL) -> ResourceSource[T]:
+        """Pages and watch frames of a selection, for an informer."""
+        return ResourceSource(self._transport, kind, selection)
+
+    async def pages(
+        self, kind: Kind[T], selection: Selection = ALL, *, size: int = PAGE_SIZE
+    ) -> AsyncIterator[Page[T]]:
+        """The objects page by page, all of one moment. A list that takes too long ends in `Gone`: start again."""
+        source = self.source(kind, selection)
+        token = ""
+        while True:
+            page = await source.list_page(limit=size, continue_token=token, resource_version="")
+            yield page
+            token = page.continue_token
+            if not token:
+                return
+
+    async def list(self, kind: Kind[T], selection: Selection = ALL, *, size: int = PAGE_SIZE) -> Page[T]:
+        """All objects at once; what cannot be decoded is among them as `Malformed`."""
+        items: list[T | Malformed] = []
+        version = ""
+        async for page in self.pages(kind, selection, size=size):
+            items += page.items
+            version = page.resource_version
+        return Page(items, version)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def create(self, kind: Kind[T], obj: T, *, options: WriteOptions = PLAIN) -> T:
+        document = _document(kind, obj)
+        request = requests.create(
+            kind.resource,
+            key_of(document).namespace,
+            msgspec.json.encode(document),
+            options=options,
+            metadata=_one(kind),
+        )
+        return await self._object(kind, request)
+
+    async def update(
+        self, kind: Kind[JsonObject], obj: JsonObject, *, subresource: str = "", options: WriteOptions = PLAIN
+    ) -> JsonObject:
+        """Replace the whole object; its resourceVersion, if it has one, must still be the current one."""
+        if kind.type is not dict:
+            raise TypeError(f"a {kind.resource.kind} decoded to {kind.type.__name__} lacks fields: patch or apply it")
+        document = _document(kind, obj)
+        request = requests.update(
+            kind.resource, key_of(document), msgspec.json.encode(document), subresource=subresource, options=options
+        )
+        return await self._object(kind, request)
+
+    async def merge_patch(
+        self,
+        kind: Kind[T],
+        key: ObjectKey,
+        patch: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        options: WriteOptions = PLAIN,
+    ) -> T:
+        """Change the given fields; None removes one, and a list is replaced as a whole."""
+        return await self._patch(kind, key, patch, PatchType.MERGE, subresource=subresource, options=options)
+
+    async def json_patch(
+        self,
+        kind: Kind[T],
+        key: ObjectKey,
+        operations: Sequence[Mapping[str, Any]],
+        *,
+        subresource: str = "",
+        options: WriteOptions = PLAIN,
+    ) -> T:
+        """Apply operations (RFC 6902) in order, all or none; a `test` that fails is an `Invalid`."""
+        return await self._patch(kind, key, operations, PatchType.JSON, subresource=subresource, options=options)
+
+    async def apply(
+        self,
+        kind: Kind[T],
+        obj: T | JsonObject,
+        *,
+        field_manager: str,
+        force: bool = False,
+        subresource: str = "",
+        options: WriteOptions = PLAIN,
+    ) -> T:
+        """Server-side apply: `obj` holds all fields this manager wants, and only those.
+
+        A field that another manager owns with another value is a `Conflict` whose causes name it, unless `force`.
+        """
+        document = _document(kind, obj)
+        return await self._patch(
+            kind,
+            key_of(document),
+            document,
+            PatchType.APPLY,
+            subresource=subresource,
+            options=replace(options, field_manager=field_manager),
+            force=force,
+        )
+
+    async def delete(self, kind: Kind[Any], key: ObjectKey, options: DeleteOptions = ANY) -> None:
+        """Ask for the object's deletion; with finalizers on it, it is still there afterwards."""
+        await self._transport.request(requests.delete(kind.resource, key, options))
+
+    async def delete_collection(self, kind: Kind[Any], selection: Selection, options: DeleteOptions = ANY) -> None:
+        await self._transport.request(requests.delete_collection(kind.resource, selection, options))
+
+    # --- other -------------------------------------------------------------------------------------------------------
+
+    async def create_subresource(
+        self,
+        resource: Resource,
+        key: ObjectKey,
+        subresource: str,
+        body: Any,
+        result: type[R],
+        *,
+        options: WriteOptions = PLAIN,
+    ) -> R:
+        """POST to a subresource, whose answer is of its own type."""
+        request = requests.create_subresource(resource, key, subresource, msgspec.json.encode(body), options=options)
+        return _decoded(await self._transport.request(request), result, request)
+
+    async def token_request(
+        self,
+        service_account: ObjectKey,
+        *,
+        audiences: Sequence[str] = (),
+        expiration_seconds: int | None = None,
+        bound_to: BoundObject | None = None,
+    ) -> Token:
+        """A token for a service account, good for the audiences and as long as the server allows (600 s at least)."""
+        spec: JsonObject = {"audiences": [*audiences]}
+        if expiration_seconds is not None:
+            spec["expirationSeconds"] = expiration_seconds
+        if bound_to is not None:
+            named = {"apiVersion": bound_to.api_version, "kind": bound_to.kind, "name": bound_to.name}
+            spec["boundObjectRef"] = {**named, "uid": bound_to.uid} if bound_to.uid else named
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        answer = await self.create_subresource(SERVICE_ACCOUNTS, service_account, "token", body, _TokenRequest)
+        return Token(answer.status.token, answer.status.expiration_timestamp)
+
+    async def read(self, path: str, result: type[R]) -> R:
+        """GET of a path that is no object: /version, discovery."""
+        request = Request("GET", path)
+        return _decoded(await self._transport.request(request), result, request)
+
+    async def _patch(
+        self,
+        kind: Kind[T],
+        key: ObjectKey,
+        patch: Any,
+        patch_type: PatchType,
+        *,
+        subresource: str,
+        options: WriteOptions,
+        force: bool = False,
+    ) -> T:
+        request = requests.patch(
+            kind.resource,
+            key,
+            msgspec.json.encode(patch),
+            patch_type,
+            subresource=subresource,
+            options=options,
+            force=force,
+            metadata=_one(kind),
+        )
+        return await self._object(kind, request)
+
+    async def _object(self, kind: Kind[T], request: Request) -> T:
+        body = await self._transport.request(request)
+        decoder = self._decoders.get(kind)
+        if decoder is None:
+            decoder = self._decoders[kind] = ObjectDecoder(kind)
+        found: T | Malformed = decoder.decode(body)
+        if isinstance(found, Malformed):
+            raise BadAnswer(f"the answer is no {kind.resource.kind}: {found.error}", code=200, where=request.where)
+        return found
+
+
+class _TokenStatus(msgspec.Struct, rename="camel"):
+    token: str
+    expiration_timestamp: datetime
+
+
+class _TokenRequest(msgspec.Struct):
+    status: _TokenStatus
+
+
+def _one(kind: Kind[Any]) -> Metadata:
+    return Metadata.ONLY if kind.type is Object else Metadata.FULL
+
+
+def _document(kind: Kind[Any], obj: Any) -> JsonObject:
+    """The object as JSON with its apiVersion and kind, which callers may leave out."""
+    document: JsonObject = obj if isinstance(obj, dict) else msgspec.to_builtins(obj)
+    return {**document, "apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
+
+
+def _decoded(body: bytes, result: type[R], request: Request) -> R:
+    try:
+        return msgspec.json.decode(body, type=result)
+    except msgspec.DecodeError as exc:
+        raise BadAnswer(f"the answer has another form: {error_text(exc)}", code=200, where=request.where) from None

@@ -1,0 +1,72 @@
+"""status.conditions as values: set one, look one up. Pure.
+
+The rules of the API: one condition of a type, their order stays, and lastTransitionTime is the moment `status` last
+changed, whatever else changes. Setting what is already there gives back an equal list, so nothing has to be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from kuberun.clock import rfc3339
+from kuberun.meta import Condition
+from kuberun.redaction import bounded
+
+MAX_MESSAGE_BYTES = 32768
+"""The API's own bound of a condition message."""
+
+
+class ConditionStatus(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+def set_condition(conditions: Sequence[Condition], new: Condition, now: datetime) -> list[Condition]:
+    """The conditions with `new` in the place of the one of its type, or at the end."""
+    old = find_condition(conditions, new.type)
+    since = old.last_transition_time if old is not None and old.status == new.status else None
+    placed = msgspec.structs.replace(
+        new, message=bounded(new.message, MAX_MESSAGE_BYTES), last_transition_time=since or rfc3339(now)
+    )
+    if old is None:
+        return [*conditions, placed]
+    return [placed if condition is old else condition for condition in conditions if _keeps(condition, old)]
+
+
+def remove_condition(conditions: Sequence[Condition], type_: str) -> list[Condition]:
+    return [condition for condition in conditions if condition.type != type_]
+
+
+def find_condition(conditions: Sequence[Condition], type_: str) -> Condition | None:
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def is_true(conditions: Sequence[Condition], type_: str) -> bool:
+    return _has(conditions, type_, ConditionStatus.TRUE)
+
+
+def is_false(conditions: Sequence[Condition], type_: str) -> bool:
+    """Said to be false; not the same as not being said to be true."""
+    return _has(conditions, type_, ConditionStatus.FALSE)
+
+
+def same_verdict(one: Condition | None, other: Condition | None) -> bool:
+    """Whether two conditions say the same, whenever they began to."""
+    if one is None or other is None:
+        return one is other
+    return (one.type, one.status, one.reason, one.message) == (other.type, other.status, other.reason, other.message)
+
+
+def _has(conditions: Sequence[Condition], type_: str, status: ConditionStatus) -> bool:
+    found = find_condition(conditions, type_)
+    return found is not None and found.status == status
+
+
+def _keeps(condition: Condition, old: Condition) -> bool:
+    """Drops further conditions of the same type, which somebody may have written by hand."""
+    return condition is old or condition.type != old.type

@@ -1,0 +1,53 @@
+"""From the bytes of one object to its Python type; what does not fit becomes a `Malformed`, not an exception."""
+
+from __future__ import annotations
+
+import re
+from typing import Generic, TypeVar
+
+import msgspec
+
+from kuberun.meta import Kind, Malformed, Object, ObjectMeta, meta_of
+from kuberun.redaction import bounded
+
+T = TypeVar("T")
+
+_VALUE_IN_ERROR = re.compile(r"(Invalid (?:enum )?value) '.*?'(?=$| - at)", re.DOTALL)
+_LONGEST_ERROR = 512
+
+
+class ObjectDecoder(Generic[T]):
+    """Decodes objects of one kind, each on its own: one bad object must never hide the others.
+
+    Items of a list carry no apiVersion and kind, and metadata-only objects carry those of the metadata form; both get
+    the kind's own, so that an object looks the same however it was fetched.
+    """
+
+    def __init__(self, kind: Kind[T]) -> None:
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind.type)
+        self._api_version = kind.resource.api_version
+        self._kind = kind.resource.kind
+
+    def decode(self, raw: bytes | msgspec.Raw) -> T | Malformed:
+        try:
+            found = self._decoder.decode(raw)
+        except msgspec.DecodeError as exc:  # a ValidationError is one, too
+            return Malformed(_metadata(raw), error_text(exc))
+        if isinstance(found, Object):
+            found.api_version, found.kind = self._api_version, self._kind
+        elif isinstance(found, dict):
+            found["apiVersion"], found["kind"] = self._api_version, self._kind
+        return found
+
+
+def error_text(error: msgspec.DecodeError) -> str:
+    """Which field, and what was expected; not what was found there."""
+    return bounded(_VALUE_IN_ERROR.sub(r"\1", str(error)), _LONGEST_ERROR)
+
+
+def _metadata(raw: bytes | msgspec.Raw) -> ObjectMeta:
+    """As much of the metadata as can be read, so that the object can at least be named."""
+    try:
+        return meta_of(msgspec.json.decode(raw, type=dict))
+    except msgspec.DecodeError:
+        return ObjectMeta()

@@ -1,0 +1,224 @@
+"""Recorded events: what a controller tells people about an object (`kubectl describe`, `kubectl get events`).
+
+    record() ──► bounded queue ──► run(): spam filter ──► create an Event, or count up the one that said the same
+
+`record` only puts a value into a queue: it never waits and never fails. `run` writes, one event at a time, and belongs
+to the caller's TaskGroup. Whatever goes wrong costs the event, never the reconcile; what was lost is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import structlog
+
+from kuberun.client import Client
+from kuberun.clock import Clock, rfc3339
+from kuberun.errors import ApiError, ConfigError, NotFound
+from kuberun.meta import JsonObject, ObjectKey, ObjectMeta, Resource, raw
+from kuberun.redaction import bounded
+
+MAX_MESSAGE_BYTES: Final = 1024
+"""The API's own bound of an event message."""
+
+_EVENTS: Final = raw(Resource("", "v1", "events", "Event"))
+_MAX_REASON_BYTES: Final = 128
+_MAX_NAME_STEM: Final = 253 - 17  # a dot and sixteen hex digits follow
+
+_log = structlog.get_logger(__name__)
+
+
+class EventType(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one recorder."""
+
+    queued: int = 1000
+    remembered: int = 4096  # events that can be counted up, and objects whose rate is known
+    burst: int = 25  # events about one object at once
+    refill_seconds: float = 300.0  # and one more after each of these
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the events; each of them is in exactly one of these."""
+
+    written: int = 0
+    dropped: int = 0  # the queue was full
+    filtered: int = 0  # too many about one object
+    failed: int = 0  # the API server did not take it
+
+
+class EventRecorder:
+    """Writes events in the name of one component (and of the instance it runs as)."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        component: str,
+        instance: str = "",
+        limits: Limits = Limits(),  # noqa: B008  immutable
+    ) -> None:
+        self.counts = Counts()
+        self._client = client
+        self._clock = clock
+        self._source = {"component": component, "host": instance} if instance else {"component": component}
+        self._reporting = {"reportingComponent": component, "reportingInstance": instance or component}
+        self._queue: asyncio.Queue[_Occurrence | None] = (
+            asyncio.Queue()
+        )  # bounded in `record`, so that `stop` always fits
+        self._limits = limits
+        self._stamp = 0
+        self._series: OrderedDict[_Subject, _Series] = OrderedDict()
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def record(self, resource: Resource, about: ObjectMeta, kind: EventType, reason: str, message: str) -> None:
+        """Tell something about an object. Returns at once."""
+        if self._queue.qsize() >= self._limits.queued:
+            self.counts.dropped += 1
+            return
+        subject = _Subject(
+            resource.api_version,
+            resource.kind,
+            about.key,
+            about.uid,
+            kind,
+            bounded(reason, _MAX_REASON_BYTES),
+            bounded(message, MAX_MESSAGE_BYTES),
+        )
+        self._queue.put_nowait(_Occurrence(subject, about.resource_version, self._clock.now()))
+
+    async def run(self) -> None:
+        """Write what is recorded, until `stop` is called and everything before it is written, or until cancelled."""
+        while (occurrence := await self._queue.get()) is not None:
+            if not self._passes(occurrence.subject):
+                self.counts.filtered += 1
+                continue
+            try:
+                await self._write(occurrence)
+            except (ApiError, ConfigError, ValueError) as error:
+                self.counts.failed += 1
+                _log.warning("event not recorded", about=str(occurrence.subject.key), error=str(error))
+            else:
+                self.counts.written += 1
+
+    def stop(self) -> None:
+        """Let `run` end after what is queued now."""
+        self._queue.put_nowait(None)
+
+    def _passes(self, subject: _Subject) -> bool:
+        """The spam filter: a bucket of tokens for each object, so that one noisy object does not hide the others."""
+        now = self._clock.monotonic()
+        name = subject.uid or f"{subject.kind}/{subject.key}"
+        bucket = self._buckets.pop(name, None) or _Bucket(float(self._limits.burst), now)
+        bucket.tokens = min(self._limits.burst, bucket.tokens + (now - bucket.filled_at) / self._limits.refill_seconds)
+        bucket.filled_at = now
+        self._buckets[name] = bucket  # the most recent is last, the oldest goes first
+        if len(self._buckets) > self._limits.remembered:
+            self._buckets.popitem(last=False)
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+    async def _write(self, occurrence: _Occurrence) -> None:
+        series = self._series.get(occurrence.subject)
+        if series is not None:
+            self._series.move_to_end(occurrence.subject)
+            try:
+                await self._count_up(series, occurrence.at)
+            except NotFound:  # events expire after an hour
+                del self._series[occurrence.subject]
+            else:
+                return
+        await self._create(occurrence)
+
+    async def _count_up(self, series: _Series, at: datetime) -> None:
+        patch = {"count": series.count + 1, "lastTimestamp": rfc3339(at)}
+        await self._client.merge_patch(_EVENTS, series.key, patch)
+        series.count += 1
+
+    async def _create(self, occurrence: _Occurrence) -> None:
+        event = self._event(occurrence)
+        await self._client.create(_EVENTS, event)
+        self._series[occurrence.subject] = _Series(
+            ObjectKey(event["metadata"]["namespace"], event["metadata"]["name"]), count=1
+        )
+        if len(self._series) > self._limits.remembered:
+            self._series.popitem(last=False)
+
+    def _event(self, occurrence: _Occurrence) -> JsonObject:
+        subject = occurrence.subject
+        at = rfc3339(occurrence.at)
+        about = {
+            "apiVersion": subject.api_version,
+            "kind": subject.kind,
+            "namespace": subject.key.namespace,
+            "name": subject.key.name,
+            "uid": subject.uid,
+            "resourceVersion": occurrence.resource_version,
+        }
+        return {
+            "metadata": {
+                "name": self._name(occurrence),
+                "namespace": subject.key.namespace or "default",  # where events about cluster-scoped objects live
+            },
+            "involvedObject": {name: value for name, value in about.items() if value},
+            "type": subject.type,
+            "reason": subject.reason,
+            "message": subject.message,
+            "source": self._source,
+            **self._reporting,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+
+    def _name(self, occurrence: _Occurrence) -> str:
+        """The object's name and a time stamp that never repeats, as people know them from other components."""
+        self._stamp = max(self._stamp + 1, int(occurrence.at.timestamp() * 1e9))
+        return f"{occurrence.subject.key.name[:_MAX_NAME_STEM].rstrip('.-')}.{self._stamp:x}"
+
+
+class _Subject(NamedTuple):
+    """Events that agree in all of this are one event that happened several times."""
+
+    api_version: str
+    kind: str
+    key: ObjectKey
+    uid: str
+    type: EventType
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Occurrence:
+    subject: _Subject
+    resource_version: str
+    at: datetime
+
+
+@dataclass(slots=True)
+class _Series:
+    """An Event we created, and how often it happened."""
+
+    key: ObjectKey
+    count: int
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_at: float
