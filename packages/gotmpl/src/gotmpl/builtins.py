@@ -1,0 +1,153 @@
+"""The functions every Go template has."""
+
+from __future__ import annotations
+
+from urllib.parse import quote_plus
+
+from gotmpl import comparison
+from gotmpl.errors import FuncError
+from gotmpl.formatting import sprint, sprintf, sprintln
+from gotmpl.quoting import is_print
+from gotmpl.signatures import STRING, VALUE, Func, Functions
+from gotmpl.values import ByteSlice, StrMap, Uint8, Value, byte_length, byte_slice, go_type, to_bytes, truth
+
+FUNCTIONS = Functions(comparison.FUNCTIONS)
+FUNCTIONS["and"] = Func("and", lambda *_: None, (VALUE,), VALUE, lazy="and")
+FUNCTIONS["call"] = Func("call", lambda *_: None, (VALUE,), VALUE, lazy="call")
+FUNCTIONS["or"] = Func("or", lambda *_: None, (VALUE,), VALUE, lazy="or")
+
+
+@FUNCTIONS.add("not", params=(VALUE,))
+def not_(value: Value) -> bool:
+    return not truth(value)
+
+
+@FUNCTIONS.add("len", params=(VALUE,))
+def length(value: Value) -> int:
+    match value:
+        case str():
+            return byte_length(value)
+        case list() | dict():
+            return len(value)
+        case None:
+            raise FuncError("reflect: call of reflect.Value.Type on zero Value")
+        case _:
+            raise FuncError(f"len of type {go_type(value)}")
+
+
+@FUNCTIONS.add("index", params=(VALUE,), variadic=VALUE)
+def index(container: Value, *keys: Value) -> Value:
+    """Index x 1 "a" is x[1]["a"]; a missing map key gives the zero value of the element type."""
+    if container is None:
+        raise FuncError("index of untyped nil")
+    value = container
+    for key in keys:
+        value = _index_one(value, key)
+    return value
+
+
+def _index_one(value: Value, key: Value) -> Value:
+    match value:
+        case dict():
+            if not isinstance(key, str):
+                raise FuncError(f"value has type {go_type(key)}; should be string" if key is not None else _NIL_KEY)
+            return value.get(key, "" if isinstance(value, StrMap) else None)
+        case str():
+            return Uint8(to_bytes(value)[_position(key, byte_length(value))])
+        case list():
+            element = value[_position(key, len(value))]
+            return Uint8(element) if isinstance(value, ByteSlice) else element
+        case None:
+            raise FuncError("index of nil pointer")
+        case _:
+            raise FuncError(f"can't index item of type {go_type(value)}")
+
+
+_NIL_KEY = "value is nil; should be of type string"
+
+
+def _position(key: Value, size: int) -> int:
+    if key is None:
+        raise FuncError("cannot index slice/array with nil")
+    if not isinstance(key, int) or isinstance(key, bool):
+        raise FuncError(f"cannot index slice/array with type {go_type(key)}")
+    if not 0 <= key < size:
+        raise FuncError(f"index out of range: {int(key)}")
+    return int(key)
+
+
+@FUNCTIONS.add("slice", params=(VALUE,), variadic=VALUE)
+def slice_(value: Value, *bounds: Value) -> Value:
+    """Slice x 1 2 is x[1:2]; strings count bytes."""
+    if value is None:
+        raise FuncError("slice of untyped nil")
+    if len(bounds) > 3:
+        raise FuncError(f"too many slice indexes: {len(bounds)}")
+    if not isinstance(value, str | list):
+        raise FuncError(f"can't slice item of type {go_type(value)}")
+    if isinstance(value, str) and len(bounds) == 3:
+        raise FuncError("cannot 3-index slice a string")
+    size = byte_length(value) if isinstance(value, str) else len(value)
+    limits = [_position(bound, size + 1) for bound in bounds]
+    start, end = (limits + [0, size][len(limits) :])[:2] if limits else (0, size)
+    if start > end:
+        raise FuncError(f"invalid slice index: {start} > {end}")
+    if isinstance(value, str):
+        return byte_slice(value, start, end)
+    return type(value)(value[start:end])
+
+
+@FUNCTIONS.add("print", variadic=VALUE)
+def print_(*values: Value) -> str:
+    return sprint(list(values))
+
+
+@FUNCTIONS.add("println", variadic=VALUE)
+def println(*values: Value) -> str:
+    return sprintln(list(values))
+
+
+@FUNCTIONS.add("printf", params=(STRING,), variadic=VALUE)
+def printf(template: str, *values: Value) -> str:
+    return sprintf(template, list(values))
+
+
+_HTML = str.maketrans({"\0": "\ufffd", '"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+@FUNCTIONS.add("html", variadic=VALUE)
+def html(*values: Value) -> str:
+    return _evaluated(values).translate(_HTML)
+
+
+_JS = {
+    "\\": "\\\\",
+    "'": "\\'",
+    '"': '\\"',
+    "<": "\\u003C",
+    ">": "\\u003E",
+    "&": "\\u0026",
+    "=": "\\u003D",
+}
+
+
+@FUNCTIONS.add("js", variadic=VALUE)
+def js(*values: Value) -> str:
+    return "".join(_js_char(char) for char in _evaluated(values))
+
+
+def _js_char(char: str) -> str:
+    if char in _JS:
+        return _JS[char]
+    if char < " " or (char > "~" and not is_print(char)):
+        return f"\\u{ord(char):04X}"
+    return char
+
+
+@FUNCTIONS.add("urlquery", variadic=VALUE)
+def urlquery(*values: Value) -> str:
+    return quote_plus(to_bytes(_evaluated(values)), safe="~").replace("%7E", "~")
+
+
+def _evaluated(values: tuple[Value, ...]) -> str:
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else sprint(list(values))

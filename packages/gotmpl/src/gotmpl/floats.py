@@ -1,0 +1,76 @@
+"""Floating-point numbers as Go's strconv writes them."""
+
+from __future__ import annotations
+
+import math
+
+
+def format_float(value: float, verb: str = "g", precision: int = -1) -> str:
+    """strconv.FormatFloat(value, verb, precision, 64) for e, E, f, F, g, G; -1 means the shortest digits."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if precision < 0:
+        return _shortest(value, verb)
+    match verb:
+        case "f" | "F":
+            return f"{value:.{precision}f}"
+        case "e" | "E":
+            return f"{value:.{precision}{verb}}"
+        case _:
+            return _general(value, verb, precision)
+
+
+def _general(value: float, verb: str, precision: int) -> str:
+    precision = precision or 1
+    digits = f"{value:.{precision - 1}e}"
+    exponent = int(digits.rsplit("e", 1)[1])
+    if exponent < -4 or exponent >= precision:
+        mantissa, tail = digits.rsplit("e", 1)
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        text = f"{mantissa}e{tail}"
+        return text.upper() if verb == "G" else text
+    text = f"{value:.{max(precision - 1 - exponent, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def shortest_digits(value: float) -> tuple[str, str, int]:
+    """Sign, significant digits without trailing zeros, and decimal exponent of the first one."""
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    if value == 0:
+        return sign, "0", 0
+    text = repr(abs(value))
+    mantissa, _, tail = text.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    fraction = "" if fraction == "0" else fraction
+    digits = (whole + fraction).lstrip("0")
+    exponent = int(tail or 0) + (len(whole) - 1 if whole != "0" else -(len(fraction) - len(fraction.lstrip("0")) + 1))
+    return sign, digits.rstrip("0") or "0", exponent
+
+
+def _shortest(value: float, verb: str) -> str:
+    sign, digits, exponent = shortest_digits(value)
+    if verb in "fF" or (verb in "gG" and -4 <= exponent < 6):
+        return sign + plain(digits, exponent)
+    mark = "E" if verb in "EG" else "e"
+    tail = "." + digits[1:] if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{tail}{mark}{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+def plain(digits: str, exponent: int) -> str:
+    """Digits with a decimal point and no exponent."""
+    if exponent < 0:
+        return "0." + "0" * (-exponent - 1) + digits
+    if len(digits) <= exponent + 1:
+        return digits + "0" * (exponent + 1 - len(digits))
+    return digits[: exponent + 1] + "." + digits[exponent + 1 :]
+
+
+def format_json(value: float) -> str:
+    """encoding/json: exponent form only below 1e-6 and from 1e21, without a padded exponent."""
+    sign, digits, exponent = shortest_digits(value)
+    if value == 0 or -7 < exponent < 21:
+        return sign + plain(digits, exponent)
+    tail = "." + digits[1:] if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{tail}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}".replace("e-0", "e-")

@@ -1,0 +1,107 @@
+"""Number and character constants, as Go's parser reads them."""
+
+from __future__ import annotations
+
+import re
+
+from gotmpl.nodes import Number
+from gotmpl.quoting import quote, unquote_char
+
+_DECIMAL = re.compile(r"[+-]?[0-9]+\Z")
+_UNDERSCORED = re.compile(r"[+-]?0[xXoObB]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*\Z|[+-]?[0-9]+(?:_[0-9]+)*\Z")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:_[0-9]+)*)?(?:\.(?:[0-9]+(?:_[0-9]+)*)?)?(?:[eE][+-]?[0-9]+(?:_[0-9]+)*)?\Z")
+_HEX_FLOAT = re.compile(r"[+-]?0[xX](?=_?[0-9a-fA-F]|\.[0-9a-fA-F])[0-9a-fA-F_]*\.?[0-9a-fA-F_]*[pP][+-]?[0-9]+\Z")
+
+
+def parse_number(pos: int, text: str, *, is_char: bool = False, is_complex: bool = False) -> Number | str:
+    """The constant with every type it can take, or the message of the parse error."""
+    if is_char:
+        code = unquote_char(text)
+        if code is None:
+            return f"malformed character constant: {text}"
+        return Number(pos, text, code, code, float(code), is_rune=True)
+    if is_complex:
+        value = _complex(text)
+        return _simplified(pos, text, value) if value is not None else f"illegal number syntax: {quote(text)}"
+    if text.endswith("i"):
+        imaginary = _float(text[:-1])
+        if imaginary is not None:
+            return _simplified(pos, text, complex(0, imaginary))
+    return _real(pos, text)
+
+
+def _real(pos: int, text: str) -> Number | str:
+    number = Number(pos, text)
+    exact = _integer(text)
+    if exact is not None:
+        if -(2**63) <= exact < 2**63:
+            number.int_value = exact
+        if 0 <= exact < 2**64 and text[0] not in "+-":
+            number.uint_value = exact
+        if exact == 0 and text[0] == "-":
+            number.uint_value = 0
+    if number.int_value is not None or number.uint_value is not None:
+        number.float_value = float(number.int_value if number.int_value is not None else exact or 0)
+        return number
+    value = _float(text)
+    if value is None:
+        return f"illegal number syntax: {quote(text)}"
+    if not any(mark in text for mark in ".eEpP"):
+        return f"integer overflow: {quote(text)}"
+    number.float_value = value
+    if value == int(value) if abs(value) < 2**63 else False:
+        number.int_value = int(value)
+        if value >= 0:
+            number.uint_value = int(value)
+    return number
+
+
+def _integer(text: str) -> int | None:
+    """strconv.ParseInt with base 0: prefixes, a leading 0 is octal, underscores only between digits."""
+    if _DECIMAL.match(text):
+        digits = text.lstrip("+-")
+        if len(digits) > 1 and digits[0] == "0":
+            return None if set(digits) & {"8", "9"} else int(text, 8)
+        return int(text)
+    if not _UNDERSCORED.match(text):
+        return None
+    digits = text.lstrip("+-")
+    if digits[0] == "0" and digits[1:2] in "_01234567" and len(digits) > 1:
+        return None if set(digits) & {"8", "9"} else int(text.replace("_", ""), 8)
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
+
+
+def _float(text: str) -> float | None:
+    try:
+        if _HEX_FLOAT.match(text):
+            return float.fromhex(text.replace("_", ""))
+        if _FLOAT.match(text) and any(char.isdigit() for char in text):
+            value = float(text.replace("_", ""))
+            return None if value in {float("inf"), float("-inf")} else value
+    except (ValueError, OverflowError):
+        return None
+    exact = _integer(text)
+    return None if exact is None else float(exact)
+
+
+def _complex(text: str) -> complex | None:
+    found = re.match(r"(.*[^eEpP+-])([+-].+)i\Z", text)
+    if found is None:
+        return None
+    real, imaginary = _float(found[1]), _float(found[2])
+    return None if real is None or imaginary is None else complex(real, imaginary)
+
+
+def _simplified(pos: int, text: str, value: complex) -> Number:
+    """A complex constant without imaginary part is also a real one."""
+    number = Number(pos, text, complex_value=value)
+    if value.imag == 0:
+        number.float_value = value.real
+        if value.real == int(value.real):
+            number.int_value = int(value.real)
+            if value.real >= 0:
+                number.uint_value = int(value.real)
+    return number

@@ -1,0 +1,447 @@
+"""Tokens -> tree, with Go's grammar and Go's words for every mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from gotmpl.errors import ParseError
+from gotmpl.lexer import Kind, Lexer, Token
+from gotmpl.nodes import (
+    Action,
+    Body,
+    Bool,
+    Branch,
+    Break,
+    Chain,
+    Command,
+    Continue,
+    Dot,
+    Field,
+    Identifier,
+    Include,
+    Nil,
+    Number,
+    Operand,
+    Pipe,
+    Statement,
+    String,
+    Text,
+    Variable,
+)
+from gotmpl.numbers import parse_number
+from gotmpl.quoting import quote, unquote
+
+MAX_NESTING = 60
+"""Deeper trees are refused: Python's stack is shallower than Go's."""
+
+
+@dataclass(slots=True)
+class Tree:
+    """One parsed text: its own body, and the templates it defines by name."""
+
+    name: str
+    text: str
+    body: Body
+    defined: dict[str, Body] = field(default_factory=dict)
+
+
+def parse(name: str, text: str, functions: Container[str], *, left: str = "{{", right: str = "}}") -> Tree:
+    return _Parser(name, text, functions, left or "{{", right or "}}").tree()
+
+
+class _Parser:
+    def __init__(self, name: str, text: str, functions: Container[str], left: str, right: str) -> None:
+        self._name = name
+        self._text = text
+        self._functions = functions
+        self._tokens = Lexer(text, left, right).tokens()
+        self._at = 0
+        self._last = self._tokens[0]
+        self._vars = ["$"]
+        self._range_depth = 0
+        self._nesting = 0
+        self._defined: dict[str, Body] = {}
+        self._multiple = ""
+
+    def tree(self) -> Tree:
+        body = Body(0)
+        while self._peek().kind is not Kind.EOF:
+            if self._peek().kind is Kind.LEFT_DELIM:
+                delim = self._next()
+                if self._next_non_space().kind is Kind.DEFINE:
+                    self._define()
+                    continue
+                self._rewind_to(delim)
+            node = self._text_or_action()
+            if isinstance(node, _Stop):
+                self._fail("unexpected " + node.shown)
+            body.nodes.append(node)
+        if self._multiple:
+            self._fail(f"template: multiple definition of template {quote(self._multiple)}")
+        return Tree(self._name, self._text, body, self._defined)
+
+    # Reading tokens.
+
+    def _next(self) -> Token:
+        token = self._tokens[self._at]
+        if self._at < len(self._tokens) - 1:
+            self._at += 1
+        self._last = token
+        return token
+
+    def _peek(self) -> Token:
+        return self._tokens[self._at]
+
+    def _next_non_space(self) -> Token:
+        token = self._next()
+        while token.kind is Kind.SPACE:
+            token = self._next()
+        return token
+
+    def _peek_non_space(self) -> Token:
+        token = self._next_non_space()
+        self._back(token)
+        return token
+
+    def _back(self, token: Token) -> None:
+        """Put one token back. At the very end the position did not move."""
+        if token is not self._tokens[-1]:
+            self._at -= 1
+
+    def _rewind_to(self, token: Token) -> None:
+        while self._tokens[self._at] is not token:
+            self._at -= 1
+
+    def _expect(self, kind: Kind, context: str) -> Token:
+        token = self._next_non_space()
+        if token.kind is not kind:
+            self._unexpected(token, context)
+        return token
+
+    def _unexpected(self, token: Token, context: str) -> NoReturn:
+        if token.kind is Kind.ERROR:
+            extra = ""
+            opened = self._action_start(token)
+            if "unclosed action" in token.text and opened and self._line(opened) != self._line(token):
+                extra = f" started at {self._name}:{self._line(opened)}"
+            self._fail(f"{token}{extra}", token)
+        self._fail(f"unexpected {token} in {context}", token)
+
+    def _action_start(self, token: Token) -> Token | None:
+        before = (entry for entry in reversed(self._tokens) if entry.pos <= token.pos)
+        return next((entry for entry in before if entry.kind is Kind.LEFT_DELIM), None)
+
+    def _line(self, token: Token) -> int:
+        return 1 + self._text.count("\n", 0, token.pos)
+
+    def _fail(self, message: str, token: Token | None = None) -> NoReturn:
+        line = self._line(token or self._last)
+        raise ParseError(f"template: {self._name}:{line}: {message}", line=line)
+
+    # Statements.
+
+    def _define(self) -> None:
+        context = "define clause"
+        token = self._next_non_space()
+        if token.kind not in {Kind.STRING, Kind.RAW_STRING}:
+            self._unexpected(token, context)
+        name = self._string(token)
+        self._expect(Kind.RIGHT_DELIM, context)
+        outer = self._vars, self._range_depth
+        self._vars, self._range_depth = ["$"], 0
+        body, stop = self._body()
+        self._vars, self._range_depth = outer
+        if stop.word != "end":
+            self._fail(f"unexpected {stop.shown} in {context}")
+        self._add(name, body)
+
+    def _add(self, name: str, body: Body) -> None:
+        """A second definition replaces only an empty one; an empty one never replaces anything."""
+        existing = self._defined.get(name)
+        if existing is None or existing.is_empty:
+            self._defined[name] = body
+        elif not body.is_empty:
+            self._multiple = self._multiple or name
+
+    def _body(self) -> tuple[Body, _Stop]:
+        """Statements up to {{end}} or {{else}}."""
+        body = Body(self._peek_non_space().pos)
+        self._nesting += 1
+        if self._nesting > MAX_NESTING:
+            self._fail(f"nested deeper than {MAX_NESTING} levels")
+        while True:
+            if self._peek_non_space().kind is Kind.EOF:
+                self._fail("unexpected EOF")
+            node = self._text_or_action()
+            if isinstance(node, _Stop):
+                self._nesting -= 1
+                return body, node
+            body.nodes.append(node)
+
+    def _text_or_action(self) -> Statement | _Stop:
+        token = self._next_non_space()
+        if token.kind is Kind.TEXT:
+            return Text(token.pos, token.text)
+        if token.kind is not Kind.LEFT_DELIM:
+            self._unexpected(token, "input")
+        return self._action()
+
+    def _action(self) -> Statement | _Stop:
+        token = self._next_non_space()
+        match token.kind:
+            case Kind.IF | Kind.RANGE | Kind.WITH:
+                return self._control(token)
+            case Kind.BLOCK:
+                return self._block()
+            case Kind.TEMPLATE:
+                return self._include()
+            case Kind.BREAK | Kind.CONTINUE:
+                return self._jump(token)
+            case Kind.END:
+                self._expect(Kind.RIGHT_DELIM, "end")
+                return _Stop("end", "{{end}}")
+            case Kind.ELSE:
+                return self._else()
+            case _:
+                self._back(token)
+                first = self._peek()
+                return Action(first.pos, self._pipeline("command", Kind.RIGHT_DELIM))
+
+    def _else(self) -> _Stop:
+        following = self._peek_non_space()
+        if following.kind in {Kind.IF, Kind.WITH}:
+            return _Stop("else", "{{else}}")
+        self._expect(Kind.RIGHT_DELIM, "else")
+        return _Stop("else", "{{else}}")
+
+    def _control(self, token: Token) -> Branch:
+        word = token.text
+        depth = len(self._vars)
+        pipe = self._pipeline(word, Kind.RIGHT_DELIM)
+        self._range_depth += word == "range"
+        body, stop = self._body()
+        self._range_depth -= word == "range"
+        otherwise: Body | None = None
+        if stop.word == "else":
+            otherwise = self._otherwise(word)
+        del self._vars[depth:]
+        return Branch(pipe.pos, word, pipe, body, otherwise)
+
+    def _otherwise(self, word: str) -> Body:
+        """The {{else}} part; `else if` and `else with` continue a chain of their own kind without another {{end}}."""
+        following = self._peek_non_space()
+        if word in {"if", "with"} and following.kind is (Kind.IF if word == "if" else Kind.WITH):
+            token = self._next_non_space()
+            body = Body(token.pos)
+            body.nodes.append(self._control(token))
+            return body
+        body, stop = self._body()
+        if stop.word != "end":
+            self._fail(f"expected end; found {stop.shown}")
+        return body
+
+    def _block(self) -> Include:
+        context = "block clause"
+        token = self._next_non_space()
+        if token.kind not in {Kind.STRING, Kind.RAW_STRING}:
+            self._unexpected(token, context)
+        name = self._string(token)
+        pipe = self._pipeline(context, Kind.RIGHT_DELIM)
+        outer = self._vars, self._range_depth
+        self._vars, self._range_depth = ["$"], 0
+        body, stop = self._body()
+        self._vars, self._range_depth = outer
+        if stop.word != "end":
+            self._fail(f"unexpected {stop.shown} in {context}")
+        self._add(name, body)
+        return Include(token.pos, name, pipe)
+
+    def _include(self) -> Include:
+        context = "template clause"
+        token = self._next_non_space()
+        if token.kind not in {Kind.STRING, Kind.RAW_STRING}:
+            self._unexpected(token, context)
+        name = self._string(token)
+        pipe: Pipe | None = None
+        following = self._next_non_space()
+        if following.kind is not Kind.RIGHT_DELIM:
+            self._back(following)
+            pipe = self._pipeline(context, Kind.RIGHT_DELIM)
+        return Include(token.pos, name, pipe)
+
+    def _jump(self, token: Token) -> Break | Continue:
+        shown = "{{" + token.text + "}}"
+        following = self._next_non_space()
+        if following.kind is not Kind.RIGHT_DELIM:
+            self._unexpected(following, shown)
+        if not self._range_depth:
+            self._fail(f"{shown} outside {{{{range}}}}")
+        return Break(token.pos) if token.kind is Kind.BREAK else Continue(token.pos)
+
+    # Pipelines.
+
+    def _pipeline(self, context: str, end: Kind) -> Pipe:
+        pipe = Pipe(self._peek_non_space().pos)
+        self._declarations(pipe, context)
+        while True:
+            token = self._next_non_space()
+            if token.kind is end:
+                self._check(pipe, context)
+                return pipe
+            if token.kind not in _OPERANDS:
+                self._unexpected(token, context)
+            self._back(token)
+            pipe.commands.append(self._command())
+
+    def _declarations(self, pipe: Pipe, context: str) -> None:
+        while True:
+            token = self._peek_non_space()
+            if token.kind is not Kind.VARIABLE:
+                return
+            mark = self._at
+            self._next_non_space()
+            following = self._peek_non_space()
+            if following.kind in {Kind.ASSIGN, Kind.DECLARE}:
+                pipe.assigns = following.kind is Kind.ASSIGN
+                self._next_non_space()
+                pipe.declared.append(Variable(token.pos, (token.text,)))
+                self._vars.append(token.text)
+                return
+            if not (following.kind is Kind.CHAR and following.text == ","):
+                self._at = mark
+                return
+            self._next_non_space()
+            pipe.declared.append(Variable(token.pos, (token.text,)))
+            self._vars.append(token.text)
+            if not (context == "range" and len(pipe.declared) < 2):
+                self._fail(f"too many declarations in {context}")
+            if self._peek_non_space().kind not in {Kind.VARIABLE, Kind.RIGHT_DELIM, Kind.RIGHT_PAREN}:
+                self._fail("range can only initialize variables")
+
+    def _check(self, pipe: Pipe, context: str) -> None:
+        if not pipe.commands:
+            self._fail(f"missing value for {context}")
+        for stage, command in enumerate(pipe.commands[1:], 2):
+            if isinstance(command.args[0], Bool | Dot | Nil | Number | String):
+                self._fail(f"non executable command in pipeline stage {stage}")
+
+    def _command(self) -> Command:
+        command = Command(self._peek_non_space().pos)
+        while True:
+            self._peek_non_space()
+            operand = self._operand()
+            if operand is not None:
+                command.args.append(operand)
+            token = self._next()
+            match token.kind:
+                case Kind.SPACE:
+                    continue
+                case Kind.RIGHT_DELIM | Kind.RIGHT_PAREN:
+                    self._back(token)
+                case Kind.PIPE:
+                    pass
+                case _:
+                    self._unexpected(token, "operand")
+            break
+        if not command.args:
+            self._fail("empty command")
+        return command
+
+    def _operand(self) -> Operand | None:
+        node = self._term()
+        if node is None or self._peek().kind is not Kind.FIELD:
+            return node
+        first = self._peek()
+        names: list[str] = []
+        while self._peek().kind is Kind.FIELD:
+            names.append(self._next().text[1:])
+        if isinstance(node, Bool | String | Number | Nil | Dot):
+            self._fail(f"unexpected . after term {quote(str(node))}")
+        if isinstance(node, Field | Variable):
+            return type(node)(first.pos, (*node.names, *names))
+        return Chain(first.pos, node, tuple(names))
+
+    def _term(self) -> Operand | None:
+        token = self._next_non_space()
+        match token.kind:
+            case Kind.IDENTIFIER:
+                if token.text not in self._functions:
+                    self._fail(f"function {quote(token.text)} not defined")
+                return Identifier(token.pos, token.text)
+            case Kind.DOT:
+                return Dot(token.pos)
+            case Kind.NIL:
+                return Nil(token.pos)
+            case Kind.VARIABLE:
+                return self._variable(token)
+            case Kind.FIELD:
+                return Field(token.pos, (token.text[1:],))
+            case Kind.BOOL:
+                return Bool(token.pos, token.text == "true")
+            case Kind.CHAR_CONSTANT | Kind.COMPLEX | Kind.NUMBER:
+                return self._number(token)
+            case Kind.LEFT_PAREN:
+                return self._parenthesis()
+            case Kind.STRING | Kind.RAW_STRING:
+                return String(token.pos, token.text, self._string(token))
+            case _:
+                self._back(token)
+                return None
+
+    def _variable(self, token: Token) -> Variable:
+        if token.text not in self._vars:
+            self._fail(f"undefined variable {quote(token.text)}")
+        return Variable(token.pos, (token.text,))
+
+    def _number(self, token: Token) -> Number:
+        number = parse_number(
+            token.pos,
+            token.text,
+            is_char=token.kind is Kind.CHAR_CONSTANT,
+            is_complex=token.kind is Kind.COMPLEX,
+        )
+        if isinstance(number, str):
+            self._fail(number)
+        return number
+
+    def _parenthesis(self) -> Pipe:
+        self._nesting += 1
+        if self._nesting > MAX_NESTING:
+            self._fail(f"nested deeper than {MAX_NESTING} levels")
+        pipe = self._pipeline("parenthesized pipeline", Kind.RIGHT_PAREN)
+        self._nesting -= 1
+        return pipe
+
+    def _string(self, token: Token) -> str:
+        value = unquote(token.text)
+        if value is None:
+            self._fail("invalid syntax")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """{{end}} or {{else}}: where a body ends."""
+
+    word: str
+    shown: str
+
+
+_OPERANDS = frozenset(
+    {
+        Kind.BOOL,
+        Kind.CHAR_CONSTANT,
+        Kind.COMPLEX,
+        Kind.DOT,
+        Kind.FIELD,
+        Kind.IDENTIFIER,
+        Kind.NUMBER,
+        Kind.NIL,
+        Kind.RAW_STRING,
+        Kind.STRING,
+        Kind.VARIABLE,
+        Kind.LEFT_PAREN,
+    }
+)

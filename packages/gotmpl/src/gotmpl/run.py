@@ -1,0 +1,95 @@
+"""One execution of a template: its output, its variables, its bounds, and where it is.
+
+`node` is the node visited last. Go reports errors there, so every closure sets it and none names a place itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gotmpl.errors import ExecError, LimitError
+from gotmpl.nodes import Node
+from gotmpl.quoting import quote
+from gotmpl.values import Value, to_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one execution. A template that reaches one fails with a LimitError that names it."""
+
+    output_bytes: int = 4 * 2**20
+    steps: int = 200_000
+    """Loop iterations, calls and inclusions together."""
+    depth: int = 60
+    """Nested {{template}} calls."""
+    seconds: float = 2.0
+    clock: Callable[[], float] | None = field(default=None, compare=False)
+    """A monotonic clock; without one there is no time bound."""
+
+
+@dataclass(slots=True)
+class Place:
+    """The template being executed, for messages."""
+
+    name: str
+    tree_name: str
+    text: str
+
+
+class Run:
+    __slots__ = ("_deadline", "_limits", "depth", "left", "node", "out", "place", "steps", "vars")
+
+    def __init__(self, place: Place, limits: Limits) -> None:
+        self.place = place
+        self.out: list[str] = []
+        self.left = limits.output_bytes
+        self.steps = limits.steps
+        self.depth = 0
+        self.node: Node | None = None
+        self.vars: list[Value] = []
+        self._limits = limits
+        self._deadline = limits.clock() + limits.seconds if limits.clock else None
+
+    def write(self, text: str) -> None:
+        self.left -= len(text)
+        if self.left < 0:
+            raise self.over(f"output is larger than {self._limits.output_bytes} bytes")
+        self.out.append(text)
+
+    def step(self) -> None:
+        """Count one iteration, call or inclusion; look at the clock now and then."""
+        self.steps -= 1
+        if self.steps < 0:
+            raise self.over(f"more than {self._limits.steps} steps")
+        if self._deadline is not None and self.steps % 64 == 0:
+            self._check_time()
+
+    def _check_time(self) -> None:
+        clock = self._limits.clock
+        if clock is not None and self._deadline is not None and clock() > self._deadline:
+            raise self.over(f"took longer than {self._limits.seconds:g} seconds")
+
+    def enter(self) -> None:
+        self.depth += 1
+        if self.depth > self._limits.depth:
+            raise self.over(f"exceeded maximum template depth ({self._limits.depth})")
+        self.step()
+
+    def error(self, message: str) -> ExecError:
+        text, line, column = self._located(message)
+        return ExecError(text, line=line, column=column)
+
+    def over(self, message: str) -> LimitError:
+        text, line, column = self._located(message)
+        return LimitError(text, line=line, column=column)
+
+    def _located(self, message: str) -> tuple[str, int, int]:
+        place, node = self.place, self.node
+        if node is None:
+            return f"template: {place.tree_name}: {message}", 0, 0
+        before = place.text[: node.pos]
+        line = before.count("\n") + 1
+        column = len(to_bytes(before[before.rfind("\n") + 1 :]))
+        where = f"{place.tree_name}:{line}:{column}"
+        return f"template: {where}: executing {quote(place.name)} at <{node}>: {message}", line, column

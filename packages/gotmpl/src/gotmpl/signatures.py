@@ -1,0 +1,88 @@
+"""Functions as templates see them: a name, Go parameter types, and a Python callable.
+
+Types do two jobs, as in Go: they turn constants of the source into values when the template is compiled, and they check
+values when the function is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from gotmpl.values import Int32, Int64, IntSlice, StrSlice, Uint8, Uint32, Value, go_type
+
+
+@dataclass(frozen=True, slots=True)
+class GoType:
+    """A parameter type. `constant` names the literals it takes: bool, string, integer, unsigned, float, any, none."""
+
+    name: str
+    python: tuple[type, ...]
+    constant: str = "none"
+    nilable: bool = False
+    zero: Value = None
+    """What nil becomes where it is allowed."""
+
+    def accepts(self, value: Value) -> bool:
+        return self.constant == "any" or type(value) in self.python
+
+    def refusal(self, value: Value) -> str:
+        if value is None:
+            return f"invalid value; expected {self.name}"
+        return f"wrong type for value; expected {self.name}; got {go_type(value)}"
+
+
+ANY: Final = GoType("interface {}", (), "any", nilable=True)
+VALUE: Final = GoType("reflect.Value", (), "any", nilable=True)
+"""Built-in functions take this: like ANY."""
+STRING: Final = GoType("string", (str,), "string")
+BOOL: Final = GoType("bool", (bool,), "bool")
+INT: Final = GoType("int", (int,), "integer")
+INT64: Final = GoType("int64", (Int64,), "integer")
+INT32: Final = GoType("int32", (Int32,), "integer")
+UINT8: Final = GoType("uint8", (Uint8,), "unsigned")
+UINT32: Final = GoType("uint32", (Uint32,), "unsigned")
+FLOAT64: Final = GoType("float64", (float,), "float")
+DICT: Final = GoType("map[string]interface {}", (dict,), nilable=True)
+LIST: Final = GoType("[]interface {}", (list,), nilable=True)
+STRINGS: Final = GoType("[]string", (StrSlice,), nilable=True)
+INTS: Final = GoType("[]int", (IntSlice,), nilable=True)
+
+BOXES: Final[dict[str, type]] = {"int64": Int64, "int32": Int32, "uint8": Uint8, "uint32": Uint32}
+"""Constants for these parameter types are wrapped, so that %T and later calls see the right type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Func:
+    """One function. It gets checked, converted arguments and returns a Go value, or raises FuncError."""
+
+    name: str
+    call: Callable[..., Value]
+    params: tuple[GoType, ...] = ()
+    variadic: GoType | None = None
+    lazy: str = ""
+    """`and`, `or` or `call`: the evaluator treats these itself."""
+
+    def type_of(self, position: int) -> GoType:
+        if position < len(self.params):
+            return self.params[position]
+        if self.variadic is None:
+            raise IndexError(position)
+        return self.variadic
+
+
+class Functions(dict[str, Func]):
+    """A table of functions, filled by a decorator."""
+
+    def add(
+        self, *names: str, params: tuple[GoType, ...] = (), variadic: GoType | None = None
+    ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+        """Register a callable under its names: `@FUNCTIONS.add("trunc", params=(INT, STRING))`."""
+
+        def register(call: Callable[..., Value]) -> Callable[..., Value]:
+            for name in names:
+                self[name] = Func(name, call, params, variadic)
+            return call
+
+        return register

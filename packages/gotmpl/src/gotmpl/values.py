@@ -1,0 +1,161 @@
+"""Go values in Python.
+
+| Go | Python |
+|---|---|
+| string | str; a byte that is not UTF-8 stands as a lone surrogate, so any bytes survive |
+| int, float64, bool, complex128 | int, float, bool, complex |
+| int64, int32, uint8, … | the subclasses of int below |
+| []interface {}, []string, []int, … | list, and the subclasses of list below |
+| map[string]interface {}, map[string]string | dict, StrMap |
+| nil | None |
+| time.Time, *semver.Version, … | subclasses of GoObject, with tables of methods and fields |
+
+Nothing else may reach a template: there is no attribute access to Python objects, only GoObject's tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+Value = Any
+"""A Go value in one of the forms above; Any, because templates are dynamically typed."""
+
+
+class Int64(int):
+    __slots__ = ()
+
+
+class Int32(int):
+    __slots__ = ()
+
+
+class Uint8(int):
+    __slots__ = ()
+
+
+class Uint32(int):
+    __slots__ = ()
+
+
+class Uint64(int):
+    __slots__ = ()
+
+
+class StrSlice(list[str]):
+    __slots__ = ()
+
+
+class IntSlice(list[int]):
+    __slots__ = ()
+
+
+class ByteSlice(list[int]):
+    __slots__ = ()
+
+
+class ListSlice(list[list[Value]]):
+    """[][]interface {}, as chunk returns it."""
+
+    __slots__ = ()
+
+
+class StrMap(dict[str, str]):
+    """map[string]string, the type of the data a template is rendered with."""
+
+    __slots__ = ()
+
+
+class GoObject:
+    """A Go struct or pointer. Templates reach only what these tables name."""
+
+    __slots__ = ()
+    go_type: ClassVar[str] = "struct {}"
+    kind: ClassVar[str] = "struct"
+    methods: ClassVar[Mapping[str, Any]] = {}
+    """Name -> Func (see signatures.py); the receiver is passed first."""
+    fields: ClassVar[Mapping[str, Callable[[Any], Value]]] = {}
+
+    def go_string(self) -> str:
+        """What fmt prints with %v."""
+        return "{}"
+
+
+_TYPES: dict[type, tuple[str, str]] = {
+    str: ("string", "string"),
+    int: ("int", "int"),
+    bool: ("bool", "bool"),
+    float: ("float64", "float64"),
+    complex: ("complex128", "complex128"),
+    Int64: ("int64", "int64"),
+    Int32: ("int32", "int32"),
+    Uint8: ("uint8", "uint8"),
+    Uint32: ("uint32", "uint32"),
+    Uint64: ("uint64", "uint64"),
+    list: ("[]interface {}", "slice"),
+    StrSlice: ("[]string", "slice"),
+    IntSlice: ("[]int", "slice"),
+    ByteSlice: ("[]uint8", "slice"),
+    ListSlice: ("[][]interface {}", "slice"),
+    dict: ("map[string]interface {}", "map"),
+    StrMap: ("map[string]string", "map"),
+}
+
+
+def go_type(value: Value) -> str:
+    """The dynamic type, as %T prints it."""
+    known = _TYPES.get(type(value))
+    if known is not None:
+        return known[0]
+    return value.go_type if isinstance(value, GoObject) else "<nil>"
+
+
+def go_kind(value: Value) -> str:
+    """reflect.Kind as text."""
+    known = _TYPES.get(type(value))
+    if known is not None:
+        return known[1]
+    return value.kind if isinstance(value, GoObject) else "invalid"
+
+
+def truth(value: Value) -> bool:
+    """Whether `if` takes the value: anything but the zero value of its type; a struct is always true."""
+    if isinstance(value, GoObject):
+        return True
+    return bool(value)
+
+
+def has_interface_elements(container: Value) -> bool:
+    """True if the static type of the elements is interface {}: error messages name it instead of the element's type."""
+    return type(container) in {list, dict}
+
+
+def wrap64(number: int) -> int:
+    """Two's complement at 64 bits, as Go's integer arithmetic."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def to_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def to_text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def byte_length(text: str) -> int:
+    """Go's len of a string."""
+    return len(text) if text.isascii() else len(to_bytes(text))
+
+
+def byte_slice(text: str, start: int, end: int) -> str:
+    """text[start:end] in bytes; a cut inside a character leaves its bytes."""
+    return text[start:end] if text.isascii() else to_text(to_bytes(text)[start:end])
+
+
+def joined(parts: list[str]) -> str:
+    """Concatenation. Bytes that form a character only together become that character again."""
+    text = "".join(parts)
+    if text.isascii() or not any("\udc80" <= char <= "\udcff" for char in text):
+        return text
+    return to_text(to_bytes(text))

@@ -1,0 +1,87 @@
+"""The language itself: parsing, evaluation and errors, with Go's outcomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from gotmpl.builtins import FUNCTIONS
+from gotmpl.errors import ExecError, LimitError, ParseError
+from gotmpl.run import Limits
+from gotmpl.template import Engine
+from gotmpl.values import StrMap
+
+DATA = StrMap({"user": "ada", "empty": "", "n": "42"})
+
+
+def render(text: str, limits: Limits | None = None) -> str:
+    return Engine(FUNCTIONS, limits).render(text, DATA)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("plain", "plain", id="text is copied"),
+        pytest.param("{{ .user }}", "ada", id="a field prints its value"),
+        pytest.param("a {{- /* c */ -}} b", "ab", id="trim markers eat white space around a comment"),
+        pytest.param("{{ if .empty }}x{{ else if .user }}y{{ end }}", "y", id="an empty string is false"),
+        pytest.param("{{ range $i, $c := 3 | print }}{{ end }}", None, id="a string cannot be ranged over"),
+        pytest.param(
+            "{{ range $k, $v := . }}{{ $k }}={{ $v }};{{ end }}", "empty=;n=42;user=ada;", id="maps are sorted"
+        ),
+        pytest.param('{{ define "x" }}[{{ . }}]{{ end }}{{ template "x" .user }}', "[ada]", id="templates nest"),
+        pytest.param('{{ printf "%05d|%-4s|%q" 42 "ab" "c" }}', '00042|ab  |"c"', id="printf pads and quotes"),
+        pytest.param('{{ .user | printf "%s-%s" "x" }}', "x-ada", id="the piped value is the last argument"),
+        pytest.param('{{ and .user .empty "z" }}|{{ or .empty "z" .nope }}', "|z", id="and, or stop early"),
+    ],
+)
+def test_templates_render_as_go_renders_them(text: str, expected: str | None) -> None:
+    if expected is None:
+        with pytest.raises(ExecError):
+            render(text)
+        return
+
+    assert render(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("{{ end }}", "template: tpl:1: unexpected {{end}}", id="end without a beginning"),
+        pytest.param("{{ .user-name }}", "template: tpl:1: bad character U+002D '-'", id="a dash in a field name"),
+        pytest.param("\n{{ nosuch }}", 'template: tpl:2: function "nosuch" not defined', id="unknown function"),
+        pytest.param("{{ (1 }}", "template: tpl:1: unclosed left paren", id="open parenthesis"),
+    ],
+)
+def test_parse_errors_have_gos_words(text: str, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        render(text)
+
+    assert str(caught.value) == message
+
+
+def test_a_missing_key_is_an_error_that_names_its_place() -> None:
+    with pytest.raises(ExecError) as caught:
+        render("é{{ .nope }}")
+
+    assert str(caught.value) == 'template: tpl:1:5: executing "tpl" at <.nope>: map has no entry for key "nope"'
+    assert (caught.value.line, caught.value.column) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "limits", "part"),
+    [
+        pytest.param("{{ .user }}{{ .user }}", Limits(output_bytes=5), "larger than 5 bytes", id="output"),
+        pytest.param("{{ range 100 }}{{ end }}", Limits(steps=10), "too long", id="steps"),
+        pytest.param('{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}', Limits(), "depth", id="depth"),
+    ],
+)
+def test_bounds_end_a_template_with_a_clear_error(text: str, limits: Limits, part: str) -> None:
+    with pytest.raises(LimitError, match=part):
+        render(text, limits)
+
+
+def test_an_error_never_quotes_a_data_value() -> None:
+    with pytest.raises(ExecError) as caught:
+        render("{{ range .user }}{{ end }}")
+
+    assert "ada" not in str(caught.value)
