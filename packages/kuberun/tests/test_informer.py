@@ -1,0 +1,276 @@
+"""The informer: whatever the network does, the store and every consumer end up with the server's state."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kuberun.cache import Change, Origin
+from kuberun.errors import ApiError, Details, Gone, ServerError, Throttled, Unreachable
+from kuberun.informer import Informer, Subscription
+from kuberun.meta import Object, ObjectKey, version_of
+from kuberun.testing.clock import VirtualClock
+from kuberun.testing.source import FakeCollection, Fault
+from kuberun.watch import WatchSettings
+
+SETTINGS = WatchSettings(page_size=3)
+
+
+@asynccontextmanager
+async def informing(collection: FakeCollection, clock: VirtualClock) -> AsyncIterator[Informer[Object]]:
+    informer = Informer(collection, clock=clock, name="things", settings=SETTINGS, draw=lambda: 0.5)
+    running = asyncio.ensure_future(informer.run())
+    try:
+        yield informer
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey("default", name)
+
+
+def summary(changes: list[Change[Object]]) -> list[tuple[str, str, str]]:
+    def version(state: object) -> str:
+        return version_of(state) if state is not None else ""
+
+    return [(change.key.name, version(change.old), version(change.new)) for change in changes]
+
+
+async def test_it_is_synced_when_the_whole_list_is_in_the_store() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    for number in range(10):
+        collection.put(f"thing-{number}")
+
+    async with informing(collection, clock) as informer:
+        before = informer.synced
+        await informer.wait_synced()
+
+        assert (before, informer.synced) == (False, True)
+        assert len(informer.store) == 10
+
+
+async def test_it_stays_synced_and_serves_the_old_state_while_the_server_is_away() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    collection.put("a")
+
+    async with informing(collection, clock) as informer:
+        await clock.settle()
+        collection.refusals.extend(Unreachable("gone") for _ in range(1000))
+        collection.disturb(Fault.CUT)
+        await clock.advance(900)
+
+        assert informer.synced
+        assert key("a") in informer.store
+        assert informer.age == 900
+
+
+async def test_a_consumer_that_comes_late_gets_everything_first() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    collection.put("a")
+
+    async with informing(collection, clock) as informer:
+        await clock.settle()
+        late = informer.subscribe()
+
+        [change] = await late.take()
+
+    assert (change.key, change.old, change.origin) == (key("a"), None, Origin.LISTED)
+
+
+async def test_a_slow_consumer_finds_one_change_per_key_and_holds_up_nobody() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    collection.put("a")  # 101
+
+    async with informing(collection, clock) as informer:
+        slow, quick = informer.subscribe(), informer.subscribe()
+        await clock.settle()
+        await slow.take()
+        await quick.take()
+        seen = []
+        for _ in range(50):
+            collection.put("a")  # 102 ... 151
+            await clock.settle()
+            seen += summary(await quick.take())
+
+        assert len(seen) == 50
+        assert len(slow) == 1
+        assert summary(await slow.take()) == [("a", "101", "151")]
+
+
+async def test_an_object_that_came_and_went_unseen_is_not_mentioned() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+
+    async with informing(collection, clock) as informer:
+        consumer = informer.subscribe()
+        await clock.settle()
+        collection.put("a")
+        collection.delete("a")
+        collection.put("b")
+        await clock.settle()
+
+        assert [change.key for change in await consumer.take()] == [key("b")]
+
+
+async def test_an_object_replaced_unseen_is_one_change_that_counts_as_created() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    collection.put("a")
+
+    async with informing(collection, clock) as informer:
+        consumer = informer.subscribe()
+        await clock.settle()
+        await consumer.take()
+        collection.delete("a")
+        collection.put("a")
+        await clock.settle()
+
+        [change] = await consumer.take()
+
+    assert change.created
+    assert change.old is not None
+
+
+async def test_a_resync_delivers_every_object_again_without_asking_the_server() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    collection.put("a")
+    collection.put("b")
+
+    async with informing(collection, clock) as informer:
+        consumer = informer.subscribe()
+        await clock.settle()
+        await consumer.take()
+        calls = len(collection.calls)
+
+        informer.resync()
+
+        changes = await consumer.take()
+    assert [(change.key.name, change.origin) for change in changes] == [("a", Origin.RESYNCED), ("b", Origin.RESYNCED)]
+    assert len(collection.calls) == calls
+
+
+async def test_a_resync_does_not_hide_a_change_that_is_still_unseen() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+
+    async with informing(collection, clock) as informer:
+        consumer = informer.subscribe()
+        await clock.settle()
+        collection.put("a")
+        await clock.settle()
+
+        informer.resync()
+
+        [change] = await consumer.take()
+    assert change.created
+    assert change.origin is Origin.WATCHED
+
+
+async def test_a_consumer_that_unsubscribed_gets_nothing_more() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+
+    async with informing(collection, clock) as informer:
+        consumer = informer.subscribe()
+        await clock.settle()
+        informer.unsubscribe(consumer)
+        collection.put("a")
+        await clock.settle()
+
+        assert len(consumer) == 0
+        assert key("a") in informer.store
+
+
+# --- after any faults ------------------------------------------------------------------------------------------------
+
+REFUSALS: list[ApiError] = [
+    Unreachable("connection refused"),
+    Gone(410, "Expired", "too old"),
+    Throttled(429, "TooManyRequests", "slow down", Details(retry_after=3)),
+    ServerError(500, "InternalError", "etcd is away"),
+]
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("put"), st.sampled_from("abcdefgh")),
+    st.tuples(st.just("put"), st.sampled_from("abcdefgh")),
+    st.tuples(st.just("delete"), st.sampled_from("abcdefgh")),
+    st.tuples(st.just("bookmark"), st.just("")),
+    st.tuples(st.just("compact"), st.just("")),
+    st.tuples(st.just("disturb"), st.sampled_from(Fault)),
+    st.tuples(st.just("refuse"), st.sampled_from(REFUSALS)),
+    st.tuples(st.just("malform"), st.sampled_from("abcdefgh")),
+    st.tuples(st.just("wait"), st.sampled_from([0.0, 0.5, 5.0, 200.0])),
+    st.tuples(st.just("consume"), st.just("")),
+)
+
+
+class Consumer:
+    """Keeps its own picture from the changes it takes, and takes them when it likes."""
+
+    def __init__(self, subscription: Subscription[Object]) -> None:
+        self.subscription = subscription
+        self.picture: dict[ObjectKey, str] = {}
+
+    async def consume(self) -> None:
+        for change in await self.subscription.take_within(0.001):
+            assert change.old is None or change.key in self.picture, "told about the past of something unknown"
+            if change.new is None:
+                del self.picture[change.key]
+            else:
+                self.picture[change.key] = version_of(change.new)
+
+
+async def play(actions: list[tuple[str, object]]) -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    async with informing(collection, clock) as informer:
+        consumer = Consumer(informer.subscribe())
+        for action in actions:
+            await act(action, clock, collection, consumer)
+        collection.refusals.clear()
+        collection.disturb(Fault.END)
+        await clock.advance(1000)
+        await consume(clock, consumer)
+
+        keys = informer.store.keys()
+        assert {name: version_of(informer.store.get(name)) for name in keys} == collection.state()
+        assert consumer.picture == collection.state()
+
+
+async def act(action: tuple[str, object], clock: VirtualClock, collection: FakeCollection, consumer: Consumer) -> None:
+    match action:
+        case ("put", str(name)):
+            collection.put(name)
+        case ("delete", str(name)):
+            collection.delete(name)
+        case ("malform", str(name)):
+            collection.malformed ^= {name}
+        case ("bookmark", _):
+            collection.bookmark()
+        case ("compact", _):
+            collection.compact()
+        case ("disturb", Fault() as fault):
+            collection.disturb(fault)
+        case ("refuse", ApiError() as refusal):
+            collection.refusals.append(refusal)
+        case ("wait", float(seconds)):
+            await clock.advance(seconds)
+        case ("consume", _):
+            await consume(clock, consumer)
+        case _:
+            raise AssertionError(action)
+
+
+async def consume(clock: VirtualClock, consumer: Consumer) -> None:
+    taking = asyncio.ensure_future(consumer.consume())
+    await clock.advance(0.001)
+    await taking
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ACTIONS, max_size=40))
+def test_after_any_interleaving_of_writes_and_faults_store_and_consumers_equal_the_server(
+    actions: list[tuple[str, object]],
+) -> None:
+    asyncio.run(play(actions))
