@@ -20,7 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-COMPONENTS = ("kube-apiserver", "kube-controller-manager")
+COMPONENTS = {
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "etcd": "go.etcd.io/etcd/server/v3",
+}
 PROGRESS_SECONDS = 15.0
 
 
@@ -109,17 +113,18 @@ def build(module: Path, version: str, names: list[str], folder: Path) -> None:
             f"no Go toolchain on PATH, and no {' or '.join(names)} in {folder}. Install Go (https://go.dev/dl), "
             "or set KUBEBUILDER_ASSETS to a folder with kube-apiserver. `make test` needs neither."
         )
-    packages = [f"k8s.io/kubernetes/cmd/{name}" for name in names]
-    total = len(run([go, "list", "-deps", *packages], module, f"reading the sources of Kubernetes {version}"))
     major, minor, _ = version.split(".", 2)
     stamp = "k8s.io/component-base/version"
     flags = f"-s -w -X {stamp}.gitVersion=v{version} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
-    # A temporary folder on the same file system, so that a binary appears whole or not at all.
-    with tempfile.TemporaryDirectory(dir=folder) as fresh:
-        command = [go, "build", "-v", "-trimpath", "-ldflags", flags, "-o", f"{fresh}/", *packages]
-        run(command, module, f"building {' and '.join(names)} {version}", total=total)
-        for name in names:
-            (Path(fresh) / name).rename(folder / name)
+    for name in names:
+        package = COMPONENTS[name]
+        total = len(run([go, "list", "-deps", package], module, f"reading the sources of {name} for {version}"))
+        # A temporary folder on the same file system, so that a binary appears whole or not at all.
+        with tempfile.TemporaryDirectory(dir=folder) as fresh:
+            binary = Path(fresh) / name
+            command = [go, "build", "-v", "-trimpath", "-ldflags", flags, "-o", str(binary), package]
+            run(command, module, f"building {name} for {version}", total=total)
+            binary.rename(folder / name)
 
 
 def run(command: list[str], module: Path, doing: str, total: int = 0) -> list[str]:

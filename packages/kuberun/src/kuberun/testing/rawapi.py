@@ -6,6 +6,7 @@ It adds a token, TLS and a deadline, nothing else; tests of controllers use kube
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -45,9 +46,9 @@ class Reply(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        """Texts of the Warning headers, without the code 299 and the quotes."""
+        """Texts of the Warning headers: `299 - "text"`, with the quoting undone."""
         values = self.headers.getall("Warning", [])
-        return [value.removeprefix("299 - ").strip('"') for value in values]
+        return [str(json.loads(value.removeprefix("299 - "))) for value in values]
 
 
 class Frames:
@@ -115,9 +116,8 @@ class RawApi:
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """One request. `bytes` and `str` bodies go out as they are, anything else as JSON."""
-        data = body if isinstance(body, bytes | str) or body is None else json.dumps(body)
         async with self._session.request(
-            method, self._url + path, data=data, params=_query(query), headers=self._headers(headers)
+            method, self._url + path, data=_encoded(body), params=_query(query), headers=self._headers(headers)
         ) as response:
             text = await response.text(errors="replace")
             return Reply(response.status, _decoded(text), response.headers)
@@ -152,6 +152,19 @@ def _query(query: Mapping[str, object] | None) -> dict[str, str]:
     """Query values as Kubernetes writes them: `true`, `false`, plain text; None means absent."""
     given = {key: value for key, value in (query or {}).items() if value is not None}
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
+
+
+def _encoded(body: object) -> io.BytesIO | None:
+    """A stream, because aiohttp warns about large bodies in one piece."""
+    match body:
+        case None:
+            return None
+        case bytes():
+            return io.BytesIO(body)
+        case str():
+            return io.BytesIO(body.encode())
+        case _:
+            return io.BytesIO(json.dumps(body).encode())
 
 
 def _decoded(text: str) -> Any:
