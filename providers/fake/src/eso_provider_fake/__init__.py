@@ -1,1 +1,1 @@
-""""""
+"""The fake provider: secrets from its own configuration. So far only its API kinds, in `kinds.py`."""

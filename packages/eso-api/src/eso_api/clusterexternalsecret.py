@@ -1,0 +1,79 @@
+"""ClusterExternalSecret: one ExternalSecret in every matching namespace.
+
+The child's spec should be copied from the stored JSON, not from `ExternalSecretSpec`: a decoded spec no longer knows
+which defaults the user wrote down, and the child should show what the parent says.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eso_api.conditions import Conditions, FailedNamespace
+from eso_api.crd import CustomKind, ready_status, string_column
+from eso_api.externalsecret import ExternalSecretSpec
+from eso_api.references import CORE_GROUP, LabelSelector
+from eso_api.shapes import Fragment, Interval, NamespaceName, ObjectName
+from kuberun.meta import Object
+
+
+class ChildMetadata(Fragment, frozen=True, kw_only=True):
+    """Labels and annotations of every child; together they are all it has."""
+
+    labels: dict[str, str] = {}
+    """Labels."""
+    annotations: dict[str, str] = {}
+    """Annotations."""
+
+
+class ClusterExternalSecretSpec(Fragment, frozen=True, kw_only=True):
+    """Which ExternalSecret goes into which namespaces."""
+
+    external_secret_spec: ExternalSecretSpec
+    """Spec of every ExternalSecret."""
+    external_secret_name: ObjectName = ""
+    """Name of every ExternalSecret; absent means the name of this object."""
+    external_secret_metadata: ChildMetadata | None = None
+    """Labels and annotations of every ExternalSecret."""
+    namespace_selector: LabelSelector | None = None
+    """Namespaces by label. Prefer namespaceSelectors."""
+    namespace_selectors: list[LabelSelector] = []
+    """Namespaces by label; one matching selector is enough."""
+    namespaces: list[NamespaceName] = []
+    """Namespaces by name, added to the selected ones. Prefer namespaceSelectors."""
+    refresh_time: Interval = "1h0m0s"
+    """Time between looks at the namespaces; absent means 1h, 0 none."""
+
+
+class ClusterExternalSecretStatus(Fragment, frozen=True, kw_only=True):
+    """Where the ExternalSecret is."""
+
+    external_secret_name: str = ""
+    """Name of the ExternalSecrets."""
+    failed_namespaces: list[FailedNamespace] = []
+    """Namespaces where it could not be written."""
+    provisioned_namespaces: list[str] = []
+    """Namespaces where it is."""
+    conditions: Conditions = []
+    """Ready says whether all namespaces have it."""
+
+
+class ClusterExternalSecret(Object, kw_only=True):
+    """Keeps one ExternalSecret in every matching namespace."""
+
+    spec: ClusterExternalSecretSpec
+    status: ClusterExternalSecretStatus = msgspec.field(default_factory=ClusterExternalSecretStatus)
+
+
+CLUSTER_EXTERNAL_SECRET = CustomKind(
+    ClusterExternalSecret,
+    group=CORE_GROUP,
+    plural="clusterexternalsecrets",
+    versions=("v1", "v1beta1"),
+    namespaced=False,
+    short_names=("ces",),
+    columns=(
+        string_column("Store", ".spec.externalSecretSpec.secretStoreRef.name"),
+        string_column("Refresh Interval", ".spec.refreshTime"),
+        ready_status("Ready"),
+    ),
+)

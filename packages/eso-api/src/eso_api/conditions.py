@@ -1,0 +1,46 @@
+"""The parts of `status` that several kinds share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from eso_api.shapes import Fragment, Timestamp, shaped
+from kuberun.meta import Condition
+
+# Keyed by type, so that two writers with different condition types do not overwrite each other.
+Conditions = Annotated[list[Condition], shaped(x_kubernetes_list_type="map", x_kubernetes_list_map_keys=["type"])]
+
+
+class FailedNamespace(Fragment, frozen=True, kw_only=True):
+    """A namespace that a fan-out did not reach."""
+
+    namespace: str
+    """Name of the namespace."""
+    reason: str = ""
+    """Why it failed."""
+
+
+class KeyOutcome(Fragment, frozen=True, kw_only=True):
+    """What became of one entry of the spec; written only for entries that did not succeed."""
+
+    path: str
+    """The entry, for example spec.data[2]."""
+    reason: str
+    """Machine-readable cause, for example SecretNotFound or NamespaceDenied."""
+    remote_key: str = ""
+    """Remote key of the entry."""
+    store: str = ""
+    """Kind and name of the store that was asked."""
+    message: str = ""
+    """What failed and what to do next; never a value."""
+    since: Timestamp = None
+    """When it began to fail."""
+
+
+class StoreStatus(Fragment, frozen=True, kw_only=True):
+    """Whether a store works, and what it can do."""
+
+    conditions: Conditions = []
+    """Ready says whether the store can be used."""
+    capabilities: str = ""
+    """ReadOnly, WriteOnly or ReadWrite."""

@@ -1,0 +1,157 @@
+"""Kinds of our own, and the CustomResourceDefinitions that make an API server serve them.
+
+One `CustomKind` for each kind says where its objects live, how kubectl shows them, and which type they decode to.
+`CustomKind.crd()` is the manifest; `kind()` is what a client needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from eso_api.schema import Schema, schema_of
+from kuberun.meta import Kind, Object, Resource
+
+T = TypeVar("T", bound=Object)
+
+CATEGORY: Final = "external-secrets"
+GENERATOR_CATEGORY: Final = "external-secrets-generators"
+COMPONENT_LABEL: Final = {"external-secrets.io/component": "controller"}
+
+_READY: Final = '.status.conditions[?(@.type=="Ready")]'
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of `kubectl get`."""
+
+    name: str
+    path: str
+    type: str
+
+
+def string_column(name: str, path: str) -> Column:
+    return Column(name, path, "string")
+
+
+def time_column(name: str, path: str) -> Column:
+    return Column(name, path, "date")
+
+
+def age_column(name: str) -> Column:
+    return Column(name, ".metadata.creationTimestamp", "date")
+
+
+def ready_reason(name: str) -> Column:
+    return Column(name, f"{_READY}.reason", "string")
+
+
+def ready_status(name: str) -> Column:
+    return Column(name, f"{_READY}.status", "string")
+
+
+@dataclass(frozen=True, slots=True)
+class CustomKind(Generic[T]):
+    """One kind we define. The first version is the one stored; all are served with the same schema."""
+
+    type: type[T]
+    group: str
+    plural: str
+    versions: tuple[str, ...]
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = (CATEGORY,)
+    columns: tuple[Column, ...] = ()
+    selectable_fields: tuple[str, ...] = ()
+    status: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.versions:
+            raise ValueError(f"{self.type.__name__} needs a version")
+
+    @property
+    def name(self) -> str:
+        """The kind as manifests spell it."""
+        return self.type.__name__
+
+    @property
+    def crd_name(self) -> str:
+        return f"{self.plural}.{self.group}"
+
+    def resource(self, version: str = "") -> Resource:
+        """Where its objects live, in one version or in the stored one."""
+        version = version or self.versions[0]
+        if version not in self.versions:
+            raise ValueError(f"{self.name} of {self.group} has no version {version}; it has {', '.join(self.versions)}")
+        return Resource(self.group, version, self.plural, self.name, self.namespaced)
+
+    def kind(self, version: str = "") -> Kind[T]:
+        """The resource with the type its objects decode to."""
+        return Kind(self.resource(version), self.type)
+
+    def crd(self) -> dict[str, Any]:
+        """The CustomResourceDefinition, as plain JSON."""
+        schema = _top_level(schema_of(self.type))
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": self.crd_name, "labels": dict(COMPONENT_LABEL)},
+            "spec": {
+                "group": self.group,
+                "names": self._names(),
+                "scope": "Namespaced" if self.namespaced else "Cluster",
+                "versions": [self._version(version, schema) for version in self.versions],
+            },
+        }
+
+    def _names(self) -> dict[str, Any]:
+        names: dict[str, Any] = {
+            "kind": self.name,
+            "listKind": f"{self.name}List",
+            "plural": self.plural,
+            "singular": self.name.lower(),
+            "categories": list(self.categories),
+        }
+        if self.short_names:
+            names["shortNames"] = list(self.short_names)
+        return names
+
+    def _version(self, version: str, schema: Schema) -> dict[str, Any]:
+        stored = version == self.versions[0]
+        entry: dict[str, Any] = {"name": version, "served": True, "storage": stored}
+        if not stored:
+            entry["deprecated"] = True
+            entry["deprecationWarning"] = (
+                f"{self.group}/{version} {self.name} is served for older manifests; use {self.versions[0]}"
+            )
+        if self.columns:
+            entry["additionalPrinterColumns"] = [
+                {"name": column.name, "type": column.type, "jsonPath": column.path} for column in self.columns
+            ]
+        if self.selectable_fields and stored:
+            entry["selectableFields"] = [{"jsonPath": path} for path in self.selectable_fields]
+        if self.status:
+            entry["subresources"] = {"status": {}}
+        entry["schema"] = {"openAPIV3Schema": schema if stored else _without_descriptions(schema)}
+        return entry
+
+
+def _without_descriptions(schema: Schema) -> Schema:
+    """The same schema in fewer bytes: explaining the fields once is enough, and a CRD must stay small to be applied."""
+    bare = {key: value for key, value in schema.items() if key != "description"}
+    if "properties" in bare:
+        bare["properties"] = {name: _without_descriptions(value) for name, value in bare["properties"].items()}
+    for nested in ("items", "additionalProperties"):
+        if nested in bare:
+            bare[nested] = _without_descriptions(bare[nested])
+    return bare
+
+
+def _top_level(schema: Schema) -> Schema:
+    """The schema of a whole object: what every object has is described by Kubernetes itself."""
+    properties = schema["properties"] | {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+    }
+    return {**schema, "properties": properties}

@@ -1,0 +1,306 @@
+"""ExternalSecret: fetch values from a store or a generator, write them to a Secret.
+
+The spec is also the heart of ClusterExternalSecret. v1 and v1beta1 have the same schema.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from eso_api.conditions import Conditions, KeyOutcome
+from eso_api.crd import CustomKind, ready_reason, ready_status, string_column, time_column
+from eso_api.references import CORE_GROUP, GeneratorRef, StoreRef
+from eso_api.rewrite import Rewrite
+from eso_api.shapes import (
+    DataKey,
+    Duration,
+    Fragment,
+    Interval,
+    NonEmpty,
+    NullableTimestamp,
+    ObjectName,
+    Rule,
+    exactly_one,
+    one_of,
+    shaped,
+)
+from eso_api.template import DecodingStrategy, Template
+from kuberun.meta import Object
+
+# The API server must know that a list ends before it accepts a rule that walks it. These bounds are far beyond what
+# fits into a Secret in practice.
+MAX_DATA = 10_000
+MAX_DATA_FROM = 1000
+
+# Comparing every key with every other costs the square of their number, and the API server refuses an object whose
+# rules cost too much. Longer lists are left to the controller, which makes the same check.
+MAX_COMPARED = 150
+
+SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - a Secret type
+SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
+BOOTSTRAP_TOKEN = "bootstrap.kubernetes.io/token"  # noqa: S105 - a Secret type
+
+# deletionPolicy and creationPolicy that together would delete what the ExternalSecret did not create, with the reason.
+FORBIDDEN_POLICIES = (
+    ("Delete", "Merge", "the Secret belongs to somebody else"),
+    ("Delete", "None", "the Secret is never created"),
+    ("Delete", "CreateOrMerge", "the Secret may belong to somebody else"),
+    ("Merge", "None", "the Secret is never written"),
+)
+
+_CONVERSION = one_of("Default", "Unicode")
+_NULL_BYTES = one_of("Ignore", "Fail")
+_SCHEDULE = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|@every [^\s]+.*|[^\s]+( [^\s]+){4})$"
+
+
+class RemoteRef(Fragment, frozen=True, kw_only=True):
+    """Where a value lives in the backend."""
+
+    key: str
+    """Name of the remote secret."""
+    property: str = ""
+    """Path inside the remote secret."""
+    version: str = ""
+    """Version of the remote secret; absent means the latest."""
+    metadata_policy: Annotated[str, one_of("None", "Fetch")] = "None"
+    """Fetch reads the metadata (tags, labels) of the remote secret instead of its value."""
+    conversion_strategy: Annotated[str, _CONVERSION] = "Default"
+    """How characters that a Secret key cannot hold are replaced; used by dataFrom only."""
+    decoding_strategy: DecodingStrategy = "None"
+    """How the value is decoded; absent means None."""
+    null_byte_policy: Annotated[str, _NULL_BYTES] = "Ignore"
+    """Fail refuses values that contain a null byte."""
+
+
+class FindName(Fragment, frozen=True, kw_only=True):
+    """Remote secrets by name."""
+
+    regexp: str = ""
+    """Expression (RE2) that must match somewhere in the name."""
+
+
+class Find(Fragment, frozen=True, kw_only=True):
+    """Many remote secrets, by name or by tags."""
+
+    path: str | None = None
+    """Where to search; its meaning depends on the provider."""
+    name: FindName | None = None
+    """Names to take."""
+    tags: dict[str, str] = {}
+    """Tags that a remote secret must carry."""
+    conversion_strategy: Annotated[str, _CONVERSION] = "Default"
+    """How characters that a Secret key cannot hold are replaced."""
+    decoding_strategy: DecodingStrategy = "None"
+    """How the values are decoded; absent means None."""
+    null_byte_policy: Annotated[str, _NULL_BYTES] = "Ignore"
+    """Fail refuses values that contain a null byte."""
+
+
+class SourceRef(Fragment, frozen=True, kw_only=True):
+    """A source for this entry alone."""
+
+    SHAPE: ClassVar = exactly_one()
+
+    store_ref: StoreRef | None = None
+    """Store to read instead of spec.secretStoreRef."""
+    generator_ref: GeneratorRef | None = None
+    """Generator that makes the values; not for entries of data."""
+
+
+class DataEntry(Fragment, frozen=True, kw_only=True):
+    """One key of the target, from one remote value."""
+
+    secret_key: DataKey
+    """Key of the target."""
+    remote_ref: RemoteRef
+    """Where the value lives."""
+    source_ref: SourceRef | None = None
+    """Store for this entry alone."""
+
+
+class DataFromEntry(Fragment, frozen=True, kw_only=True):
+    """Many keys of the target from one source."""
+
+    RULES: ClassVar = (
+        Rule(
+            "has(self.find) || has(self.extract) || has(self.sourceRef)",
+            "one of extract, find or sourceRef.generatorRef must be set",
+        ),
+        Rule(
+            "[has(self.find), has(self.extract), has(self.sourceRef) && has(self.sourceRef.generatorRef)]"
+            ".filter(present, present).size() <= 1",
+            "only one of extract, find and sourceRef.generatorRef may be set",
+        ),
+    )
+
+    extract: RemoteRef | None = None
+    """All properties of one remote secret."""
+    find: Find | None = None
+    """Many remote secrets by name or tags."""
+    source_ref: SourceRef | None = None
+    """Store for this entry alone, or a generator."""
+    rewrite: list[Rewrite] = []
+    """Steps that rename the keys, first to last. With any step, conversionStrategy does not apply."""
+
+
+class Manifest(Fragment, frozen=True, kw_only=True):
+    """A kind other than Secret to write to."""
+
+    api_version: NonEmpty
+    """API version of the object."""
+    kind: NonEmpty
+    """Kind of the object."""
+
+
+def _policy_rules() -> tuple[Rule, ...]:
+    return tuple(
+        Rule(
+            f"!(has(self.deletionPolicy) && self.deletionPolicy == '{deletion}'"
+            f" && has(self.creationPolicy) && self.creationPolicy == '{creation}')",
+            f"deletionPolicy {deletion} cannot be combined with creationPolicy {creation}: {reason}",
+        )
+        for deletion, creation, reason in FORBIDDEN_POLICIES
+    )
+
+
+class Target(Fragment, frozen=True, kw_only=True):
+    """What is written to the cluster."""
+
+    RULES: ClassVar = (
+        *_policy_rules(),
+        Rule(
+            f"!has(self.template) || !has(self.template.type) || self.template.type != '{BOOTSTRAP_TOKEN}'",
+            f"template.type {BOOTSTRAP_TOKEN} is not allowed",
+        ),
+        Rule(
+            f"!has(self.template) || !has(self.template.type) || self.template.type != '{SERVICE_ACCOUNT_TOKEN}'"
+            " || !has(self.template.metadata) || !has(self.template.metadata.annotations)"
+            f" || !('{SERVICE_ACCOUNT_NAME}' in self.template.metadata.annotations)",
+            f"a {SERVICE_ACCOUNT_TOKEN} may not set the annotation {SERVICE_ACCOUNT_NAME}",
+        ),
+        Rule(
+            f"!has(self.template) || !has(self.template.type) || self.template.type != '{SERVICE_ACCOUNT_TOKEN}'"
+            " || !has(self.template.templateFrom)"
+            " || self.template.templateFrom.all(t, !has(t.target) || !t.target.matches('(?i)^annotations$'))",
+            f"a {SERVICE_ACCOUNT_TOKEN} may not take annotations from templateFrom",
+        ),
+        Rule(
+            "(has(self.manifest) && !(self.manifest.apiVersion == 'v1' && self.manifest.kind == 'Secret'))"
+            " || !has(self.template) || !has(self.template.templateFrom)"
+            " || self.template.templateFrom.all(t, !has(t.target)"
+            " || t.target.matches('(?i)^(|data|annotations|labels)$'))",
+            "for a Secret, templateFrom[].target must be Data, Annotations or Labels",
+        ),
+    )
+
+    name: ObjectName = ""
+    """Name of the target; absent means the name of the ExternalSecret."""
+    creation_policy: Annotated[str, one_of("Owner", "Orphan", "Merge", "None", "CreateOrMerge")] = "Owner"
+    """Owner (default) creates and owns the target; Orphan creates it; Merge only adds to an existing one;
+    CreateOrMerge does either; None writes nothing."""
+    deletion_policy: Annotated[str, one_of("Delete", "Merge", "Retain")] = "Retain"
+    """When values vanish from the backend: Retain (default) keeps the target, Delete deletes it, Merge removes keys."""
+    immutable: bool = False
+    """Make the Secret immutable; it is then written once."""
+    manifest: Manifest | None = None
+    """Write to this kind instead of a Secret."""
+    template: Template | None = None
+    """How values become data and metadata of the target."""
+
+
+class SyncWindow(Fragment, frozen=True, kw_only=True):
+    """A time that repeats."""
+
+    schedule: Annotated[str, shaped(minLength=1, pattern=_SCHEDULE)]
+    """When the window opens: five cron fields, or a word such as @daily. UTC."""
+    duration: Duration
+    """How long it stays open."""
+
+
+class SyncWindows(Fragment, frozen=True, kw_only=True):
+    """When periodic refreshes may run."""
+
+    kind: Annotated[str, one_of("allow", "deny")]
+    """allow refreshes only inside the windows, deny only outside."""
+    windows: Annotated[list[SyncWindow], shaped(minItems=1)]
+    """The windows."""
+
+
+class ExternalSecretSpec(Fragment, frozen=True, kw_only=True):
+    """What to fetch, how often, and where it goes."""
+
+    RULES: ClassVar = (
+        Rule(
+            "!has(self.data) || (has(self.target) && has(self.target.deletionPolicy)"
+            f" && self.target.deletionPolicy != 'Retain') || self.data.size() > {MAX_COMPARED}"
+            " || [self.data.map(entry, entry.secretKey)].all(keys,"
+            " keys.all(key, keys.exists_one(other, other == key)))",
+            "data holds the same secretKey twice; with deletionPolicy Retain each may be given once",
+        ),
+    )
+
+    secret_store_ref: StoreRef | None = None
+    """Store for every entry without a sourceRef."""
+    target: Target = msgspec.field(default_factory=Target)
+    """What is written to the cluster."""
+    refresh_policy: Annotated[str, one_of("CreatedOnce", "Periodic", "OnChange")] = "Periodic"
+    """Periodic (default) refreshes every refreshInterval, OnChange when this object changes, CreatedOnce once."""
+    refresh_interval: Interval = "1h0m0s"
+    """Time between refreshes: a Go duration or seconds; absent means 1h, 0 or less refreshes once."""
+    sync_windows: SyncWindows | None = None
+    """When periodic refreshes may run."""
+    data: Annotated[list[DataEntry], shaped(maxItems=MAX_DATA)] = []
+    """Keys of the target, one by one. They win over dataFrom."""
+    data_from: Annotated[list[DataFromEntry], shaped(maxItems=MAX_DATA_FROM)] = []
+    """Keys of the target, many at once; a later entry wins."""
+
+
+class Binding(Fragment, frozen=True, kw_only=True):
+    """The Secret that was written, as servicebinding.io expects it."""
+
+    SHAPE: ClassVar = {"x-kubernetes-map-type": "atomic"}
+
+    name: str = ""
+    """Name of the Secret."""
+
+
+class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
+    """What happened last."""
+
+    refresh_time: NullableTimestamp = None
+    """When the values were last fetched."""
+    synced_resource_version: str = ""
+    """Generation and metadata hash of this object at the last sync."""
+    conditions: Conditions = []
+    """Ready says whether the target is up to date."""
+    binding: Binding | None = None
+    """The Secret that was written."""
+    outcomes: list[KeyOutcome] = []
+    """Entries of the spec that failed, with the cause."""
+
+
+class ExternalSecret(Object, kw_only=True):
+    """Fetches values from a backend and keeps a Secret up to date with them."""
+
+    spec: ExternalSecretSpec = msgspec.field(default_factory=ExternalSecretSpec)
+    status: ExternalSecretStatus = msgspec.field(default_factory=ExternalSecretStatus)
+
+
+EXTERNAL_SECRET = CustomKind(
+    ExternalSecret,
+    group=CORE_GROUP,
+    plural="externalsecrets",
+    versions=("v1", "v1beta1"),
+    short_names=("es",),
+    columns=(
+        string_column("StoreType", ".spec.secretStoreRef.kind"),
+        string_column("Store", ".spec.secretStoreRef.name"),
+        string_column("Refresh Interval", ".spec.refreshInterval"),
+        ready_reason("Status"),
+        ready_status("Ready"),
+        time_column("Last Sync", ".status.refreshTime"),
+    ),
+    selectable_fields=(".spec.secretStoreRef.name", ".spec.secretStoreRef.kind", ".spec.target.name"),
+)

@@ -1,0 +1,111 @@
+"""ClusterGenerator: any of the generators, for all namespaces."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from eso_api.crd import CustomKind
+from eso_api.generators.acraccesstoken import ACRAccessTokenSpec
+from eso_api.generators.beyondtrustworkloadcredentialsdynamicsecret import (
+    BeyondtrustWorkloadCredentialsDynamicSecretSpec,
+)
+from eso_api.generators.cloudsmithaccesstoken import CloudsmithAccessTokenSpec
+from eso_api.generators.definition import GENERATOR_CATEGORIES
+from eso_api.generators.ecrauthorizationtoken import ECRAuthorizationTokenSpec
+from eso_api.generators.fake import FakeSpec
+from eso_api.generators.gcraccesstoken import GCRAccessTokenSpec
+from eso_api.generators.githubaccesstoken import GithubAccessTokenSpec
+from eso_api.generators.gitlabdeploytoken import GitlabDeployTokenSpec
+from eso_api.generators.grafana import GrafanaSpec
+from eso_api.generators.mfa import MFASpec
+from eso_api.generators.password import PasswordSpec
+from eso_api.generators.quayaccesstoken import QuayAccessTokenSpec
+from eso_api.generators.sshkey import SSHKeySpec
+from eso_api.generators.stssessiontoken import STSSessionTokenSpec
+from eso_api.generators.uuid import UUIDSpec
+from eso_api.generators.vaultdynamicsecret import VaultDynamicSecretSpec
+from eso_api.generators.webhook import WebhookSpec
+from eso_api.references import GENERATOR_KINDS, GENERATORS_GROUP
+from eso_api.shapes import Fragment, Rule, exactly_one, one_of
+from kuberun.meta import Object
+
+EMBEDDABLE_KINDS = tuple(kind for kind in GENERATOR_KINDS if kind != "ClusterGenerator")
+
+# Field of `spec.generator` for each kind.
+SPEC_FIELDS = {
+    "ACRAccessToken": "acrAccessTokenSpec",
+    "BeyondtrustWorkloadCredentialsDynamicSecret": "beyondtrustWorkloadCredentialsDynamicSecretSpec",
+    "CloudsmithAccessToken": "cloudsmithAccessTokenSpec",
+    "ECRAuthorizationToken": "ecrAuthorizationTokenSpec",
+    "Fake": "fakeSpec",
+    "GCRAccessToken": "gcrAccessTokenSpec",
+    "GithubAccessToken": "githubAccessTokenSpec",
+    "GitlabDeployToken": "gitlabDeployTokenSpec",
+    "Grafana": "grafanaSpec",
+    "MFA": "mfaSpec",
+    "Password": "passwordSpec",
+    "QuayAccessToken": "quayAccessTokenSpec",
+    "SSHKey": "sshKeySpec",
+    "STSSessionToken": "stsSessionTokenSpec",
+    "UUID": "uuidSpec",
+    "VaultDynamicSecret": "vaultDynamicSecretSpec",
+    "Webhook": "webhookSpec",
+}
+
+
+class EmbeddedGenerator(Fragment, frozen=True, kw_only=True):
+    """The spec of one generator."""
+
+    SHAPE: ClassVar = exactly_one()
+
+    acr_access_token_spec: ACRAccessTokenSpec | None = None
+    beyondtrust_workload_credentials_dynamic_secret_spec: BeyondtrustWorkloadCredentialsDynamicSecretSpec | None = None
+    cloudsmith_access_token_spec: CloudsmithAccessTokenSpec | None = None
+    ecr_authorization_token_spec: ECRAuthorizationTokenSpec | None = None
+    fake_spec: FakeSpec | None = None
+    gcr_access_token_spec: GCRAccessTokenSpec | None = None
+    github_access_token_spec: GithubAccessTokenSpec | None = None
+    gitlab_deploy_token_spec: GitlabDeployTokenSpec | None = None
+    grafana_spec: GrafanaSpec | None = None
+    mfa_spec: MFASpec | None = None
+    password_spec: PasswordSpec | None = None
+    quay_access_token_spec: QuayAccessTokenSpec | None = None
+    ssh_key_spec: SSHKeySpec | None = None
+    sts_session_token_spec: STSSessionTokenSpec | None = None
+    uuid_spec: UUIDSpec | None = None
+    vault_dynamic_secret_spec: VaultDynamicSecretSpec | None = None
+    webhook_spec: WebhookSpec | None = None
+
+
+class ClusterGeneratorSpec(Fragment, frozen=True, kw_only=True):
+    """Which generator, and its spec."""
+
+    RULES: ClassVar = (
+        Rule(
+            " || ".join(
+                f"(self.kind == '{kind}' && has(self.generator.{field}))" for kind, field in SPEC_FIELDS.items()
+            ),
+            "generator must hold the spec of the generator named by kind, for example passwordSpec for Password",
+        ),
+    )
+
+    kind: Annotated[str, one_of(*EMBEDDABLE_KINDS)]
+    """Kind of the generator."""
+    generator: EmbeddedGenerator
+    """Its spec."""
+
+
+class ClusterGenerator(Object, kw_only=True):
+    """Any of the generators, for all namespaces."""
+
+    spec: ClusterGeneratorSpec
+
+
+CLUSTER_GENERATOR = CustomKind(
+    ClusterGenerator,
+    group=GENERATORS_GROUP,
+    plural="clustergenerators",
+    versions=("v1alpha1",),
+    namespaced=False,
+    categories=GENERATOR_CATEGORIES,
+)

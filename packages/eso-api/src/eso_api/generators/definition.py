@@ -1,0 +1,20 @@
+"""What all v1alpha1 generators have in common as API kinds."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from eso_api.crd import CATEGORY, GENERATOR_CATEGORY, CustomKind
+from eso_api.references import GENERATORS_GROUP
+from kuberun.meta import Object
+
+T = TypeVar("T", bound=Object)
+
+GENERATOR_CATEGORIES = (CATEGORY, GENERATOR_CATEGORY)
+
+
+def generator_kind(type_: type[T], plural: str) -> CustomKind[T]:
+    """A namespaced generator. It has a status subresource and nothing in it, as existing clients expect."""
+    return CustomKind(
+        type_, group=GENERATORS_GROUP, plural=plural, versions=("v1alpha1",), categories=GENERATOR_CATEGORIES
+    )

@@ -1,0 +1,49 @@
+"""GeneratorState: what a generator made and must clean up later. Written by the operator, not by users."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eso_api.conditions import Conditions
+from eso_api.crd import CustomKind, age_column, string_column
+from eso_api.generators.definition import GENERATOR_CATEGORIES
+from eso_api.references import GENERATORS_GROUP
+from eso_api.shapes import Fragment, Json, Timestamp
+from kuberun.meta import Object
+
+
+class GeneratorStateSpec(Fragment, frozen=True, kw_only=True):
+    """What was made, by which generator, and until when it is kept."""
+
+    resource: Json
+    """The generator as it was."""
+    state: Json
+    """What the generator needs to clean up."""
+    garbage_collection_deadline: Timestamp = None
+    """When it is cleaned up; absent means when its owner is deleted."""
+
+
+class GeneratorStateStatus(Fragment, frozen=True, kw_only=True):
+    """Whether it could be cleaned up."""
+
+    conditions: Conditions = []
+    """Ready says whether the state is in use."""
+
+
+class GeneratorState(Object, kw_only=True):
+    """What a generator made and must clean up later."""
+
+    spec: GeneratorStateSpec
+    status: GeneratorStateStatus = msgspec.field(default_factory=GeneratorStateStatus)
+
+
+GENERATOR_STATE = CustomKind(
+    GeneratorState,
+    group=GENERATORS_GROUP,
+    plural="generatorstates",
+    versions=("v1alpha1",),
+    short_names=("gs",),
+    categories=GENERATOR_CATEGORIES,
+    columns=(string_column("GC Deadline", ".spec.garbageCollectionDeadline"), age_column("Age")),
+    status=False,
+)

@@ -1,0 +1,41 @@
+"""STSSessionToken: temporary AWS keys."""
+
+from __future__ import annotations
+
+from eso_api.generators.definition import generator_kind
+from eso_api.shapes import Fragment, Int32
+from eso_api.stores.aws import AwsAuth
+from kuberun.meta import Object
+
+
+class STSRequestParameters(Fragment, frozen=True, kw_only=True):
+    """What is asked of AWS."""
+
+    session_duration: Int32 | None = None
+    """Seconds that the keys are valid."""
+    serial_number: str | None = None
+    """Serial number or ARN of an MFA device."""
+    token_code: str | None = None
+    """Token of the MFA device."""
+
+
+class STSSessionTokenSpec(Fragment, frozen=True, kw_only=True):
+    """Whose keys, and for how long."""
+
+    region: str
+    """Region of the service."""
+    auth: AwsAuth | None = None
+    """Credentials; absent means those of the provider process."""
+    role: str = ""
+    """Role to assume."""
+    request_parameters: STSRequestParameters | None = None
+    """What is asked of AWS."""
+
+
+class STSSessionToken(Object, kw_only=True):
+    """Temporary AWS keys."""
+
+    spec: STSSessionTokenSpec
+
+
+STS_SESSION_TOKEN = generator_kind(STSSessionToken, "stssessiontokens")

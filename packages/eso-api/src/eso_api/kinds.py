@@ -1,0 +1,119 @@
+"""Every kind of the API in one place: the core's, and those that installed providers bring along.
+
+A provider distribution lists its kinds under the entry point group `eso.kinds`; each entry point names a tuple of
+`CustomKind`. The core imports no provider: it finds them installed, or it does not.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+
+from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
+from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
+from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
+from eso_api.crd import CustomKind
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.generators.acraccesstoken import ACR_ACCESS_TOKEN
+from eso_api.generators.beyondtrustworkloadcredentialsdynamicsecret import (
+    BEYONDTRUST_WORKLOAD_CREDENTIALS_DYNAMIC_SECRET,
+)
+from eso_api.generators.cloudsmithaccesstoken import CLOUDSMITH_ACCESS_TOKEN
+from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
+from eso_api.generators.ecrauthorizationtoken import ECR_AUTHORIZATION_TOKEN
+from eso_api.generators.fake import FAKE
+from eso_api.generators.gcraccesstoken import GCR_ACCESS_TOKEN
+from eso_api.generators.generatorstate import GENERATOR_STATE
+from eso_api.generators.githubaccesstoken import GITHUB_ACCESS_TOKEN
+from eso_api.generators.gitlabdeploytoken import GITLAB_DEPLOY_TOKEN
+from eso_api.generators.grafana import GRAFANA
+from eso_api.generators.mfa import MFA_KIND
+from eso_api.generators.password import PASSWORD
+from eso_api.generators.quayaccesstoken import QUAY_ACCESS_TOKEN
+from eso_api.generators.sshkey import SSH_KEY
+from eso_api.generators.stssessiontoken import STS_SESSION_TOKEN
+from eso_api.generators.uuid import UUID_KIND
+from eso_api.generators.vaultdynamicsecret import VAULT_DYNAMIC_SECRET
+from eso_api.generators.webhook import WEBHOOK
+from eso_api.pushsecret import PUSH_SECRET
+from eso_api.secretstore import SECRET_STORE
+from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
+from eso_api.v2.clusterprovider import CLUSTER_PROVIDER
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
+from eso_api.v2.generator import GENERATOR
+from eso_api.v2.provider import PROVIDER
+from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_api.v2.secretstore import SECRET_STORE_V2
+
+AnyKind = CustomKind[Any]
+
+ENTRY_POINTS = "eso.kinds"
+
+GENERATOR_KINDS: tuple[AnyKind, ...] = (
+    ACR_ACCESS_TOKEN,
+    BEYONDTRUST_WORKLOAD_CREDENTIALS_DYNAMIC_SECRET,
+    CLOUDSMITH_ACCESS_TOKEN,
+    ECR_AUTHORIZATION_TOKEN,
+    FAKE,
+    GCR_ACCESS_TOKEN,
+    GITHUB_ACCESS_TOKEN,
+    GITLAB_DEPLOY_TOKEN,
+    GRAFANA,
+    MFA_KIND,
+    PASSWORD,
+    QUAY_ACCESS_TOKEN,
+    SSH_KEY,
+    STS_SESSION_TOKEN,
+    UUID_KIND,
+    VAULT_DYNAMIC_SECRET,
+    WEBHOOK,
+)
+
+V2_KINDS: tuple[AnyKind, ...] = (
+    SECRET_STORE_V2,
+    CLUSTER_SECRET_STORE_V2,
+    GENERATOR,
+    CLUSTER_GENERATOR_V2,
+    PROVIDER,
+    CLUSTER_PROVIDER,
+    PROVIDER_CLASS,
+    CLUSTER_PROVIDER_CLASS,
+)
+
+KINDS: tuple[AnyKind, ...] = (
+    EXTERNAL_SECRET,
+    CLUSTER_EXTERNAL_SECRET,
+    PUSH_SECRET,
+    CLUSTER_PUSH_SECRET,
+    SECRET_STORE,
+    CLUSTER_SECRET_STORE,
+    *GENERATOR_KINDS,
+    CLUSTER_GENERATOR,
+    GENERATOR_STATE,
+    *V2_KINDS,
+)
+
+
+class KindClashError(ValueError):
+    """Two distributions define the same CRD, so that one would replace the other in the cluster."""
+
+
+def installed_kinds() -> tuple[AnyKind, ...]:
+    """The core's kinds and those of every installed provider, by CRD name."""
+    kinds = list(KINDS)
+    for entry_point in entry_points(group=ENTRY_POINTS):
+        kinds += entry_point.load()
+    return _without_clashes(kinds)
+
+
+def _without_clashes(kinds: list[AnyKind]) -> tuple[AnyKind, ...]:
+    by_name: dict[str, AnyKind] = {}
+    for kind in kinds:
+        known = by_name.setdefault(kind.crd_name, kind)
+        if known is not kind:
+            raise KindClashError(
+                f"{kind.crd_name} is defined by {known.type.__module__} and by {kind.type.__module__};"
+                " uninstall one of the two providers"
+            )
+    return tuple(by_name[name] for name in sorted(by_name))

@@ -1,0 +1,23 @@
+"""CRDs as YAML text: the same bytes whoever writes them (`make gen`, `eso crds`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from eso_api.kinds import AnyKind
+
+
+def crd_yaml(kind: AnyKind) -> str:
+    """One CRD as a YAML document, without a separator."""
+    return yaml.dump(
+        kind.crd(), Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True
+    )
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Writes equal parts out instead of linking them: kubectl reads links, people do not."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class asks for each value
+        return True

@@ -1,0 +1,203 @@
+"""PushSecret: write a Secret, or generated values, to stores."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from eso_api.conditions import Conditions, KeyOutcome
+from eso_api.crd import CustomKind, age_column, ready_reason, time_column
+from eso_api.references import CORE_GROUP, STORE_KINDS, GeneratorRef, LabelSelector
+from eso_api.rewrite import RegexpRewrite, TransformRewrite
+from eso_api.shapes import (
+    ApiVersion,
+    Fragment,
+    Interval,
+    Json,
+    KindName,
+    NullableTimestamp,
+    ObjectName,
+    Rule,
+    exactly_one,
+    exactly_one_of,
+    one_of,
+    shaped,
+)
+from eso_api.template import Template
+from kuberun.meta import Object
+
+# Bounds for the API server's estimate of what the rules cost.
+MAX_STORE_REFS = 1000
+MAX_DATA_TO = 1000
+MAX_REWRITES = 100
+
+_CONVERSION = one_of("None", "ReverseUnicode")
+
+
+class PushStoreRef(Fragment, frozen=True, kw_only=True):
+    """A store to push to, by name or by label."""
+
+    RULES: ClassVar = (
+        Rule(
+            f"has(self.apiVersion) || !has(self.kind) || self.kind in {list(STORE_KINDS)}",
+            f"without apiVersion, kind must be one of {', '.join(STORE_KINDS)}",
+        ),
+    )
+
+    api_version: ApiVersion = ""
+    """API version of the store; absent for external-secrets.io."""
+    kind: KindName = "SecretStore"
+    """Kind of the store; absent means SecretStore."""
+    name: ObjectName = ""
+    """Name of the store."""
+    label_selector: LabelSelector | None = None
+    """Stores by label; wins over name."""
+
+
+class SecretSource(Fragment, frozen=True, kw_only=True):
+    """Secrets of the same namespace."""
+
+    name: ObjectName = ""
+    """Name of one Secret; wins over selector."""
+    selector: LabelSelector | None = None
+    """Secrets by label."""
+
+
+class PushSelector(Fragment, frozen=True, kw_only=True):
+    """Where the values come from."""
+
+    SHAPE: ClassVar = exactly_one()
+
+    secret: SecretSource | None = None
+    """Push Secrets."""
+    generator_ref: GeneratorRef | None = None
+    """Push freshly generated values."""
+
+
+class PushRemoteRef(Fragment, frozen=True, kw_only=True):
+    """Where a value goes in the backend."""
+
+    remote_key: str
+    """Name of the remote secret."""
+    property: str = ""
+    """Property to set inside the remote secret; absent writes the whole."""
+
+
+class PushMatch(Fragment, frozen=True, kw_only=True):
+    """One key and its destination."""
+
+    remote_ref: PushRemoteRef
+    """Where the value goes."""
+    secret_key: str = ""
+    """Key of the Secret; absent means the whole Secret."""
+
+
+class PushData(Fragment, frozen=True, kw_only=True):
+    """One key to push."""
+
+    match: PushMatch
+    """The key and its destination."""
+    metadata: Json = None
+    """Settings for the provider, usually a PushSecretMetadata object."""
+    conversion_strategy: Annotated[str, _CONVERSION] = "None"
+    """How keys of the Secret are read; absent means None."""
+
+
+class KeyMatch(Fragment, frozen=True, kw_only=True):
+    """Keys to push."""
+
+    regexp: str = ""
+    """Expression (RE2) that must match somewhere in the key; absent takes all keys."""
+
+
+class PushRewrite(Fragment, frozen=True, kw_only=True):
+    """One step that turns a key into a remote key."""
+
+    RULES: ClassVar = (exactly_one_of("regexp", "transform"),)
+
+    regexp: RegexpRewrite | None = None
+    """Rename by regular expression."""
+    transform: TransformRewrite | None = None
+    """Rename by template."""
+
+
+class PushDataTo(Fragment, frozen=True, kw_only=True):
+    """Many keys to push to one store."""
+
+    RULES: ClassVar = (
+        Rule(
+            "has(self.storeRef) && (has(self.storeRef.name) || has(self.storeRef.labelSelector))",
+            "storeRef must have a name or a labelSelector",
+        ),
+        Rule(
+            "!has(self.remoteKey) || !has(self.rewrite) || size(self.rewrite) == 0",
+            "remoteKey and rewrite exclude each other: with remoteKey all keys go into one remote secret",
+        ),
+    )
+
+    store_ref: PushStoreRef | None = None
+    """Store to push to; one of secretStoreRefs."""
+    remote_key: str = ""
+    """Name of one remote secret for all matching keys; absent pushes each key on its own."""
+    match: KeyMatch | None = None
+    """Keys to push; absent means all."""
+    rewrite: Annotated[list[PushRewrite], shaped(maxItems=MAX_REWRITES)] = []
+    """Steps that turn keys into remote keys, first to last."""
+    metadata: Json = None
+    """Settings for the provider, usually a PushSecretMetadata object."""
+    conversion_strategy: Annotated[str, _CONVERSION] = "None"
+    """How keys of the Secret are read; absent means None."""
+
+
+class PushSecretSpec(Fragment, frozen=True, kw_only=True):
+    """What to push, where, and when."""
+
+    secret_store_refs: Annotated[list[PushStoreRef], shaped(maxItems=MAX_STORE_REFS)]
+    """Stores to push to."""
+    selector: PushSelector
+    """Where the values come from."""
+    refresh_interval: Interval = "1h0m0s"
+    """Time between pushes: a Go duration or seconds; absent means 1h, 0 pushes only when this object changes."""
+    update_policy: Annotated[str, one_of("Replace", "IfNotExists")] = "Replace"
+    """Replace (default) overwrites the remote value; IfNotExists writes only where none exists."""
+    deletion_policy: Annotated[str, one_of("Delete", "None")] = "None"
+    """Delete removes remote secrets together with this object; None (default) keeps them."""
+    data: list[PushData] = []
+    """Keys to push, one by one, to every store. They win over dataTo."""
+    data_to: Annotated[list[PushDataTo], shaped(maxItems=MAX_DATA_TO)] = []
+    """Keys to push, many at once, each entry to one store."""
+    template: Template | None = None
+    """Template applied to the values before they are pushed."""
+
+
+class PushSecretStatus(Fragment, frozen=True, kw_only=True):
+    """What was pushed last."""
+
+    refresh_time: NullableTimestamp = None
+    """When the last push began."""
+    synced_resource_version: str = ""
+    """Generation and metadata hash of this object at the last push."""
+    synced_push_secrets: dict[str, dict[str, PushData]] = {}
+    """What was pushed: store, then remote key, then the entry."""
+    conditions: Conditions = []
+    """Ready says whether everything was pushed."""
+    outcomes: list[KeyOutcome] = []
+    """Entries of the spec that failed, with the cause."""
+
+
+class PushSecret(Object, kw_only=True):
+    """Writes a Secret, or generated values, to stores."""
+
+    spec: PushSecretSpec
+    status: PushSecretStatus = msgspec.field(default_factory=PushSecretStatus)
+
+
+PUSH_SECRET = CustomKind(
+    PushSecret,
+    group=CORE_GROUP,
+    plural="pushsecrets",
+    versions=("v1alpha1",),
+    short_names=("ps",),
+    columns=(age_column("AGE"), ready_reason("Status"), time_column("Last Sync", ".status.refreshTime")),
+)

@@ -1,0 +1,130 @@
+"""OpenAPI schemas from types: what the API server checks, prunes and explains.
+
+Reads the types of the kinds (`msgspec.inspect`), their shapes and rules, and the docstrings of their fields, and writes
+structural schemas: no references, no defaults. Knows nothing of CRDs around a schema (`crd.py`) or of YAML.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+
+from eso_api.shapes import Fragment, Rule
+
+Schema = dict[str, Any]
+
+
+class UnsupportedTypeError(TypeError):
+    """A field whose type has no structural schema. Raised while generating, never at run time."""
+
+
+def schema_of(struct: type[msgspec.Struct]) -> Schema:
+    """The schema of one struct, as an object."""
+    info = types.type_info(struct)
+    assert isinstance(info, types.StructType)  # noqa: S101 - what type_info says of a struct
+    return _of_struct(info)
+
+
+def _of(type_: types.Type) -> Schema:
+    match type_:
+        case types.Metadata():
+            return _of_annotated(type_)
+        case types.StructType():
+            return _of_struct(type_)
+        case types.StrType():
+            return {"type": "string"}
+        case types.IntType():
+            return {"type": "integer"}
+        case types.BoolType():
+            return {"type": "boolean"}
+        case types.FloatType():
+            return {"type": "number"}
+        case types.ListType(item_type=item):
+            return {"type": "array", "items": _of(item)}
+        case types.DictType(value_type=types.AnyType()):
+            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        case types.DictType(value_type=value):
+            return {"type": "object", "additionalProperties": _of(value)}
+        case types.AnyType():
+            return {"x-kubernetes-preserve-unknown-fields": True}
+        case types.UnionType(types=members):
+            return _of_union([member for member in members if not isinstance(member, types.NoneType)])
+        case _:
+            raise UnsupportedTypeError(f"no schema for {type_}")
+
+
+def _of_annotated(annotated: types.Metadata) -> Schema:
+    fragment = (annotated.extra or {}).get("fragment")
+    inner = schema_of(fragment) if fragment else _of(annotated.type)
+    return {**inner, **(annotated.extra_json_schema or {})}
+
+
+def _of_union(members: list[types.Type]) -> Schema:
+    if len(members) == 1:
+        return _of(members[0])
+    if {type(member) for member in members} == {types.IntType, types.StrType}:
+        return {"x-kubernetes-int-or-string": True}
+    raise UnsupportedTypeError(f"no schema for a union of {members}")
+
+
+def _of_struct(info: types.StructType) -> Schema:
+    described = _field_docs(info.cls)
+    properties = {}
+    for field in sorted(info.fields, key=lambda field: field.encode_name):
+        schema = _of(field.type)
+        if text := described.get(field.name) or schema.get("description"):
+            schema = {"description": text, **{key: value for key, value in schema.items() if key != "description"}}
+        properties[field.encode_name] = schema
+    schema = {"description": _summary(info.cls), "type": "object"}
+    if required := sorted(field.encode_name for field in info.fields if field.required):
+        schema["required"] = required
+    if properties:
+        schema["properties"] = properties
+    if issubclass(info.cls, Fragment):
+        schema |= info.cls.SHAPE
+        if info.cls.RULES:
+            schema["x-kubernetes-validations"] = [_of_rule(rule) for rule in info.cls.RULES]
+    return schema
+
+
+def _of_rule(rule: Rule) -> Schema:
+    return {"rule": rule.expression, "message": rule.message}
+
+
+def _summary(cls: type) -> str:
+    return (inspect.getdoc(cls) or cls.__name__).split("\n\n")[0].replace("\n", " ")
+
+
+def _field_docs(cls: type) -> dict[str, str]:
+    """Docstrings of the fields, those of base classes included. Python does not keep them; the source does."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        found |= _module_docs(base.__module__).get(base.__qualname__, {})
+    return found
+
+
+@cache
+def _module_docs(module: str) -> dict[str, dict[str, str]]:
+    source = getattr(sys.modules.get(module), "__file__", None)
+    if source is None or not source.endswith(".py"):
+        return {}
+    tree = ast.parse(Path(source).read_text(encoding="utf-8"))
+    return {node.name: _class_docs(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _class_docs(node: ast.ClassDef) -> dict[str, str]:
+    docs = {}
+    for statement, following in zip(node.body, node.body[1:], strict=False):
+        match statement, following:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[name] = " ".join(text.split())
+            case _:
+                pass
+    return docs

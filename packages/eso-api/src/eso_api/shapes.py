@@ -1,0 +1,100 @@
+"""The words every kind is written in: the base of its parts, and the shapes of its fields.
+
+A shape is what the API server checks before it stores an object. It is written into the schema and never enforced
+while decoding: a value that a later (or an earlier) schema admits must not make an object, and with it a whole list,
+unreadable. That is why an enumeration is a `str` here, and why a duration stays as written until its length is needed.
+
+Used by every module that defines a kind; `schema.py` reads it. Nothing here knows a particular kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One CEL rule. `expression` sees the object as `self`; the API server answers `message` when it is false."""
+
+    expression: str
+    message: str
+
+
+class Fragment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, rename="camel"):
+    """Base of every part of a kind below `metadata`.
+
+    A field's docstring becomes its description in the CRD. A field without default is required there. A default is
+    what absence means; it is applied by decoding and never written into the schema, so that what a user stored stays
+    as it is.
+    """
+
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+    SHAPE: ClassVar[dict[str, Any]] = {}
+    """Schema keywords of the object itself, for example minProperties."""
+
+
+def shaped(**keywords: Any) -> Meta:
+    """Schema keywords for one field; a leading `x_kubernetes_` is spelled with dashes."""
+    return Meta(extra_json_schema={_keyword(name): value for name, value in keywords.items()})
+
+
+def one_of(*values: str) -> Meta:
+    return Meta(extra_json_schema={"enum": list(values)})
+
+
+def shaped_as(fragment: type[Fragment]) -> Meta:
+    """The field is kept as plain JSON in Python, and has the schema of that fragment in the CRD."""
+    return Meta(extra={"fragment": fragment})
+
+
+def exactly_one() -> dict[str, Any]:
+    """For `SHAPE`: an object that says one thing."""
+    return {"minProperties": 1, "maxProperties": 1}
+
+
+def at_most_one(*fields: str) -> Rule:
+    return Rule(f"{_count(fields)} <= 1", f"at most one of {', '.join(fields)} may be set")
+
+
+def exactly_one_of(*fields: str) -> Rule:
+    return Rule(f"{_count(fields)} == 1", f"exactly one of {', '.join(fields)} must be set")
+
+
+def _count(fields: tuple[str, ...]) -> str:
+    return f"[{', '.join(f'has(self.{field})' for field in fields)}].filter(present, present).size()"
+
+
+def _keyword(name: str) -> str:
+    return name.replace("_", "-") if name.startswith("x_kubernetes_") else name
+
+
+# Names. The bounds are those of Kubernetes itself, so no existing object can exceed them.
+_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+ObjectName = Annotated[str, shaped(minLength=1, maxLength=253, pattern=_SUBDOMAIN)]
+NamespaceName = Annotated[str, shaped(minLength=1, maxLength=63, pattern=_LABEL)]
+DataKey = Annotated[str, shaped(minLength=1, maxLength=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+ApiVersion = Annotated[str, shaped(minLength=1, maxLength=317)]
+KindName = Annotated[str, shaped(minLength=1, maxLength=63)]
+NonEmpty = Annotated[str, shaped(minLength=1)]
+
+# A length of time as Go writes it (`1h0m0s`), or a whole number of seconds. `durations.py` reads it.
+DURATION_PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
+Interval = Annotated[int | str, shaped(pattern=DURATION_PATTERN)]
+PositiveInterval = Annotated[int | str, shaped(pattern=DURATION_PATTERN.replace("[-+]?", "[+]?"), minimum=0)]
+Duration = Annotated[str, shaped(pattern=DURATION_PATTERN)]
+
+Timestamp = Annotated[str | None, shaped(format="date-time")]
+NullableTimestamp = Annotated[str | None, shaped(format="date-time", nullable=True)]
+Base64 = Annotated[str, shaped(format="byte")]
+Int32 = Annotated[int, shaped(format="int32")]
+Int64 = Annotated[int, shaped(format="int64")]
+Json = Any
+"""Any JSON value, kept as it is."""
+JsonMap = dict[str, Any]
+"""Any JSON object, kept as it is."""

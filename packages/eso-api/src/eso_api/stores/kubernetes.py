@@ -1,0 +1,63 @@
+"""`spec.provider.kubernetes`: Secrets of this or another cluster."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
+from eso_api.shapes import Base64, Fragment, NamespaceName, at_most_one, exactly_one
+
+
+class KubernetesServer(Fragment, frozen=True, kw_only=True):
+    """The API server."""
+
+    url: str = "kubernetes.default"
+    """Its address; absent means this cluster."""
+    ca_bundle: Base64 = ""
+    """CA certificates, PEM in base64."""
+    ca_provider: CaProvider | None = None
+    """CA certificates kept in a Secret or ConfigMap."""
+
+
+class ClientCertificate(Fragment, frozen=True, kw_only=True):
+    """A client certificate with its key."""
+
+    client_cert: SecretKeySelector
+    """The certificate."""
+    client_key: SecretKeySelector
+    """The key."""
+
+
+class BearerToken(Fragment, frozen=True, kw_only=True):
+    """A bearer token."""
+
+    bearer_token: SecretKeySelector
+    """The token."""
+
+
+class KubernetesAuth(Fragment, frozen=True, kw_only=True):
+    """Credentials for the API server."""
+
+    SHAPE: ClassVar = exactly_one()
+
+    cert: ClientCertificate | None = None
+    """A client certificate."""
+    token: BearerToken | None = None
+    """A bearer token."""
+    service_account: ServiceAccountSelector | None = None
+    """A service account of this cluster."""
+
+
+class KubernetesProvider(Fragment, frozen=True, kw_only=True):
+    """Secrets of this or another cluster."""
+
+    RULES: ClassVar = (at_most_one("auth", "authRef"),)
+
+    server: KubernetesServer | None = None
+    """The API server; absent means this cluster."""
+    auth: KubernetesAuth | None = None
+    """Credentials for the API server."""
+    auth_ref: SecretKeySelector | None = None
+    """A kubeconfig, instead of server and auth."""
+    remote_namespace: NamespaceName = "default"
+    """Namespace of the remote Secrets; absent means default."""

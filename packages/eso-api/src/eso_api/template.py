@@ -1,0 +1,74 @@
+"""Templates: how values become the data and metadata of an object. Shared by ExternalSecret and PushSecret."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from eso_api.shapes import DataKey, Fragment, ObjectName, one_of, shaped
+
+# Generous bounds: CEL rules walk these lists, and the API server must know that they end.
+MAX_TEMPLATES = 1000
+MAX_TARGET_PATH = 1024
+
+DecodingStrategy = Annotated[str, one_of("Auto", "Base64", "Base64URL", "None")]
+
+
+class TemplateMetadata(Fragment, frozen=True, kw_only=True):
+    """Labels, annotations and finalizers of the rendered object."""
+
+    labels: dict[str, str] = {}
+    """Labels; the values are templates."""
+    annotations: dict[str, str] = {}
+    """Annotations; the values are templates."""
+    finalizers: list[str] = []
+    """Finalizers to add. They are never removed again."""
+
+
+class TemplateItem(Fragment, frozen=True, kw_only=True):
+    """One key that holds a template."""
+
+    key: DataKey
+    """Key of the ConfigMap or Secret."""
+    template_as: Annotated[str, one_of("Values", "KeysAndValues")] = "Values"
+    """Values (default) renders one value under the same key; KeysAndValues renders a YAML map of keys and values."""
+
+
+class TemplateSource(Fragment, frozen=True, kw_only=True):
+    """A ConfigMap or Secret with templates, in the namespace of the object that uses it."""
+
+    name: ObjectName
+    """Name of the object."""
+    items: list[TemplateItem]
+    """Keys to use."""
+
+
+class TemplateFrom(Fragment, frozen=True, kw_only=True):
+    """Templates kept elsewhere."""
+
+    config_map: TemplateSource | None = None
+    """Templates in a ConfigMap."""
+    secret: TemplateSource | None = None
+    """Templates in a Secret."""
+    literal: str | None = None
+    """A template that renders a YAML map of keys and values."""
+    target: Annotated[str, shaped(maxLength=MAX_TARGET_PATH)] = "Data"
+    """Where the result goes: Data (default), Annotations, Labels, or a path such as spec.config in other kinds."""
+    values_decoding_strategy: DecodingStrategy = "None"
+    """How rendered values are decoded; absent means None."""
+
+
+class Template(Fragment, frozen=True, kw_only=True):
+    """How values become the data and metadata of the object."""
+
+    type: str = ""
+    """Type of the Secret, for example kubernetes.io/dockerconfigjson."""
+    engine_version: Annotated[str, one_of("v2")] = "v2"
+    """Template engine; v2 is the only one."""
+    merge_policy: Annotated[str, one_of("Replace", "Merge")] = "Replace"
+    """Replace (default) keeps only templated keys; Merge keeps the fetched keys too."""
+    metadata: TemplateMetadata | None = None
+    """Metadata of the object."""
+    data: dict[str, str] = {}
+    """Keys of the object; the values are templates."""
+    template_from: Annotated[list[TemplateFrom], shaped(maxItems=MAX_TEMPLATES)] = []
+    """Templates kept elsewhere, rendered in order; data wins over them."""

@@ -1,0 +1,56 @@
+"""ClusterProvider: the short form of a v2 ClusterSecretStore, named by kind alone in a store reference."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from eso_api.crd import CustomKind
+from eso_api.references import CORE_GROUP
+from eso_api.secretstore import STORE_COLUMNS
+from eso_api.v2.connection import Address, ChannelAuth, ClassRef, ProviderConfig, ProviderRef
+from eso_api.v2.policy import ClusterPolicy, ProviderStatus
+from eso_api.v2.provider import CONNECTION_RULES
+from kuberun.meta import Object
+
+
+class ClusterProviderSpec(ClusterPolicy, frozen=True, kw_only=True):
+    """Which provider, how to reach it, and who may use it."""
+
+    RULES: ClassVar = CONNECTION_RULES
+
+    address: Address = ""
+    """Where the provider listens, for example grpc://provider-aws.eso.svc:8080."""
+    class_ref: ClassRef | None = None
+    """The class that says where the provider is."""
+    auth: ChannelAuth | None = None
+    """How the provider knows us."""
+    provider_ref: ProviderRef | None = None
+    """The provider's own object with the configuration of the backend."""
+    config: ProviderConfig | None = None
+    """All of the above in one object, as earlier drafts spelled it."""
+
+    @property
+    def provider_config(self) -> ProviderConfig:
+        """The connection, whichever way it is spelled."""
+        return self.config or ProviderConfig(
+            address=self.address, class_ref=self.class_ref, auth=self.auth, provider_ref=self.provider_ref
+        )
+
+
+class ClusterProvider(Object, kw_only=True):
+    """A backend reached through a provider process, for many namespaces."""
+
+    spec: ClusterProviderSpec
+    status: ProviderStatus = msgspec.field(default_factory=ProviderStatus)
+
+
+CLUSTER_PROVIDER = CustomKind(
+    ClusterProvider,
+    group=CORE_GROUP,
+    plural="clusterproviders",
+    versions=("v1alpha1",),
+    namespaced=False,
+    columns=STORE_COLUMNS,
+)

@@ -1,0 +1,61 @@
+"""The fields that every v2 store, generator and provider has in common, defined once.
+
+A provider's own kinds may embed `Policy` (or `ClusterPolicy` in a cluster-scoped kind) as `spec.common`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from eso_api.conditions import Conditions
+from eso_api.policies import NamespaceCondition, RetrySettings
+from eso_api.shapes import Duration, Fragment, PositiveInterval, one_of
+
+ENABLED, DISABLED = "Enabled", "Disabled"
+PROVIDER_NAMESPACE, MANIFEST_NAMESPACE = "ProviderNamespace", "ManifestNamespace"
+
+
+class Timeouts(Fragment, frozen=True, kw_only=True):
+    """How long one step may take."""
+
+    connect: Duration | None = None
+    """Time to connect to the provider."""
+    call: Duration | None = None
+    """Time for one call to the provider."""
+
+
+class Policy(Fragment, frozen=True, kw_only=True):
+    """Behaviour that does not depend on the backend."""
+
+    controller: str = ""
+    """Class of the operator that handles this object; absent means any."""
+    refresh_interval: PositiveInterval = 0
+    """Time between validations: a Go duration or seconds; absent or 0 means the operator's setting."""
+    gating_policy: Annotated[str, one_of(ENABLED, DISABLED)] = ENABLED
+    """Enabled (default) calls the provider only while this object is ready or unknown; Disabled always calls it."""
+    retry_settings: RetrySettings | None = None
+    """How calls are retried."""
+    timeouts: Timeouts | None = None
+    """How long one step may take."""
+
+
+class ClusterPolicy(Policy, frozen=True, kw_only=True):
+    """Behaviour of a cluster-scoped object: also who may use it, and whose credentials it uses."""
+
+    authentication_scope: Annotated[str, one_of(PROVIDER_NAMESPACE, MANIFEST_NAMESPACE)] = PROVIDER_NAMESPACE
+    """Namespace that credentials come from: that of the provider's object (default), or that of the user of the store."""
+    conditions: list[NamespaceCondition] = []
+    """Namespaces that may use this object; absent means all."""
+
+
+class ProviderStatus(Fragment, frozen=True, kw_only=True):
+    """Whether the provider can be used, and what it can do."""
+
+    conditions: Conditions = []
+    """Ready says whether the provider can be used."""
+    capabilities: str = ""
+    """ReadOnly, WriteOnly or ReadWrite, derived from operations."""
+    operations: list[str] = []
+    """What the provider can do with this configuration."""
+    observed_generation: int = 0
+    """Generation that the conditions speak of."""

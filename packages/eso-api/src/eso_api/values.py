@@ -1,0 +1,78 @@
+"""Secret values: bytes that cannot escape by accident.
+
+Everything between a provider and a target carries `SecretBytes`. It does not print, format, pickle, copy, encode or
+iterate; `reveal()` is the only way out, so that a review can find every place where a value leaves.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, NoReturn, final
+
+_HIDDEN = "<secret>"
+
+
+@final
+class SecretBytes:
+    """One secret value. Equal values compare equal, in a time that does not depend on where they differ."""
+
+    __slots__ = ("_raw",)
+    _raw: bytes
+
+    def __init__(self, raw: bytes | bytearray | memoryview) -> None:
+        # A copy: a caller that reuses its buffer cannot change the value afterwards.
+        object.__setattr__(self, "_raw", bytes(raw))
+
+    def reveal(self) -> bytes:
+        """The value itself. Never log it, never put it into an error."""
+        return self._raw
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def __bool__(self) -> bool:
+        """True when not empty."""
+        return bool(self._raw)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SecretBytes):
+            return hmac.compare_digest(self._raw, other._raw)
+        # Comparing with bytes would leave the other half in the open; say so instead of answering False.
+        if isinstance(other, (bytes, bytearray, memoryview, str)):
+            raise TypeError("compare a secret only with another SecretBytes")
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # a hash of the value would tell values apart
+
+    def __repr__(self) -> str:
+        return _HIDDEN
+
+    def __str__(self) -> str:
+        return _HIDDEN
+
+    def __format__(self, _spec: str) -> str:
+        return _HIDDEN
+
+    def __setattr__(self, _name: str, _value: object) -> NoReturn:
+        raise AttributeError("a secret does not change")
+
+    def __delattr__(self, _name: str) -> NoReturn:
+        raise AttributeError("a secret does not change")
+
+    # None tells Python that the operation does not exist: `iter(value)`, `bytes(value)`, `value[0]`, `b"x" in value`.
+    __iter__ = None
+    __bytes__ = None
+    __getitem__ = None
+    __contains__ = None
+
+    def __reduce_ex__(self, _protocol: Any) -> NoReturn:
+        raise TypeError("secrets are not serialised; call reveal() where the value must leave")
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError("secrets are not copied")
+
+    def __deepcopy__(self, _memo: object) -> NoReturn:
+        raise TypeError("secrets are not copied; this also stops dataclasses.asdict")
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("secrets are not serialised; call reveal() where the value must leave")
