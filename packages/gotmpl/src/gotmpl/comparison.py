@@ -48,9 +48,10 @@ def _refuse_incomparable(value: Value) -> None:
 @FUNCTIONS.add("eq", params=(VALUE,), variadic=VALUE)
 def equal(first: Value, *others: Value) -> bool:
     """True if the first argument equals any of the others."""
-    _refuse_incomparable(first)
     if not others:
         raise FuncError("missing argument for comparison")
+    if any(other is not None for other in others):
+        _refuse_incomparable(first)
     kind = _basic_kind(first)
     return any(_equal_one(first, other, kind) for other in others)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gotmpl.floats import format_float
 from gotmpl.quoting import is_print, quote, quote_ascii
@@ -214,6 +214,8 @@ def _hex(value: str, spec: Spec) -> str:
 
 
 def _element(value: Value, spec: Spec) -> str:
+    if spec.plus and spec.verb == "v":
+        spec = replace(spec, plus=False)
     if value is None and spec.sharp and spec.verb == "v":
         return "interface {}(nil)"
     if value is None and spec.verb != "v":

@@ -24,7 +24,7 @@ def parse_number(pos: int, text: str, *, is_char: bool = False, is_complex: bool
         value = _complex(text)
         return _simplified(pos, text, value) if value is not None else f"illegal number syntax: {quote(text)}"
     if text.endswith("i"):
-        imaginary = _float(text[:-1])
+        imaginary = real(text[:-1])
         if imaginary is not None:
             return _simplified(pos, text, complex(0, imaginary))
     return _real(pos, text)
@@ -32,7 +32,7 @@ def parse_number(pos: int, text: str, *, is_char: bool = False, is_complex: bool
 
 def _real(pos: int, text: str) -> Number | str:
     number = Number(pos, text)
-    exact = _integer(text)
+    exact = integer(text)
     if exact is not None:
         if -(2**63) <= exact < 2**63:
             number.int_value = exact
@@ -43,7 +43,7 @@ def _real(pos: int, text: str) -> Number | str:
     if number.int_value is not None or number.uint_value is not None:
         number.float_value = float(number.int_value if number.int_value is not None else exact or 0)
         return number
-    value = _float(text)
+    value = real(text)
     if value is None:
         return f"illegal number syntax: {quote(text)}"
     if not any(mark in text for mark in ".eEpP"):
@@ -56,7 +56,7 @@ def _real(pos: int, text: str) -> Number | str:
     return number
 
 
-def _integer(text: str) -> int | None:
+def integer(text: str) -> int | None:
     """strconv.ParseInt with base 0: prefixes, a leading 0 is octal, underscores only between digits."""
     if _DECIMAL.match(text):
         digits = text.lstrip("+-")
@@ -74,7 +74,7 @@ def _integer(text: str) -> int | None:
         return None
 
 
-def _float(text: str) -> float | None:
+def real(text: str) -> float | None:
     try:
         if _HEX_FLOAT.match(text):
             return float.fromhex(text.replace("_", ""))
@@ -83,7 +83,7 @@ def _float(text: str) -> float | None:
             return None if value in {float("inf"), float("-inf")} else value
     except (ValueError, OverflowError):
         return None
-    exact = _integer(text)
+    exact = integer(text)
     return None if exact is None else float(exact)
 
 
@@ -91,8 +91,8 @@ def _complex(text: str) -> complex | None:
     found = re.match(r"(.*[^eEpP+-])([+-].+)i\Z", text)
     if found is None:
         return None
-    real, imaginary = _float(found[1]), _float(found[2])
-    return None if real is None or imaginary is None else complex(real, imaginary)
+    first, second = real(found[1]), real(found[2])
+    return None if first is None or second is None else complex(first, second)
 
 
 def _simplified(pos: int, text: str, value: complex) -> Number:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from gotmpl.values import Int32, Int64, IntSlice, StrSlice, Uint8, Uint32, Value, go_type
+
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,10 @@ class Functions(dict[str, Func]):
 
     def add(
         self, *names: str, params: tuple[GoType, ...] = (), variadic: GoType | None = None
-    ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    ) -> Callable[[Call], Call]:
         """Register a callable under its names: `@FUNCTIONS.add("trunc", params=(INT, STRING))`."""
 
-        def register(call: Callable[..., Value]) -> Callable[..., Value]:
+        def register(call: Call) -> Call:
             for name in names:
                 self[name] = Func(name, call, params, variadic)
             return call

@@ -1,0 +1,125 @@
+"""Dictionaries. They take map[string]interface {} only, so not the template's own data, which is map[string]string."""
+
+from __future__ import annotations
+
+from gotmpl.errors import FuncError
+from gotmpl.signatures import ANY, DICT, STRING, Functions
+from gotmpl.sprig.conversion import is_empty, text_of
+from gotmpl.values import StrSlice, Value, go_type, to_bytes
+
+FUNCTIONS = Functions()
+
+
+@FUNCTIONS.add("dict", variadic=ANY)
+def dict_(*values: Value) -> dict[str, Value]:
+    keys, entries = values[::2], [*values[1::2], *[""] * (len(values) % 2)]
+    return {text_of(key): entry for key, entry in zip(keys, entries, strict=True)}
+
+
+@FUNCTIONS.add("get", params=(DICT, STRING))
+def get(mapping: dict[str, Value] | None, key: str) -> Value:
+    return (mapping or {}).get(key, "")
+
+
+@FUNCTIONS.add("set", params=(DICT, STRING, ANY))
+def set_(mapping: dict[str, Value] | None, key: str, value: Value) -> dict[str, Value]:
+    if mapping is None:
+        raise FuncError("assignment to entry in nil map")
+    mapping[key] = value
+    return mapping
+
+
+@FUNCTIONS.add("unset", params=(DICT, STRING))
+def unset(mapping: dict[str, Value] | None, key: str) -> Value:
+    if mapping is not None:
+        mapping.pop(key, None)
+    return mapping
+
+
+@FUNCTIONS.add("hasKey", params=(DICT, STRING))
+def has_key(mapping: dict[str, Value] | None, key: str) -> bool:
+    return key in (mapping or {})
+
+
+@FUNCTIONS.add("pluck", params=(STRING,), variadic=DICT)
+def pluck(key: str, *mappings: dict[str, Value] | None) -> list[Value]:
+    return [mapping[key] for mapping in mappings if mapping is not None and key in mapping]
+
+
+@FUNCTIONS.add("keys", variadic=DICT)
+def keys(*mappings: dict[str, Value] | None) -> StrSlice:
+    """Sorted within each dictionary; Go's order is random."""
+    return StrSlice(key for mapping in mappings for key in sorted(mapping or {}, key=to_bytes))
+
+
+@FUNCTIONS.add("values", params=(DICT,))
+def values_(mapping: dict[str, Value] | None) -> list[Value]:
+    return [(mapping or {})[key] for key in sorted(mapping or {}, key=to_bytes)]
+
+
+@FUNCTIONS.add("pick", params=(DICT,), variadic=STRING)
+def pick(mapping: dict[str, Value] | None, *wanted: str) -> dict[str, Value]:
+    return {key: value for key, value in (mapping or {}).items() if key in wanted}
+
+
+@FUNCTIONS.add("omit", params=(DICT,), variadic=STRING)
+def omit(mapping: dict[str, Value] | None, *unwanted: str) -> dict[str, Value]:
+    return {key: value for key, value in (mapping or {}).items() if key not in unwanted}
+
+
+@FUNCTIONS.add("merge", "mustMerge", params=(DICT,), variadic=DICT)
+def merge(target: dict[str, Value] | None, *sources: dict[str, Value] | None) -> Value:
+    """Fill what is empty in the first dictionary, which changes."""
+    for source in sources:
+        _merge(target, source or {}, overwrite=False)
+    return target
+
+
+@FUNCTIONS.add("mergeOverwrite", "mustMergeOverwrite", params=(DICT,), variadic=DICT)
+def merge_overwrite(target: dict[str, Value] | None, *sources: dict[str, Value] | None) -> Value:
+    for source in sources:
+        _merge(target, source or {}, overwrite=True)
+    return target
+
+
+def _merge(target: dict[str, Value] | None, source: dict[str, Value], *, overwrite: bool) -> None:
+    if target is None:
+        return
+    for key, value in source.items():
+        known = target.get(key)
+        if type(known) is dict and type(value) is dict:
+            _merge(known, value, overwrite=overwrite)
+        elif key not in target or overwrite or is_empty(known):
+            target[key] = value
+
+
+@FUNCTIONS.add("deepCopy", "mustDeepCopy", params=(ANY,))
+def deep_copy(value: Value) -> Value:
+    if isinstance(value, list):
+        return type(value)(deep_copy(item) for item in value)
+    if isinstance(value, dict):
+        return type(value)({key: deep_copy(item) for key, item in value.items()})
+    if value is None:
+        raise FuncError("reflect: call of reflect.Value.Type on zero Value")
+    return value
+
+
+@FUNCTIONS.add("dig", variadic=ANY)
+def dig(*path: Value) -> Value:
+    if len(path) < 3:
+        raise FuncError("dig needs at least three arguments")
+    *steps, default, value = path
+    for step in steps:
+        value = _as(value, dict, "map[string]interface {}")
+        key = _as(step, str, "string")
+        if key not in value:
+            return default
+        value = value[key]
+    return value
+
+
+def _as(value: Value, wanted: type, name: str) -> Value:
+    if type(value) is not wanted:
+        shown = "nil" if value is None else go_type(value)
+        raise FuncError(f"interface conversion: interface {{}} is {shown}, not {name}")
+    return value

@@ -1,0 +1,169 @@
+"""Numbers. Integers wrap at 64 bits; the functions ending in f calculate with decimals."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
+
+from gotmpl.errors import FuncError
+from gotmpl.signatures import ANY, FLOAT64, INT, STRING, Functions
+from gotmpl.sprig.conversion import decimal_text, to_float, to_int
+from gotmpl.values import Int64, Value, wrap64
+
+FUNCTIONS = Functions()
+_DECIMALS = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, DivisionByZero, Overflow])
+
+
+@FUNCTIONS.add("int", params=(ANY,))
+def int_(value: Value) -> int:
+    return to_int(value)
+
+
+@FUNCTIONS.add("int64", params=(ANY,))
+def int64(value: Value) -> Int64:
+    return Int64(to_int(value))
+
+
+@FUNCTIONS.add("float64", params=(ANY,))
+def float64(value: Value) -> float:
+    return to_float(value)
+
+
+@FUNCTIONS.add("atoi", params=(STRING,))
+def atoi(text: str) -> int:
+    body = text[1:] if text[:1] in "+-" and text else text
+    if not (body.isascii() and body.isdigit()):
+        return 0
+    return max(-(2**63), min(2**63 - 1, int(text)))
+
+
+@FUNCTIONS.add("toDecimal", params=(ANY,))
+def to_decimal(value: Value) -> Int64:
+    try:
+        return Int64(int(str(value), 8))
+    except ValueError:
+        return Int64(0)
+
+
+def _whole(name: str, step: Callable[[int, int], int], params: int) -> None:
+    def fold(*values: Value) -> Int64:
+        total = to_int(values[0])
+        for value in values[1:]:
+            total = wrap64(step(total, to_int(value)))
+        return Int64(total)
+
+    FUNCTIONS.add(name, params=(ANY,) * params, variadic=ANY if name in {"mul", "max", "biggest", "min"} else None)(
+        fold
+    )
+
+
+def _divided(left: int, right: int) -> int:
+    if right == 0:
+        raise FuncError("runtime error: integer divide by zero")
+    return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+
+
+_whole("sub", lambda a, b: a - b, 2)
+_whole("div", _divided, 2)
+_whole("mod", lambda a, b: a - b * _divided(a, b), 2)
+_whole("mul", lambda a, b: a * b, 1)
+_whole("max", max, 1)
+_whole("biggest", max, 1)
+_whole("min", min, 1)
+
+
+@FUNCTIONS.add("add", variadic=ANY)
+def add(*values: Value) -> Int64:
+    return Int64(wrap64(sum(map(to_int, values))))
+
+
+@FUNCTIONS.add("add1", params=(ANY,))
+def add1(value: Value) -> Int64:
+    return Int64(wrap64(to_int(value) + 1))
+
+
+def _decimal(name: str, step: Callable[[Decimal, Decimal], Decimal], start: Decimal | None) -> None:
+    def fold(*values: Value) -> float:
+        numbers = [_as_decimal(value) for value in values]
+        total, rest = (start, numbers) if start is not None else (numbers[0], numbers[1:])
+        for number in rest:
+            try:
+                total = step(total, number)
+            except DivisionByZero:
+                raise FuncError("decimal division by 0") from None
+            except InvalidOperation:
+                raise FuncError("decimal division by 0") from None
+        return float(total)
+
+    params = () if name == "addf" else (ANY,)
+    FUNCTIONS.add(name, params=params, variadic=ANY)(fold)
+
+
+def _as_decimal(value: Value) -> Decimal:
+    if not math.isfinite(to_float(value)):
+        raise FuncError("Cannot create a Decimal from a number that is not finite")
+    return Decimal(decimal_text(value))
+
+
+_decimal("addf", _DECIMALS.add, Decimal(0))
+_decimal("subf", _DECIMALS.subtract, None)
+_decimal("mulf", _DECIMALS.multiply, None)
+_decimal("divf", lambda a, b: _quantised(_DECIMALS.divide(a, b)), None)
+
+
+def _quantised(value: Decimal) -> Decimal:
+    """Division keeps sixteen decimal places, as the Go library does by default."""
+    return value.quantize(Decimal("1e-16"), context=_DECIMALS)
+
+
+@FUNCTIONS.add("add1f", params=(ANY,))
+def add1f(value: Value) -> float:
+    return float(_DECIMALS.add(_as_decimal(value), Decimal(1)))
+
+
+@FUNCTIONS.add("maxf", params=(ANY,), variadic=ANY)
+def maxf(*values: Value) -> float:
+    return max(map(to_float, values))
+
+
+@FUNCTIONS.add("minf", params=(ANY,), variadic=ANY)
+def minf(*values: Value) -> float:
+    return min(map(to_float, values))
+
+
+def _rounded(value: float, how: Callable[[float], int]) -> float:
+    return float(how(value)) if math.isfinite(value) else value
+
+
+@FUNCTIONS.add("ceil", params=(ANY,))
+def ceil(value: Value) -> float:
+    return _rounded(to_float(value), math.ceil)
+
+
+@FUNCTIONS.add("floor", params=(ANY,))
+def floor(value: Value) -> float:
+    return _rounded(to_float(value), math.floor)
+
+
+@FUNCTIONS.add("round", params=(ANY, INT), variadic=FLOAT64)
+def round_(value: Value, places: int, *threshold: float) -> float:
+    edge = threshold[0] if threshold else 0.5
+    number = to_float(value)
+    power = math.pow(10, places)
+    digit = power * number
+    if not math.isfinite(digit):
+        return number
+    fraction = math.modf(digit)[0]
+    up = fraction >= edge if number > 0 else abs(fraction) < edge and fraction != 0 and number > 0
+    if number > 0:
+        return (math.ceil(digit) if up else math.floor(digit)) / power
+    return (math.floor(digit) if abs(fraction) >= edge else math.ceil(digit)) / power
+
+
+@FUNCTIONS.add("randInt", params=(INT, INT))
+def rand_int(low: int, high: int) -> int:
+    if high <= low:
+        raise FuncError("invalid argument to Intn")
+    return low + secrets.randbelow(high - low)
