@@ -90,7 +90,7 @@ def lane_of(change: Change[Any]) -> Lane:
     return Lane.EVENT
 
 
-def itself(lane: Callable[[Change[T]], Lane] = lane_of) -> Mapping[T]:
+def itself(lane: Callable[[Change[Any]], Lane] = lane_of) -> Mapping[Any]:
     """The object that changed is the one to reconcile."""
     return lambda change: (Request(change.key, _what_happened(change), lane(change)),)
 

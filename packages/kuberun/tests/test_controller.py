@@ -1,0 +1,269 @@
+"""The controller: outcomes, failures, deadlines, feeds, draining."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from kuberun.backoff import Backoff
+from kuberun.cache import Change, Store
+from kuberun.controller import After, Controller, Done, Outcome, Retry
+from kuberun.informer import Informer
+from kuberun.meta import Malformed, Object, ObjectKey
+from kuberun.testing.clock import VirtualClock
+from kuberun.testing.source import FakeCollection
+from kuberun.triggers import itself
+from kuberun.workqueue import Request
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey("default", name)
+
+
+class Recorder:
+    """A reconcile that does what the test says and remembers when it was called."""
+
+    def __init__(self, clock: VirtualClock, *outcomes: Outcome | BaseException) -> None:
+        self._clock = clock
+        self._outcomes = iter(outcomes)
+        self.runs: list[tuple[str, float]] = []
+
+    async def reconcile(self, name: ObjectKey) -> Outcome:
+        self.runs.append((name.name, self._clock.monotonic()))
+        outcome = next(self._outcomes, Done())
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+
+@asynccontextmanager
+async def controlling(
+    clock: VirtualClock,
+    reconcile: Callable[[ObjectKey], Awaitable[Outcome]],
+    *,
+    workers: int = 2,
+    deadline: float = 300,
+) -> AsyncIterator[Controller]:
+    controller = Controller(
+        "things",
+        reconcile,
+        clock=clock,
+        workers=workers,
+        deadline=deadline,
+        backoff=Backoff(first=1, cap=60, jitter=0),
+    )
+    running = asyncio.ensure_future(controller.run())
+    try:
+        yield controller
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "times"),
+    [
+        pytest.param([Done()], [0], id="done: not again"),
+        pytest.param([After(90), Done()], [0, 90], id="after: again when the time has come"),
+        pytest.param([Retry("x"), Retry("x"), Retry("x"), Done()], [0, 1, 3, 7], id="retry: backs off"),
+        pytest.param([Retry("x", retry_after=30), Done()], [0, 30], id="retry: not before it was told"),
+        pytest.param([Retry("x"), After(5), Retry("x"), Done()], [0, 1, 6, 7], id="after: forgets the failures"),
+        pytest.param([ValueError("x"), ValueError("x"), Done()], [0, 1, 3], id="an exception backs off, too"),
+        pytest.param([asyncio.CancelledError(), Done()], [0, 1], id="even a cancellation nobody asked for"),
+    ],
+)
+async def test_outcomes(outcomes: list[Outcome | BaseException], times: list[float]) -> None:
+    clock = VirtualClock()
+    recorder = Recorder(clock, *outcomes)
+
+    async with controlling(clock, recorder.reconcile) as controller:
+        controller.queue.add(Request(key("a")))
+        await clock.advance(1000)
+
+    assert recorder.runs == [("a", time) for time in times]
+
+
+async def test_a_failure_is_logged_by_type_and_place_and_never_by_its_text() -> None:
+    clock = VirtualClock()
+    recorder = Recorder(clock, ValueError("password=CANARY"))
+
+    with capture_logs() as logs:
+        async with controlling(clock, recorder.reconcile) as controller:
+            controller.queue.add(Request(key("a"), "store became ready"))
+            await clock.settle()
+
+    [failure] = [entry for entry in logs if entry["event"] == "reconcile failed"]
+    assert failure["error"] == "ValueError"
+    assert failure["place"].startswith("test_controller.py:")
+    assert "CANARY" not in repr(logs)
+
+
+async def test_a_reconcile_that_returns_no_outcome_is_a_failure_of_that_key_only() -> None:
+    clock = VirtualClock()
+    runs = []
+
+    async def forgetful(name: ObjectKey) -> Outcome:
+        runs.append(name.name)
+        return None  # type: ignore[return-value] # the mistake under test
+
+    async with controlling(clock, forgetful) as controller:
+        controller.queue.add(Request(key("a")))
+        controller.queue.add(Request(key("b")))
+        await clock.advance(1)
+
+    assert runs == ["a", "b", "a", "b"]
+
+
+async def test_a_reconcile_that_takes_too_long_is_cancelled_and_retried() -> None:
+    clock = VirtualClock()
+    started = []
+
+    async def stuck(_: ObjectKey) -> Outcome:
+        started.append(clock.monotonic())
+        if len(started) == 1:
+            await asyncio.Event().wait()
+        return Done()
+
+    async with controlling(clock, stuck, deadline=30) as controller:
+        controller.queue.add(Request(key("a")))
+        await clock.advance(100)
+
+    assert started == [0, 31]
+
+
+async def test_as_many_run_at_a_time_as_there_are_workers_and_never_two_of_a_key() -> None:
+    clock = VirtualClock()
+    running: list[str] = []
+    most = 0
+
+    async def slow(name: ObjectKey) -> Outcome:
+        nonlocal most
+        assert name.name not in running
+        running.append(name.name)
+        most = max(most, len(running))
+        await clock.sleep(1)
+        running.remove(name.name)
+        return Done()
+
+    async with controlling(clock, slow, workers=3) as controller:
+        for _ in range(5):
+            for name in "abcdef":
+                controller.queue.add(Request(key(name)))
+            await clock.advance(0.7)
+        await clock.advance(100)
+
+    assert most == 3
+    assert running == []
+
+
+async def test_stopping_finishes_what_runs_and_starts_nothing_more() -> None:
+    clock = VirtualClock()
+    finished = []
+
+    async def slow(name: ObjectKey) -> Outcome:
+        await clock.sleep(10)
+        finished.append(name.name)
+        return Done()
+
+    controller = Controller("things", slow, clock=clock, workers=2)
+    running = asyncio.ensure_future(controller.run())
+    for name in "abcd":
+        controller.queue.add(Request(key(name)))
+    await clock.advance(1)
+
+    controller.stop()
+    await clock.advance(60)
+
+    assert running.done()
+    assert finished == ["a", "b"]
+
+
+async def test_overdue_keys_are_reported_the_worst_first() -> None:
+    clock = VirtualClock()
+
+    async def stuck(_: ObjectKey) -> Outcome:
+        await asyncio.Event().wait()
+        return Done()
+
+    async with controlling(clock, stuck, workers=1) as controller:
+        controller.queue.add(Request(key("running")))
+        await clock.advance(5)
+        controller.queue.add(Request(key("waiting")))
+        await clock.advance(20)
+
+        late = controller.overdue(limit=10)
+
+    assert [(overdue.key.name, overdue.seconds, overdue.running) for overdue in late] == [
+        ("running", 25, True),
+        ("waiting", 20, False),
+    ]
+
+
+async def test_changes_reach_the_queue_through_the_mapping_and_a_mapping_that_fails_is_tried_again() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    informer = Informer(collection, clock=clock, name="things")
+    recorder = Recorder(clock)
+    broken = {"bad"}
+
+    def mapping(change: Change[Object]) -> Iterable[Request]:
+        if change.key.name in broken:
+            raise KeyError(change.key.name)
+        return [Request(change.key)]
+
+    informing = asyncio.ensure_future(informer.run())
+    controller = Controller("things", recorder.reconcile, clock=clock)
+    controller.watch(informer, mapping)
+    running = asyncio.ensure_future(controller.run())
+    for name in ("good", "bad", "better"):
+        collection.put(name)
+    await clock.advance(1)
+    assert [name for name, _ in recorder.runs] == ["good", "better"]
+
+    broken.clear()
+    await clock.advance(60)
+
+    assert [name for name, _ in recorder.runs] == ["good", "better", "bad"]
+    for task in (running, informing):
+        task.cancel()
+    await asyncio.wait({running, informing})
+
+
+async def test_a_controller_fits_on_one_screen() -> None:
+    """The example of the module, whole: keep a label on every object."""
+    clock, collection = VirtualClock(), FakeCollection()
+
+    class Labeller:
+        def __init__(self, things: Store[Object]) -> None:
+            self._things = things
+
+        async def reconcile(self, name: ObjectKey) -> Outcome:
+            match self._things.get(name):
+                case None:
+                    return Done()
+                case Malformed(error=error):
+                    return Retry(error)
+                case thing if thing.metadata.labels.get("seen") == "true":
+                    return Done()
+                case _:
+                    collection.put(name.name, labels={"seen": "true"})
+                    return Done()
+
+    informer = Informer(collection, clock=clock, name="things")
+    controller = Controller("labeller", Labeller(informer.store).reconcile, clock=clock)
+    controller.watch(informer, itself())
+
+    collection.put("before")
+    tasks = {asyncio.ensure_future(informer.run()), asyncio.ensure_future(controller.run())}
+    await clock.settle()
+    collection.put("after")
+    await clock.settle()
+
+    labels = {obj.key.name: obj.metadata.labels for obj in informer.store.objects()}
+    assert labels == {"before": {"seen": "true"}, "after": {"seen": "true"}}
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
