@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 import aiohttp
+from aiohttp.http import HttpProcessingError
 from yarl import URL
 
 from kuberun.connection import ClientCertificate, Connection, Credential
-from kuberun.errors import ApiError, BadAnswer, Unauthorized, Unreachable, from_status
+from kuberun.errors import BadAnswer, Unauthorized, Unreachable, from_status
 from kuberun.requests import Request
 from kuberun.tls import client_context
 
@@ -195,26 +196,25 @@ class _Lines:
 
     async def __anext__(self) -> bytes:
         with _translated(self._request):
-            while line := await self._content.readline():
-                if line := line.strip():
-                    return line
+            try:
+                while line := await self._content.readline():
+                    if line := line.strip():
+                        return line
+            except (ValueError, HttpProcessingError):
+                raise BadAnswer("a line of the answer is too long", where=self._request.where) from None
         raise StopAsyncIteration
 
 
 @contextmanager
 def _translated(request: Request) -> Generator[None, None, None]:
-    """Turn what the network does into our errors."""
+    """Turn what the network does into our errors. They stand alone: aiohttp's carry pieces of what was received."""
     try:
         yield
-    except ApiError:
-        raise
-    except TimeoutError as exc:
+    except TimeoutError:
         limit = request.deadline if request.idle is None else min(request.idle, request.deadline)
-        raise Unreachable(f"no answer within {limit:g} s", where=request.where) from exc
+        raise Unreachable(f"no answer within {limit:g} s", where=request.where) from None
     except (aiohttp.ClientError, OSError) as exc:
-        raise Unreachable(_reason(exc), where=request.where) from exc
-    except ValueError as exc:
-        raise BadAnswer("a line of the answer is too long", where=request.where) from exc
+        raise Unreachable(_reason(exc), where=request.where) from None
 
 
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
@@ -231,7 +231,7 @@ _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 
 def _reason(error: Exception) -> str:
-    """What happened. Not the error's own text: some carry pieces of what was received."""
+    """What happened, without the error's own text."""
     text = next((text for kind, text in _REASONS if isinstance(error, kind)), "the connection broke")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         detail = getattr(error.certificate_error, "verify_message", None)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from kuberun.meta import JsonObject, ObjectKey, ObjectMeta, Resource
 
@@ -62,3 +65,20 @@ def widget_crd() -> JsonObject:
         f"{WIDGETS.plural}.{WIDGETS.group}",
         spec={"group": WIDGETS.group, "scope": "Namespaced", "names": names, "versions": [version]},
     )
+
+
+def kubeconfig(
+    file: Path, user: Mapping[str, Any] | None = None, cluster: Mapping[str, Any] | None = None, **fields: Any
+) -> Path:
+    """Writes a kubeconfig with the one context `main`; keyword arguments replace top-level fields."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://kube.test:6443", **(cluster or {})}}],
+        "users": [{"name": "u", "user": dict(user or {})}],
+        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
+        "current-context": "main",
+        **fields,
+    }
+    file.write_text(yaml.safe_dump(config))
+    return file

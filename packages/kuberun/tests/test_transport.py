@@ -1,0 +1,476 @@
+"""HTTP as it happens: answers, faults, credentials, TLS; on a real socket."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from kuberun.clock import SystemClock
+from kuberun.connection import Connection, Credential, Tls
+from kuberun.credentials import FixedCredentials
+from kuberun.errors import (
+    ApiError,
+    BadAnswer,
+    BadRequest,
+    ConfigError,
+    Gone,
+    NotFound,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+)
+from kuberun.requests import Request
+from kuberun.testing import scriptedserver as script
+from kuberun.testing.authority import Authority
+from kuberun.testing.scriptedserver import Answer, ScriptedServer, scripted_server
+from kuberun.transport import AiohttpTransport, Limits
+
+PLANTED = "PLANTED-value-0815"
+GET = Request("GET", "/api/v1/things")
+NO_CREDENTIALS = FixedCredentials(Credential())
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with scripted_server() as running:
+        yield running
+
+
+@asynccontextmanager
+async def transport_to(url: str, limits: Limits | None = None, **settings: object) -> AsyncIterator[AiohttpTransport]:
+    connection = replace(Connection(url, NO_CREDENTIALS, origin="test"), **settings)  # type: ignore[arg-type]  # any field
+    transport = AiohttpTransport(connection, limits or Limits())
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+async def test_an_answer_is_its_body(server: ScriptedServer) -> None:
+    server.will(script.json({"a": 1}))
+
+    async with transport_to(server.url) as transport:
+        body = await transport.request(GET)
+
+    assert body == b'{"a":1}'
+
+
+async def test_the_request_arrives_as_it_was_built(server: ScriptedServer) -> None:
+    server.will(script.json({}))
+    request = Request(
+        "PATCH",
+        "/api/v1/namespaces/a/things/system:x",
+        query=(("labelSelector", "a in (b, c),!d"), ("force", "true")),
+        content_type="application/merge-patch+json",
+        body=b'{"x":1}',
+    )
+
+    async with transport_to(server.url + "/prefix/", headers=(("Impersonate-User", "jane"),)) as transport:
+        await transport.request(request)
+
+    (received,) = server.received
+    assert received.method == "PATCH"
+    assert received.target == (
+        "/prefix/api/v1/namespaces/a/things/system:x?labelSelector=a%20in%20%28b%2C%20c%29%2C%21d&force=true"
+    )
+    assert received.body == b'{"x":1}'
+    assert received.headers["Content-Type"] == "application/merge-patch+json"
+    assert received.headers["Impersonate-User"] == "jane"
+    assert "Authorization" not in received.headers
+
+
+async def test_only_lists_are_asked_for_compressed_and_both_arrive_plain(server: ScriptedServer) -> None:
+    server.will(script.gzipped({"items": ["x"] * 1000}))
+
+    async with transport_to(server.url) as transport:
+        compressed = await transport.request(replace(GET, compressed=True))
+        plain = await transport.request(GET)
+
+    assert compressed == plain
+    assert [received.headers["Accept-Encoding"] for received in server.received] == ["gzip", "identity"]
+
+
+async def test_a_body_of_several_megabytes_is_sent_whole(server: ScriptedServer) -> None:
+    server.will(script.json({}))
+    body = b'"' + b"x" * (3 << 20) + b'"'
+
+    async with transport_to(server.url) as transport:
+        await transport.request(Request("POST", "/x", body=body))
+
+    assert server.received[0].body == body
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(script.failure(404, "NotFound"), NotFound, id="a status"),
+        pytest.param(script.failure(429, "TooManyRequests", headers={"Retry-After": "2"}), Throttled, id="throttled"),
+        pytest.param(script.text(b"<html>", code=502), ApiError, id="a proxy's error page"),
+        pytest.param(script.text(b"", code=302, headers={"Location": "https://example.com"}), BadAnswer, id="redirect"),
+        pytest.param(script.cut(b'{"a":'), Unreachable, id="cut in the middle of the answer"),
+        pytest.param(script.closed(), Unreachable, id="closed without an answer"),
+        pytest.param(script.not_http(), Unreachable, id="not HTTP"),
+        pytest.param(
+            script.text(b"not gzip", headers={"Content-Encoding": "gzip"}), Unreachable, id="broken compression"
+        ),
+    ],
+)
+async def test_whatever_else_comes_back_is_an_api_error(
+    server: ScriptedServer, answer: Answer, expected: type[ApiError]
+) -> None:
+    server.will(answer)
+
+    async with transport_to(server.url) as transport:
+        with pytest.raises(expected, match=r"POST /api/v1/things: ") as caught:
+            await transport.request(Request("POST", "/api/v1/things", body=f'{{"data": "{PLANTED}"}}'.encode()))
+
+    assert PLANTED not in str(caught.value)
+
+
+async def test_a_redirect_is_not_followed(server: ScriptedServer) -> None:
+    server.will(script.text(b"", code=307, headers={"Location": "/elsewhere"}))
+
+    async with transport_to(server.url) as transport:
+        with pytest.raises(BadAnswer):
+            await transport.request(GET)
+
+    assert len(server.received) == 1
+
+
+async def test_a_server_that_echoes_the_body_cannot_make_us_repeat_it(server: ScriptedServer) -> None:
+    server.will(script.failure(400, "BadRequest", message=f"cannot use {PLANTED}"))
+
+    async with transport_to(server.url) as transport:
+        with pytest.raises(BadRequest) as caught:
+            await transport.request(Request("POST", "/x", body=f'{{"data": "{PLANTED}"}}'.encode()))
+
+    assert caught.value.message == "cannot use …"
+
+
+async def test_a_silent_server_is_given_up_at_the_deadline(server: ScriptedServer) -> None:
+    server.will(server.hang())
+
+    async with transport_to(server.url) as transport:
+        with pytest.raises(Unreachable, match=r"no answer within 0\.05 s"):
+            await transport.request(replace(GET, deadline=0.05))
+
+
+async def test_nobody_listens() -> None:
+    async with scripted_server() as gone:
+        url = gone.url
+
+    async with transport_to(url) as transport:
+        with pytest.raises(Unreachable, match="cannot connect"):
+            await transport.request(GET)
+
+
+async def test_an_unknown_host() -> None:
+    async with transport_to("http://no-such-host.invalid") as transport:
+        with pytest.raises(Unreachable, match="cannot resolve"):
+            await transport.request(GET)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_an_answer_larger_than_the_bound_is_refused(server: ScriptedServer, compressed: bool) -> None:
+    server.will(script.gzipped("x" * 100_000))
+
+    async with transport_to(server.url, Limits(response_bytes=50_000)) as transport:
+        with pytest.raises(BadAnswer, match="larger than 50000 bytes"):
+            await transport.request(replace(GET, compressed=compressed))
+
+
+async def test_a_call_can_be_cancelled(server: ScriptedServer) -> None:
+    server.will(server.hang())
+
+    async with transport_to(server.url) as transport:
+        task = asyncio.create_task(transport.request(GET))
+        await server.first.wait()
+        task.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_gives_line_by_line(server: ScriptedServer) -> None:
+    server.will(server.lines(b'{"n":1}\n{"n"', b':2}\n\n{"n":3}\n'))
+
+    async with transport_to(server.url) as transport, transport.stream(GET) as lines:
+        received = [line async for line in lines]
+
+    assert received == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+
+
+async def test_a_line_of_a_megabyte_is_one_line(server: ScriptedServer) -> None:
+    long = b'"' + b"x" * (1 << 20) + b'"'
+    server.will(server.lines(long + b"\n", b"1\n"))
+
+    async with transport_to(server.url) as transport, transport.stream(GET) as lines:
+        received = [line async for line in lines]
+
+    assert received == [long, b"1"]
+
+
+async def test_a_line_without_end_is_a_bad_answer(server: ScriptedServer) -> None:
+    server.will(server.lines(b"x" * 100_000))
+
+    async with transport_to(server.url, Limits(line_bytes=1 << 14)) as transport:
+        with pytest.raises(BadAnswer, match="too long"):
+            await _read(transport, GET)
+
+
+async def test_a_stream_cut_in_the_middle_keeps_what_came_before(server: ScriptedServer) -> None:
+    server.will(script.cut(b'{"n":1}\n{"n":'))
+    seen: list[bytes] = []
+
+    async with transport_to(server.url) as transport:
+        with pytest.raises(Unreachable, match="cut short"):
+            await _read(transport, GET, seen)
+
+    assert seen[:1] == [b'{"n":1}']
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(replace(GET, idle=0.05), id="silence"),
+        pytest.param(replace(GET, deadline=0.05), id="a stream that outlives its time"),
+    ],
+)
+async def test_a_half_open_stream_is_given_up(server: ScriptedServer, request_: Request) -> None:
+    server.will(server.lines(b"1\n", then_hang=True))
+    seen: list[bytes] = []
+
+    async with transport_to(server.url) as transport:
+        with pytest.raises(Unreachable, match=r"no answer within 0\.05 s"):
+            await _read(transport, request_, seen)
+
+    assert seen == [b"1"]
+
+
+async def test_a_refused_stream_raises_before_the_first_line(server: ScriptedServer) -> None:
+    server.will(script.failure(410, "Expired"))
+
+    async with transport_to(server.url) as transport:
+        with pytest.raises(Gone):
+            await _read(transport, GET)
+
+
+async def test_leaving_a_stream_early_leaves_the_transport_usable(server: ScriptedServer) -> None:
+    server.will(server.lines(b"1\n", then_hang=True), script.json({}))
+
+    async with transport_to(server.url) as transport:
+        async with transport.stream(GET) as lines:
+            assert await anext(lines) == b"1"
+        assert await transport.request(GET) == b"{}"
+
+
+async def _read(transport: AiohttpTransport, request: Request, seen: list[bytes] | None = None) -> None:
+    async with transport.stream(request) as lines:
+        async for line in lines:
+            if seen is not None:
+                seen.append(line)
+
+
+# --- credentials -----------------------------------------------------------------------------------------------------
+
+
+class Rotating:
+    """Credentials that have a new token for each refusal, until they run out."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.tokens = list(tokens)
+
+    async def current(self) -> Credential:
+        return Credential(f"Bearer {self.tokens[0]}")
+
+    async def refreshed(self, rejected: Credential) -> Credential | None:
+        assert rejected == await self.current()
+        self.tokens = self.tokens[1:] or self.tokens
+        other = await self.current()
+        return other if other != rejected else None
+
+
+def _authorizations(server: ScriptedServer) -> list[str]:
+    return [received.headers["Authorization"] for received in server.received]
+
+
+async def test_a_refused_token_is_refreshed_once_and_the_call_repeated(server: ScriptedServer) -> None:
+    server.will(script.failure(401, "Unauthorized"), script.json({}))
+
+    async with transport_to(server.url, credentials=Rotating("old", "new")) as transport:
+        assert await transport.request(GET) == b"{}"
+
+    assert _authorizations(server) == ["Bearer old", "Bearer new"]
+
+
+async def test_a_refused_stream_is_opened_again_with_new_credentials(server: ScriptedServer) -> None:
+    server.will(script.failure(401, "Unauthorized"), server.lines(b"1\n"))
+    seen: list[bytes] = []
+
+    async with transport_to(server.url, credentials=Rotating("old", "new")) as transport:
+        await _read(transport, GET, seen)
+
+    assert seen == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "calls"),
+    [
+        pytest.param(["one"], 1, id="no other credential: one call"),
+        pytest.param(["one", "two", "three"], 2, id="the second is refused too: no third call"),
+    ],
+)
+async def test_refusal_is_reported_after_one_new_try(server: ScriptedServer, tokens: list[str], calls: int) -> None:
+    server.will(script.failure(401, "Unauthorized"))
+
+    async with transport_to(server.url, credentials=Rotating(*tokens)) as transport:
+        with pytest.raises(Unauthorized):
+            await transport.request(GET)
+
+    assert len(server.received) == calls
+
+
+async def test_no_credential_reaches_log_or_repr(server: ScriptedServer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    server.will(script.failure(403, "Forbidden"))
+    connection = Connection(
+        server.url, FixedCredentials(Credential(f"Bearer {PLANTED}")), proxy=f"http://u:{PLANTED}@p"
+    )
+
+    async with transport_to(server.url, credentials=connection.credentials) as transport:
+        with pytest.raises(ApiError) as caught:
+            await transport.request(GET)
+
+    assert _authorizations(server) == [f"Bearer {PLANTED}"]
+    for text in (caplog.text, repr(connection), repr(Credential(f"Bearer {PLANTED}")), repr(caught.value)):
+        assert PLANTED not in text
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+class StartTls(Protocol):
+    async def __call__(
+        self, name: str = "kube.test", address: str = "127.0.0.1", *, mutual: bool = False
+    ) -> ScriptedServer: ...
+
+
+@pytest.fixture
+def authority() -> Authority:
+    return Authority(SystemClock().now())
+
+
+@pytest.fixture
+async def tls_server(tmp_path: Path, authority: Authority) -> AsyncIterator[StartTls]:
+    async with AsyncExitStack() as stack:
+
+        async def start(name: str = "kube.test", address: str = "127.0.0.1", *, mutual: bool = False) -> ScriptedServer:
+            certificate = authority.issue(name, address=address)
+            context = authority.server_context(tmp_path, certificate, client_authority=mutual)
+            server = await stack.enter_async_context(scripted_server(context))
+            server.will(script.json({}))
+            return server
+
+        yield start
+
+
+async def test_a_server_of_the_given_authority_is_trusted(tls_server: StartTls, authority: Authority) -> None:
+    server = await tls_server()
+
+    async with transport_to(server.url, tls=Tls(ca=authority.pem)) as transport:
+        assert await transport.request(GET) == b"{}"
+
+
+async def test_a_server_of_another_authority_is_not_trusted(tls_server: StartTls) -> None:
+    server = await tls_server()
+    stranger = Authority(SystemClock().now())
+
+    async with transport_to(server.url, tls=Tls(ca=stranger.pem)) as transport:
+        with pytest.raises(Unreachable, match="certificate is not trusted"):
+            await transport.request(GET)
+    assert server.received == []
+
+
+async def test_verification_can_be_switched_off(tls_server: StartTls) -> None:
+    server = await tls_server(address="")
+
+    async with transport_to(server.url, tls=Tls(verify=False)) as transport:
+        assert await transport.request(GET) == b"{}"
+
+
+@pytest.mark.parametrize(("expected_name", "trusted"), [("kube.test", True), ("other.test", False)])
+async def test_the_server_name_to_expect_can_differ_from_the_address(
+    tls_server: StartTls, authority: Authority, expected_name: str, trusted: bool
+) -> None:
+    server = await tls_server(address="")
+
+    async with transport_to(server.url, tls=Tls(ca=authority.pem, server_name=expected_name)) as transport:
+        if trusted:
+            assert await transport.request(GET) == b"{}"
+        else:
+            with pytest.raises(Unreachable, match="not trusted"):
+                await transport.request(GET)
+
+
+async def test_a_client_certificate_opens_the_door(tls_server: StartTls, authority: Authority) -> None:
+    server = await tls_server(mutual=True)
+    with_certificate = FixedCredentials(Credential(certificate=authority.issue("jane")))
+
+    async with transport_to(server.url, tls=Tls(ca=authority.pem), credentials=with_certificate) as transport:
+        assert await transport.request(GET) == b"{}"
+    async with transport_to(server.url, tls=Tls(ca=authority.pem)) as transport:
+        with pytest.raises(Unreachable):
+            await transport.request(GET)
+
+
+async def test_a_renewed_client_certificate_is_used_for_the_next_call(
+    tls_server: StartTls, authority: Authority
+) -> None:
+    server = await tls_server(mutual=True)
+    stranger = Authority(SystemClock().now())
+
+    class Renewed:
+        credential = Credential(certificate=stranger.issue("jane"))
+
+        async def current(self) -> Credential:
+            return self.credential
+
+        async def refreshed(self, rejected: Credential) -> Credential | None:
+            raise AssertionError(rejected)
+
+    credentials = Renewed()
+    async with transport_to(server.url, tls=Tls(ca=authority.pem), credentials=credentials) as transport:
+        with pytest.raises(Unreachable):
+            await transport.request(GET)
+        credentials.credential = Credential(certificate=authority.issue("jane"))
+        assert await transport.request(GET) == b"{}"
+
+
+async def test_tls_to_a_server_that_speaks_none(server: ScriptedServer) -> None:
+    async with transport_to(server.url.replace("http:", "https:"), tls=Tls(verify=False)) as transport:
+        with pytest.raises(Unreachable, match="no TLS connection"):
+            await transport.request(GET)
+
+
+@pytest.mark.parametrize("authority_data", [b"nonsense", "ü".encode()], ids=["not PEM", "not even ASCII"])
+async def test_a_broken_authority_says_so(authority_data: bytes) -> None:
+    async with transport_to("https://127.0.0.1:1", tls=Tls(ca=authority_data)) as transport:
+        with pytest.raises(ConfigError, match="test: the certificate authority is not"):
+            await transport.request(GET)
+
+
+async def test_a_key_that_does_not_fit_its_certificate_says_so(authority: Authority) -> None:
+    mixed = replace(authority.issue("jane"), key=authority.issue("joe").key)
+    credentials = FixedCredentials(Credential(certificate=mixed))
+
+    async with transport_to("https://127.0.0.1:1", credentials=credentials) as transport:
+        with pytest.raises(ConfigError, match="not a pair"):
+            await transport.request(GET)
