@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gotmpl.values import Int32, Int64, IntSlice, StrSlice, Uint8, Uint32, Value, go_type
+from gotmpl.values import Int32, Int64, IntSlice, NilSlice, StrSlice, Uint8, Uint32, Value, go_type
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -47,7 +47,7 @@ UINT8: Final = GoType("uint8", (Uint8,), "unsigned")
 UINT32: Final = GoType("uint32", (Uint32,), "unsigned")
 FLOAT64: Final = GoType("float64", (float,), "float")
 DICT: Final = GoType("map[string]interface {}", (dict,), nilable=True)
-LIST: Final = GoType("[]interface {}", (list,), nilable=True)
+LIST: Final = GoType("[]interface {}", (list, NilSlice), nilable=True)
 STRINGS: Final = GoType("[]string", (StrSlice,), nilable=True)
 INTS: Final = GoType("[]int", (IntSlice,), nilable=True)
 

@@ -60,6 +60,12 @@ class ListSlice(list[list[Value]]):
     __slots__ = ()
 
 
+class NilSlice(list[Value]):
+    """A nil []interface {}: prints like an empty one, and is null in JSON."""
+
+    __slots__ = ()
+
+
 class StrMap(dict[str, str]):
     """map[string]string, the type of the data a template is rendered with."""
 
@@ -93,6 +99,7 @@ _TYPES: dict[type, tuple[str, str]] = {
     Uint32: ("uint32", "uint32"),
     Uint64: ("uint64", "uint64"),
     list: ("[]interface {}", "slice"),
+    NilSlice: ("[]interface {}", "slice"),
     StrSlice: ("[]string", "slice"),
     IntSlice: ("[]int", "slice"),
     ByteSlice: ("[]uint8", "slice"),
@@ -127,7 +134,7 @@ def truth(value: Value) -> bool:
 
 def has_interface_elements(container: Value) -> bool:
     """True if the static type of the elements is interface {}: error messages name it instead of the element's type."""
-    return type(container) in {list, dict}
+    return type(container) in {list, dict, NilSlice}
 
 
 def wrap64(number: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gotmpl.errors import FuncError
 from gotmpl.signatures import ANY, INT, Functions
 from gotmpl.sprig.conversion import is_empty, to_int
-from gotmpl.values import IntSlice, ListSlice, Value, go_kind
+from gotmpl.values import IntSlice, ListSlice, NilSlice, Value, go_kind
 
 FUNCTIONS = Functions()
 MAX_ITEMS = 100_000
@@ -52,12 +52,6 @@ def rest(value: Value) -> Value:
 def initial(value: Value) -> Value:
     found = items(value, "find initial")
     return list(found[:-1]) if found else NilSlice()
-
-
-class NilSlice(list[Value]):
-    """A nil []interface {}: prints like an empty one, and is null in JSON."""
-
-    __slots__ = ()
 
 
 @FUNCTIONS.add("append", "push", "mustAppend", "mustPush", params=(ANY, ANY))

@@ -1,0 +1,248 @@
+"""JSON as encoding/json reads and writes it.
+
+Reading gives float64 for every number and keeps the last of duplicate keys; writing sorts keys and escapes <, > and &
+unless told otherwise. Error texts are Go's, with positions but without content beyond one character.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from typing import NoReturn
+
+from gotmpl.floats import format_json
+from gotmpl.quoting import quote
+from gotmpl.values import ByteSlice, GoObject, NilSlice, Value, go_type, to_bytes
+
+MAX_DEPTH = 200
+"""Deeper documents are refused: Go allows 10,000, Python's stack does not."""
+
+
+class JsonError(ValueError):
+    pass
+
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_UNSAFE = re.compile('["\\\\\x00-\x1f\u2028\u2029\udc80-\udcff]')
+_UNSAFE_HTML = re.compile('["\\\\\x00-\x1f\u2028\u2029\udc80-\udcff<>&]')
+
+
+def encode(value: Value, *, escape_html: bool = True) -> str:
+    return _Writer(escape_html=escape_html).text(value, 0)
+
+
+def encode_indented(value: Value) -> str:
+    return _Writer(escape_html=True, indent="  ").text(value, 0)
+
+
+class _Writer:
+    def __init__(self, *, escape_html: bool, indent: str = "") -> None:
+        self._unsafe = _UNSAFE_HTML if escape_html else _UNSAFE
+        self._indent = indent
+
+    def text(self, value: Value, depth: int) -> str:
+        if depth > MAX_DEPTH:
+            raise JsonError("json: nested too deeply")
+        match value:
+            case None:
+                return "null"
+            case bool():
+                return "true" if value else "false"
+            case str():
+                return self._string(value)
+            case int():
+                return str(int(value))
+            case float():
+                return _number(value)
+            case ByteSlice():
+                return self._string(_base64(value))
+            case list():
+                return self._list(value, depth)
+            case dict():
+                return self._map(value, depth)
+            case GoObject():
+                return self._string(value.go_string())
+            case _:
+                raise JsonError(f"json: unsupported type: {go_type(value)}")
+
+    def _string(self, value: str) -> str:
+        return '"' + self._unsafe.sub(_escape, value) + '"'
+
+    def _list(self, value: list[Value], depth: int) -> str:
+        if isinstance(value, NilSlice):
+            return "null"
+        return self._wrapped("[", [self.text(item, depth + 1) for item in value], "]", depth)
+
+    def _map(self, value: dict[str, Value], depth: int) -> str:
+        colon = ": " if self._indent else ":"
+        keys = sorted(value, key=to_bytes)
+        return self._wrapped(
+            "{", [self._string(key) + colon + self.text(value[key], depth + 1) for key in keys], "}", depth
+        )
+
+    def _wrapped(self, start: str, parts: list[str], end: str, depth: int) -> str:
+        if not self._indent or not parts:
+            return start + ",".join(parts) + end
+        pad = "\n" + self._indent * (depth + 1)
+        return start + pad + ("," + pad).join(parts) + "\n" + self._indent * depth + end
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found.group()
+    if "\udc80" <= char <= "\udcff":
+        return "\ufffd"
+    return _ESCAPES.get(char) or f"\\u{ord(char):04x}"
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+        raise JsonError(f"json: unsupported value: {shown}")
+    return format_json(value)
+
+
+def _base64(value: ByteSlice) -> str:
+    return base64.b64encode(bytes(value)).decode()
+
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+def decode(text: str) -> Value:
+    """The document as Go values; JsonError with Go's words if it is not JSON."""
+    reader = _Reader(text)
+    value = reader.value(0)
+    reader.end()
+    return value
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def _fail(self, context: str, at: int) -> NoReturn:
+        if at >= len(self._text):
+            raise JsonError("unexpected end of JSON input")
+        raise JsonError(f"invalid character {_shown(self._text[at])} {context}")
+
+    def _skip(self) -> str:
+        found = _SPACE.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        return self._text[self._at : self._at + 1]
+
+    def end(self) -> None:
+        if self._skip():
+            self._fail("after top-level value", self._at)
+
+    def value(self, depth: int) -> Value:
+        if depth > MAX_DEPTH:
+            raise JsonError("exceeded max depth")
+        char = self._skip()
+        match char:
+            case "{":
+                return self._object(depth)
+            case "[":
+                return self._array(depth)
+            case '"':
+                return self._string()
+            case _ if char and char in "-0123456789":
+                return self._number()
+            case "t" | "f" | "n":
+                return self._word()
+        self._fail("looking for beginning of value", self._at)
+
+    def _object(self, depth: int) -> dict[str, Value]:
+        out: dict[str, Value] = {}
+        self._at += 1
+        if self._skip() == "}":
+            self._at += 1
+            return out
+        while True:
+            if self._skip() != '"':
+                self._fail("looking for beginning of object key string", self._at)
+            key = self._string()
+            if self._skip() != ":":
+                self._fail("after object key", self._at)
+            self._at += 1
+            out[key] = self.value(depth + 1)
+            if not self._continues("}", "after object key:value pair"):
+                return out
+
+    def _array(self, depth: int) -> list[Value]:
+        out: list[Value] = []
+        self._at += 1
+        if self._skip() == "]":
+            self._at += 1
+            return out
+        while True:
+            out.append(self.value(depth + 1))
+            if not self._continues("]", "after array element"):
+                return out
+
+    def _continues(self, closing: str, context: str) -> bool:
+        char = self._skip()
+        if char not in {",", closing}:
+            self._fail(context, self._at)
+        self._at += 1
+        return char == ","
+
+    def _string(self) -> str:
+        found = _STRING.match(self._text, self._at)
+        if found is None:
+            self._bad_string()
+        self._at = found.end()
+        if "\\" not in found.group():
+            return found.group()[1:-1]
+        text: str = json.loads(found.group())
+        return re.sub("[\ud800-\udbff\udc00-\udfff]", "\ufffd", text) if not text.isascii() else text
+
+    def _bad_string(self) -> NoReturn:
+        at = self._at + 1
+        while at < len(self._text):
+            char = self._text[at]
+            if char < " ":
+                self._fail("in string literal", at)
+            if char == "\\":
+                following = self._text[at + 1 : at + 2]
+                if following and following not in '"\\/bfnrtu':
+                    self._fail("in string escape code", at + 1)
+                if following == "u":
+                    for digit in range(at + 2, at + 6):
+                        if self._text[digit : digit + 1] not in set("0123456789abcdefABCDEF"):
+                            self._fail("in \\u hexadecimal character escape", digit)
+                at += 1
+            at += 1
+        self._fail("", at)
+
+    def _number(self) -> float:
+        found = _NUMBER.match(self._text, self._at)
+        if found is None:
+            self._fail("in numeric literal", self._at + 1)
+        self._at = found.end()
+        following = self._text[self._at : self._at + 1]
+        if following == ".":
+            self._fail("after decimal point in numeric literal", self._at + 1)
+        if following and following in "eE":
+            self._fail("in exponent of numeric literal", self._at + 1)
+        value = float(found.group())
+        if math.isinf(value):
+            raise JsonError("json: cannot unmarshal number into Go value of type float64")
+        return value
+
+    def _word(self) -> Value:
+        word = {"t": "true", "f": "false", "n": "null"}[self._text[self._at]]
+        for offset, char in enumerate(word):
+            if self._text[self._at + offset : self._at + offset + 1] != char:
+                self._fail(f"in literal {word} (expecting {quote(char, chr(39))})", self._at + offset)
+        self._at += len(word)
+        return _WORDS[word]
+
+
+def _shown(char: str) -> str:
+    return {"'": "'\\''", '"': "'\"'"}.get(char) or "'" + quote(char)[1:-1] + "'"

@@ -1,0 +1,43 @@
+"""Random strings, from the operating system's generator."""
+
+from __future__ import annotations
+
+import secrets
+import string
+import uuid
+
+from gotmpl.signatures import INT, STRING, Functions
+from gotmpl.sprig.strings import bounded
+
+FUNCTIONS = Functions()
+
+_ALPHABETS = {
+    "randAlphaNum": string.ascii_letters + string.digits,
+    "randAlpha": string.ascii_letters,
+    "randNumeric": string.digits,
+    "randAscii": "".join(map(chr, range(32, 127))),
+}
+
+
+def _register(name: str, alphabet: str) -> None:
+    def pick(count: int) -> str:
+        bounded(count)
+        return "".join(secrets.choice(alphabet) for _ in range(count))
+
+    FUNCTIONS.add(name, params=(INT,))(pick)
+
+
+for _name, _alphabet in _ALPHABETS.items():
+    _register(_name, _alphabet)
+
+
+@FUNCTIONS.add("shuffle", params=(STRING,))
+def shuffle(text: str) -> str:
+    chars = list(text)
+    secrets.SystemRandom().shuffle(chars)
+    return "".join(chars)
+
+
+@FUNCTIONS.add("uuidv4")
+def uuidv4() -> str:
+    return str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
