@@ -1,0 +1,249 @@
+"""Request bodies: JSON or YAML to plain objects, with the failures a real API server reports.
+
+A body is somebody's Secret: no message here repeats any part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import msgspec
+
+from kuberun.meta import JsonObject
+from localkube.errors import StatusError, bad_request, unsupported_media_type
+from localkube.model import ServedKind
+from localkube.wire.negotiation import ACCEPTED
+from localkube.wire.yamlbody import MAX_DEPTH, BadYamlError, load
+
+PatchType = Literal["json", "merge", "strategic", "apply"]
+PATCH_TYPES: Final[dict[str, PatchType]] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+
+
+@dataclass(slots=True, repr=False)
+class Body:
+    value: Any
+    duplicates: list[str] = field(default_factory=list)
+    """Paths of fields that came twice; the last one counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The kind of object that a body must hold; a custom one must say so itself."""
+
+    kind: str
+    api_version: str
+    custom: bool = False
+
+
+def media_type(header: str) -> str:
+    return header.partition(";")[0].strip().lower()
+
+
+def read_object(body: bytes, content_type: str, expected: Expected) -> Body:
+    """The object of a create or update, with its own kind and version filled in."""
+    try:
+        value, duplicates = _read(body, content_type)
+    except _UnreadableError as problem:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): "
+            f"couldn't get version/kind; json parse error: {problem}"
+        ) from problem
+    if not isinstance(value, dict):
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): "
+            "couldn't get version/kind; json parse error: json: cannot unmarshal a value that is not an object"
+        )
+    _settle_kind(value, expected)
+    return Body(value, duplicates)
+
+
+def read_options(body: bytes, content_type: str) -> JsonObject:
+    """The DeleteOptions in the body of a delete, empty if there is no body."""
+    if not body.strip():
+        return {}
+    try:
+        value, _ = _read(body, content_type)
+    except _UnreadableError as problem:
+        raise bad_request(f"couldn't get version/kind; json parse error: {problem}") from problem
+    if not isinstance(value, dict):
+        raise bad_request("couldn't get version/kind; json parse error: DeleteOptions must be an object")
+    if value.get("kind", "DeleteOptions") != "DeleteOptions":
+        raise bad_request(f'no kind "{value["kind"]}" is registered for version "{value.get("apiVersion", "")}"')
+    return value
+
+
+def patch_type(content_type: str, kind: ServedKind) -> PatchType:
+    """json, merge, strategic or apply; 415 for what this kind does not take."""
+    patch = PATCH_TYPES.get(media_type(content_type))
+    if patch is None or (patch == "strategic" and kind.custom):
+        types = [media for media, name in PATCH_TYPES.items() if name != "strategic" or not kind.custom]
+        raise unsupported_media_type(", ".join(types))
+    return patch
+
+
+def read_patch(body: bytes, patch: PatchType) -> Body:
+    """The patch as a value: a list of operations for a JSON patch, an object for the others."""
+    try:
+        in_yaml = patch == "apply" and not _looks_like_json(body)
+        value = _yaml(body) if in_yaml else _json(body)
+    except _UnreadableError as problem:
+        if patch == "apply":
+            raise bad_request(f"error decoding YAML: {problem}") from problem
+        raise bad_request(f"error decoding patch: {problem}") from problem
+    expected: type = list if patch == "json" else dict
+    if not isinstance(value, expected):
+        shape = "[]jsonpatch.Operation" if patch == "json" else "map[string]interface {}"
+        raise bad_request(f"error decoding patch: json: cannot unmarshal {_shape(value)} into Go value of type {shape}")
+    return Body(value, [] if in_yaml else _duplicates(body, value))
+
+
+class _UnreadableError(ValueError):
+    """The body is not what its content type says."""
+
+
+def _read(body: bytes, content_type: str) -> tuple[Any, list[str]]:
+    match media_type(content_type):
+        case "" | "application/json":
+            value = _json(body)
+            return value, _duplicates(body, value)
+        case "application/yaml":
+            return _yaml(body), []
+        case "application/x-www-form-urlencoded" | "*/*":
+            # What curl says when it is told nothing; the real server reads such bodies as JSON too.
+            return _json(body), []
+        case _:
+            raise unsupported_media_type(ACCEPTED)
+
+
+def _settle_kind(value: JsonObject, wanted: Expected) -> None:
+    said_kind, said_version = value.get("kind") or "", value.get("apiVersion") or ""
+    if wanted.custom:
+        if not said_kind:
+            raise bad_request(
+                f"the object provided is unrecognized (must be of type {wanted.kind}): Object 'Kind' is missing"
+            )
+        if said_version != wanted.api_version:
+            raise bad_request(
+                f"the API version in the data ({said_version}) does not match "
+                f"the expected API version ({wanted.api_version})"
+            )
+    elif (said_kind or wanted.kind) != wanted.kind or (said_version or wanted.api_version) != wanted.api_version:
+        raise _not_handled(said_kind or wanted.kind, said_version or wanted.api_version, wanted.kind)
+    value["kind"] = said_kind or wanted.kind
+    value["apiVersion"] = said_version or wanted.api_version
+
+
+def _not_handled(kind: str, api_version: str, wanted: str) -> StatusError:
+    version = api_version.rpartition("/")[2]
+    return bad_request(
+        f'{kind} in version "{version}" cannot be handled as a {wanted}: no such kind is registered for this resource'
+    )
+
+
+def _json(body: bytes) -> Any:
+    if not body:
+        raise _UnreadableError("unexpected end of JSON input (<empty>)")
+    # Nesting is counted before anything recurses over the value; few bodies have so many brackets at all.
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
+        raise _UnreadableError("exceeded max depth")
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as problem:
+        raise _UnreadableError(str(problem)) from problem
+    except (RecursionError, UnicodeDecodeError) as problem:
+        raise _UnreadableError("nested too deeply, or not UTF-8") from problem
+
+
+def _depth(body: bytes) -> int:
+    """The deepest nesting of brackets outside of strings."""
+    depth = deepest = 0
+    for token in _BRACKETS.finditer(body):
+        match token[0][:1]:
+            case b"{" | b"[":
+                depth += 1
+                deepest = max(deepest, depth)
+            case b"}" | b"]":
+                depth -= 1
+            case _:
+                pass  # a string
+    return deepest
+
+
+_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+
+
+def _looks_like_json(body: bytes) -> bool:
+    return body.lstrip()[:1] in {b"{", b"["}
+
+
+def _yaml(body: bytes) -> Any:
+    try:
+        return load(body)
+    except BadYamlError as problem:
+        raise _UnreadableError(f"error converting YAML to JSON: {problem}") from None
+
+
+def _duplicates(body: bytes, value: Any) -> list[str]:
+    """Fields that occur twice.
+
+    A second, slower parse finds them; whether it is worth it shows in the number of keys, which a repeated key
+    makes smaller in the value than in the text.
+    """
+    if body.count(b'":') == msgspec.json.encode(value).count(b'":'):
+        return []
+    return _Duplicates().of(body)
+
+
+class _Duplicates:
+    """Parses once more, keeping for each object the keys that repeat, then names them by path."""
+
+    def of(self, body: bytes) -> list[str]:
+        try:
+            tree = json.loads(body, object_pairs_hook=_Pairs)
+        except (ValueError, RecursionError):
+            return []
+        found: list[str] = []
+        self._walk(tree, "", found)
+        return found
+
+    def _walk(self, node: Any, path: str, found: list[str]) -> None:
+        if isinstance(node, _Pairs):
+            seen: set[str] = set()
+            for key, value in node.pairs:
+                where = f"{path}.{key}" if path else key
+                if key in seen:
+                    found.append(where)
+                seen.add(key)
+                self._walk(value, where, found)
+        elif isinstance(node, list):
+            for index, value in enumerate(node):
+                self._walk(value, f"{path}[{index}]", found)
+
+
+class _Pairs:
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        self.pairs = pairs
+
+
+def _shape(value: Any) -> str:
+    match value:
+        case list():
+            return "array"
+        case dict():
+            return "object"
+        case str():
+            return "string"
+        case bool():
+            return "bool"
+        case None:
+            return "null"
+        case _:
+            return "number"

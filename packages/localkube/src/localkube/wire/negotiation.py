@@ -1,0 +1,175 @@
+"""Which form a reply takes: the Accept header read, and replies written in what was agreed.
+
+JSON and YAML are spoken. Clients built for Go ask for protobuf first and name JSON behind it: they get JSON. An
+object can be asked for as a Table (how kubectl prints) or as its metadata only (how metadata informers watch).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from localkube.errors import StatusError, not_acceptable
+from localkube.wire.http1 import Reply
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+ACCEPTED: Final = f"{JSON}, {YAML}"
+ACCEPTED_STREAMS: Final = f"{JSON};stream=watch"
+AGGREGATED: Final = "APIGroupDiscoveryList"
+GZIP_FROM: Final = 128 << 10
+"""Smaller bodies are sent as they are: compressing them costs more than it saves."""
+_PRETTY_AGENTS: Final = ("curl", "Wget", "Mozilla/5.0")
+
+
+class Form(Enum):
+    OBJECT = ""
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+    METADATA_LIST = "PartialObjectMetadataList"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What the client and we both speak."""
+
+    form: Form = Form.OBJECT
+    version: str = "v1"
+    """Version of meta.k8s.io that a Table or metadata reply is labelled with."""
+    content_type: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One media type of an Accept header, with its parameters."""
+
+    media: str
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    def get(self, name: str) -> str:
+        return next((value for key, value in self.parameters if key == name), "")
+
+
+@lru_cache(maxsize=512)
+def accepted(header: str) -> Accepted:
+    """The best form for a plain reply; 406 if there is none."""
+    for clause in clauses(header):
+        content_type = _content_type(clause)
+        if content_type is not None and (form := _form(clause)) is not None:
+            return Accepted(form, clause.get("v") or "v1", content_type)
+    raise not_acceptable(ACCEPTED)
+
+
+@lru_cache(maxsize=512)
+def accepted_stream(header: str) -> Accepted:
+    """The best form for a watch, which is JSON only."""
+    for clause in clauses(header):
+        if _content_type(clause) == JSON and (form := _form(clause)) is not None:
+            return Accepted(form, clause.get("v") or "v1")
+    raise not_acceptable(ACCEPTED_STREAMS)
+
+
+@lru_cache(maxsize=64)
+def wants_aggregated_discovery(header: str) -> bool:
+    for clause in clauses(header):
+        if clause.media == JSON and not clause.get("as"):
+            return False
+        if clause.media == JSON and (clause.get("as"), clause.get("g"), clause.get("v")) == (
+            AGGREGATED,
+            "apidiscovery.k8s.io",
+            "v2",
+        ):
+            return True
+    return False
+
+
+def clauses(header: str) -> list[Clause]:
+    """The media types of an Accept header, the most wanted first."""
+    weighted = [_clause(part) for part in header.replace("\n", ",").split(",") if part.strip()]
+    weighted.sort(key=lambda pair: -pair[1])
+    return [clause for clause, weight in weighted if weight > 0] if weighted else [Clause("*/*")]
+
+
+def is_pretty(wish: str, agent: str) -> bool:
+    """Whether a person reads the reply: asked for, or the client is one that people type into."""
+    return wish not in {"0", "false"} if wish else agent.startswith(_PRETTY_AGENTS)
+
+
+def reply(status: int, document: Any, agreed: Accepted, *, pretty: bool = False) -> Reply:
+    """A document in the agreed content type."""
+    return Reply(status, encoded(document, agreed, pretty=pretty), agreed.content_type, [_NO_CACHE])
+
+
+def encoded(document: Any, agreed: Accepted, *, pretty: bool = False) -> bytes:
+    if agreed.content_type == YAML:
+        return yaml.dump(document, Dumper=yaml.CSafeDumper, default_flow_style=False, allow_unicode=True).encode()
+    body = msgspec.json.encode(document)
+    return msgspec.json.format(body, indent=2) + b"\n" if pretty else body
+
+
+def failure(error: StatusError, agreed: Accepted | None = None, *, pretty: bool = False) -> Reply:
+    """The Status of a failed request as a reply."""
+    answer = reply(error.code, error.to_json(), agreed or Accepted(), pretty=pretty)
+    retry_after = error.details.get("retryAfterSeconds")
+    if retry_after:
+        answer.headers.append(("Retry-After", str(retry_after)))
+    return answer
+
+
+async def compressed(answer: Reply, accept_encoding: str) -> Reply:
+    """The reply, gzipped if it is large and the client can read that."""
+    if len(answer.body) < GZIP_FROM or not _takes_gzip(accept_encoding):
+        return answer
+    # zlib lets go of the interpreter lock, so a large list does not hold up the other requests.
+    answer.body = await asyncio.to_thread(gzip.compress, answer.body, 1, mtime=0)
+    answer.headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+    return answer
+
+
+_NO_CACHE: Final = ("Cache-Control", "no-cache, private")
+
+
+def _clause(text: str) -> tuple[Clause, float]:
+    media, *parameters = (piece.strip() for piece in text.split(";"))
+    pairs = [(name.strip().lower(), value.strip()) for name, _, value in (piece.partition("=") for piece in parameters)]
+    weight = 1.0
+    for name, value in pairs:
+        if name == "q":
+            try:
+                weight = float(value)
+            except ValueError:
+                weight = 0.0
+    return Clause(media.lower(), tuple(pair for pair in pairs if pair[0] != "q")), weight
+
+
+def _content_type(clause: Clause) -> str | None:
+    match clause.media:
+        case "application/json" | "*/*" | "application/*":
+            return JSON
+        case "application/yaml":
+            return YAML
+        case _:
+            return None
+
+
+def _form(clause: Clause) -> Form | None:
+    wanted = clause.get("as")
+    if not wanted:
+        return Form.OBJECT
+    if clause.get("g") != "meta.k8s.io" or clause.get("v") not in {"v1", "v1beta1"}:
+        return None
+    try:
+        return Form(wanted)
+    except ValueError:
+        return None
+
+
+def _takes_gzip(header: str) -> bool:
+    return any(clause.media == "gzip" for clause in clauses(header))

@@ -1,0 +1,101 @@
+"""From credentials to a user."""
+
+from __future__ import annotations
+
+import pytest
+
+from localkube.access.auth import (
+    ADMIN,
+    Authenticator,
+    certificate_user,
+    impersonated,
+    impersonation_targets,
+    is_public,
+)
+from localkube.access.rbac import ANONYMOUS
+from localkube.errors import StatusError
+from localkube.model import User
+from localkube.wire.framing import Head
+from localkube.wire.routes import target_of
+
+ACCOUNT = User("system:serviceaccount:ns:sa", ("system:serviceaccounts",), "uid-1")
+
+
+def head(**headers: str) -> Head:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Head("GET", "/", "", named, keep_alive=True, length=0, chunked=False)
+
+
+def authenticator() -> Authenticator:
+    return Authenticator("admin-token", lambda token: ACCOUNT if token == "account-token" else None)
+
+
+def test_the_admin_token_is_the_administrator() -> None:
+    assert authenticator().user_of(head(authorization="Bearer admin-token"), None) == ADMIN
+
+
+def test_an_account_token_is_the_account_and_authenticated() -> None:
+    user = authenticator().user_of(head(authorization="bearer account-token"), None)
+
+    assert user == User(ACCOUNT.name, ("system:serviceaccounts", "system:authenticated"), "uid-1")
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer wrong", "Bearer ", "Basic YTpi", "admin-token", "Bearer admin-token extra", "Bearer \xff"]
+)
+def test_wrong_credentials_are_never_anonymous(header: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        authenticator().user_of(head(authorization=header), None)
+
+    assert (caught.value.code, caught.value.message) == (401, "Unauthorized")
+
+
+def test_no_credentials_are_anonymous() -> None:
+    assert authenticator().user_of(head(), None) is ANONYMOUS
+
+
+def test_a_client_certificate_names_user_and_groups() -> None:
+    peer = {"subject": ((("organizationName", "devs"),), (("organizationName", "ops"),), (("commonName", "eve"),))}
+
+    assert certificate_user(peer) == User("eve", ("devs", "ops", "system:authenticated"))
+
+
+@pytest.mark.parametrize(
+    ("path", "public"),
+    [
+        ("/healthz", True),
+        ("/readyz/ping", True),
+        ("/version", True),
+        ("/version/", True),
+        ("/api", False),
+        ("/metrics", False),
+        ("/api/v1/secrets", False),
+    ],
+)
+def test_what_needs_no_credentials(path: str, public: bool) -> None:
+    assert is_public(target_of("GET", path, {})) is public
+
+
+def test_acting_as_a_service_account_brings_its_groups() -> None:
+    wanted = impersonated(head(impersonate_user="system:serviceaccount:ns:sa"))
+
+    assert wanted == User(
+        "system:serviceaccount:ns:sa", ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
+    )
+
+
+def test_acting_as_somebody_must_be_allowed_for_user_and_each_group() -> None:
+    asked = head(impersonate_user="bob", impersonate_group="a\nb")
+
+    targets = impersonation_targets(impersonated(asked) or ANONYMOUS, asked)
+
+    assert [(target.verb, target.resource, target.name) for target in targets] == [
+        ("impersonate", "users", "bob"),
+        ("impersonate", "groups", "a"),
+        ("impersonate", "groups", "b"),
+    ]
+
+
+def test_acting_as_a_group_without_a_user_is_a_bad_request() -> None:
+    with pytest.raises(StatusError, match="needs a user"):
+        impersonated(head(impersonate_group="a"))
