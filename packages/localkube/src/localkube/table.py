@@ -1,0 +1,197 @@
+"""Objects in the forms made for people and for metadata-only clients: Table and PartialObjectMetadata.
+
+Columns come with the kind. Cells of a custom kind are shaped by the type of their column, as its definition promises;
+those of a built-in kind are shown as they are. Times become ages here, because an age needs to know what time it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from kuberun.clock import parse_rfc3339
+from kuberun.meta import JsonObject
+from localkube.jsonpath import jsonpath_reader
+from localkube.model import Column, ServedKind
+
+__all__ = [
+    "Include",
+    "human_duration",
+    "jsonpath_reader",
+    "partial_metadata",
+    "partial_metadata_list",
+    "table",
+    "without_headers",
+]
+
+Include = Literal["Metadata", "Object", "None"]
+
+
+def table(
+    objs: Iterable[JsonObject], kind: ServedKind, *, include: Include, now: datetime, list_meta: JsonObject
+) -> JsonObject:
+    """A meta.k8s.io/v1 Table with one row for each object; `list_meta` is the metadata of the list or of the object."""
+    columns = _columns(kind)
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_meta,
+        "columnDefinitions": [_definition(column, kind) for column in columns],
+        "rows": [
+            {"cells": [_cell(column, kind, obj, now) for column in columns], "object": _included(obj, include)}
+            for obj in objs
+        ],
+    }
+
+
+def without_headers(shown: JsonObject) -> JsonObject:
+    """A watch explains its columns in the first event only."""
+    return {**shown, "columnDefinitions": None}
+
+
+def partial_metadata(obj: JsonObject) -> JsonObject:
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
+def partial_metadata_list(objs: Iterable[JsonObject], list_meta: JsonObject) -> JsonObject:
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_meta,
+        "items": [partial_metadata(obj) for obj in objs],
+    }
+
+
+def human_duration(seconds: float) -> str:
+    """A time span in at most two units, as kubectl users read it: 5m3s, 3h20m, 12d."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 120:
+        return f"{max(whole, 0)}s"
+    minutes, hours = whole // 60, whole // 3600
+    days, years = hours // 24, hours // 24 // 365
+    if minutes < 10:
+        return _units(minutes, "m", whole % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _units(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _units(days, "d", hours % 24, "h")
+    if days < 730:
+        return f"{days}d"
+    return _units(years, "y", days % 365, "d") if years < 8 else f"{years}y"
+
+
+def _units(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
+
+
+def _created(obj: JsonObject) -> Any:
+    return obj["metadata"].get("creationTimestamp")
+
+
+_NAME: Final = Column(
+    "Name",
+    "string",
+    lambda obj: obj["metadata"]["name"],
+    format="name",
+    description="Name of the object, unique among the objects of its kind in its namespace.",
+)
+_CREATION: Final = "When the server created the object."
+_AGE: Final = Column("Age", "date", _created, description=_CREATION)
+_CREATED_AT: Final = Column("Created At", "date", _created, description=_CREATION)
+
+
+def _columns(kind: ServedKind) -> list[Column]:
+    """The name comes first, unless the kind puts it elsewhere itself."""
+    columns = list(kind.columns) or [_AGE if kind.custom else _CREATED_AT]
+    return columns if any(column.format == "name" for column in columns) else [_NAME, *columns]
+
+
+def _definition(column: Column, kind: ServedKind) -> JsonObject:
+    """Built-in kinds call an age a string."""
+    is_age = column.type == "date" and not kind.custom and column is not _CREATED_AT
+    return {
+        "name": column.name,
+        "type": "string" if is_age else column.type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    }
+
+
+def _cell(column: Column, kind: ServedKind, obj: JsonObject, now: datetime) -> Any:
+    value = column.read(obj)
+    if column is _NAME or column is _CREATED_AT:
+        return value
+    if not kind.custom:
+        return _age(value or "", now) if column.type == "date" else value
+    return None if value is None else _shaped(column.type, value, now)
+
+
+def _shaped(kind: str, value: Any, now: datetime) -> Any:
+    """A value in the type its column promises, or None."""
+    match kind, value:
+        case "string", _:
+            return _text(value)
+        case "date", str():
+            return _age(value, now)
+        case ("integer", bool()) | ("number", bool()):
+            return None
+        case "integer", int() | float():
+            return int(value)
+        case "number", int() | float():
+            return value
+        case "boolean", bool():
+            return value
+        case _:
+            return None
+
+
+def _text(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case float() if value.is_integer():
+            return str(int(value))
+        case dict() | list():
+            text = msgspec.json.encode(value, order="sorted").decode()
+            return text.translate(_HTML)
+        case _:
+            return str(value)
+
+
+_HTML: Final = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+def _age(value: str, now: datetime) -> str:
+    if not value:
+        return "<unknown>"
+    if _RFC3339.fullmatch(value) is None:
+        return "<invalid>"
+    try:
+        moment = parse_rfc3339(value)
+    except ValueError:
+        return "<invalid>"
+    return human_duration((now - moment).total_seconds())
+
+
+def _included(obj: JsonObject, include: Include) -> JsonObject | None:
+    match include:
+        case "Metadata":
+            return partial_metadata(obj)
+        case "Object":
+            return obj
+        case "None":
+            return None
