@@ -144,6 +144,8 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise JsonError("exceeded max depth")
         char = self._skip()
+        if not char or char not in '{["-0123456789tfn':
+            self._fail("looking for beginning of value", self._at)
         match char:
             case "{":
                 return self._object(depth)
@@ -151,11 +153,10 @@ class _Reader:
                 return self._array(depth)
             case '"':
                 return self._string()
-            case _ if char and char in "-0123456789":
-                return self._number()
             case "t" | "f" | "n":
                 return self._word()
-        self._fail("looking for beginning of value", self._at)
+            case _:
+                return self._number()
 
     def _object(self, depth: int) -> dict[str, Value]:
         out: dict[str, Value] = {}
