@@ -32,12 +32,14 @@ class StatusError(Exception):
         self.reason = reason
         self.message = message
         self.details = details or {}
+        self.metadata: dict[str, Any] = {}
+        """ListMeta of the Status: a continue token that still works, next to a 410."""
 
     def to_json(self) -> dict[str, Any]:
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,

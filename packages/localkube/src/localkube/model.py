@@ -23,6 +23,10 @@ class Schema(Protocol):
         """The OpenAPI v3 schema of the whole object, with the x-kubernetes-* extensions that patches read."""
         ...
 
+    def decode_error(self, obj: JsonObject) -> str | None:
+        """Why the object cannot even be read (a field of a wrong type), or None. The answer to that is 400, not 422."""
+        ...
+
     def prune(self, obj: JsonObject) -> list[str]:
         """Drop unknown fields in place; return their paths, such as `spec.colour`, sorted."""
         ...

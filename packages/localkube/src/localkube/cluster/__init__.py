@@ -5,7 +5,8 @@ background       ->  gc | namespaces | definitions | housekeeping: react to comm
 """
 
 from localkube.cluster.catalog import Catalog
-from localkube.cluster.cluster import Cluster, Handler, PatchType
+from localkube.cluster.cluster import Cluster, Handler
+from localkube.cluster.patching import PatchType
 from localkube.cluster.tokens import Tokens
 from localkube.cluster.watches import Watch
 

@@ -50,6 +50,10 @@ class Catalog:
             return None
         return next((kind for kind in kinds if kind.resource.version == kind.storage_version), kinds[0])
 
+    def versions(self, storage_key: str) -> frozenset[str]:
+        """The apiVersions in which a stored kind is served."""
+        return frozenset(kind.resource.api_version for kind in self._by_storage.get(storage_key, ()))
+
     def __iter__(self) -> Iterator[ServedKind]:
         return iter(self._by_path.values())
 

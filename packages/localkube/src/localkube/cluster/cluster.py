@@ -6,41 +6,98 @@ Who may do what is not asked here: the HTTP layer authenticates and authorizes b
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self, TypeVar
 
 from kuberun.clock import Clock
 from kuberun.meta import JsonObject
+from localkube.cluster.background import Background
 from localkube.cluster.catalog import Catalog
+from localkube.cluster.definitions import Definitions
+from localkube.cluster.deletion import Deleter
+from localkube.cluster.gc import GarbageCollector
+from localkube.cluster.housekeeping import Housekeeping
+from localkube.cluster.lists import Lister
+from localkube.cluster.namespaces import Namespaces
+from localkube.cluster.patching import PatchType as PatchType  # noqa: PLC0414 - callers find it with the verb
+from localkube.cluster.reader import Reader
+from localkube.cluster.revisions import reject_future, revision_of
+from localkube.cluster.rules import DEFINITIONS, SERVICE_ACCOUNTS
+from localkube.cluster.target import Target
 from localkube.cluster.tokens import Tokens
-from localkube.cluster.watches import Watch
+from localkube.cluster.watches import Watch, Watches
+from localkube.cluster.writes import Decision, Writer
+from localkube.errors import StatusError, method_not_allowed, not_found
 from localkube.model import DeleteOptions, ListQuery, ListResult, ServedKind, User, WatchQuery, WriteOptions, Written
+from localkube.schema.builtin import builtin_kinds
+from localkube.storage import HistoryLimits, Store
+from localkube.storage.store import Batch
 
-PatchType = Literal["json", "merge", "strategic", "apply"]
 Handler = Callable[[JsonObject, User], JsonObject]
 """Answers a create of a kind that is not stored (reviews): from the object and its user to the object with status."""
+_CHUNK = 500
+T = TypeVar("T")
 
 
 class Cluster:
     """`async with Cluster(...)` opens the store, creates what every cluster has and runs the controllers."""
 
-    catalog: Catalog
-    tokens: Tokens
+    def __init__(
+        self,
+        data_dir: Path | None,
+        *,
+        clock: Clock,
+        limits: HistoryLimits = HistoryLimits(),  # noqa: B008 - frozen
+    ) -> None:
+        self._data_dir = data_dir
+        self._clock = clock
+        self._limits = limits
+        self._handlers: dict[str, Handler] = {}
+        self._stack = AsyncExitStack()
+        self.catalog = Catalog(builtin_kinds())
 
-    def __init__(self, data_dir: Path | None, *, clock: Clock) -> None: ...
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self.store = Store.open(self._data_dir, clock=self._clock, limits=self._limits)
+            stack.push_async_callback(self.store.close)
+            self._assemble()
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        await self._stack.aclose()
 
     def answer(self, storage_key: str, handler: Handler) -> None:
         """Register the handler of a kind that is not stored, such as subjectaccessreviews.authorization.k8s.io."""
+        self._handlers[storage_key] = handler
 
-    async def get(self, kind: ServedKind, namespace: str, name: str, *, resource_version: str = "") -> JsonObject: ...
+    # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def list(self, kind: ServedKind, query: ListQuery) -> ListResult: ...
+    async def get(self, kind: ServedKind, namespace: str, name: str, *, resource_version: str = "") -> JsonObject:
+        await reject_future(self.store, revision_of(resource_version))
+        record = self.store.get(Target(kind, namespace, name).key)
+        if record is None:
+            raise not_found(kind.resource.plural, name, group=kind.resource.group)
+        return self._reader.read(kind, record)
+
+    async def list(self, kind: ServedKind, query: ListQuery) -> ListResult:
+        return await self._lister.list(kind, query)
+
+    def watch(self, kind: ServedKind, query: WatchQuery) -> Watch:
+        """Bad options raise here; 410 and other trouble of a running watch raise from the iteration.
+
+        The Watch is an async iterator of WatchEvent and must be closed (`async with` or `close()`).
+        """
+        return self._watches.open(kind, query)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
 
     async def create(
         self,
@@ -54,6 +111,14 @@ class Cluster:
         duplicates: Sequence[str] = (),
     ) -> Written:
         """With a name and the subresource `token`: a TokenRequest. `obj` belongs to the cluster from here on."""
+        if subresource:
+            if (kind.storage_key, subresource) != (SERVICE_ACCOUNTS, "token"):
+                raise method_not_allowed()
+            return Written(self.tokens.request(namespace, name, obj), created=True)
+        target = Target(kind, namespace, "")
+        if handler := self._handlers.get(kind.storage_key):
+            return self._writer.ask(target, obj, options, duplicates, handler)
+        return await self._write(lambda: self._writer.create(target, obj, options, duplicates))
 
     async def update(
         self,
@@ -65,9 +130,11 @@ class Cluster:
         *,
         subresource: str = "",
         duplicates: Sequence[str] = (),
-    ) -> Written: ...
+    ) -> Written:
+        target = Target(kind, namespace, name, subresource)
+        return await self._write(lambda: self._writer.update(target, obj, options, duplicates))
 
-    async def patch(
+    async def patch(  # noqa: PLR0917 - kind and address, then type and patch, as the request has them
         self,
         kind: ServedKind,
         namespace: str,
@@ -78,15 +145,86 @@ class Cluster:
         *,
         subresource: str = "",
         duplicates: Sequence[str] = (),
-    ) -> Written: ...
+    ) -> Written:
+        target = Target(kind, namespace, name, subresource)
+        return await self._write(lambda: self._writer.patch(target, patch_type, patch, options, duplicates))
 
     async def delete(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> JsonObject:
         """The object if it still exists (finalizers) or its kind returns what it deletes, else a Status of success."""
+        target = Target(kind, namespace, name)
+        answer, batch = await self._decided(lambda: self._deleter.delete(target, options))
+        await self._visible(batch)
+        return answer
 
-    async def delete_collection(self, kind: ServedKind, query: ListQuery, options: DeleteOptions) -> ListResult: ...
+    async def delete_collection(self, kind: ServedKind, query: ListQuery, options: DeleteOptions) -> ListResult:
+        """Delete what a list shows; the answer is that list."""
+        found = await self.list(kind, query)
+        for start in range(0, len(found.items), _CHUNK):
+            batch: Batch | None = None
+            for obj in found.items[start : start + _CHUNK]:
+                metadata = obj["metadata"]
+                target = Target(kind, metadata.get("namespace", ""), metadata["name"])
+                try:
+                    batch = self._deleter.delete(target, options)[1] or batch
+                except StatusError as exc:
+                    if exc.code != 404:  # somebody else has deleted it since
+                        raise
+            await self._visible(batch)
+        return found
 
-    def watch(self, kind: ServedKind, query: WatchQuery) -> Watch:
-        """Bad options raise here; 410 and other trouble of a running watch raise from the iteration.
+    async def _write(self, decide: Callable[[], Decision]) -> Written:
+        decision = await self._decided(decide)
+        await self._visible(decision.batch)
+        return decision.written
 
-        The Watch is an async iterator of WatchEvent and must be closed (`async with` or `close()`).
-        """
+    async def _decided(self, decide: Callable[[], T]) -> T:
+        """Decide; a refusal that rests on a write still under way is only told once that write is safe."""
+        try:
+            return decide()
+        except StatusError:
+            await self.store.settled()
+            raise
+
+    async def _visible(self, batch: Batch | None) -> None:
+        if batch is None:
+            await self.store.settled()
+        else:
+            await batch.committed()
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def _assemble(self) -> None:
+        store, catalog, clock = self.store, self.catalog, self._clock
+        self._reader = Reader(catalog)
+        self._lister = Lister(store, self._reader)
+        self._watches = Watches(store, self._reader)
+        self._writer = Writer(store, catalog, self._reader, clock)
+        self._deleter = Deleter(store, self._reader, clock)
+        self._background = Background(clock)
+        self._definitions = Definitions(
+            store, catalog, self._writer, self._deleter, self._watches, self._background, clock
+        )
+        self._writer.after_write = self._after_write
+        self.tokens = Tokens(store, clock)
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        self._definitions.start()
+        GarbageCollector(self.store, self.catalog, self._writer, self._deleter, self._background).start()
+        housekeeping = Housekeeping(self.store, self._watches, self._clock)
+        for work in (self._background.work(), self._background.retry(), housekeeping.run()):
+            stack.push_async_callback(_stop, asyncio.get_running_loop().create_task(work))
+        stack.callback(self._watches.end_all)
+        namespaces = Namespaces(
+            self.store, self.catalog, self._writer, self._deleter, self._background, clock=self._clock
+        )
+        await namespaces.start()
+
+    def _after_write(self, target: Target, new: JsonObject, _live: JsonObject | None) -> Batch | None:
+        if target.kind.storage_key == DEFINITIONS:
+            return self._definitions.after_write(target, new)
+        return None
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

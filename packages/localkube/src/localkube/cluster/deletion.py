@@ -1,0 +1,136 @@
+"""Deleting objects: preconditions, finalizers, and what the kinds with a life of their own add."""
+
+from __future__ import annotations
+
+from kuberun.clock import Clock, rfc3339
+from kuberun.meta import JsonObject
+from localkube.cluster import metadata as meta
+from localkube.cluster.reader import Reader
+from localkube.cluster.rules import DEFINITIONS, IMMORTAL_NAMESPACES, NAMESPACES, RETURNED_WHEN_DELETED
+from localkube.cluster.target import Target
+from localkube.errors import conflict, forbidden, not_found
+from localkube.model import DeleteOptions
+from localkube.storage.store import Batch, Store
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+CUSTOM_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
+class Deleter:
+    def __init__(self, store: Store, reader: Reader, clock: Clock) -> None:
+        self._store = store
+        self._reader = reader
+        self._clock = clock
+
+    def delete(self, target: Target, options: DeleteOptions) -> tuple[JsonObject, Batch | None]:
+        """The answer to the client, and what to wait for before giving it."""
+        record = self._store.latest(target.key)
+        if record is None:
+            raise not_found(target.resource.plural, target.name, group=target.resource.group)
+        if target.kind.storage_key == NAMESPACES and target.name in IMMORTAL_NAMESPACES:
+            raise forbidden(NAMESPACES, target.name, "this namespace may not be deleted")
+        obj = self._reader.read(target.kind, record)
+        _check_preconditions(target, options, obj)
+        before = meta.finalizers_of(obj)
+        finalizers = _finalizers_after(before, options)
+        if target.kind.storage_key == DEFINITIONS and not meta.is_deleting(obj):
+            finalizers = [*finalizers, *([] if CUSTOM_CLEANUP in finalizers else [CUSTOM_CLEANUP])]
+        if not finalizers and not _is_held_by_spec(target, obj):
+            batch = None if options.dry_run else self._store.remove(target.key)
+            return _answer(target, obj), batch
+        if meta.is_deleting(obj) and finalizers == before:
+            return obj, None
+        meta.set_finalizers(obj, finalizers)
+        self._mark(target, obj)
+        batch = None if options.dry_run else self._store.put(target.key, self._stored(target, obj))
+        return target.shown(obj), batch
+
+    def _mark(self, target: Target, obj: JsonObject) -> None:
+        """Begin the deletion of an object that somebody holds."""
+        if meta.is_deleting(obj):
+            return
+        metadata = obj["metadata"]
+        now = rfc3339(self._clock.now())
+        metadata["deletionTimestamp"] = now
+        match target.kind.storage_key:
+            case "namespaces":
+                obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+            case "customresourcedefinitions.apiextensions.k8s.io":
+                _add_terminating_condition(obj, now)
+            case _:
+                metadata["deletionGracePeriodSeconds"] = 0
+                if metadata.get("generation"):
+                    metadata["generation"] += 1
+
+    def _stored(self, target: Target, obj: JsonObject) -> JsonObject:
+        group, version = target.resource.group, target.kind.storage_version
+        obj["apiVersion"] = f"{group}/{version}" if group else version
+        return obj
+
+
+def _check_preconditions(target: Target, options: DeleteOptions, obj: JsonObject) -> None:
+    resource, metadata = target.resource, obj["metadata"]
+    if options.uid and options.uid != metadata["uid"]:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise conflict(resource.kind, target.name, why, group=resource.group)
+    version = options.resource_version
+    if version and version != metadata["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
+            f"({metadata['resourceVersion']}). The object might have been modified"
+        )
+        raise conflict(resource.kind, target.name, why, group=resource.group)
+
+
+def _finalizers_after(finalizers: list[str], options: DeleteOptions) -> list[str]:
+    """The propagation policy becomes a finalizer that the garbage collector works off."""
+    match options.propagation:
+        case "Orphan":
+            return [*_others(finalizers), ORPHAN]
+        case "Foreground":
+            return [*_others(finalizers), FOREGROUND]
+        case "Background":
+            return _others(finalizers)
+        case _:
+            return finalizers
+
+
+def _others(finalizers: list[str]) -> list[str]:
+    return [name for name in finalizers if name not in {ORPHAN, FOREGROUND}]
+
+
+def _is_held_by_spec(target: Target, obj: JsonObject) -> bool:
+    return target.kind.storage_key == NAMESPACES and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _add_terminating_condition(obj: JsonObject, now: str) -> None:
+    status = obj.setdefault("status", {})
+    conditions = [one for one in status.get("conditions") or [] if one.get("type") != "Terminating"]
+    conditions.append(
+        {
+            "type": "Terminating",
+            "status": "True",
+            "lastTransitionTime": now,
+            "reason": "InstanceDeletionPending",
+            "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        }
+    )
+    status["conditions"] = conditions
+
+
+def _answer(target: Target, obj: JsonObject) -> JsonObject:
+    resource = target.resource
+    if target.kind.storage_key in RETURNED_WHEN_DELETED:
+        return obj
+    details = {"name": target.name, "group": resource.group, "kind": resource.plural, "uid": obj["metadata"]["uid"]}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {name: value for name, value in details.items() if value},
+    }

@@ -1,0 +1,68 @@
+"""What happens by the clock: old history compacted, recorded events expired, bookmarks sent to quiet watches."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import structlog
+
+from kuberun.clock import Clock, parse_rfc3339
+from kuberun.meta import JsonObject
+from localkube.cluster.rules import EVENTS
+from localkube.cluster.watches import Watches
+from localkube.errors import StatusError
+from localkube.storage import Key, Store
+from localkube.storage.store import Batch
+
+_INTERVAL = 30.0
+EVENT_LIFE = timedelta(hours=1)
+
+_log = structlog.get_logger(__name__)
+
+
+class Housekeeping:
+    def __init__(self, store: Store, watches: Watches, clock: Clock) -> None:
+        self._store = store
+        self._watches = watches
+        self._clock = clock
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(_INTERVAL)
+            try:
+                await self.tidy()
+            except StatusError as exc:
+                _log.warning("housekeeping failed, will try again", reason=exc.reason)
+
+    async def tidy(self) -> None:
+        """One round of everything."""
+        self._watches.bookmark_all()
+        await self._expire_events()
+        await self._store.keep_limits()
+
+    async def _expire_events(self) -> None:
+        oldest = self._clock.now() - EVENT_LIFE
+        last: Batch | None = None
+        for resource in EVENTS:
+            for path, record in self._store.scan(resource):
+                namespace, _, name = path.rpartition("/")
+                key = Key(resource, namespace, name)
+                if self._store.latest(key) is record and last_seen(record.decode()) < oldest:
+                    last = self._store.remove(key)
+        if last is not None:
+            await last.committed()
+
+
+def last_seen(event: JsonObject) -> datetime:
+    """The newest time an Event names; a new count of it renews its life."""
+    series = event.get("series") or {}
+    texts = (event["metadata"].get("creationTimestamp"), event.get("lastTimestamp"), event.get("eventTime"))
+    times = [_time(text) for text in (*texts, series.get("lastObservedTime")) if text]
+    return max(time for time in times if time is not None)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return parse_rfc3339(text)
+    except ValueError:
+        return None

@@ -1,0 +1,128 @@
+"""The metadata that the server owns: names it makes, identities and times it stamps, the generation it counts."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from kuberun.clock import rfc3339
+from kuberun.meta import JsonObject
+from localkube.errors import StatusError
+from localkube.model import ServedKind
+
+_SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_PREFIX: Final = 58
+_COUNTED_GROUPS: Final = frozenset(
+    {"apps", "batch", "networking.k8s.io", "policy", "apiextensions.k8s.io", "admissionregistration.k8s.io"}
+)
+
+
+def drop_empty(obj: JsonObject) -> None:
+    """Metadata without null and empty fields, in place: there they mean the same as none. Types are checked before."""
+    metadata = obj.get("metadata") or {}
+    grace = "deletionGracePeriodSeconds"
+    obj["metadata"] = {name: value for name, value in metadata.items() if value or (value == 0 and name == grace)}
+
+
+def stamp_new(obj: JsonObject, kind: ServedKind, now: datetime) -> None:
+    """Identity, time and first generation of an object that is about to be created."""
+    metadata = obj["metadata"]
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+        metadata.pop(name, None)
+    metadata["uid"] = str(uuid.uuid4())
+    metadata["creationTimestamp"] = rfc3339(now)
+    if counts_generation(kind):
+        metadata["generation"] = 1
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = generated_name(metadata["generateName"])
+
+
+def generated_name(prefix: str) -> str:
+    suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
+    return prefix[:_LONGEST_PREFIX] + suffix
+
+
+def carry_over(new: JsonObject, live: JsonObject) -> None:
+    """What a writer cannot take away: identity, times and generation come from the live object."""
+    metadata, old = new["metadata"], live["metadata"]
+    metadata.pop("selfLink", None)
+    for name in ("creationTimestamp", "generation"):
+        _copy(metadata, old, name)
+    for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace"):
+        if not metadata.get(name):
+            _copy(metadata, old, name)
+    metadata["resourceVersion"] = old["resourceVersion"]
+
+
+def count_generation(new: JsonObject, live: JsonObject, kind: ServedKind) -> None:
+    """Another generation when what the user wants has changed: everything but metadata and (if separate) status."""
+    if not counts_generation(kind):
+        return
+    ignored = {"metadata", "apiVersion", "kind"}
+    if "status" in kind.subresources:
+        ignored.add("status")
+    if _without(new, ignored) != _without(live, ignored):
+        new["metadata"]["generation"] = int(live["metadata"].get("generation") or 0) + 1
+
+
+def counts_generation(kind: ServedKind) -> bool:
+    return kind.custom or kind.resource.group in _COUNTED_GROUPS
+
+
+def with_grace_period(obj: JsonObject, source: JsonObject) -> JsonObject:
+    """Zero is a value here, though tracking drops empty metadata."""
+    if "deletionGracePeriodSeconds" in source["metadata"]:
+        obj["metadata"]["deletionGracePeriodSeconds"] = source["metadata"]["deletionGracePeriodSeconds"]
+    return obj
+
+
+def is_deleting(obj: JsonObject) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def finalizers_of(obj: JsonObject) -> list[str]:
+    return list(obj["metadata"].get("finalizers") or [])
+
+
+def set_finalizers(obj: JsonObject, finalizers: list[str]) -> None:
+    if finalizers:
+        obj["metadata"]["finalizers"] = finalizers
+    else:
+        obj["metadata"].pop("finalizers", None)
+
+
+def same_content(new: JsonObject, live: JsonObject) -> bool:
+    """Whether a write would change nothing: equal, but perhaps for the times in managedFields."""
+    if new.keys() != live.keys() or any(new[name] != live[name] for name in new if name != "metadata"):
+        return False
+    ours, theirs = new["metadata"], live["metadata"]
+    if _without(ours, {"managedFields"}) != _without(theirs, {"managedFields"}):
+        return False
+    return _timeless(ours.get("managedFields")) == _timeless(theirs.get("managedFields"))
+
+
+def parse_resource_version(text: str) -> int:
+    """A resourceVersion inside an object; the failure is a bare 500, as of the real server."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        raise StatusError(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+def _copy(target: JsonObject, source: Mapping[str, Any], name: str) -> None:
+    if name in source:
+        target[name] = source[name]
+    else:
+        target.pop(name, None)
+
+
+def _without(obj: Mapping[str, Any], names: set[str]) -> JsonObject:
+    return {name: value for name, value in obj.items() if name not in names}
+
+
+def _timeless(managed: list[JsonObject] | None) -> list[JsonObject]:
+    return [_without(entry, {"time"}) for entry in managed or []]

@@ -1,0 +1,81 @@
+"""One patch of any of the four types, put on a live object (or, applied, on none)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Literal, assert_never
+
+from kuberun.meta import JsonObject
+from localkube.cluster.target import Target
+from localkube.errors import bad_request, unsupported_media_type
+from localkube.model import WriteOptions
+from localkube.patch import apply, json_patch, merge_patch, reset_fields, strategic_merge
+
+PatchType = Literal["json", "merge", "strategic", "apply"]
+
+_CUSTOM_TYPES = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+
+
+def patched(
+    target: Target,
+    patch_type: PatchType,
+    patch: Any,
+    live: JsonObject | None,
+    *,
+    options: WriteOptions,
+    now: str,
+    versions: Collection[str],
+) -> JsonObject:
+    """The object after the patch; `live` is used up. An applied one already carries its managed fields."""
+    document = live or {}
+    match patch_type:
+        case "json":
+            result = json_patch(document, patch)
+        case "merge":
+            result = merge_patch(document, patch)
+        case "strategic":
+            if target.kind.custom:
+                raise unsupported_media_type(_CUSTOM_TYPES)
+            result = strategic_merge(document, patch, target.kind.schema.openapi)
+        case "apply":
+            _check_applied(target, patch)
+            result = apply(
+                live,
+                patch,
+                manager=options.field_manager,
+                force=options.force,
+                schema=target.kind.schema.openapi,
+                now=now,
+                subresource=target.subresource,
+                api_version=target.resource.api_version,
+                reset=reset_fields(target.kind, target.subresource),
+                versions=versions,
+            )
+        case _:
+            assert_never(patch_type)
+    return _of_kind(target, result)
+
+
+def _check_applied(target: Target, patch: Any) -> None:
+    metadata = patch.get("metadata") if isinstance(patch, dict) else None
+    if not isinstance(metadata, dict):
+        raise bad_request(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        )
+    if metadata.get("managedFields"):
+        raise bad_request("metadata.managedFields must be nil")
+    target.check_name(metadata)
+
+
+def _of_kind(target: Target, result: Any) -> JsonObject:
+    """A patch may not turn the object into something else."""
+    if not isinstance(result, dict):
+        raise bad_request("the patch does not leave an object")
+    resource = target.resource
+    said = (result.get("apiVersion") or resource.api_version, result.get("kind") or resource.kind)
+    if said != (resource.api_version, resource.kind):
+        raise bad_request(
+            f"the patched object is a {said[1]} of {said[0]}, but this is {resource.kind} of {resource.api_version}"
+        )
+    result["apiVersion"], result["kind"] = said
+    return result

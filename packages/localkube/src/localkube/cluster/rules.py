@@ -1,0 +1,28 @@
+"""Where built-in kinds differ from the common behaviour of the verbs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAMESPACES: Final = "namespaces"
+DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+SERVICE_ACCOUNTS: Final = "serviceaccounts"
+EVENTS: Final = frozenset({"events", "events.events.k8s.io"})
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+CREATED_BY_UPDATE: Final = EVENTS | {
+    "services",
+    "leases.coordination.k8s.io",
+    f"roles.{_RBAC}",
+    f"rolebindings.{_RBAC}",
+    f"clusterroles.{_RBAC}",
+    f"clusterrolebindings.{_RBAC}",
+}
+"""A PUT of an object that does not exist creates it."""
+
+RETURNED_WHEN_DELETED: Final = frozenset(
+    {"serviceaccounts", "services", "pods", "podtemplates", "resourcequotas", "persistentvolumeclaims"}
+)
+"""DELETE answers with the last state of the object instead of a Status."""
+
+IMMORTAL_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})

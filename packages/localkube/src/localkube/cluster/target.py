@@ -1,0 +1,57 @@
+"""What a request is about: one object, or one part of it, in one served version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kuberun.meta import JsonObject, Resource
+from localkube.errors import bad_request
+from localkube.model import ServedKind
+from localkube.storage import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    kind: ServedKind
+    namespace: str
+    name: str
+    subresource: str = ""
+
+    @property
+    def resource(self) -> Resource:
+        return self.kind.resource
+
+    @property
+    def key(self) -> Key:
+        return Key(self.kind.storage_key, self.namespace if self.resource.namespaced else "", self.name)
+
+    @property
+    def namespace_key(self) -> Key:
+        return Key("namespaces", "", self.namespace)
+
+    def named(self, name: str) -> Target:
+        return replace(self, name=name)
+
+    def shown(self, obj: JsonObject) -> JsonObject:
+        obj["apiVersion"] = self.resource.api_version
+        return obj
+
+    def settle_namespace(self, metadata: JsonObject) -> None:
+        """The namespace in the body is that of the URL, or was left out."""
+        said = metadata.get("namespace") or ""
+        if not self.resource.namespaced:
+            if said:
+                metadata.pop("namespace")
+            return
+        if said and said != self.namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        metadata["namespace"] = self.namespace
+
+    def check_name(self, metadata: JsonObject) -> None:
+        """The name in the body is that of the URL."""
+        said = metadata.get("name") or ""
+        if not said:
+            why = "was undeterminable: name must be provided"
+            raise bad_request(f"the name of the object ({self.name} based on URL) {why}")
+        if said != self.name:
+            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({self.name})")

@@ -1,0 +1,63 @@
+"""Refusing what a kind does not allow: unknown fields by the client's wish, everything else always."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from kuberun.meta import JsonObject
+from localkube.cluster.target import Target
+from localkube.errors import Cause, StatusError, bad_request, invalid
+from localkube.model import FieldValidation, ServedKind
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblems:
+    """Fields that came twice and fields the kind does not have; dropped in any case."""
+
+    duplicates: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    def settle(self, kind: ServedKind, wish: FieldValidation) -> list[str]:
+        """Warnings for the client; a 400 if it asked for strictness."""
+        texts = self._texts(wish)
+        if texts and wish == "Strict":
+            name = kind.resource.kind
+            raise bad_request(
+                f'{name} in version "{kind.resource.version}" cannot be handled as a {name}: '
+                f"strict decoding error: {', '.join(texts)}"
+            )
+        return texts
+
+    def settle_patch(self, wish: FieldValidation) -> list[str]:
+        """The same for a patched object, whose failure is a 422; the object is not repeated in it."""
+        texts = self._texts(wish)
+        if texts and wish == "Strict":
+            message = f"Invalid value: strict decoding error: {', '.join(texts)}"
+            cause = Cause("patch", message)
+            raise StatusError(
+                422, "Invalid", f' "" is invalid: patch: {message}', details={"causes": [cause.to_json()]}
+            )
+        return texts
+
+    def _texts(self, wish: FieldValidation) -> list[str]:
+        match wish:
+            case "Ignore":
+                return []
+            case "Warn" | "Strict":
+                duplicates = [f'duplicate field "{path}"' for path in self.duplicates]
+                return [*duplicates, *(f'unknown field "{path}"' for path in self.unknown)]
+            case _:
+                assert_never(wish)
+
+
+def validated(target: Target, obj: JsonObject, live: JsonObject | None) -> None:
+    """Apply the kind's own rules, which may fill in fields, then check everything; a 422 names every cause."""
+    kind = target.kind
+    causes: list[Cause] = []
+    if kind.prepare is not None:
+        causes += kind.prepare(obj, live)
+    causes += kind.schema.validate(obj, live)
+    if causes:
+        name = str(obj["metadata"].get("name") or "")
+        raise invalid(kind.resource.kind, name, causes, group=kind.resource.group)

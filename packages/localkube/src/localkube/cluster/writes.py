@@ -1,0 +1,328 @@
+"""Creating and changing objects: every rule between a decoded request body and the store.
+
+    fields (unknown, duplicate, defaults) -> server-owned metadata -> the kind's own rules -> validation
+        -> managed fields -> nothing changed? last finalizer gone? -> store
+
+All of it runs without an await, so what was read is still true when it is written. The order of the checks is that of
+kube-apiserver, because clients see the first one that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kuberun.clock import Clock, rfc3339
+from kuberun.meta import JsonObject
+from localkube.cluster import metadata as meta
+from localkube.cluster.catalog import Catalog
+from localkube.cluster.patching import PatchType, patched
+from localkube.cluster.reader import Reader
+from localkube.cluster.rules import CREATED_BY_UPDATE, NAMESPACES
+from localkube.cluster.target import Target
+from localkube.cluster.validation import FieldProblems, validated
+from localkube.errors import Cause, StatusError, already_exists, bad_request, conflict, forbidden, invalid, not_found
+from localkube.model import User, WriteOptions, Written
+from localkube.patch import reset_fields, track_update
+from localkube.storage import Record
+from localkube.storage.store import Batch, Store
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+_NAME_ATTEMPTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a write comes to. Without a batch nothing was queued: a dry run, or nothing to change."""
+
+    written: Written
+    batch: Batch | None = None
+
+
+Hook = Callable[[Target, JsonObject, JsonObject | None], Batch | None]
+"""Called with each queued object and the one before it; may queue more. Returns the batch to wait for, if it did."""
+
+
+class Writer:
+    def __init__(self, store: Store, catalog: Catalog, reader: Reader, clock: Clock) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._reader = reader
+        self._clock = clock
+        self.after_write: Hook = lambda _target, _new, _live: None
+
+    def create(
+        self, target: Target, obj: JsonObject, options: WriteOptions, duplicates: Sequence[str] = ()
+    ) -> Decision:
+        problems = self._decode(target, obj, duplicates)
+        warnings = problems.settle(target.kind, options.field_validation)
+        metadata = obj["metadata"]
+        target.settle_namespace(metadata)
+        self._check_room(target, metadata.get("name") or "")
+        return self._insert(target, obj, options, warnings)
+
+    def update(
+        self, target: Target, obj: JsonObject, options: WriteOptions, duplicates: Sequence[str] = ()
+    ) -> Decision:
+        problems = self._decode(target, obj, duplicates)
+        warnings = problems.settle(target.kind, options.field_validation)
+        metadata = obj["metadata"]
+        target.settle_namespace(metadata)
+        target.check_name(metadata)
+        record = self._store.latest(target.key)
+        if record is None:
+            if target.subresource or target.kind.storage_key not in CREATED_BY_UPDATE:
+                raise not_found(target.resource.plural, target.name, group=target.resource.group)
+            self._check_room(target, target.name)
+            metadata.pop("resourceVersion", None)
+            return self._insert(target, obj, options, warnings)
+        self._check_preconditions(target, metadata, record)
+        return self._replace(target, obj, record, options, warnings=warnings)
+
+    def patch(
+        self,
+        target: Target,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions,
+        duplicates: Sequence[str] = (),
+    ) -> Decision:
+        record = self._store.latest(target.key)
+        if record is None and (patch_type != "apply" or target.subresource):
+            raise not_found(target.resource.plural, target.name, group=target.resource.group)
+        base = self._reader.read(target.kind, record) if record else None
+        now, versions = rfc3339(self._clock.now()), self._catalog.versions(target.kind.storage_key)
+        obj = patched(target, patch_type, patch, base, options=options, now=now, versions=versions)
+        problems = self._decode(target, obj, duplicates)
+        warnings = problems.settle_patch(options.field_validation)
+        metadata = obj["metadata"]
+        target.settle_namespace(metadata)
+        target.check_name(metadata)
+        tracking: Tracking = "applied" if patch_type == "apply" else "update"
+        if record is None:
+            self._check_room(target, target.name)
+            return self._insert(target, obj, options, warnings, tracking)
+        wanted = meta.parse_resource_version(metadata.get("resourceVersion") or "")
+        if wanted and wanted != record.revision:
+            raise conflict(target.resource.plural, target.name, MODIFIED, group=target.resource.group)
+        return self._replace(target, obj, record, options, warnings=warnings, tracking=tracking)
+
+    def ask(
+        self,
+        target: Target,
+        obj: JsonObject,
+        options: WriteOptions,
+        duplicates: Sequence[str],
+        answer: Callable[[JsonObject, User], JsonObject],
+    ) -> Written:
+        """A create of a kind that is not stored: checked like any other, then answered."""
+        warnings = self._decode(target, obj, duplicates).settle(target.kind, options.field_validation)
+        target.settle_namespace(obj["metadata"])
+        return Written(answer(obj, options.user), created=True, warnings=warnings)
+
+    def save(self, target: Target, change: Callable[[JsonObject], None], *, manager: str) -> Batch | None:
+        """A change of the newest version by the server itself: not validated; the managed fields name `manager`."""
+        record = self._store.latest(target.key)
+        if record is None:
+            return None
+        live, new = self._reader.read(target.kind, record), self._reader.read(target.kind, record)
+        change(new)
+        new = self._track(target, new, live, manager)
+        if meta.same_content(new, live):
+            return None
+        if _is_finished(target, new):
+            return self._store.remove(target.key)
+        self._to_storage(target, new)
+        return self._put(target, new, live)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _decode(self, target: Target, obj: JsonObject, duplicates: Sequence[str]) -> FieldProblems:
+        schema, kind = target.kind.schema, target.resource.kind
+        if problem := schema.decode_error(obj):
+            version = target.resource.version
+            raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+        unknown = schema.prune(obj)
+        schema.default(obj)
+        meta.drop_empty(obj)
+        return FieldProblems(tuple(duplicates), tuple(unknown))
+
+    def _check_room(self, target: Target, name: str) -> None:
+        """The namespace exists and takes new objects; so does the definition of a custom kind."""
+        resource = target.resource
+        definition = self._catalog.definitions.get(target.kind.storage_key)
+        if definition is not None and definition.phase == "Terminating":
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(resource.plural, name, why, group=resource.group)
+        if not resource.namespaced:
+            return
+        namespace = self._store.latest(target.namespace_key)
+        if namespace is None:
+            raise not_found(NAMESPACES, target.namespace)
+        if meta.is_deleting(namespace.decode()):
+            raise _terminating(target, name)
+
+    def _insert(
+        self,
+        target: Target,
+        obj: JsonObject,
+        options: WriteOptions,
+        warnings: list[str],
+        tracking: Tracking = "update",
+    ) -> Decision:
+        if meta.parse_resource_version(obj["metadata"].get("resourceVersion") or "") and tracking == "update":
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        if "status" in target.kind.subresources:
+            obj.pop("status", None)
+        meta.stamp_new(obj, target.kind, self._clock.now())
+        validated(target, obj, None)
+        target = target.named(obj["metadata"]["name"])
+        if tracking == "update":
+            obj = self._track(target, obj, None, options.field_manager)
+        target = self._free_name(target, obj)
+        self._to_storage(target, obj)
+        batch = None
+        if not options.dry_run:
+            batch = self._put(target, obj, None)
+        return Decision(Written(target.shown(obj), created=True, warnings=warnings), batch)
+
+    def _replace(
+        self,
+        target: Target,
+        obj: JsonObject,
+        record: Record,
+        options: WriteOptions,
+        *,
+        warnings: list[str],
+        tracking: Tracking = "update",
+    ) -> Decision:
+        live = self._reader.read(target.kind, record)
+        obj = _own_part(target, obj, self._reader.read(target.kind, record))
+        meta.carry_over(obj, live)
+        meta.count_generation(obj, live, target.kind)
+        validated(target, obj, live)
+        if tracking == "update":
+            obj = self._track(target, obj, live, options.field_manager)
+        self._to_storage(target, obj)
+        before = dict(live, apiVersion=obj["apiVersion"])
+        if meta.same_content(obj, before):
+            return Decision(Written(target.shown(before), warnings=warnings))
+        if _is_finished(target, obj):
+            batch = None if options.dry_run else self._store.remove(target.key)
+            return Decision(Written(target.shown(obj), warnings=warnings), batch)
+        batch = None if options.dry_run else self._put(target, obj, live)
+        return Decision(Written(target.shown(obj), warnings=warnings), batch)
+
+    def _track(self, target: Target, obj: JsonObject, live: JsonObject | None, manager: str) -> JsonObject:
+        tracked = track_update(
+            live,
+            obj,
+            manager=manager or "unknown",
+            schema=target.kind.schema.openapi,
+            now=rfc3339(self._clock.now()),
+            subresource=target.subresource,
+            api_version=target.resource.api_version,
+            reset=reset_fields(target.kind, target.subresource),
+            versions=self._catalog.versions(target.kind.storage_key),
+        )
+        return meta.with_grace_period(tracked, obj)
+
+    def _free_name(self, target: Target, obj: JsonObject) -> Target:
+        """The target under a name nobody has; another name is made up if the first was generated."""
+        metadata = obj["metadata"]
+        generated = bool(metadata.get("generateName")) and target.name.startswith(metadata["generateName"][:58])
+        for _ in range(_NAME_ATTEMPTS if generated else 1):
+            if self._store.latest(target.key) is None:
+                return target
+            if generated:
+                metadata["name"] = meta.generated_name(metadata["generateName"])
+                target = target.named(metadata["name"])
+        raise already_exists(target.resource.plural, target.name, group=target.resource.group)
+
+    def _to_storage(self, target: Target, obj: JsonObject) -> None:
+        """The object in the storage version; without a conversion, only its version and the schema differ."""
+        if target.resource.version == target.kind.storage_version:
+            return
+        stored = self._catalog.stored(target.kind.storage_key)
+        if stored is None or stored.resource.version != target.kind.storage_version:
+            group = target.resource.group
+            obj["apiVersion"] = f"{group}/{target.kind.storage_version}" if group else target.kind.storage_version
+            return
+        stored.schema.prune(obj)
+        stored.schema.default(obj)
+        obj["apiVersion"] = stored.resource.api_version
+
+    def _put(self, target: Target, obj: JsonObject, live: JsonObject | None) -> Batch:
+        batch = self._store.put(target.key, obj)
+        return self.after_write(target, obj, live) or batch
+
+    def _check_preconditions(self, target: Target, metadata: JsonObject, record: Record) -> None:
+        resource = target.resource
+        version = meta.parse_resource_version(metadata.get("resourceVersion") or "")
+        if metadata.get("uid") and metadata["uid"] != record.uid:
+            where = f"/registry/{resource.group + '/' if target.kind.custom else ''}{resource.plural}/{target.key.path}"
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: {where}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {record.uid}"
+            )
+            raise conflict(resource.plural, target.name, why, group=resource.group)
+        if not version:
+            if not target.kind.custom:
+                return
+            cause = Cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+            raise invalid(resource.plural, target.name, [cause], group=resource.group)
+        if version != record.revision:
+            raise conflict(resource.plural, target.name, MODIFIED, group=resource.group)
+
+
+Tracking = Literal["update", "applied"]
+"""Whether the managed fields still have to be worked out, or an apply patch has done so."""
+
+
+def _own_part(target: Target, obj: JsonObject, live: JsonObject) -> JsonObject:
+    """Only what the endpoint may change: status through /status, spec.finalizers through /finalize, else the rest.
+
+    `live` is used up.
+    """
+    match target.subresource:
+        case "":
+            if "status" in target.kind.subresources:
+                _take(obj, live, "status")
+            if target.kind.storage_key == NAMESPACES:
+                obj["spec"] = live.get("spec") or {}
+            return obj
+        case "status":
+            new = live
+            _take(new, obj, "status")
+        case "finalize":
+            new = live
+            finalizers = (obj.get("spec") or {}).get("finalizers")
+            new["spec"] = {"finalizers": finalizers} if finalizers else {}
+        case _:
+            raise bad_request(f"{target.resource.plural}/{target.subresource} cannot be updated")
+    new["metadata"]["managedFields"] = obj["metadata"].get("managedFields") or []
+    new["apiVersion"] = target.resource.api_version
+    return new
+
+
+def _take(target: JsonObject, source: JsonObject, name: str) -> None:
+    if name in source:
+        target[name] = source[name]
+    else:
+        target.pop(name, None)
+
+
+def _is_finished(target: Target, obj: JsonObject) -> bool:
+    """Being deleted, and nobody holds it any more."""
+    if not meta.is_deleting(obj) or obj["metadata"].get("finalizers"):
+        return False
+    return target.kind.storage_key != NAMESPACES or not (obj.get("spec") or {}).get("finalizers")
+
+
+def _terminating(target: Target, name: str) -> StatusError:
+    why = f"unable to create new content in namespace {target.namespace} because it is being terminated"
+    error = forbidden(target.resource.plural, name, why, group=target.resource.group)
+    message = f"namespace {target.namespace} is being terminated"
+    error.details["causes"] = [Cause("metadata.namespace", message, "NamespaceTerminating").to_json()]
+    return error
