@@ -43,7 +43,7 @@ class ClusterPolicy(Policy, frozen=True, kw_only=True):
     """Behaviour of a cluster-scoped object: also who may use it, and whose credentials it uses."""
 
     authentication_scope: Annotated[str, one_of(PROVIDER_NAMESPACE, MANIFEST_NAMESPACE)] = PROVIDER_NAMESPACE
-    """Namespace that credentials come from: that of the provider's object (default), or that of the user of the store."""
+    """Namespace of the credentials: that of the provider's object (default), or that of the user of the store."""
     conditions: list[NamespaceCondition] = []
     """Namespaces that may use this object; absent means all."""
 

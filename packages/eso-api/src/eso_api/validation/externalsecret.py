@@ -1,0 +1,159 @@
+"""Rules of ExternalSecret, also for the spec inside ClusterExternalSecret.
+
+That an ExternalSecret has neither `data` nor `dataFrom` is a problem only here: documents show such manifests, so the
+API server stores them, and the controller says what is missing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from eso_api.externalsecret import (
+    BOOTSTRAP_TOKEN,
+    FORBIDDEN_POLICIES,
+    SERVICE_ACCOUNT_NAME,
+    SERVICE_ACCOUNT_TOKEN,
+    DataFromEntry,
+    ExternalSecretSpec,
+    Target,
+)
+from eso_api.references import GENERATOR_KINDS, GENERATORS_GROUP, STORE_KINDS, GeneratorRef, StoreRef
+from eso_api.template import Template
+from eso_api.validation.problems import FieldError, interval_problems
+
+_SECRET_TARGETS = re.compile(r"(|data|annotations|labels)", re.IGNORECASE)
+
+
+def external_secret_problems(spec: ExternalSecretSpec, path: str = "spec") -> list[FieldError]:
+    """Every broken rule of one spec."""
+    return [problem for rule in RULES for problem in rule(spec, path)]
+
+
+def template_problems(target: Target, path: str = "spec.target") -> list[FieldError]:
+    """Broken rules of the template alone; the controller checks them again before it renders a Secret."""
+    if target.template is None:
+        return []
+    problems = _secret_type_problems(target.template, path)
+    return problems + (_secret_target_problems(target.template, path) if writes_secret(target) else [])
+
+
+def writes_secret(target: Target) -> bool:
+    """Whether the target is a Secret: by default, or spelled out as a manifest."""
+    return target.manifest is None or (target.manifest.api_version, target.manifest.kind) == ("v1", "Secret")
+
+
+def store_ref_problems(ref: StoreRef, path: str) -> list[FieldError]:
+    if ref.kind and not ref.api_version and ref.kind not in STORE_KINDS:
+        return [FieldError(f"{path}.kind", f"without apiVersion, kind must be one of {', '.join(STORE_KINDS)}")]
+    return []
+
+
+def generator_ref_problems(ref: GeneratorRef, path: str) -> list[FieldError]:
+    if ref.api_version.startswith(f"{GENERATORS_GROUP}/") and ref.kind not in GENERATOR_KINDS:
+        return [FieldError(f"{path}.kind", f"{ref.kind} is no generator of {GENERATORS_GROUP}")]
+    return []
+
+
+def _policies(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
+    target = spec.target
+    return [
+        FieldError(
+            f"{path}.target",
+            f"deletionPolicy {deletion} cannot be combined with creationPolicy {creation}: {reason}",
+        )
+        for deletion, creation, reason in FORBIDDEN_POLICIES
+        if (target.deletion_policy, target.creation_policy) == (deletion, creation)
+    ]
+
+
+def _something_to_fetch(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
+    if spec.data or spec.data_from:
+        return []
+    return [FieldError(path, "either data or dataFrom must hold an entry")]
+
+
+def _template(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
+    return template_problems(spec.target, f"{path}.target")
+
+
+def _references(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
+    problems = store_ref_problems(spec.secret_store_ref, f"{path}.secretStoreRef") if spec.secret_store_ref else []
+    sources = [(f"{path}.data[{index}]", entry.source_ref) for index, entry in enumerate(spec.data)]
+    sources += [(f"{path}.dataFrom[{index}]", entry.source_ref) for index, entry in enumerate(spec.data_from)]
+    for where, source in sources:
+        if source and source.store_ref:
+            problems += store_ref_problems(source.store_ref, f"{where}.sourceRef.storeRef")
+        if source and source.generator_ref:
+            problems += generator_ref_problems(source.generator_ref, f"{where}.sourceRef.generatorRef")
+    return problems
+
+
+def _data_from(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
+    return [
+        problem
+        for index, entry in enumerate(spec.data_from)
+        for problem in _data_from_entry(entry, f"{path}.dataFrom[{index}]")
+    ]
+
+
+def _duplicate_keys(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
+    """With Delete and Merge the last entry wins, as it always did."""
+    if spec.target.deletion_policy != "Retain":
+        return []
+    seen: set[str] = set()
+    problems = []
+    for index, entry in enumerate(spec.data):
+        if entry.secret_key in seen:
+            message = f"{entry.secret_key} is given twice; with deletionPolicy Retain each key may be given once"
+            problems.append(FieldError(f"{path}.data[{index}].secretKey", message))
+        seen.add(entry.secret_key)
+    return problems
+
+
+def _durations(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
+    problems = interval_problems(spec.refresh_interval, f"{path}.refreshInterval")
+    windows = spec.sync_windows.windows if spec.sync_windows else []
+    for index, window in enumerate(windows):
+        problems += interval_problems(window.duration, f"{path}.syncWindows.windows[{index}].duration")
+    return problems
+
+
+RULES = (_policies, _something_to_fetch, _template, _data_from, _duplicate_keys, _references, _durations)
+
+
+def _secret_type_problems(template: Template, path: str) -> list[FieldError]:
+    if template.type == BOOTSTRAP_TOKEN:
+        return [FieldError(f"{path}.template.type", f"{BOOTSTRAP_TOKEN} is not allowed")]
+    if template.type != SERVICE_ACCOUNT_TOKEN:
+        return []
+    problems = []
+    if template.metadata and SERVICE_ACCOUNT_NAME in template.metadata.annotations:
+        where = f"{path}.template.metadata.annotations"
+        problems.append(FieldError(where, f"a {SERVICE_ACCOUNT_TOKEN} may not set {SERVICE_ACCOUNT_NAME}"))
+    for index, source in enumerate(template.template_from):
+        if source.target.lower() == "annotations":
+            where = f"{path}.template.templateFrom[{index}].target"
+            problems.append(FieldError(where, f"a {SERVICE_ACCOUNT_TOKEN} may not take annotations from templateFrom"))
+    return problems
+
+
+def _secret_target_problems(template: Template, path: str) -> list[FieldError]:
+    return [
+        FieldError(
+            f"{path}.template.templateFrom[{index}].target",
+            "for a Secret it must be Data, Annotations or Labels",
+        )
+        for index, source in enumerate(template.template_from)
+        if not _SECRET_TARGETS.fullmatch(source.target)
+    ]
+
+
+def _data_from_entry(entry: DataFromEntry, path: str) -> list[FieldError]:
+    generator = entry.source_ref.generator_ref if entry.source_ref else None
+    if sum(source is not None for source in (entry.find, entry.extract, generator)) > 1:
+        return [FieldError(path, "only one of extract, find and sourceRef.generatorRef may be set")]
+    if entry.find is None and entry.extract is None and entry.source_ref is None:
+        return [FieldError(path, "one of extract, find or sourceRef.generatorRef must be set")]
+    if entry.source_ref and entry.source_ref.store_ref is None and generator is None:
+        return [FieldError(f"{path}.sourceRef", "storeRef or generatorRef must be set")]
+    return []
