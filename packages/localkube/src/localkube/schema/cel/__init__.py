@@ -1,0 +1,28 @@
+"""CEL, the language of x-kubernetes-validations: parser, type checker and an interpreter with a step budget.
+
+Pure Python on purpose: a rule is type-checked against its schema, sees JSON values without copying them, and cannot
+run longer than its budget.
+"""
+
+from localkube.schema.cel.errors import BudgetError, CelError, CompileError, EvaluationError
+from localkube.schema.cel.program import STEP_LIMIT, Program, compile_program
+from localkube.schema.cel.types import BOOL, STRING, ObjectType, Type, optional_of, type_of_schema
+from localkube.schema.cel.values import MISSING, Optional
+
+__all__ = [
+    "BOOL",
+    "MISSING",
+    "STEP_LIMIT",
+    "STRING",
+    "BudgetError",
+    "CelError",
+    "CompileError",
+    "EvaluationError",
+    "ObjectType",
+    "Optional",
+    "Program",
+    "Type",
+    "compile_program",
+    "optional_of",
+    "type_of_schema",
+]

@@ -1,0 +1,148 @@
+"""The syntax tree of a CEL expression. The checker fills `type`; nothing else changes a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from localkube.schema.cel.types import DYN, Type
+
+FoldKind = Literal["all", "exists", "existsOne", "map", "filter", "transformList", "transformMap", "transformMapEntry"]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Node:
+    at: int = 0
+    """Offset in the source."""
+    type: Type = field(default=DYN, repr=False)
+
+
+@dataclass(slots=True)
+class Constant(_Node):
+    value: Any
+
+
+@dataclass(slots=True)
+class Name(_Node):
+    name: str
+
+
+@dataclass(slots=True)
+class Select(_Node):
+    operand: Expr
+    field: str
+
+
+@dataclass(slots=True)
+class Has(_Node):
+    """has(operand.field)."""
+
+    operand: Expr
+    field: str
+
+
+@dataclass(slots=True)
+class OptionalSelect(_Node):
+    """operand.?field."""
+
+    operand: Expr
+    field: str
+
+
+@dataclass(slots=True)
+class OptionalIndex(_Node):
+    """operand[?index]."""
+
+    operand: Expr
+    index: Expr
+
+
+@dataclass(slots=True)
+class Call(_Node):
+    """A function or an operator; operators have names such as `_+_`."""
+
+    function: str
+    arguments: list[Expr]
+    member: bool = False
+    """Written as a method: the first argument is the receiver."""
+
+
+@dataclass(slots=True)
+class ListOf(_Node):
+    items: list[Expr]
+    optional: frozenset[int]
+
+
+@dataclass(slots=True)
+class MapOf(_Node):
+    entries: list[tuple[Expr, Expr]]
+    optional: frozenset[int]
+
+
+@dataclass(slots=True)
+class Fold(_Node):
+    """A macro that walks over a list or map, such as `all` or `map`."""
+
+    kind: FoldKind
+    range: Expr
+    variables: tuple[str, ...]
+    body: Expr
+    keep: Expr | None = None
+    """Condition of a three-argument `map` or `transformList`."""
+
+
+@dataclass(slots=True)
+class OptionalMap(_Node):
+    """optMap and optFlatMap."""
+
+    operand: Expr
+    variable: str
+    body: Expr
+    flat: bool
+
+
+Expr = Constant | Name | Select | Has | OptionalSelect | OptionalIndex | Call | ListOf | MapOf | Fold | OptionalMap
+
+
+def size(node: Expr) -> int:
+    """How many nodes an expression has: what one evaluation of it costs."""
+    match node:
+        case Constant() | Name():
+            return 1
+        case Select() | Has() | OptionalSelect():
+            return 1 + size(node.operand)
+        case OptionalIndex():
+            return 1 + size(node.operand) + size(node.index)
+        case Call():
+            return 1 + sum(size(argument) for argument in node.arguments)
+        case ListOf():
+            return 1 + sum(size(item) for item in node.items)
+        case MapOf():
+            return 1 + sum(size(key) + size(value) for key, value in node.entries)
+        case Fold():
+            return 1 + size(node.range) + size(node.body) + (size(node.keep) if node.keep else 0)
+        case OptionalMap():
+            return 1 + size(node.operand) + size(node.body)
+
+
+def names(node: Expr) -> set[str]:
+    """Every variable an expression mentions, bound ones included."""
+    match node:
+        case Constant():
+            return set()
+        case Name():
+            return {node.name}
+        case Select() | Has() | OptionalSelect():
+            return names(node.operand)
+        case OptionalIndex():
+            return names(node.operand) | names(node.index)
+        case Call():
+            return set().union(*(names(argument) for argument in node.arguments))
+        case ListOf():
+            return set().union(*(names(item) for item in node.items))
+        case MapOf():
+            return set().union(*(names(key) | names(value) for key, value in node.entries))
+        case Fold():
+            return names(node.range) | names(node.body) | (names(node.keep) if node.keep else set())
+        case OptionalMap():
+            return names(node.operand) | names(node.body)

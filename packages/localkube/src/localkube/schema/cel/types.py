@@ -1,0 +1,189 @@
+"""Static types of CEL, and what a schema's fields are to an expression.
+
+A type is a name with parameters (`list(string)`) or an object with the fields of a schema. `dyn` fits everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kuberun.meta import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    name: str
+    parameters: tuple[Type, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.parameters:
+            return self.name
+        return f"{self.name}({', '.join(str(item) for item in self.parameters)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectType(Type):
+    """A schema with named fields; equal only to itself."""
+
+    fields: Mapping[str, tuple[str, Type]] = field(default_factory=dict)
+    """Name in an expression -> name in the object, type."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class SetListType(Type):
+    """A list whose order does not matter; compared and merged by item, or by key fields if it has some."""
+
+    keys: tuple[str, ...] = ()
+
+
+DYN: Final = Type("dyn")
+BOOL: Final = Type("bool")
+INT: Final = Type("int")
+UINT: Final = Type("uint")
+DOUBLE: Final = Type("double")
+STRING: Final = Type("string")
+BYTES: Final = Type("bytes")
+NULL: Final = Type("null")
+TIMESTAMP: Final = Type("timestamp")
+DURATION: Final = Type("duration")
+TYPE: Final = Type("type")
+QUANTITY: Final = Type("kubernetes.Quantity")
+URL: Final = Type("kubernetes.URL")
+IP: Final = Type("net.IP")
+CIDR: Final = Type("net.CIDR")
+SEMVER: Final = Type("kubernetes.Semver")
+FORMAT: Final = Type("kubernetes.NamedFormat")
+A: Final = Type("<A>")
+B: Final = Type("<B>")
+
+_PARAMETERS: Final = (A, B)
+_NULLABLE: Final = frozenset({"timestamp", "duration", "optional_type"})
+
+
+def list_of(item: Type) -> Type:
+    return Type("list", (item,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    return Type("map", (key, value))
+
+
+def optional_of(value: Type) -> Type:
+    return Type("optional_type", (value,))
+
+
+def fits(wanted: Type, given: Type, bound: dict[Type, Type]) -> bool:
+    """Whether a value of type `given` may stand where `wanted` is expected; binds the type parameters of `wanted`."""
+    if wanted in _PARAMETERS:
+        if wanted not in bound or (bound[wanted] == DYN and given != DYN):
+            bound[wanted] = given
+            return True
+        if fits(bound[wanted], given, bound):
+            return True
+        if fits(given, bound[wanted], bound):
+            bound[wanted] = given
+            return True
+        return False
+    if DYN in (wanted, given):
+        return True
+    if given == NULL:
+        return wanted == NULL or isinstance(wanted, ObjectType) or wanted.name in _NULLABLE or "." in wanted.name
+    if isinstance(wanted, ObjectType) or isinstance(given, ObjectType):
+        return wanted is given
+    if wanted.name != given.name or len(wanted.parameters) != len(given.parameters):
+        return False
+    return all(fits(one, two, bound) for one, two in zip(wanted.parameters, given.parameters, strict=True))
+
+
+def substitute(type_: Type, bound: Mapping[Type, Type]) -> Type:
+    if type_ in _PARAMETERS:
+        return bound.get(type_, DYN)
+    if not type_.parameters:
+        return type_
+    return Type(type_.name, tuple(substitute(item, bound) for item in type_.parameters))
+
+
+def type_of_schema(schema: JsonObject, *, root: bool = False, name: str = "object") -> Type | None:
+    """The type of values of a structural schema; None if expressions may not see them."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return DYN
+    match schema.get("type"):
+        case "array":
+            return _list_type(schema, name)
+        case "object":
+            return _object_type(schema, root=root, name=name)
+        case "string":
+            return _STRING_FORMATS.get(str(schema.get("format", "")), STRING)
+        case "boolean":
+            return BOOL
+        case "number":
+            return DOUBLE
+        case "integer":
+            return INT
+        case _:
+            return None
+
+
+def _list_type(schema: JsonObject, name: str) -> Type | None:
+    items = schema.get("items")
+    if not isinstance(items, dict):
+        return None
+    item = type_of_schema(items, root=bool(items.get("x-kubernetes-embedded-resource")), name=f"{name}.@idx")
+    if item is None:
+        return None
+    match schema.get("x-kubernetes-list-type"):
+        case "set":
+            return SetListType("list", (item,))
+        case "map":
+            return SetListType("list", (item,), tuple(schema.get("x-kubernetes-list-map-keys") or ()))
+        case _:
+            return list_of(item)
+
+
+def _object_type(schema: JsonObject, *, root: bool, name: str) -> Type | None:
+    extra = schema.get("additionalProperties")
+    if isinstance(extra, dict):
+        value = type_of_schema(extra, root=bool(extra.get("x-kubernetes-embedded-resource")), name=f"{name}.@elem")
+        return None if value is None else map_of(STRING, value)
+    properties = dict(schema.get("properties") or {})
+    if root:
+        properties |= _RESOURCE_FIELDS
+    fields: dict[str, tuple[str, Type]] = {}
+    for field_name, part in properties.items():
+        embedded = bool(part.get("x-kubernetes-embedded-resource"))
+        escaped = escape(field_name)
+        if escaped is not None:
+            part_type = type_of_schema(part, root=embedded, name=f"{name}.{escaped}")
+            if part_type is not None:
+                fields[escaped] = (field_name, part_type)
+    return ObjectType(name, (), fields)
+
+
+_RESOURCE_FIELDS: Final[JsonObject] = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"type": "object", "properties": {"name": {"type": "string"}, "generateName": {"type": "string"}}},
+}
+_STRING_FORMATS: Final = {"byte": BYTES, "duration": DURATION, "date": TIMESTAMP, "date-time": TIMESTAMP}
+
+
+def escape(name: str) -> str | None:
+    """A property name as an expression spells it (`a-b` is `a__dash__b`); None if it cannot be spelled."""
+    if name in RESERVED:
+        return f"__{name}__"
+    if re.fullmatch("[a-zA-Z_./-][a-zA-Z0-9_./-]*", name) is None:
+        return None
+    return re.sub(r"__|[./-]", lambda found: _ESCAPES[found[0]], name)
+
+
+RESERVED: Final = frozenset(
+    {"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"}
+    | {"let", "loop", "package", "namespace", "return", "var", "void", "while"}
+)
+_ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}

@@ -1,0 +1,151 @@
+"""Values of the wrong type, in the words of the Go decoder that kube-apiserver uses.
+
+Built-in kinds, and the metadata of every kind, are decoded into Go structs before anything is validated: a wrong type
+is a 400 with one message, not a 422 with causes. The struct names come from the components of the OpenAPI schemas.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+from kuberun.meta import JsonObject, Resource
+from localkube.schema import formats
+from localkube.schema.causes import go_quote
+
+COMPONENT: Final = "x-localkube-component"
+"""Name of the OpenAPI component a schema is, such as io.k8s.api.core.v1.Secret."""
+GO_TYPE: Final = "x-localkube-go-type"
+"""Go type of a field where it does not follow from the schema."""
+
+_JSON_WORDS: Final[dict[type, str]] = {str: "string", bool: "bool", list: "array", dict: "object"}
+_RANGES: Final = {"int32": 2**31, "int64": 2**63}
+
+
+def describe(resource: Resource, reason: str) -> str:
+    """The whole message of the 400."""
+    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {reason}'
+
+
+def mismatch(value: Any, schema: JsonObject, path: str = "", owner: str = "") -> str | None:
+    """The first value below this one that does not fit its type, in document order; None if all do."""
+    if value is None or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return None
+    where = f"Go struct field {owner}.{path}" if path else "Go value"
+    if schema.get("x-kubernetes-int-or-string"):
+        return None if value.__class__ in (str, int) else _wrong(value, where, "int32")
+    match schema.get("type"):
+        case "object":
+            return _object_mismatch(value, schema, path, owner, where)
+        case "array":
+            return _array_mismatch(value, schema, path, owner, where)
+        case "string":
+            return _string_mismatch(value, schema, where)
+        case "integer":
+            return _integer_mismatch(value, schema, where)
+        case "boolean":
+            return None if isinstance(value, bool) else _wrong(value, where, go_type(schema))
+        case "number":
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            return None if is_number else _wrong(value, where, "float64")
+        case _:
+            return None
+
+
+def go_type(schema: JsonObject) -> str:
+    """The Go type that a schema describes."""
+    if GO_TYPE in schema:
+        return str(schema[GO_TYPE])
+    match schema.get("type"):
+        case "object" if COMPONENT in schema:
+            package, _, name = schema[COMPONENT].rpartition(".")
+            return f"{package.rpartition('.')[2]}.{name}"
+        case "object":
+            extra = schema.get("additionalProperties")
+            return "map[string]" + (go_type(extra) if isinstance(extra, dict) else "interface {}")
+        case "array":
+            return "[]" + go_type(schema.get("items") or {})
+        case "integer":
+            return str(schema.get("format", "int64"))
+        case "boolean":
+            return "bool"
+        case "number":
+            return "float64"
+        case "string" if schema.get("format") == "byte":
+            return "[]uint8"
+        case _:
+            return "string"
+
+
+def _object_mismatch(value: Any, schema: JsonObject, path: str, owner: str, where: str) -> str | None:
+    if not isinstance(value, dict):
+        return _wrong(value, where, go_type(schema))
+    properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
+    struct = str(schema.get(COMPONENT, owner)).rpartition(".")[2]
+    for name, item in value.items():
+        if name in properties:
+            found = mismatch(item, properties[name], f"{path}.{name}" if path else name, struct)
+        elif isinstance(extra, dict):
+            found = mismatch(item, extra, path, owner)
+        else:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _array_mismatch(value: Any, schema: JsonObject, path: str, owner: str, where: str) -> str | None:
+    if not isinstance(value, list):
+        return _wrong(value, where, go_type(schema))
+    items = schema.get("items") or {}
+    return next((found for item in value if (found := mismatch(item, items, path, owner)) is not None), None)
+
+
+def _string_mismatch(value: Any, schema: JsonObject, where: str) -> str | None:
+    if not isinstance(value, str):
+        return _wrong(value, where, go_type(schema))
+    match schema.get("format"):
+        case "byte":
+            return _base64_mismatch(value)
+        case "date-time" if value and not formats.is_date_time(value):
+            layout = schema.get(GO_TIME, "2006-01-02T15:04:05Z07:00")
+            return f'parsing time {go_quote(value)} as "{layout}": cannot parse {go_quote(value)} as "2006"'
+        case _:
+            return None
+
+
+GO_TIME: Final = "x-localkube-go-time"
+"""Layout of a timestamp that is not in whole seconds."""
+MICRO_TIME: Final = "2006-01-02T15:04:05.000000Z07:00"
+
+
+def _base64_mismatch(value: str) -> str | None:
+    try:
+        base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
+    except (binascii.Error, ValueError):
+        return f"illegal base64 data at input byte {_first_illegal(value)}"
+    return None
+
+
+def _first_illegal(value: str) -> int:
+    """Where a decoder of quads stops: at the first bad character, or at the quad that is cut short."""
+    for index, rune in enumerate(value):
+        if not (rune.isascii() and (rune.isalnum() or rune in "+/=\r\n")):
+            return index
+    return len(value) - len(value) % 4
+
+
+def _integer_mismatch(value: Any, schema: JsonObject, where: str) -> str | None:
+    kind = str(schema.get("format", "int64"))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _wrong(value, where, kind)
+    limit = _RANGES.get(kind, 2**63)
+    if isinstance(value, float) or not -limit <= value < limit:
+        return f"json: cannot unmarshal number {value} into {where} of type {kind}"
+    return None
+
+
+def _wrong(value: Any, where: str, kind: str) -> str:
+    word = _JSON_WORDS.get(value.__class__, "number")
+    return f"json: cannot unmarshal {word} into {where} of type {kind}"

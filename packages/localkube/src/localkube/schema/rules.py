@@ -1,0 +1,261 @@
+"""x-kubernetes-validations: CEL rules at the nodes of a schema, with transition rules and ratcheting.
+
+    self      the value at the node
+    oldSelf   the value it replaces; a rule that uses it runs only on updates, unless optionalOldSelf is set
+
+A rule that fails on a value that did not change is forgiven (ratcheting), unless the rule looks at oldSelf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kuberun.meta import JsonObject
+from localkube.errors import Cause
+from localkube.schema import causes, fieldpaths
+from localkube.schema.cel import (
+    MISSING,
+    STEP_LIMIT,
+    BudgetError,
+    CompileError,
+    EvaluationError,
+    Optional,
+    Program,
+    Type,
+    compile_program,
+    optional_of,
+    type_of_schema,
+)
+from localkube.schema.correlation import Correlation, old_item
+from localkube.schema.problems import Step, render, shown
+
+OBJECT_LIMIT: Final = 2_000_000
+"""Steps of all rules of one object; about a second."""
+_MESSAGE_LIMIT: Final = 5 * 1024
+_SKIPPED: Final = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+_BLOCKING: Final = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One compiled rule."""
+
+    declared: JsonObject
+    program: Program
+    message: Program | None
+    place: str
+    """Where below the node a violation is reported (fieldPath), or empty."""
+
+    @property
+    def uses_old(self) -> bool:
+        return "oldSelf" in self.program.variables
+
+    @property
+    def optional_old(self) -> bool:
+        return bool(self.declared.get("optionalOldSelf"))
+
+
+@dataclass(slots=True)
+class RuleNode:
+    """Rules at and below one node of a schema."""
+
+    schema: JsonObject
+    rules: list[Rule] = field(default_factory=list)
+    properties: dict[str, RuleNode] = field(default_factory=dict)
+    additional: RuleNode | None = None
+    items: RuleNode | None = None
+
+
+def compile_rules(schema: JsonObject) -> RuleNode | None:
+    """All rules of a schema, or None if it has none. CompileError if one is not valid CEL."""
+    return _compile(schema, root=True)
+
+
+def compile_rule(declared: JsonObject, schema: JsonObject, self_type: Type) -> Rule:
+    """One rule of the node with the schema."""
+    old_type = optional_of(self_type) if declared.get("optionalOldSelf") else self_type
+    scope = {"self": self_type, "oldSelf": old_type}
+    message = declared.get("messageExpression")
+    return Rule(
+        declared=declared,
+        program=compile_program(declared["rule"], scope),
+        message=compile_program(message, scope) if message else None,
+        place=fieldpaths.resolve(declared.get("fieldPath", ""), schema).path if declared.get("fieldPath") else "",
+    )
+
+
+def rule_causes(node: RuleNode, value: Any, old: Any | None, found: list[Cause]) -> list[Cause]:
+    """Violations of the rules below a value. Rules are skipped if what was found before makes them meaningless."""
+    if any(cause.reason in _BLOCKING for cause in found):
+        return [causes.invalid(causes.WHOLE_OBJECT, None, _SKIPPED)]
+    correlation = Correlation.of(value, old, node.schema) if old is not None else None
+    violations: list[Cause] = []
+    try:
+        violations.extend(_Walk(OBJECT_LIMIT).visit(node, _Place(value, old, correlation)))
+    except _OutOfBudgetError as stop:
+        violations.append(stop.cause)
+    return violations
+
+
+def _compile(schema: JsonObject, *, root: bool) -> RuleNode | None:
+    """The nodes of a schema that have rules at or below them."""
+    if not _has_rules(schema):
+        return None
+    node = RuleNode(schema)
+    if declared := schema.get("x-kubernetes-validations"):
+        kind = type_of_schema(schema, root=root, name="self")
+        if kind is None:
+            raise CompileError("the schema of this value has no CEL type", declared[0]["rule"], 0)
+        node.rules = [compile_rule(rule, schema, kind) for rule in declared]
+    for name, part in (schema.get("properties") or {}).items():
+        if (inner := _below(part)) is not None:
+            node.properties[name] = inner
+    node.additional = _below(schema.get("additionalProperties"))
+    node.items = _below(schema.get("items"))
+    return node
+
+
+def _below(schema: Any) -> RuleNode | None:
+    if not isinstance(schema, dict):
+        return None
+    return _compile(schema, root=bool(schema.get("x-kubernetes-embedded-resource")))
+
+
+def _has_rules(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    if schema.get("x-kubernetes-validations"):
+        return True
+    parts = [*(schema.get("properties") or {}).values(), schema.get("additionalProperties"), schema.get("items")]
+    return any(_has_rules(part) for part in parts)
+
+
+class _OutOfBudgetError(Exception):
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(cause.message)
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A value that rules look at, and what it replaces."""
+
+    value: Any
+    old: Any
+    correlation: Correlation | None
+    steps: tuple[Step, ...] = ()
+
+    def item(self, index: int, schema: JsonObject) -> _Place:
+        item = self.value[index]
+        before = old_item(item, self.old, schema) if isinstance(self.old, list) else None
+        below = self.correlation.item(index) if self.correlation else None
+        return _Place(item, before, below, (*self.steps, index))
+
+    def key(self, name: str, step: Step) -> _Place:
+        before = self.old.get(name) if isinstance(self.old, dict) else None
+        below = self.correlation.key(name) if self.correlation else None
+        return _Place(self.value[name], before, below, (*self.steps, step))
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One pass over an object; carries the steps that are left."""
+
+    budget: int
+
+    def visit(self, node: RuleNode, place: _Place) -> Iterator[Cause]:
+        value = place.value
+        if value is None:
+            return
+        for rule in node.rules:
+            yield from self.apply(rule, node, place)
+        if isinstance(value, dict):
+            for name in value:
+                part = node.properties.get(name, node.additional)
+                if part is not None:
+                    step: Step = name if name in node.properties else (name,)
+                    yield from self.visit(part, place.key(name, step))
+        elif isinstance(value, list) and node.items is not None:
+            for index in range(len(value)):
+                yield from self.visit(node.items, place.item(index, node.schema))
+
+    def apply(self, rule: Rule, node: RuleNode, place: _Place) -> Iterator[Cause]:
+        if rule.uses_old and place.old is None and not rule.optional_old:
+            return
+        path = render(place.steps)
+        values = {"self": place.value, "oldSelf": _old_self(rule, place.old)}
+        allowed = min(self.budget, STEP_LIMIT)
+        try:
+            result, left = rule.program.run(values, allowed)
+        except BudgetError as failure:
+            text = f"'{failure}': no further validation rules will be run due to call cost exceeds limit for rule: "
+            cause = causes.invalid(shown(path), node.schema.get("type"), text + _text(rule.declared))
+            raise _OutOfBudgetError(cause) from None
+        except EvaluationError as failure:
+            yield causes.invalid(shown(path), node.schema.get("type"), _failure_text(failure, rule.declared))
+            return
+        self.budget -= allowed - left
+        forgiven = not rule.uses_old and place.correlation is not None and place.correlation.unchanged()
+        if result is not True and not forgiven:
+            yield self.violation(rule, node, values, path)
+
+    def violation(self, rule: Rule, node: RuleNode, values: JsonObject, path: str) -> Cause:
+        detail = (
+            self.message(rule, values)
+            or rule.declared.get("message", "").strip()
+            or ("failed rule: " + rule.declared["rule"].strip())
+        )
+        place = shown(fieldpaths.join(path, rule.place))
+        bad = causes.OMITTED if node.schema.get("type") in {"object", "array"} else values["self"]
+        match rule.declared.get("reason"):
+            case "FieldValueForbidden":
+                return causes.forbidden(place, detail)
+            case "FieldValueRequired":
+                return causes.required(place, detail)
+            case "FieldValueDuplicate":
+                return causes.duplicate(place, bad)
+            case _:
+                return causes.invalid(place, bad, detail)
+
+    def message(self, rule: Rule, values: JsonObject) -> str:
+        """The text of messageExpression, or empty if it fails or is not fit to be shown."""
+        if rule.message is None:
+            return ""
+        try:
+            text, _ = rule.message.run(values, min(self.budget, STEP_LIMIT))
+        except EvaluationError:
+            return ""
+        trimmed = text.strip() if isinstance(text, str) else ""
+        return "" if "\n" in trimmed or len(trimmed.encode()) > _MESSAGE_LIMIT else trimmed
+
+
+def _old_self(rule: Rule, old: Any) -> Any:
+    if rule.optional_old:
+        return MISSING if old is None else Optional(old)
+    return old
+
+
+def _text(declared: JsonObject) -> str:
+    return str(declared.get("message") or declared["rule"]).strip()
+
+
+def _failure_text(failure: EvaluationError, declared: JsonObject) -> str:
+    if str(failure).startswith("no such overload"):
+        return (
+            f"'{failure}': call arguments did not match a supported operator, function or macro signature "
+            f"for rule: {_text(declared)}"
+        )
+    return f"{failure} evaluating rule: {_text(declared)}"
