@@ -1,0 +1,250 @@
+"""Recorded events: counted up, filtered, bounded, and never in anybody's way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from kuberun.client import Client
+from kuberun.connection import Connection, Credential
+from kuberun.credentials import FixedCredentials
+from kuberun.events import MAX_MESSAGE_BYTES, Counts, EventRecorder, EventType, Limits
+from kuberun.meta import ObjectMeta
+from kuberun.testing import scriptedserver as script
+from kuberun.testing.builders import NAMESPACES, WIDGETS, metadata
+from kuberun.testing.clock import VirtualClock
+from kuberun.testing.scriptedserver import ScriptedServer, scripted_server
+from kuberun.transport import AiohttpTransport
+
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with scripted_server() as running:
+        running.will(script.json({"metadata": {"name": "e"}}))
+        yield running
+
+
+@pytest.fixture
+async def client(server: ScriptedServer) -> AsyncIterator[Client]:
+    made = Client(AiohttpTransport(Connection(server.url, FixedCredentials(Credential()))))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+Recorder = Callable[..., EventRecorder]
+
+
+@pytest.fixture
+def recorder(client: Client, clock: VirtualClock) -> Recorder:
+    def make(**limits: float) -> EventRecorder:
+        return EventRecorder(client, clock, component="tester", instance="pod-1", limits=Limits(**limits))  # type: ignore[arg-type]  # numbers only
+
+    return make
+
+
+def synced(recorder: EventRecorder, about: ObjectMeta | None = None, message: str = "secret updated") -> None:
+    recorder.record(WIDGETS, about or metadata(), EventType.NORMAL, "Updated", message)
+
+
+async def written(recorder: EventRecorder) -> Counts:
+    """Write what is queued."""
+    recorder.stop()
+    await recorder.run()
+    return recorder.counts
+
+
+async def test_an_event_names_its_object_and_its_source(server: ScriptedServer, recorder: Recorder) -> None:
+    events = recorder()
+
+    events.record(WIDGETS, metadata("one", "team"), EventType.WARNING, "UpdateFailed", "no such key")
+    await written(events)
+
+    (received,) = server.received
+    event = received.json
+    assert (received.method, received.target) == ("POST", "/api/v1/namespaces/team/events")
+    assert event["metadata"]["name"].startswith("one.")
+    assert event["involvedObject"] == {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "namespace": "team",
+        "name": "one",
+        "uid": "uid-one",
+        "resourceVersion": "1",
+    }
+    assert (event["type"], event["reason"], event["message"]) == ("Warning", "UpdateFailed", "no such key")
+    assert (event["source"], event["count"]) == ({"component": "tester", "host": "pod-1"}, 1)
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "2030-01-01T00:00:00Z"
+
+
+async def test_events_about_cluster_objects_live_in_the_default_namespace(
+    server: ScriptedServer, recorder: Recorder
+) -> None:
+    events = recorder()
+
+    events.record(NAMESPACES, metadata("team", ""), EventType.NORMAL, "Seen", "hello")
+    await written(events)
+
+    assert server.received[0].target == EVENTS
+    assert "namespace" not in server.received[0].json["involvedObject"]
+
+
+async def test_the_same_event_again_is_counted_up(
+    server: ScriptedServer, recorder: Recorder, clock: VirtualClock
+) -> None:
+    events = recorder()
+
+    for _ in range(3):
+        synced(events)
+        await clock.advance(60)
+    await written(events)
+
+    created, second, third = server.received
+    name = created.json["metadata"]["name"]
+    assert created.method == "POST"
+    assert (second.method, second.target) == ("PATCH", f"{EVENTS}/{name}")
+    assert second.json == {"count": 2, "lastTimestamp": "2030-01-01T00:01:00Z"}
+    assert third.json == {"count": 3, "lastTimestamp": "2030-01-01T00:02:00Z"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(lambda r: r.record(WIDGETS, metadata("x"), EventType.NORMAL, "A", "m"), id="another object"),
+        pytest.param(
+            lambda r: r.record(WIDGETS, metadata(uid="y"), EventType.NORMAL, "A", "m"), id="a recreated object"
+        ),
+        pytest.param(lambda r: r.record(WIDGETS, metadata(), EventType.WARNING, "A", "m"), id="another type"),
+        pytest.param(lambda r: r.record(WIDGETS, metadata(), EventType.NORMAL, "B", "m"), id="another reason"),
+        pytest.param(lambda r: r.record(WIDGETS, metadata(), EventType.NORMAL, "A", "n"), id="another message"),
+    ],
+)
+async def test_anything_else_is_another_event(
+    server: ScriptedServer, recorder: Recorder, record: Callable[[EventRecorder], None]
+) -> None:
+    events = recorder()
+
+    events.record(WIDGETS, metadata(), EventType.NORMAL, "A", "m")
+    record(events)
+    await written(events)
+
+    first, second = (received.json["metadata"]["name"] for received in server.received)
+    assert first != second
+
+
+async def test_an_event_that_expired_is_created_anew(server: ScriptedServer, recorder: Recorder) -> None:
+    server.answers.clear()
+    server.will(script.json({}), script.failure(404, "NotFound"), script.json({}))
+    events = recorder()
+
+    for _ in range(3):
+        synced(events)
+    counts = await written(events)
+
+    assert [received.method for received in server.received] == ["POST", "PATCH", "POST", "PATCH"]
+    assert server.received[3].json["count"] == 2
+    assert counts == Counts(written=3)
+
+
+async def test_one_noisy_object_is_filtered_and_the_others_are_not(
+    server: ScriptedServer, recorder: Recorder, clock: VirtualClock
+) -> None:
+    events = recorder(burst=3, refill_seconds=60)
+
+    for number in range(10):
+        synced(events, message=f"message {number}")
+    synced(events, metadata("quiet"))
+    await written(events)
+    assert events.counts == Counts(written=4, filtered=7)
+
+    await clock.advance(60)
+    synced(events)
+    synced(events)
+    await written(events)
+    assert events.counts == Counts(written=5, filtered=8)
+    assert len(server.received) == 5
+
+
+async def test_a_full_queue_drops_and_never_waits(recorder: Recorder) -> None:
+    events = recorder(queued=2)
+
+    for _ in range(5):
+        synced(events)
+
+    assert events.counts == Counts(dropped=3)
+    assert await written(events) == Counts(written=2, dropped=3)
+
+
+async def test_what_is_remembered_is_bounded(server: ScriptedServer, recorder: Recorder) -> None:
+    events = recorder(remembered=2)
+
+    for name in ("a", "b", "c", "a"):
+        synced(events, metadata(name))
+    await written(events)
+
+    assert [received.method for received in server.received] == ["POST"] * 4
+    assert (len(events._series), len(events._buckets)) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(script.failure(403, "Forbidden"), id="not allowed"),
+        pytest.param(script.failure(404, "NotFound"), id="the namespace is gone"),
+        pytest.param(script.failure(500, "InternalError"), id="broken server"),
+        pytest.param(script.closed(), id="no answer"),
+        pytest.param(script.text(b"nonsense"), id="nonsense"),
+    ],
+)
+async def test_a_failure_costs_the_event_and_nothing_else(
+    server: ScriptedServer, recorder: Recorder, answer: script.Answer
+) -> None:
+    server.answers.clear()
+    server.will(answer, script.json({}))
+    events = recorder()
+
+    synced(events, metadata("lost"))
+    synced(events, metadata("kept"))
+
+    assert await written(events) == Counts(written=1, failed=1)
+
+
+async def test_an_object_without_a_usable_name_costs_the_event_and_nothing_else(recorder: Recorder) -> None:
+    events = recorder()
+
+    synced(events, metadata("one", "../x"))
+    synced(events)
+
+    assert await written(events) == Counts(written=1, failed=1)
+
+
+async def test_messages_reasons_and_names_are_cut_to_what_the_api_takes(
+    server: ScriptedServer, recorder: Recorder
+) -> None:
+    events = recorder()
+
+    events.record(WIDGETS, metadata("n" * 253), EventType.NORMAL, "R" * 500, "ü" * 5000)
+    await written(events)
+
+    event = server.received[0].json
+    assert len(event["message"].encode()) <= MAX_MESSAGE_BYTES
+    assert len(event["reason"]) <= 128
+    assert len(event["metadata"]["name"]) <= 253
+
+
+async def test_the_recorder_lives_in_the_callers_task_group(server: ScriptedServer, recorder: Recorder) -> None:
+    events = recorder()
+
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(events.run())
+        synced(events)
+        await server.first.wait()
+        running.cancel()
+
+    assert running.cancelled()

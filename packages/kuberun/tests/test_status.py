@@ -1,0 +1,141 @@
+"""Status as a difference: one patch or none."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from kuberun.client import Client
+from kuberun.conditions import set_condition
+from kuberun.connection import Connection, Credential
+from kuberun.credentials import FixedCredentials
+from kuberun.errors import Conflict
+from kuberun.meta import Condition, Kind, Object, ObjectMeta
+from kuberun.status import status_of, status_patch, write_status
+from kuberun.testing import scriptedserver as script
+from kuberun.testing.builders import WIDGETS, metadata
+from kuberun.testing.clock import START
+from kuberun.testing.scriptedserver import ScriptedServer, scripted_server
+from kuberun.transport import AiohttpTransport
+
+
+class Status(msgspec.Struct, omit_defaults=True, rename="camel"):
+    conditions: list[Condition] = []
+    refresh_time: str | None = None
+    counts: dict[str, int] = {}
+
+
+class Widget(Object, kw_only=True):
+    status: Status = msgspec.field(default_factory=Status)
+
+
+WIDGET = Kind(WIDGETS, Widget)
+READY = Condition(type="Ready", status="True")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with scripted_server() as running:
+        running.will(script.json({"metadata": {"name": "one"}}))
+        yield running
+
+
+@pytest.fixture
+async def client(server: ScriptedServer) -> AsyncIterator[Client]:
+    made = Client(AiohttpTransport(Connection(server.url, FixedCredentials(Credential()))))
+    yield made
+    await made.close()
+
+
+def widget(**status: Any) -> Widget:
+    return Widget(metadata=metadata(resource_version="7"), status=Status(**status))
+
+
+async def test_what_changed_is_one_patch_on_the_status(server: ScriptedServer, client: Client) -> None:
+    obj = widget(refresh_time="then", counts={"a": 1, "b": 1})
+
+    async with status_of(client, WIDGET, obj) as status:
+        status.conditions = set_condition(status.conditions, READY, START)
+        status.refresh_time = None
+        status.counts["b"] = 2
+
+    (received,) = server.received
+    assert received.method == "PATCH"
+    assert received.target == "/apis/example.com/v1/namespaces/default/widgets/one/status"
+    assert received.headers["Content-Type"] == "application/merge-patch+json"
+    assert received.json == {
+        "metadata": {"resourceVersion": "7"},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}],
+            "refreshTime": None,
+            "counts": {"b": 2},
+        },
+    }
+
+
+async def test_nothing_changed_nothing_sent(server: ScriptedServer, client: Client) -> None:
+    obj = widget(conditions=set_condition([], READY, START), counts={"a": 1})
+
+    async with status_of(client, WIDGET, obj) as status:
+        status.conditions = set_condition(status.conditions, READY, START)
+        status.counts["a"] = 1
+
+    assert server.received == []
+
+
+async def test_the_object_itself_is_not_changed(client: Client) -> None:
+    obj = widget(counts={"a": 1})
+
+    async with status_of(client, WIDGET, obj) as status:
+        status.counts["a"] = 2
+
+    assert obj.status.counts == {"a": 1}
+
+
+async def test_a_conflict_is_for_the_controller_to_retry(server: ScriptedServer, client: Client) -> None:
+    server.answers.clear()
+    server.will(script.failure(409, "Conflict"))
+
+    with pytest.raises(Conflict):
+        async with status_of(client, WIDGET, widget()) as status:
+            status.refresh_time = "now"
+
+    assert len(server.received) == 1
+
+
+async def test_a_block_that_fails_writes_nothing(server: ScriptedServer, client: Client) -> None:
+    async def fails() -> None:
+        async with status_of(client, WIDGET, widget()) as status:
+            status.refresh_time = "now"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fails()
+
+    assert server.received == []
+
+
+async def test_writing_says_whether_there_was_anything_to_write(server: ScriptedServer, client: Client) -> None:
+    wrote = [
+        await write_status(client, WIDGET, metadata(), old={"a": 1}, new={"a": 2}),
+        await write_status(client, WIDGET, metadata(), old={"a": 1}, new={"a": 1}),
+    ]
+
+    assert wrote == [True, False]
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param(None, {"a": 1}, {"a": 1}, id="no status before"),
+        pytest.param({"a": 1}, None, {"a": None}, id="no status after"),
+        pytest.param(None, {}, None, id="an empty one is none"),
+        pytest.param(Status(), Status(refresh_time="now"), {"refreshTime": "now"}, id="typed"),
+    ],
+)
+def test_the_patch_of_two_statuses(old: Any, new: Any, expected: Any) -> None:
+    patch = status_patch(ObjectMeta(name="x", resource_version="7"), old, new)
+
+    assert patch == (None if expected is None else {"metadata": {"resourceVersion": "7"}, "status": expected})
