@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
+
 from localkube.patch.types import Type
 
 FieldSet = dict[str, Any]
@@ -46,7 +48,7 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
         other = right.get(step)
         if other is None:
             continue
-        if step == SELF:
+        if mine == other:
             result[step] = mine
         elif common := intersection(mine or _ALONE, other or _ALONE):
             result[step] = _shortest(common)
@@ -62,7 +64,7 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
         other = right.get(step)
         if other is None:
             result[step] = mine
-        elif step != SELF and (rest := difference(mine or _ALONE, other or _ALONE)):
+        elif mine != other and (rest := difference(mine or _ALONE, other or _ALONE)):
             result[step] = _shortest(rest)
     return result
 
@@ -113,7 +115,7 @@ def fitted(fields: FieldSet, kind: Type) -> FieldSet:
         if not below:
             continue
         inner = _child_type(kind, step)
-        if inner is None:
+        if inner is None or (inner.map is not None and inner.map.flat):
             continue
         fit = LEAF if _is_atomic(inner) else fitted(below, inner)
         if fit is not below:
@@ -253,7 +255,7 @@ def _value_text(value: Any) -> str:
 
 def _encoded(value: Any) -> str:
     """JSON as the API writes it inside a step: compact, with the characters that HTML minds escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = msgspec.json.encode(value).decode()
     return text.translate(_ESCAPES) if any(sign in text for sign in "&<>\u2028\u2029") else text
 
 

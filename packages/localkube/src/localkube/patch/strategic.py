@@ -95,19 +95,26 @@ def _merge_ordered(old: JsonObject, patch: JsonObject, directive: str, schema: J
     inner = _field(schema, name)
     key = _key(inner)
     _check_order(change or [], order, key)
-    match before, change:
-        case None, None:
-            return
-        case _, None:
-            result = before
-        case None, _:
-            result = _new(change)
-        case _:
-            result = _merged_list(before, change, inner)
-    if result:
-        old[name] = _in_order(result, order, before or [], key)
+    if before is None and change is None:
+        return
+    if before is None or change is None:
+        result = _new(change) if before is None else before
     else:
-        old[name] = result
+        result = _merged_list(before, change, inner)
+    if not (before or change):
+        raise _failed("no elements in any of the given slices")
+    old[name] = _in_order(result, order, _order_left(before or [], change or [], key), key)
+
+
+def _order_left(before: list[Any], change: list[Any], key: str) -> list[Any]:
+    """The server's order once items are gone: new ones have moved into the places of those that were deleted."""
+    gone = [_identity(item, key) for item in change if isinstance(item, dict) and item.get(_PATCH) == "delete"]
+    kept = [item for item in before if _identity(item, key) not in gone]
+    if len(kept) == len(before):
+        return before
+    known = {_identity(item, key) for item in kept}
+    added = [item for item in change if _PATCH not in item and _identity(item, key) not in known]
+    return [*kept, *added][: len(before)]
 
 
 def _check_order(change: list[Any], order: list[Any], key: str) -> None:
@@ -140,6 +147,7 @@ def _merged_items(old: list[Any], change: list[Any], schema: JsonObject) -> list
     if not key:
         raise _failed("cannot merge lists without merge key")
     plain_items = [item for item in change if _PATCH not in item]
+    replaces = False
     for item in change:
         match item.get(_PATCH, ""):
             case "":
@@ -148,11 +156,13 @@ def _merged_items(old: list[Any], change: list[Any], schema: JsonObject) -> list
                 gone = _identity(item, key)
                 old = [other for other in old if _identity(other, key) != gone]
             case "replace":
-                return plain_items
+                replaces = True
             case "merge":
                 raise _failed("merging lists cannot yet be specified in the patch")
             case other:
                 raise _failed(f"unknown patch type: {plain(other)} in map: {plain(item)}")
+    if replaces:
+        return _in_order(plain_items, [], plain_items, key)
     result = list(old)
     for item in plain_items:
         at = _position(result, key, _identity(item, key))

@@ -20,7 +20,7 @@ def fits(value: Any, kind: Type) -> bool:
     if value is None or kind is UNTYPED or kind is DEDUCED:
         return True
     if type(value) is str:
-        return kind.scalar in _TEXTUAL
+        return kind.scalar in TEXTUAL
     if type(value) is dict:
         return kind.map is not None and _map_fits(value, kind.map)
     if type(value) is list:
@@ -31,7 +31,7 @@ def fits(value: Any, kind: Type) -> bool:
     return kind.scalar is not None and not _scalar_problem(value, kind.scalar)
 
 
-_TEXTUAL: Final = ("string", "untyped")
+TEXTUAL: Final = ("string", "untyped")
 
 
 def _map_fits(value: dict[str, Any], kind: MapType) -> bool:

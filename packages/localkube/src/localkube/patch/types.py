@@ -23,6 +23,8 @@ class MapType:
     atomic: bool = False
     deduced: bool = False
     """No declared fields and any content: its sets are never rewritten when a schema changes."""
+    flat: bool = False
+    """A plain map of scalars that merges: nothing below it can be atomic."""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,7 +100,8 @@ def _map_of(**fields: Type) -> Type:
     return Type(map=MapType(fields=fields))
 
 
-_STRINGS: Final = Type(map=MapType(element=_STRING))
+_SCALARS: Final = (_STRING, _NUMBER, _BOOLEAN, _ANY_SCALAR)
+_STRINGS: Final = Type(map=MapType(element=_STRING, flat=True))
 _OWNER: Final = Type(
     map=MapType(
         fields={
@@ -167,6 +170,7 @@ def _map(schema: JsonObject, *, keep_unknown: bool) -> MapType:
         case None if keep_unknown or not properties:
             result.element = DEDUCED
     result.deduced = result.element is DEDUCED and not result.fields
+    result.flat = not (result.fields or result.atomic) and result.element in _SCALARS
     return result
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from localkube.patch.fields import LEAF, SELF, FieldSet, joined, key_step, value_step
-from localkube.patch.typecheck import MismatchError, fits, item_keys
+from localkube.patch.typecheck import TEXTUAL, MismatchError, fits, item_keys
 from localkube.patch.types import DEDUCED, ListType, MapType, Shape, Type
 
 
@@ -71,7 +73,9 @@ def _spoken_map(value: dict[str, Any], kind: MapType, node: FieldSet, doubled: _
     fields, element = kind.fields, kind.element
     for name, item in value.items():
         inner = fields.get(name)
-        if inner is not None:
+        if type(item) is str and (inner or element or _NOTHING).scalar in TEXTUAL:
+            node["f:" + name] = LEAF
+        elif inner is not None:
             held = _spoken(item, inner, {}, doubled)
             if held is not None or item == {}:
                 node["f:" + name] = held or LEAF
@@ -80,6 +84,10 @@ def _spoken_map(value: dict[str, Any], kind: MapType, node: FieldSet, doubled: _
         else:
             held = _spoken(item, element, {SELF: LEAF}, doubled)
             node["f:" + name] = LEAF if held is None or len(held) <= 1 else held
+
+
+_NOTHING = Type()
+"""No value fits it: the type of what a schema does not know."""
 
 
 def _spoken_list(value: list[Any], kind: ListType, node: FieldSet, doubled: _OnDoubled) -> None:
@@ -134,6 +142,8 @@ def _merged_maps(old: dict[str, Any], new: dict[str, Any], kind: MapType) -> dic
     for name, item in new.items():
         if name in old:
             before = old[name]
+            if type(item) is str and item == before:
+                continue
             after = merged(before, item, fields.get(name, element))
             if after is before:
                 continue
@@ -333,15 +343,17 @@ def equal(left: Any, right: Any) -> bool:
     """Equality of JSON values: 1 and 1.0 are the same, 1 and true are not."""
     if left is right:
         return True
+    if left != right:
+        return False
+    if isinstance(left, dict | list):  # Python takes 1 for true; text that is the same settles it, and is quick to make
+        return msgspec.json.encode(left) == msgspec.json.encode(right) or _equal_inside(left, right)
+    return isinstance(left, bool) == isinstance(right, bool)
+
+
+def _equal_inside(left: Any, right: Any) -> bool:
     if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and len(left) == len(right)
-            and all(name in right and equal(item, right[name]) for name, item in left.items())
-        )
-    if isinstance(left, list):
-        return isinstance(right, list) and len(left) == len(right) and all(map(equal, left, right))
-    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+        return all(equal(item, right[name]) for name, item in left.items())
+    return all(map(equal, left, right))
 
 
 def copied(value: Any) -> Any:
