@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gotmpl.errors import FuncError, TemplateError
+from gotmpl.formatting import spelled_out
 from gotmpl.nodes import Bool, Chain, Command, Field, Identifier, Nil, Node, Number, Operand, String
 from gotmpl.operands import MISSING, Eval, Missing, ideal_constant, typed_constant
 from gotmpl.run import Run
@@ -108,12 +109,18 @@ def invoke(run: Run, func: Func, arguments: Sequence[Value], node: Node) -> Valu
         return func.call(*arguments)
     except FuncError as exc:
         run.node = node
-        raise run.error(f"error calling {func.name}: {exc}") from None
+        raise run.error(f"error calling {func.name}: {_reason(exc, run.place.text)}") from None
     except TemplateError:
         raise
     except Exception as exc:  # noqa: BLE001 a defect in one function must not take the operator down, nor leak a value
         run.node = node
         raise run.error(f"error calling {func.name}: internal error ({type(exc).__name__})") from None
+
+
+def _reason(error: FuncError, source: str) -> str:
+    if error.about is None:
+        return str(error)
+    return error.message + spelled_out(error.about, source, error.verb) + error.rest
 
 
 def compile_call(func: Func, node: Identifier | Command, arguments: list[Argument], word: Identifier) -> Piped:

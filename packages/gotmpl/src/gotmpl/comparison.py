@@ -41,8 +41,7 @@ def _comparable(value: Value) -> bool:
 
 def _refuse_incomparable(value: Value) -> None:
     if not _comparable(value):
-        shown = "map" if isinstance(value, dict) else "slice"
-        raise FuncError(f"non-comparable type {shown}: {go_type(value)}")
+        raise FuncError("non-comparable type ", about=value, verb="s", rest=f": {go_type(value)}")
 
 
 @FUNCTIONS.add("eq", params=(VALUE,), variadic=VALUE)

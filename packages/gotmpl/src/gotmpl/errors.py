@@ -32,4 +32,15 @@ class LimitError(TemplateError):
 
 
 class FuncError(Exception):
-    """A function refuses its arguments. The message never quotes a data value."""
+    """A function refuses its arguments. The message itself never holds a data value.
+
+    `about` is a value Go would print between the message and `rest`. It is shown only as far as the template's own
+    source spells it out: then it is no secret.
+    """
+
+    def __init__(self, message: str, *, about: object = None, verb: str = "v", rest: str = "") -> None:
+        super().__init__(message + rest)
+        self.message = message
+        self.about = about
+        self.verb = verb
+        self.rest = rest

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from gotmpl.calls import Argument, Piped, argument, check, compile_call, evaluate, invoke, not_a_function
+from gotmpl.calls import Argument, Piped, argument, arity_error, check, compile_call, evaluate, invoke, not_a_function
 from gotmpl.errors import LimitError, ParseError
-from gotmpl.formatting import display
+from gotmpl.formatting import display, spelled_out
 from gotmpl.nodes import (
     Action,
     Body,
@@ -433,11 +433,12 @@ def _method_call(
         return None
 
     def call(run: Run, receiver: Value, method: Func) -> Value:
+        problem = arity_error(method, len(arguments), 0 if final is MISSING else 1)
+        if problem:
+            raise run.error(problem)
         values = evaluate(run, dot, arguments)
         if final is not MISSING:
             values.append(final)
-        if len(values) != len(method.params):
-            raise run.error(f"wrong number of args for {method.name}: want {len(method.params)} got {len(values)}")
         checked = [check(run, value, kind) for value, kind in zip(values, method.params, strict=True)]
         return invoke(run, method, [receiver, *checked], args[0])
 
@@ -459,5 +460,4 @@ def _entries(run: Run, container: Value, wanted: int) -> list[tuple[Value, Value
         return [(kind(i), kind(i)) for i in range(container)]
     if container is None:
         return []
-    shown = "a string" if isinstance(container, str) else display(container)
-    raise run.error(f"range can't iterate over {shown}")
+    raise run.error(f"range can't iterate over {spelled_out(container, run.place.text)}")

@@ -93,6 +93,26 @@ def format_value(value: Value, spec: Spec) -> str:
             return f"%!{spec.verb}(unprintable)"
 
 
+def spelled_out(value: Value, source: str, verb: str = "v") -> str:
+    """The value for an error message: what the source does not contain literally is replaced."""
+    return format_value(_spelled_out(value, source), Spec(verb=verb))
+
+
+def _spelled_out(value: Value, source: str) -> Value:
+    match value:
+        case None | bool():
+            return value
+        case list():
+            return type(value)(_spelled_out(item, source) for item in value)
+        case dict():
+            return {_spelled_out(key, source): _spelled_out(item, source) for key, item in value.items()}
+        case str():
+            return value if quote(value) in source or f"`{value}`" in source else "<redacted>"
+        case _:
+            literal = rf"(?<![\w.]){re.escape(format_value(value, _PLAIN))}(?![\w.])"
+            return value if re.search(literal, source) else "<redacted>"
+
+
 def _padded(text: str, spec: Spec) -> str:
     if spec.width is None or len(text) >= spec.width:
         return text

@@ -1,0 +1,227 @@
+"""Regular expressions, by RE2: linear time, Go's syntax. Never Python's re, which a template could hang."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+from gotmpl.errors import FuncError
+from gotmpl.signatures import INT, STRING, Functions
+from gotmpl.values import StrSlice, to_bytes, to_text
+
+FUNCTIONS = Functions()
+
+Span = tuple[int, int]
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+_OPTIONS.max_mem = 8 << 20
+_OPTIONS.encoding = re2.Options.Encoding.UTF8
+
+_MESSAGES = (
+    ("missing ]", "missing closing ]"),
+    ("missing )", "missing closing )"),
+    ("unexpected )", "unexpected )"),
+    ("trailing \\", "trailing backslash at end of expression"),
+    ("no argument for repetition operator", "missing argument to repetition operator"),
+    ("bad repetition operator", "invalid nested repetition operator"),
+    ("invalid repetition size", "invalid repeat count"),
+    ("invalid perl operator", "invalid or unsupported Perl syntax"),
+    ("invalid escape sequence", "invalid escape sequence"),
+    ("invalid character class range", "invalid character class range"),
+    ("invalid character class", "invalid character class range"),
+    ("invalid named capture group", "invalid named capture"),
+    ("invalid UTF-8", "invalid UTF-8"),
+    ("pattern too large", "expression too large"),
+)
+
+
+class BadPatternError(ValueError):
+    """The text in Go's words: `error parsing regexp: …`."""
+
+
+@lru_cache(maxsize=512)
+def compiled(pattern: str) -> Any:
+    try:
+        return re2.compile(to_bytes(pattern), _OPTIONS)
+    except re2.error as exc:
+        raise BadPatternError(f"error parsing regexp: {_in_go_words(exc, pattern)}") from None
+
+
+def _in_go_words(error: Exception, pattern: str) -> str:
+    text = error.args[0] if error.args else ""
+    text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    what, _, where = text.partition(": ")
+    for theirs, gos in _MESSAGES:
+        if what == theirs or what.startswith(theirs):
+            return f"{gos}: `{where or pattern}`" if where or gos.startswith("missing closing") else gos
+    return f"{what}: `{where}`" if where else what
+
+
+def _panicking(pattern: str) -> Any:
+    """For the functions whose Go versions panic on a bad pattern."""
+    try:
+        return compiled(pattern)
+    except BadPatternError as exc:
+        raise FuncError(f"regexp: Compile(`{pattern}`): {exc}") from None
+
+
+def _reporting(pattern: str) -> Any:
+    try:
+        return compiled(pattern)
+    except BadPatternError as exc:
+        raise FuncError(str(exc)) from None
+
+
+def matches(pattern: Any, raw: bytes, limit: int = -1) -> Iterator[Any]:
+    """Go's FindAll: non-overlapping matches; an empty one right after another match does not count."""
+    at, previous_end, found_count = 0, -1, 0
+    while at <= len(raw) and (limit < 0 or found_count < limit):
+        found = pattern.search(raw, at)
+        if found is None:
+            return
+        start, end = found.span()
+        accepted = True
+        if end == at:
+            accepted = start != previous_end
+            at += _width(raw, at)
+        else:
+            at = end
+        if start == end and start == previous_end:
+            accepted = False
+        previous_end = end
+        if accepted:
+            found_count += 1
+            yield found
+
+
+def _width(raw: bytes, at: int) -> int:
+    if at >= len(raw) or raw[at] < 0x80:
+        return 1
+    lead = raw[at]
+    size = 2 if lead >> 5 == 6 else 3 if lead >> 4 == 14 else 4 if lead >> 3 == 30 else 1
+    return size if at + size <= len(raw) else 1
+
+
+@FUNCTIONS.add("regexMatch", params=(STRING, STRING))
+def regex_match(pattern: str, text: str) -> bool:
+    try:
+        return compiled(pattern).search(to_bytes(text)) is not None
+    except BadPatternError:
+        return False
+
+
+@FUNCTIONS.add("mustRegexMatch", params=(STRING, STRING))
+def must_regex_match(pattern: str, text: str) -> bool:
+    return _reporting(pattern).search(to_bytes(text)) is not None
+
+
+def _find(expression: Any, text: str) -> str:
+    found = expression.search(to_bytes(text))
+    return to_text(found.group()) if found else ""
+
+
+def _find_all(expression: Any, text: str, limit: int) -> StrSlice:
+    return StrSlice(to_text(found.group()) for found in matches(expression, to_bytes(text), limit))
+
+
+def _replace_all(expression: Any, text: str, replacement: str) -> str:
+    return _replaced(expression, text, lambda found: expand(replacement, found))
+
+
+def _replace_literally(expression: Any, text: str, replacement: str) -> str:
+    raw = to_bytes(replacement)
+    return _replaced(expression, text, lambda _found: raw)
+
+
+def _split(expression: Any, text: str, limit: int) -> StrSlice:
+    if limit == 0:
+        return StrSlice()
+    raw = to_bytes(text)
+    if not raw:
+        return StrSlice([""])
+    parts: list[bytes] = []
+    begin = end = 0
+    for found in matches(expression, raw, limit):
+        if 0 < limit == len(parts) + 1:
+            break
+        end = found.start()
+        if found.end() != 0:
+            parts.append(raw[begin:end])
+        begin = found.end()
+    if end != len(raw):
+        parts.append(raw[begin:])
+    return StrSlice(map(to_text, parts))
+
+
+def _replaced(expression: Any, text: str, replace: Any) -> str:
+    """Go's ReplaceAll: also matches of nothing between characters, but not right after a match."""
+    raw = to_bytes(text)
+    out: list[bytes] = []
+    last_end = at = 0
+    while at <= len(raw):
+        found = expression.search(raw, at)
+        if found is None:
+            break
+        start, end = found.span()
+        out.append(raw[last_end:start])
+        if end > last_end or start == 0:
+            out.append(replace(found))
+        last_end = end
+        at = max(end, at + _width(raw, at)) if at + _width(raw, at) > end else end
+    out.append(raw[last_end:])
+    return to_text(b"".join(out))
+
+
+_REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
+
+
+def expand(template: str, found: Any) -> bytes:
+    """Go's Expand: $1, $name, ${name}; an unknown name is empty; $$ is a dollar sign."""
+    raw = found.re.groupindex
+    names = {(key.decode() if isinstance(key, bytes) else key): number for key, number in raw.items()}
+    out: list[bytes] = []
+    at = 0
+    for reference in _REFERENCE.finditer(template):
+        out.append(to_bytes(template[at : reference.start()]))
+        at = reference.end()
+        name = reference[2] or reference[3]
+        if reference[1]:
+            out.append(b"$")
+            continue
+        number = int(name) if name.isdecimal() else names.get(name, -1)
+        if 0 <= number <= found.re.groups:
+            out.append(found.group(number) or b"")
+    out.append(to_bytes(template[at:]))
+    return b"".join(out)
+
+
+def _both(name: str, params: tuple[Any, ...], call: Any) -> None:
+    """The plain function, which panics in Go, and its `must` twin, which reports."""
+
+    def plain(pattern: str, *rest: Any) -> Any:
+        return call(_panicking(pattern), *rest)
+
+    def must(pattern: str, *rest: Any) -> Any:
+        return call(_reporting(pattern), *rest)
+
+    FUNCTIONS.add(name, params=params)(plain)
+    FUNCTIONS.add(f"must{name[0].upper()}{name[1:]}", params=params)(must)
+
+
+_both("regexFind", (STRING, STRING), _find)
+_both("regexFindAll", (STRING, STRING, INT), _find_all)
+_both("regexReplaceAll", (STRING, STRING, STRING), _replace_all)
+_both("regexReplaceAllLiteral", (STRING, STRING, STRING), _replace_literally)
+_both("regexSplit", (STRING, STRING, INT), _split)
+
+_META = re.compile(r"[\\.+*?()|\[\]{}^$]")
+
+
+@FUNCTIONS.add("regexQuoteMeta", params=(STRING,))
+def regex_quote_meta(text: str) -> str:
+    return _META.sub(lambda found: "\\" + found.group(), text)
