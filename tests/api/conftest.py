@@ -70,6 +70,7 @@ async def install(api: RawApi, eventually: Eventually) -> AsyncIterator[Callable
     yield create
     for name in names:
         await api.delete(f"{CRDS}/{name}")
+        await eventually(lambda path=f"{CRDS}/{name}": api.get(path), lambda gone: gone.status == 404)  # type: ignore[misc]
 
 
 @pytest.fixture(scope="session")
