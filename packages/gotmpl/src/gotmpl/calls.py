@@ -118,9 +118,8 @@ def invoke(run: Run, func: Func, arguments: Sequence[Value], node: Node) -> Valu
 
 
 def _reason(error: FuncError, source: str) -> str:
-    if error.about is None:
-        return str(error)
-    return error.message + spelled_out(error.about, source, error.verb) + error.rest
+    parts = (part if isinstance(part, str) else spelled_out(part.value, source, part.verb) for part in error.parts)
+    return "".join(parts)
 
 
 def compile_call(func: Func, node: Identifier | Command, arguments: list[Argument], word: Identifier) -> Piped:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gotmpl.errors import FuncError
+from gotmpl.errors import FuncError, Quoted
 from gotmpl.signatures import VALUE, Functions
 from gotmpl.values import Value, go_type, to_bytes
 
@@ -41,7 +41,7 @@ def _comparable(value: Value) -> bool:
 
 def _refuse_incomparable(value: Value) -> None:
     if not _comparable(value):
-        raise FuncError("non-comparable type ", about=value, verb="s", rest=f": {go_type(value)}")
+        raise FuncError("non-comparable type ", Quoted(value, "s"), f": {go_type(value)}")
 
 
 @FUNCTIONS.add("eq", params=(VALUE,), variadic=VALUE)

@@ -9,6 +9,8 @@ FuncError           raised inside a function; the evaluator adds where it happen
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class TemplateError(Exception):
     """`str()` is the message users see, in Go's words."""
@@ -31,16 +33,17 @@ class LimitError(TemplateError):
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A data value in a message. It is shown only as far as the template's own source spells it out."""
+
+    value: object
+    verb: str = "v"
+
+
 class FuncError(Exception):
-    """A function refuses its arguments. The message itself never holds a data value.
+    """A function refuses its arguments. Data values are in the message as Quoted only, never as text."""
 
-    `about` is a value Go would print between the message and `rest`. It is shown only as far as the template's own
-    source spells it out: then it is no secret.
-    """
-
-    def __init__(self, message: str, *, about: object = None, verb: str = "v", rest: str = "") -> None:
-        super().__init__(message + rest)
-        self.message = message
-        self.about = about
-        self.verb = verb
-        self.rest = rest
+    def __init__(self, *parts: str | Quoted) -> None:
+        super().__init__("".join(part if isinstance(part, str) else "<redacted>" for part in parts))
+        self.parts = parts

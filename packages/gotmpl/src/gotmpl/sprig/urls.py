@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote_to_bytes
 
-from gotmpl.errors import FuncError
+from gotmpl.errors import FuncError, Quoted
 from gotmpl.signatures import DICT, STRING, Functions
 from gotmpl.values import Value, go_type, to_bytes, to_text
 
@@ -25,7 +25,7 @@ def url_parse(text: str) -> dict[str, Value]:
     try:
         return _parsed(text)
     except _BadUrlError as exc:
-        raise FuncError("unable to parse url: parse ", about=text, verb="q", rest=f": {exc}") from None
+        raise FuncError("unable to parse url: parse ", Quoted(text, "q"), f": {exc}") from None
 
 
 def _parsed(text: str) -> dict[str, Value]:
