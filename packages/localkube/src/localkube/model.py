@@ -24,7 +24,7 @@ class Schema(Protocol):
         ...
 
     def decode_error(self, obj: JsonObject) -> str | None:
-        """Why the object cannot even be read (a field of a wrong type), or None. The answer to that is 400, not 422."""
+        """Message of a 400 if the object cannot even be read (a field has a wrong type), else None."""
         ...
 
     def prune(self, obj: JsonObject) -> list[str]:

@@ -78,6 +78,11 @@ class Cluster:
         """Register the handler of a kind that is not stored, such as subjectaccessreviews.authorization.k8s.io."""
         self._handlers[storage_key] = handler
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the controllers have nothing queued or under way."""
+        return self._background.is_idle
+
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, kind: ServedKind, namespace: str, name: str, *, resource_version: str = "") -> JsonObject:

@@ -49,6 +49,7 @@ class Definitions:
     background: Background
     clock: Clock
     _compiled: dict[str, _Compiled] = field(default_factory=dict)
+    _accepted: dict[str, tuple[ServedKind, ...]] = field(default_factory=dict)
 
     def start(self) -> None:
         """Serve what is stored, and follow every change from here on."""
@@ -60,7 +61,9 @@ class Definitions:
         """Accept or refuse the names of a definition that was just written."""
         if meta.is_deleting(new):
             return None
-        status = self._status(new)
+        status = crd.accept(new, self._others(target.name), rfc3339(self.clock.now()))
+        if _is_established({"status": status}):
+            self._accepted[target.name] = tuple(crd.served_kinds({**new, "status": status}))
         if status == new.get("status"):
             return None
         status_target = Target(target.kind, "", target.name, "status")
@@ -127,6 +130,7 @@ class Definitions:
         if not _is_established(obj):
             return
         compiled = self._compile(name, obj, record.revision)
+        self._accepted[name] = compiled.kinds
         phase: Phase = "Terminating" if meta.is_deleting(obj) else "Serving"
         definition = Definition(compiled.kinds, phase, compiled.changed_at)
         before = self.catalog.definitions.get(name)
@@ -145,13 +149,20 @@ class Definitions:
 
     def _forget(self, name: str) -> None:
         self._compiled.pop(name, None)
+        self._accepted.pop(name, None)
         self.catalog.forget(name)
         self.watches.end(name)
         for path, _ in self.store.scan(DEFINITIONS):
             self.background.queue(self.review, Key(DEFINITIONS, "", path))
 
-    def _status(self, obj: JsonObject) -> JsonObject:
-        return crd.accept(obj, self.catalog)
+    def _others(self, name: str) -> list[ServedKind]:
+        """Kinds whose names are taken: built in, or of a definition that was accepted, be it a moment ago."""
+        accepted = [
+            kinds
+            for other, kinds in self._accepted.items()
+            if other != name and self.store.latest(Key(DEFINITIONS, "", other)) is not None
+        ]
+        return [*self.catalog.builtins, *(kind for kinds in accepted for kind in kinds)]
 
 
 def _is_established(obj: JsonObject) -> bool:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
-from kuberun.clock import rfc3339
 from kuberun.meta import JsonObject
 from localkube.errors import StatusError
 from localkube.model import ServedKind
@@ -27,13 +25,13 @@ def drop_empty(obj: JsonObject) -> None:
     obj["metadata"] = {name: value for name, value in metadata.items() if value or (value == 0 and name == grace)}
 
 
-def stamp_new(obj: JsonObject, kind: ServedKind, now: datetime) -> None:
+def stamp_new(obj: JsonObject, kind: ServedKind, now: str) -> None:
     """Identity, time and first generation of an object that is about to be created."""
     metadata = obj["metadata"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         metadata.pop(name, None)
     metadata["uid"] = str(uuid.uuid4())
-    metadata["creationTimestamp"] = rfc3339(now)
+    metadata["creationTimestamp"] = now
     if counts_generation(kind):
         metadata["generation"] = 1
     if not metadata.get("name") and metadata.get("generateName"):

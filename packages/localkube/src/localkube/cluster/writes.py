@@ -50,6 +50,7 @@ class Writer:
         self._catalog = catalog
         self._reader = reader
         self._clock = clock
+        self._second = (0, "")
         self.after_write: Hook = lambda _target, _new, _live: None
 
     def create(
@@ -92,8 +93,8 @@ class Writer:
         if record is None and (patch_type != "apply" or target.subresource):
             raise not_found(target.resource.plural, target.name, group=target.resource.group)
         base = self._reader.read(target.kind, record) if record else None
-        now, versions = rfc3339(self._clock.now()), self._catalog.versions(target.kind.storage_key)
-        obj = patched(target, patch_type, patch, base, options=options, now=now, versions=versions)
+        versions = self._catalog.versions(target.kind.storage_key)
+        obj = patched(target, patch_type, patch, base, options=options, now=self._now(), versions=versions)
         problems = self._decode(target, obj, duplicates)
         warnings = problems.settle_patch(options.field_validation)
         metadata = obj["metadata"]
@@ -139,10 +140,9 @@ class Writer:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _decode(self, target: Target, obj: JsonObject, duplicates: Sequence[str]) -> FieldProblems:
-        schema, kind = target.kind.schema, target.resource.kind
+        schema = target.kind.schema
         if problem := schema.decode_error(obj):
-            version = target.resource.version
-            raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+            raise bad_request(problem)
         unknown = schema.prune(obj)
         schema.default(obj)
         meta.drop_empty(obj)
@@ -160,7 +160,7 @@ class Writer:
         namespace = self._store.latest(target.namespace_key)
         if namespace is None:
             raise not_found(NAMESPACES, target.namespace)
-        if meta.is_deleting(namespace.decode()):
+        if b'"deletionTimestamp":' in namespace.body and meta.is_deleting(namespace.decode()):
             raise _terminating(target, name)
 
     def _insert(
@@ -175,7 +175,7 @@ class Writer:
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         if "status" in target.kind.subresources:
             obj.pop("status", None)
-        meta.stamp_new(obj, target.kind, self._clock.now())
+        meta.stamp_new(obj, target.kind, self._now())
         validated(target, obj, None)
         target = target.named(obj["metadata"]["name"])
         if tracking == "update":
@@ -220,7 +220,7 @@ class Writer:
             obj,
             manager=manager or "unknown",
             schema=target.kind.schema.openapi,
-            now=rfc3339(self._clock.now()),
+            now=self._now(),
             subresource=target.subresource,
             api_version=target.resource.api_version,
             reset=reset_fields(target.kind, target.subresource),
@@ -252,6 +252,14 @@ class Writer:
         stored.schema.prune(obj)
         stored.schema.default(obj)
         obj["apiVersion"] = stored.resource.api_version
+
+    def _now(self) -> str:
+        """The time as it is written; made once for each second, because formatting costs as much as a decode."""
+        now = self._clock.now()
+        second = int(now.timestamp())
+        if self._second[0] != second:
+            self._second = (second, rfc3339(now))
+        return self._second[1]
 
     def _put(self, target: Target, obj: JsonObject, live: JsonObject | None) -> Batch:
         batch = self._store.put(target.key, obj)

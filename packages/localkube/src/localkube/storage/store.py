@@ -157,9 +157,13 @@ class Store:
         """Resources that have objects."""
         return self._objects.resources()
 
-    def listen(self, listener: Listener) -> None:
-        """Call `listener` for every change from now on, after its commit, in revision order. It must not raise."""
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` for every change from now on, after its commit, in revision order. It must not raise.
+
+        The returned function ends that.
+        """
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     # --- what writers do --------------------------------------------------------------------------------------------
 
@@ -303,7 +307,7 @@ class Store:
             self._compacted = max(self._compacted, batch.compact_to)
             self._history.drop(batch.compact_to)
         for change in batch.changes:
-            for listener in self._listeners:
+            for listener in tuple(self._listeners):
                 listener(change)
             change.forget_objects()
 
