@@ -1,0 +1,129 @@
+"""A secret value leaves through reveal() and through nothing else."""
+
+import copy
+import dataclasses
+import json
+import logging
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from eso_api import SecretBytes
+
+PLANTED = b"CANARY-7f3a"
+
+
+def secret() -> SecretBytes:
+    return SecretBytes(PLANTED)
+
+
+@dataclasses.dataclass
+class Holder:
+    value: SecretBytes
+
+
+class StructHolder(msgspec.Struct):
+    value: SecretBytes
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        pytest.param(repr, id="repr"),
+        pytest.param(str, id="str"),
+        pytest.param(lambda value: f"{value}", id="f-string"),
+        pytest.param(lambda value: f"{value!r:>20}", id="f-string with conversion"),
+        pytest.param(lambda value: format(value, "x"), id="format with a specification"),
+        pytest.param(lambda value: "%s %r" % (value, value), id="percent formatting"),  # noqa: UP031 - the point
+        pytest.param(lambda value: ascii([value]), id="inside a list"),
+        pytest.param(lambda value: repr(Holder(value)), id="inside a dataclass"),
+        pytest.param(lambda value: repr(StructHolder(value)), id="inside a struct"),
+        pytest.param(lambda value: str(KeyError(value)), id="inside an exception"),
+    ],
+)
+def test_showing_a_secret_shows_nothing_of_it(show: Callable[[SecretBytes], str]) -> None:
+    shown = show(secret())
+
+    assert "CANARY" not in shown
+    assert "<secret>" in shown
+
+
+@pytest.mark.parametrize(
+    ("leak", "error"),
+    [
+        pytest.param(pickle.dumps, TypeError, id="pickle"),
+        pytest.param(copy.copy, TypeError, id="copy"),
+        pytest.param(copy.deepcopy, TypeError, id="deepcopy"),
+        pytest.param(lambda value: dataclasses.asdict(Holder(value)), TypeError, id="dataclasses.asdict"),
+        pytest.param(msgspec.json.encode, TypeError, id="msgspec to JSON"),
+        pytest.param(msgspec.msgpack.encode, TypeError, id="msgspec to MessagePack"),
+        pytest.param(lambda value: msgspec.json.encode(StructHolder(value)), TypeError, id="msgspec inside a struct"),
+        pytest.param(msgspec.to_builtins, TypeError, id="msgspec to builtins"),
+        pytest.param(json.dumps, TypeError, id="json"),
+        pytest.param(yaml.safe_dump, yaml.YAMLError, id="yaml, safe"),
+        pytest.param(yaml.dump, TypeError, id="yaml"),
+        pytest.param(bytes, TypeError, id="bytes()"),
+        pytest.param(memoryview, TypeError, id="memoryview()"),
+        pytest.param(list, TypeError, id="iteration"),
+        pytest.param(lambda value: value[0], TypeError, id="indexing"),
+        pytest.param(lambda value: b"C" in value, TypeError, id="containment"),
+        pytest.param(lambda value: b"".join([value]), TypeError, id="joining"),
+        pytest.param(lambda value: value + b"x", TypeError, id="concatenation"),
+        pytest.param(lambda value: value < secret(), TypeError, id="ordering"),
+        pytest.param(hash, TypeError, id="hashing"),
+        pytest.param(lambda value: value == PLANTED, TypeError, id="comparison with bytes"),
+        pytest.param(lambda value: value == "CANARY-7f3a", TypeError, id="comparison with text"),
+        pytest.param(vars, TypeError, id="vars()"),
+        pytest.param(lambda value: value.__getstate__(), TypeError, id="getstate"),
+        pytest.param(lambda value: setattr(value, "_raw", b""), AttributeError, id="assignment"),
+        pytest.param(lambda value: delattr(value, "_raw"), AttributeError, id="deletion"),
+    ],
+)
+def test_a_secret_refuses_to_leave_by_accident(leak: Callable[[Any], object], error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        leak(secret())
+
+    assert "CANARY" not in str(caught.value)
+
+
+def test_a_secret_in_a_log_record_is_hidden(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        logging.getLogger("test").info("applied %s", secret())
+
+    assert caplog.messages == ["applied <secret>"]
+
+
+def test_reveal_gives_the_value() -> None:
+    assert secret().reveal() == PLANTED
+
+
+def test_a_secret_does_not_follow_the_buffer_it_was_made_from() -> None:
+    buffer = bytearray(b"first")
+    value = SecretBytes(buffer)
+
+    buffer[:] = b"other"
+
+    assert value.reveal() == b"first"
+
+
+@pytest.mark.parametrize(
+    ("other", "equal"),
+    [
+        pytest.param(SecretBytes(PLANTED), True, id="same value"),
+        pytest.param(SecretBytes(b"CANARY-7f3b"), False, id="another value"),
+        pytest.param(SecretBytes(b""), False, id="empty"),
+        pytest.param(None, False, id="nothing"),
+    ],
+)
+def test_secrets_compare_by_value_with_secrets_only(other: object, equal: bool) -> None:
+    assert (secret() == other) is equal
+
+
+def test_length_and_truth_say_whether_there_is_a_value() -> None:
+    assert len(secret()) == len(PLANTED)
+    assert secret()
+    assert not SecretBytes(b"")

@@ -1,0 +1,48 @@
+"""The AWS provider's kinds (R88, R184, R185)."""
+
+import msgspec
+import pytest
+
+from eso_api.kinds import AnyKind, installed_kinds
+from eso_provider_aws.awssecretmanager import AWSSecretManager
+from eso_provider_aws.clustersecretsmanager import ClusterSecretsManager
+from eso_provider_aws.kinds import KINDS
+
+
+def test_the_kinds_are_found_through_the_entry_point() -> None:
+    assert set(KINDS) <= set(installed_kinds())
+
+
+def test_the_example_of_the_proposal_decodes_R88() -> None:  # noqa: N802 - the row's name
+    manifest = {
+        "spec": {
+            "role": "arn:aws:iam::123456789012:role/external-secrets",
+            "region": "eu-central-1",
+            "auth": {"secretRef": {"accessKeyIDSecretRef": {"name": "awssm-secret", "key": "access-key"}}},
+        },
+        "status": {},
+    }
+
+    spec = msgspec.convert(manifest, AWSSecretManager).spec
+
+    assert spec.region == "eu-central-1"
+    assert spec.auth is not None
+    assert spec.auth.secret_ref is not None
+    assert spec.auth.secret_ref.access_key_id_secret_ref is not None
+    assert spec.auth.secret_ref.access_key_id_secret_ref.key == "access-key"
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.crd_name) for kind in KINDS])
+def test_region_is_all_a_configuration_needs(kind: AnyKind) -> None:
+    schema = kind.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+    assert schema["properties"]["spec"]["required"] == ["region"]
+
+
+def test_a_cluster_twin_keeps_the_common_behaviour_in_one_place_R186() -> None:  # noqa: N802 - the row's name
+    manifest = {"spec": {"region": "eu", "common": {"authenticationScope": "ManifestNamespace", "refreshInterval": 60}}}
+
+    common = msgspec.convert(manifest, ClusterSecretsManager).spec.common
+
+    assert common is not None
+    assert (common.authentication_scope, common.refresh_interval) == ("ManifestNamespace", 60)
