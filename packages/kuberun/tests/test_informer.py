@@ -192,7 +192,16 @@ REFUSALS: list[ApiError] = [
     ServerError(500, "InternalError", "etcd is away"),
 ]
 
+WRITES = st.tuples(st.sampled_from(["put", "put", "delete"]), st.sampled_from("abcdefgh"))
+# What happens unseen: a fault on streams that are open and up to date, writes, and perhaps a compaction before anybody
+# looks again.
+OUTAGES = st.tuples(
+    st.sampled_from(Fault), st.lists(WRITES, max_size=6), st.sampled_from(["history kept", "history compacted"])
+)
+
 ACTIONS = st.one_of(
+    st.tuples(st.just("outage"), OUTAGES),
+    st.tuples(st.just("outage"), OUTAGES),
     st.tuples(st.just("put"), st.sampled_from("abcdefgh")),
     st.tuples(st.just("put"), st.sampled_from("abcdefgh")),
     st.tuples(st.just("delete"), st.sampled_from("abcdefgh")),
@@ -240,6 +249,13 @@ async def play(actions: list[tuple[str, object]]) -> None:
 
 async def act(action: tuple[str, object], clock: VirtualClock, collection: FakeCollection, consumer: Consumer) -> None:
     match action:
+        case ("outage", (Fault() as fault, list(writes), history)):
+            await clock.settle()
+            collection.disturb(fault)
+            for write in writes:
+                await act(write, clock, collection, consumer)
+            if history == "history compacted":
+                collection.compact()
         case ("put", str(name)):
             collection.put(name)
         case ("delete", str(name)):
