@@ -97,12 +97,12 @@ def apply(
     kind = compiled(schema)
     spoken = _spoken(config, kind)
     managed = stored(live, kind)
-    drop_unserved(managed, versions)
     endpoint = _endpoint(api_version, subresource, reset)
     base: JsonObject = live if live is not None else _empty(config)
     if live is not None and not managed:
         changed = without(compared(_empty(live), live, kind).changed, endpoint.reset)
         _hold(managed, updater("before-first-apply", api_version, subresource), Holding(api_version, changed, now))
+    drop_unserved(managed, versions)
     me = applier(manager, subresource)
     last = managed.pop(me, None)
     mine = without(spoken, endpoint.reset)
@@ -137,11 +137,11 @@ def track_update(
     """
     kind = compiled(schema)
     managed = _managed(live, None if subresource else entries_of(new), kind)
-    drop_unserved(managed, versions)
     endpoint = _endpoint(api_version, subresource, reset)
     bare = _with_entries(new, [])
     if live is not None and not managed:
         return bare
+    drop_unserved(managed, versions)
     try:
         change = _change(live if live is not None else _empty(new), bare, kind, endpoint)
     except MismatchError:
