@@ -54,7 +54,7 @@ CAREFUL = WriteOptions(field_manager="me", field_validation=FieldValidation.STRI
         pytest.param(
             requests.list_page(SECRETS, Selection("ns", "a=b,c", "metadata.name=x"), limit=500, resource_version="7"),
             "GET",
-            "/api/v1/namespaces/ns/secrets?labelSelector=a%3Db%2Cc&fieldSelector=metadata.name%3Dx&limit=500"
+            "/api/v1/namespaces/ns/secrets?labelSelector=a%3Db,c&fieldSelector=metadata.name%3Dx&limit=500"
             "&resourceVersion=7",
             id="list of a selection",
         ),

@@ -10,7 +10,7 @@ written with `create`, or as the fields we own with `apply` and `merge_patch`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -162,7 +162,7 @@ class Client:
             document,
             PatchType.APPLY,
             subresource=subresource,
-            options=replace(options, field_manager=field_manager),
+            options=WriteOptions(field_manager, options.field_validation, options.dry_run),
             force=force,
         )
 

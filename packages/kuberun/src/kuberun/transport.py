@@ -8,12 +8,12 @@ kinds, JSON or watches. Nothing is retried here except one call with new credent
 
 from __future__ import annotations
 
-import asyncio
 import io
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Protocol, TypeVar
 
 import aiohttp
@@ -28,6 +28,8 @@ from kuberun.tls import client_context
 T = TypeVar("T")
 
 USER_AGENT: Final = "kuberun/0.1"
+
+_Sending = aiohttp.client._RequestContextManager  # noqa: SLF001  awaitable and context manager; it has no public name
 
 
 class Transport(Protocol):
@@ -65,18 +67,19 @@ class AiohttpTransport:
         self._context: ssl.SSLContext | None = None
         self._context_for: ClientCertificate | None = None
         self._server = connection.server.rstrip("/")
-        self._answer_timeout = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_seconds)
 
     async def request(self, request: Request) -> bytes:
-        with _translated(request):
-            async with asyncio.timeout(request.deadline):
-                return await self._authenticated(lambda credential: self._answer(request, credential))
+        try:
+            return await self._authenticated(self._answer, request)
+        except _NETWORK as exc:
+            raise _unreachable(exc, request) from None
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[bytes], None]:
-        with _translated(request):
-            async with asyncio.timeout(min(request.deadline, self._limits.connect_seconds * 3)):
-                response = await self._authenticated(lambda credential: self._opened(request, credential))
+        try:
+            response = await self._authenticated(self._opened, request)
+        except _NETWORK as exc:
+            raise _unreachable(exc, request) from None
         try:
             yield _Lines(response.content, request)
         finally:
@@ -87,45 +90,40 @@ class AiohttpTransport:
             session, self._session = self._session, None
             await session.close()
 
-    async def _authenticated(self, call: Callable[[Credential], Awaitable[T]]) -> T:
+    async def _authenticated(self, call: Callable[[Request, Credential], Awaitable[T]], request: Request) -> T:
         """The call with the current credentials, and once more with new ones if the server refuses those."""
         credential = await self._connection.credentials.current()
         try:
-            return await call(credential)
+            return await call(request, credential)
         except Unauthorized:
             other = await self._connection.credentials.refreshed(credential)
             if other is None:
                 raise
-            return await call(other)
+            return await call(request, other)
 
     async def _answer(self, request: Request, credential: Credential) -> bytes:
-        async with self._send(request, credential, self._answer_timeout) as response:
+        async with self._send(request, credential) as response:
             body = await self._body(response, request)
             if 200 <= response.status < 300:
                 return body
             raise from_status(response.status, body, response.headers, where=request.where, sent=request.body)
 
     async def _opened(self, request: Request, credential: Credential) -> aiohttp.ClientResponse:
-        timeout = aiohttp.ClientTimeout(
-            total=request.deadline, sock_connect=self._limits.connect_seconds, sock_read=request.idle
-        )
-        response = await self._send(request, credential, timeout)
+        response = await self._send(request, credential)
         if response.status == 200:
             return response
         async with response:
             body = await self._body(response, request)
             raise from_status(response.status, body, response.headers, where=request.where)
 
-    def _send(
-        self, request: Request, credential: Credential, timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.client._RequestContextManager:  # awaitable and context manager; aiohttp has no public name
+    def _send(self, request: Request, credential: Credential) -> _Sending:
         body = request.body
         return self._opened_session().request(
             request.method,
             URL(self._server + request.target, encoded=True),
             data=io.BytesIO(body) if body is not None and len(body) > 1 << 20 else body,  # aiohttp warns of large bytes
             headers=self._headers(request, credential),
-            timeout=timeout,
+            timeout=_timeout(request.deadline, request.idle, self._limits.connect_seconds),
             allow_redirects=False,  # nobody but this server gets our credentials
             ssl=self._tls_context(credential.certificate),
             server_hostname=self._connection.tls.server_name or None,
@@ -134,6 +132,7 @@ class AiohttpTransport:
 
     def _headers(self, request: Request, credential: Credential) -> list[tuple[str, str]]:
         headers = [
+            ("User-Agent", USER_AGENT),
             ("Accept", request.accept),
             ("Accept-Encoding", "gzip" if request.compressed else "identity"),
             *self._connection.headers,
@@ -152,7 +151,6 @@ class AiohttpTransport:
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                headers={"User-Agent": USER_AGENT},
                 read_bufsize=self._limits.line_bytes,
             )
         return self._session
@@ -195,26 +193,31 @@ class _Lines:
         return self
 
     async def __anext__(self) -> bytes:
-        with _translated(self._request):
-            try:
-                while line := await self._content.readline():
-                    if line := line.strip():
-                        return line
-            except (ValueError, HttpProcessingError):
-                raise BadAnswer("a line of the answer is too long", where=self._request.where) from None
+        try:
+            while line := await self._content.readline():
+                if line := line.strip():
+                    return line
+        except _NETWORK as exc:
+            raise _unreachable(exc, self._request) from None
+        except (ValueError, HttpProcessingError):
+            raise BadAnswer("a line of the answer is too long", where=self._request.where) from None
         raise StopAsyncIteration
 
 
-@contextmanager
-def _translated(request: Request) -> Generator[None, None, None]:
-    """Turn what the network does into our errors. They stand alone: aiohttp's carry pieces of what was received."""
-    try:
-        yield
-    except TimeoutError:
+@lru_cache(maxsize=64)
+def _timeout(deadline: float, idle: float | None, connect: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=deadline, sock_connect=min(connect, deadline), sock_read=idle)
+
+
+_NETWORK: Final = (aiohttp.ClientError, OSError)  # a TimeoutError is an OSError
+
+
+def _unreachable(error: Exception, request: Request) -> Unreachable:
+    """What the network did, as our error. It stands alone: aiohttp's carry pieces of what was received."""
+    if isinstance(error, TimeoutError):
         limit = request.deadline if request.idle is None else min(request.idle, request.deadline)
-        raise Unreachable(f"no answer within {limit:g} s", where=request.where) from None
-    except (aiohttp.ClientError, OSError) as exc:
-        raise Unreachable(_reason(exc), where=request.where) from None
+        return Unreachable(f"no answer within {limit:g} s", where=request.where)
+    return Unreachable(_reason(error), where=request.where)
 
 
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
