@@ -262,8 +262,8 @@ class TestPatch:
         [
             pytest.param({"metadata": {"name": "b"}}, 400, "does not match the name on the URL", id="name"),
             pytest.param({"metadata": {"uid": "b"}}, 422, "metadata.uid: Invalid value", id="uid"),
-            pytest.param({"kind": "Secret"}, 400, "", id="kind"),
-            pytest.param({"apiVersion": "v9"}, 400, "", id="apiVersion"),
+            pytest.param({"kind": "Secret"}, 422, "must be ConfigMap", id="kind"),
+            pytest.param({"apiVersion": "v9"}, 422, "must be v1", id="apiVersion"),
         ],
     )
     async def test_what_a_patch_cannot_change(self, verbs: Verbs, patch: JsonObject, code: int, text: str) -> None:

@@ -136,7 +136,7 @@ class Cluster:
         subresource: str = "",
         duplicates: Sequence[str] = (),
     ) -> Written:
-        target = Target(kind, namespace, name, subresource)
+        target = _part(kind, namespace, name, subresource)
         return await self._write(lambda: self._writer.update(target, obj, options, duplicates))
 
     async def patch(  # noqa: PLR0917 - kind and address, then type and patch, as the request has them
@@ -151,7 +151,7 @@ class Cluster:
         subresource: str = "",
         duplicates: Sequence[str] = (),
     ) -> Written:
-        target = Target(kind, namespace, name, subresource)
+        target = _part(kind, namespace, name, subresource)
         return await self._write(lambda: self._writer.patch(target, patch_type, patch, options, duplicates))
 
     async def delete(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> JsonObject:
@@ -228,6 +228,13 @@ class Cluster:
         if target.kind.storage_key == DEFINITIONS:
             return self._definitions.after_write(target, new)
         return None
+
+
+def _part(kind: ServedKind, namespace: str, name: str, subresource: str) -> Target:
+    """An object or one of its subresources; 404 if the kind does not have that one."""
+    if subresource and subresource not in kind.subresources:
+        raise not_found(kind.resource.plural, name, group=kind.resource.group)
+    return Target(kind, namespace, name, subresource)
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

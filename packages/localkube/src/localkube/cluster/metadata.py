@@ -21,6 +21,10 @@ _COUNTED_GROUPS: Final = frozenset(
 def drop_empty(obj: JsonObject) -> None:
     """Metadata without null and empty fields, in place: there they mean the same as none. Types are checked before."""
     metadata = obj.get("metadata") or {}
+    for name in ("labels", "annotations"):
+        for key, value in (metadata.get(name) or {}).items():
+            if value is None:
+                metadata[name][key] = ""
     grace = "deletionGracePeriodSeconds"
     obj["metadata"] = {name: value for name, value in metadata.items() if value or (value == 0 and name == grace)}
 

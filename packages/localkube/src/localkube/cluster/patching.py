@@ -7,7 +7,7 @@ from typing import Any, Literal, assert_never
 
 from kuberun.meta import JsonObject
 from localkube.cluster.target import Target
-from localkube.errors import bad_request, unsupported_media_type
+from localkube.errors import Cause, StatusError, bad_request, invalid, unsupported_media_type
 from localkube.model import WriteOptions
 from localkube.patch import apply, json_patch, merge_patch, reset_fields, strategic_merge
 
@@ -72,10 +72,16 @@ def _of_kind(target: Target, result: Any) -> JsonObject:
     if not isinstance(result, dict):
         raise bad_request("the patch does not leave an object")
     resource = target.resource
-    said = (result.get("apiVersion") or resource.api_version, result.get("kind") or resource.kind)
-    if said != (resource.api_version, resource.kind):
-        raise bad_request(
-            f"the patched object is a {said[1]} of {said[0]}, but this is {resource.kind} of {resource.api_version}"
-        )
-    result["apiVersion"], result["kind"] = said
+    for field, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
+        said = result.setdefault(field, wanted)
+        if said != wanted:
+            raise _other_kind(target, Cause(field, f'Invalid value: "{said}": must be {wanted}'), result)
     return result
+
+
+def _other_kind(target: Target, cause: Cause, result: JsonObject) -> StatusError:
+    if target.kind.custom:
+        group = str(result.get("apiVersion") or target.resource.api_version).rpartition("/")[0]
+        return invalid(str(result["kind"]), target.name, [cause], group=group)
+    # The real server repeats the whole object here, which might be a Secret.
+    return invalid("", "", [Cause("patch", f"Invalid value: {cause.field}: {cause.message}")])

@@ -14,31 +14,23 @@ class Reader:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def read(self, kind: ServedKind, record: Record) -> JsonObject:
-        """A copy of one's own."""
+    def read(self, kind: ServedKind, record: Record, *, written: int | None = None) -> JsonObject:
+        """A copy of one's own. `written` is when the content was last written, if not at the record's revision."""
         obj = record.decode()
-        if kind.custom:
-            self._catch_up(kind, obj, record.revision)
+        if kind.custom and self.is_outdated(kind, record.revision if written is None else written):
+            stored = self._catalog.stored(kind.storage_key) or kind
+            stored.schema.prune(obj)
+            stored.schema.default(obj)
         obj["apiVersion"] = kind.resource.api_version
         return obj
 
-    def shown(self, kind: ServedKind, obj: JsonObject, revision: int) -> JsonObject:
-        """A shared, decoded object in the given version; it is not edited, and the result must not be either."""
-        if kind.custom and self._is_older_than_schema(kind, revision):
-            obj = {**obj}  # pruning goes deeper than this copy, but only removes what no reader may see
-            self._catch_up(kind, obj, revision)
+    def shown(self, kind: ServedKind, obj: JsonObject) -> JsonObject:
+        """A shared, decoded object in the given version; neither it nor the result may be edited."""
         if obj["apiVersion"] != kind.resource.api_version:
             return {**obj, "apiVersion": kind.resource.api_version}
         return obj
 
-    def _catch_up(self, kind: ServedKind, obj: JsonObject, revision: int) -> None:
-        """An object written under an earlier schema is shown as the present one sees it."""
-        if not self._is_older_than_schema(kind, revision):
-            return
-        stored = self._catalog.stored(kind.storage_key) or kind
-        stored.schema.prune(obj)
-        stored.schema.default(obj)
-
-    def _is_older_than_schema(self, kind: ServedKind, revision: int) -> bool:
+    def is_outdated(self, kind: ServedKind, written: int) -> bool:
+        """Whether content was written under an earlier schema; it is shown as the present one sees it."""
         definition = self._catalog.definitions.get(kind.storage_key)
-        return definition is not None and revision < definition.changed_at
+        return definition is not None and written < definition.changed_at

@@ -54,10 +54,8 @@ class FieldProblems:
 def validated(target: Target, obj: JsonObject, live: JsonObject | None) -> None:
     """Apply the kind's own rules, which may fill in fields, then check everything; a 422 names every cause."""
     kind = target.kind
-    causes: list[Cause] = []
-    if kind.prepare is not None:
-        causes += kind.prepare(obj, live)
-    causes += kind.schema.validate(obj, live)
+    own = kind.prepare(obj, live) if kind.prepare is not None else []
+    causes = [*kind.schema.validate(obj, live), *own]
     if causes:
         name = str(obj["metadata"].get("name") or "")
         raise invalid(kind.resource.kind, name, causes, group=kind.resource.group)

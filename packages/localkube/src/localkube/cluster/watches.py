@@ -88,7 +88,7 @@ class Watch:
         """A change was committed."""
         if change.revision <= self._after or not self._is_in_namespace(change):
             return
-        event = self._event(change, change.object, change.previous_object if self._selector else None)
+        event = self._event(change, self._shown(change), self._shown_before(change))
         if event is None:
             return
         if len(self._live) >= BUFFER:
@@ -108,12 +108,15 @@ class Watch:
     async def _start(self) -> None:
         """Take the backlog and subscribe in one step."""
         self._started = True
-        await reject_future(self._hub.store, self._after if self.query.send_initial_events else 0)
+        store = self._hub.store
+        await reject_future(store, self._after if self.query.send_initial_events else 0)
+        if self._after > store.revision:
+            await store.settled()
         if self._ended:
             return
-        store = self._hub.store
         if self._after and not self.query.send_initial_events:
-            if self._after < store.compacted:
+            # A version this server has not reached is one of another life of it: what came since is not known.
+            if self._after < store.compacted or self._after > store.revision:
                 raise expired(f"too old resource version: {self._after} ({store.compacted + 1})")
             self._backlog = self._replay(store.changes_since(self.kind.storage_key, self._after))
         else:
@@ -140,26 +143,43 @@ class Watch:
     def _replay(self, changes: list[Change]) -> Iterator[WatchEvent]:
         for change in changes:
             if self._is_in_namespace(change):
-                previous = change.previous.decode() if self._selector and change.previous else None
-                event = self._event(change, change.record.decode(), previous)
+                event = self._event(change, self._read(change), self._read_before(change))
                 if event is not None:
                     yield event
 
+    def _shown(self, change: Change) -> JsonObject:
+        """The object of a live change, shared with the other watches if it can be."""
+        if self.kind.custom and self._hub.reader.is_outdated(self.kind, _written(change)):
+            return self._read(change)
+        return self._hub.reader.shown(self.kind, change.object)
+
+    def _shown_before(self, change: Change) -> JsonObject | None:
+        if self._selector is None or change.previous_object is None:
+            return None
+        return self._hub.reader.shown(self.kind, change.previous_object)
+
+    def _read(self, change: Change) -> JsonObject:
+        return self._hub.reader.read(self.kind, change.record, written=_written(change))
+
+    def _read_before(self, change: Change) -> JsonObject | None:
+        if self._selector is None or change.previous is None:
+            return None
+        return self._hub.reader.read(self.kind, change.previous)
+
     def _event(self, change: Change, obj: JsonObject, previous: JsonObject | None) -> WatchEvent | None:
         """The change as this watch sees it: a selector turns it into an arrival, a departure or nothing."""
-        shown = self._hub.reader.shown(self.kind, obj, change.revision)
         if self._selector is None:
-            return WatchEvent(change.type, shown)
-        is_in = change.type != "DELETED" and self._selector.matches(shown)
+            return WatchEvent(change.type, obj)
+        is_in = change.type != "DELETED" and self._selector.matches(obj)
         was_in = previous is not None and self._selector.matches(previous)
         if is_in:
-            return WatchEvent("MODIFIED" if was_in else "ADDED", shown)
+            return WatchEvent("MODIFIED" if was_in else "ADDED", obj)
         if not was_in or previous is None:
             return None
         if change.type == "DELETED":
-            return WatchEvent("DELETED", shown)
+            return WatchEvent("DELETED", obj)
         last = {**previous, "metadata": {**previous["metadata"], "resourceVersion": str(change.revision)}}
-        return WatchEvent("DELETED", self._hub.reader.shown(self.kind, last, change.revision))
+        return WatchEvent("DELETED", last)
 
     @property
     def _namespace(self) -> str:
@@ -167,6 +187,11 @@ class Watch:
 
     def _is_in_namespace(self, change: Change) -> bool:
         return not self._namespace or change.key.namespace == self._namespace
+
+
+def _written(change: Change) -> int:
+    """When the content of a change was written: a deletion shows what was there before."""
+    return change.previous.revision if change.type == "DELETED" and change.previous else change.revision
 
 
 class Watches:

@@ -238,7 +238,11 @@ class Writer:
             if generated:
                 metadata["name"] = meta.generated_name(metadata["generateName"])
                 target = target.named(metadata["name"])
-        raise already_exists(target.resource.plural, target.name, group=target.resource.group)
+        error = already_exists(target.resource.plural, target.name, group=target.resource.group)
+        if metadata.get("generateName"):
+            message = f"{error.message}, the server was not able to generate a unique name for the object"
+            error = StatusError(409, error.reason, message, details={**error.details, "retryAfterSeconds": 1})
+        raise error
 
     def _to_storage(self, target: Target, obj: JsonObject) -> None:
         """The object in the storage version; without a conversion, only its version and the schema differ."""
@@ -299,6 +303,12 @@ def _own_part(target: Target, obj: JsonObject, live: JsonObject) -> JsonObject:
                 _take(obj, live, "status")
             if target.kind.storage_key == NAMESPACES:
                 obj["spec"] = live.get("spec") or {}
+            return obj
+        case "status" if not target.kind.custom:
+            for name in (obj.keys() | live.keys()) - {"apiVersion", "kind", "metadata", "status"}:
+                _take(obj, live, name)
+            if target.resource.group == "apps":
+                _take(obj["metadata"], live["metadata"], "labels")
             return obj
         case "status":
             new = live

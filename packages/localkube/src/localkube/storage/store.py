@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from kuberun.clock import Clock
 from kuberun.meta import JsonObject
 from localkube.errors import internal
@@ -26,6 +28,8 @@ from localkube.storage.records import Change, ChangeType, Key, Record, encode, t
 from localkube.storage.view import History, Objects
 
 Listener = Callable[[Change], None]
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +312,10 @@ class Store:
             self._history.drop(batch.compact_to)
         for change in batch.changes:
             for listener in tuple(self._listeners):
-                listener(change)
+                try:
+                    listener(change)
+                except Exception:  # noqa: BLE001 - the write is done: whoever waits for it must hear so
+                    _log.exception("a listener failed", object=change.key.path, resource=change.key.resource)
             change.forget_objects()
 
     def _abandon(self, batch: Batch, failure: str) -> None:
