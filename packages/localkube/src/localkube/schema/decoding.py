@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Any, Final
 
-from kuberun.meta import JsonObject, Resource
+from kuberun.meta import JsonObject
 from localkube.schema import formats
 from localkube.schema.causes import go_quote
 
@@ -23,14 +24,9 @@ _JSON_WORDS: Final[dict[type, str]] = {str: "string", bool: "bool", list: "array
 _RANGES: Final = {"int32": 2**31, "int64": 2**63}
 
 
-def describe(resource: Resource, reason: str) -> str:
-    """The whole message of the 400."""
-    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {reason}'
-
-
 def mismatch(value: Any, schema: JsonObject, path: str = "", owner: str = "") -> str | None:
     """The first value below this one that does not fit its type, in document order; None if all do."""
-    if value is None or schema.get("x-kubernetes-preserve-unknown-fields"):
+    if value is None or (schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties")):
         return None
     where = f"Go struct field {owner}.{path}" if path else "Go value"
     if schema.get("x-kubernetes-int-or-string"):
@@ -108,9 +104,8 @@ def _string_mismatch(value: Any, schema: JsonObject, where: str) -> str | None:
     match schema.get("format"):
         case "byte":
             return _base64_mismatch(value)
-        case "date-time" if value and not formats.is_date_time(value):
-            layout = schema.get(GO_TIME, "2006-01-02T15:04:05Z07:00")
-            return f'parsing time {go_quote(value)} as "{layout}": cannot parse {go_quote(value)} as "2006"'
+        case "date-time" if value:
+            return _time_mismatch(value, str(schema.get(GO_TIME, "2006-01-02T15:04:05Z07:00")))
         case _:
             return None
 
@@ -118,6 +113,15 @@ def _string_mismatch(value: Any, schema: JsonObject, where: str) -> str | None:
 GO_TIME: Final = "x-localkube-go-time"
 """Layout of a timestamp that is not in whole seconds."""
 MICRO_TIME: Final = "2006-01-02T15:04:05.000000Z07:00"
+
+
+def _time_mismatch(value: str, layout: str) -> str | None:
+    rest, wanted = value, "2006"
+    if formats.is_date_time(value):
+        rest, wanted = value[19:], ".000000"
+        if layout != MICRO_TIME or re.match(r"\.[0-9]{6}[^0-9]", rest):
+            return None
+    return f'parsing time {go_quote(value)} as "{layout}": cannot parse {go_quote(rest)} as "{wanted}"'
 
 
 def _base64_mismatch(value: str) -> str | None:

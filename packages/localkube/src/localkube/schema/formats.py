@@ -14,7 +14,7 @@ from email.utils import parseaddr
 from typing import Final
 from urllib.parse import urlsplit
 
-import re2
+from localkube.schema import regex
 
 FormatCheck = Callable[[str], bool]
 
@@ -173,8 +173,8 @@ def _is_credit_card(text: str) -> bool:
 
 
 def _matches(pattern: str) -> FormatCheck:
-    compiled = re2.compile(pattern)
-    return lambda text: compiled.search(text) is not None
+    matcher = regex.compiled(pattern)
+    return lambda text: matcher.search(text) is not None
 
 
 def _is_short_name(text: str) -> bool:

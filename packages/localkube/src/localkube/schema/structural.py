@@ -11,7 +11,7 @@ from functools import cached_property
 
 from kuberun.meta import JsonObject, Resource
 from localkube.errors import Cause
-from localkube.schema import decoding, defaulting, lists, metadata, names, objectmeta, pruning, rules, values
+from localkube.schema import defaulting, lists, metadata, names, objectmeta, pruning, rules, values
 from localkube.schema.correlation import Correlation
 from localkube.schema.problems import Problem
 
@@ -28,9 +28,8 @@ class StructuralSchema:
         return self._openapi
 
     def decode_error(self, obj: JsonObject) -> str | None:
-        """Message of a 400 if the object cannot even be read (metadata of wrong types), else None."""
-        reason = metadata.decode_error(obj, self._embedding)
-        return decoding.describe(self._resource, reason) if reason else None
+        """Why the object cannot even be read (metadata of wrong types), or None. The answer to that is 400, not 422."""
+        return metadata.decode_error(obj, self._embedding)
 
     def prune(self, obj: JsonObject) -> list[str]:
         dropped = metadata.prune_metadata(obj, self._embedding)

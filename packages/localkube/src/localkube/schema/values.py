@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import re2
-
 from kuberun.meta import JsonObject
 from localkube.errors import Cause
-from localkube.schema import causes, formats
+from localkube.schema import causes, formats, regex
 from localkube.schema.combinators import combinator_checks
 from localkube.schema.jsontypes import INT64_MAX, INT64_MIN, TYPE_NAMES, effective_format, is_json_integer, types_of
 from localkube.schema.problems import Problem, below, child, shown
@@ -119,14 +117,14 @@ def _string_checks(schema: JsonObject) -> list[Check]:
 
 def _string_check(longest: int | None, shortest: int | None, pattern: str | None) -> Check:
     """Only the first of length and pattern violations is reported."""
-    compiled = re2.compile(pattern) if pattern else None
+    matcher = regex.compiled(pattern) if pattern else None
 
     def check(value: str) -> list[Problem] | None:
         if longest is not None and len(value) > longest:
             return [Problem(lambda path: causes.too_long(path, longest), [])]
         if shortest is not None and len(value) < shortest:
             return [_worded(value, f"should be at least {shortest} chars long")]
-        if compiled is not None and compiled.search(value) is None:
+        if matcher is not None and matcher.search(value) is None:
             return [_worded(value, f"should match '{pattern}'")]
         return None
 

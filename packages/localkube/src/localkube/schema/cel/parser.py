@@ -52,6 +52,10 @@ _FOLDS: Final[dict[tuple[str, int], FoldKind]] = {
     ("transformMapEntry", 3): "transformMapEntry",
     ("transformMapEntry", 4): "transformMapEntry",
 }
+_OPERAND_EXPECTED: Final = (
+    " expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, "
+    "IDENTIFIER}"
+)
 _TWO_VARIABLE_FOLDS: Final = frozenset({"transformList", "transformMap", "transformMapEntry"})
 
 
@@ -93,7 +97,7 @@ class _Parser:
 
     def expect(self, mark: str) -> None:
         if not self.skip(mark):
-            raise self.unexpected(f", expecting '{mark}'")
+            raise CompileError(f"Syntax error: missing '{mark}' at '{self.peek.value}'", self.source, self.peek.at)
 
     def unexpected(self, hint: str = "") -> CompileError:
         token = self.peek
@@ -197,9 +201,9 @@ class _Parser:
         self.expect(")")
         return found
 
-    def name(self) -> str:
+    def name(self, hint: str = "") -> str:
         if self.peek.kind != "name" and not self.at_mark("in"):
-            raise self.unexpected()
+            raise self.unexpected(hint)
         token = self.take()
         return cast("str", token.value)
 
@@ -217,7 +221,7 @@ class _Parser:
             return self.map(token.at)
         self.skip(".")
         name_token = self.peek
-        name = self.name()
+        name = self.name(hint=_OPERAND_EXPECTED)
         if name in RESERVED:
             raise CompileError(f"reserved identifier: {name}", self.source, name_token.at)
         if not self.at_mark("("):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-import re2
-
+from localkube.schema import regex
 from localkube.schema.causes import go_quote, go_value
 from localkube.schema.cel.conversions import to_string
 from localkube.schema.cel.errors import EvaluationError
@@ -19,13 +17,12 @@ from localkube.schema.cel.values import Duration, no_overload
 _TEXT_LIMIT: Final = 3 * 1024 * 1024
 
 
-@functools.lru_cache(maxsize=512)
 def pattern(text: str) -> Any:
-    """A compiled regular expression (RE2 syntax, linear time)."""
+    """A compiled regular expression."""
     try:
-        return re2.compile(text)
-    except re2.error as failure:
-        raise EvaluationError(f"error parsing regexp: {failure}") from None
+        return regex.compiled(text)
+    except regex.PatternError as failure:
+        raise EvaluationError(str(failure)) from None
 
 
 def _text_only(name: str, run: Callable[..., Any]) -> Callable[..., Any]:

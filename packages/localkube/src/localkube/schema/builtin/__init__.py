@@ -1,0 +1,26 @@
+"""The kinds the server has of its own: core, events, coordination, RBAC, workloads, definitions, reviews."""
+
+from localkube.model import ServedKind
+from localkube.schema.builtin.apiextensions import definition_kinds
+from localkube.schema.builtin.apps import apps_kinds
+from localkube.schema.builtin.batch import batch_kinds
+from localkube.schema.builtin.coordination import coordination_kinds
+from localkube.schema.builtin.core import core_kinds
+from localkube.schema.builtin.events import event_kinds
+from localkube.schema.builtin.rbac import rbac_kinds
+from localkube.schema.builtin.reviews import TOKEN_REQUEST, review_kinds
+
+__all__ = ["TOKEN_REQUEST", "builtin_kinds"]
+
+
+def builtin_kinds() -> list[ServedKind]:
+    return [
+        *core_kinds(),
+        *event_kinds(),
+        *coordination_kinds(),
+        *rbac_kinds(),
+        *apps_kinds(),
+        *batch_kinds(),
+        *definition_kinds(),
+        *review_kinds(),
+    ]

@@ -1,0 +1,128 @@
+"""apiextensions.k8s.io/v1: CustomResourceDefinition itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kuberun.meta import JsonObject, Resource
+from localkube.model import ServedKind
+from localkube.schema.builtin.kinds import builtin_kind
+from localkube.schema.builtin.parts import anything, boolean, conditions, integer, items, struct, text
+from localkube.schema.crd import prepare_crd
+
+_EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
+
+
+def definition_kinds() -> list[ServedKind]:
+    kind = builtin_kind(
+        Resource(
+            "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+        ),
+        f"{_EXTENSIONS}.CustomResourceDefinition",
+        "Makes the server serve a new kind.",
+        {"spec": _spec(), "status": _status()},
+        required=["spec"],
+        prepare=prepare_crd,
+        short_names=("crd", "crds"),
+        categories=("api-extensions",),
+        subresources=frozenset({"status"}),
+    )
+    return [kind]
+
+
+def _names(description: str) -> JsonObject:
+    return struct(
+        f"{_EXTENSIONS}.CustomResourceDefinitionNames",
+        description,
+        {
+            "plural": text("Name in URLs."),
+            "singular": text("Name of one object; the kind in lower case by default."),
+            "kind": text("Kind of the objects."),
+            "listKind": text("Kind of a list; the kind and List by default."),
+            "shortNames": items({"type": "string"}, "Short names for command lines."),
+            "categories": items({"type": "string"}, "Groups of kinds for command lines, such as all."),
+        },
+        required=["plural", "kind"],
+    )
+
+
+def _spec() -> JsonObject:
+    conversion = struct(
+        f"{_EXTENSIONS}.CustomResourceConversion",
+        "How objects are converted between versions.",
+        {"strategy": text("None or Webhook."), "webhook": anything("The webhook that converts.")},
+        required=["strategy"],
+    )
+    return struct(
+        f"{_EXTENSIONS}.CustomResourceDefinitionSpec",
+        "What is served.",
+        {
+            "group": text("API group of the kind."),
+            "names": _names("Names of the kind."),
+            "scope": text("Namespaced or Cluster."),
+            "versions": items(_version(), "The versions of the kind."),
+            "conversion": conversion,
+            "preserveUnknownFields": boolean("Must be false."),
+        },
+        required=["group", "names", "scope", "versions"],
+    )
+
+
+def _version() -> JsonObject:
+    column = struct(
+        f"{_EXTENSIONS}.CustomResourceColumnDefinition",
+        "A column in tables of the objects.",
+        {
+            "name": text("Heading of the column."),
+            "type": text("Type of the cells."),
+            "format": text("Format of the cells."),
+            "description": text("What the column shows."),
+            "priority": integer("Columns above 0 are shown in wide tables only."),
+            "jsonPath": text("Where the cell comes from."),
+        },
+        required=["name", "type", "jsonPath"],
+    )
+    selectable = struct(
+        f"{_EXTENSIONS}.SelectableField",
+        "A field that field selectors may use.",
+        {"jsonPath": text("Where the field is.")},
+        required=["jsonPath"],
+    )
+    validation = struct(
+        f"{_EXTENSIONS}.CustomResourceValidation",
+        "What the objects look like.",
+        {"openAPIV3Schema": anything("An OpenAPI v3 schema.")},
+    )
+    subresources = struct(
+        f"{_EXTENSIONS}.CustomResourceSubresources",
+        "Parts of the objects with URLs of their own.",
+        {"status": anything("The status subresource."), "scale": anything("The scale subresource.")},
+    )
+    return struct(
+        f"{_EXTENSIONS}.CustomResourceDefinitionVersion",
+        "One version of the kind.",
+        {
+            "name": text("Name of the version, such as v1beta1."),
+            "served": boolean("Whether the version is served."),
+            "storage": boolean("Whether objects are stored in this version."),
+            "deprecated": boolean("Whether clients are warned."),
+            "deprecationWarning": text("The warning."),
+            "schema": validation,
+            "subresources": subresources,
+            "additionalPrinterColumns": items(column, "Columns in tables."),
+            "selectableFields": items(selectable, "Fields for field selectors."),
+        },
+        required=["name", "served", "storage"],
+    )
+
+
+def _status() -> JsonObject:
+    return struct(
+        f"{_EXTENSIONS}.CustomResourceDefinitionStatus",
+        "What became of the definition.",
+        {
+            "conditions": conditions(f"{_EXTENSIONS}.CustomResourceDefinitionCondition"),
+            "acceptedNames": _names("Names that are served."),
+            "storedVersions": items({"type": "string"}, "Versions in which objects may be stored."),
+        },
+    )

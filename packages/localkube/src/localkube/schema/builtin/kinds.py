@@ -1,0 +1,119 @@
+"""Built-in kinds: their Schema, and how one is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from kuberun.meta import JsonObject, Resource
+from localkube.errors import Cause
+from localkube.model import Column, ServedKind
+from localkube.schema import decoding, metadata, names, objectmeta, pruning
+from localkube.schema.builtin.parts import struct
+
+Prepare = Callable[[JsonObject, JsonObject | None], list[Cause]]
+
+
+class BuiltinSchema:
+    """Implements `localkube.model.Schema`. Defaults and rules of a kind are code (`ServedKind.prepare`), as in Go."""
+
+    def __init__(self, openapi: JsonObject, resource: Resource, name_rule: objectmeta.NameRule | None) -> None:
+        self._openapi = openapi
+        self._resource = resource
+        self._name_rule = name_rule
+
+    @property
+    def openapi(self) -> JsonObject:
+        return self._openapi
+
+    def decode_error(self, obj: JsonObject) -> str | None:
+        """Why the object cannot be read into its type: the first field of a wrong type. The answer is 400."""
+        return decoding.mismatch(obj, self._openapi)
+
+    def prune(self, obj: JsonObject) -> list[str]:
+        dropped = pruning.prune(obj, self._pruning)
+        pruning.drop_nulls(obj, self._pruning)
+        return dropped
+
+    def default(self, obj: JsonObject) -> None:
+        """Nothing: defaults of built-in kinds are filled by `ServedKind.prepare`."""
+
+    def validate(self, obj: JsonObject, old: JsonObject | None) -> list[Cause]:
+        """Rules of metadata; those of the kind itself are in `ServedKind.prepare`."""
+        meta = obj.get("metadata") or {}
+        if self._name_rule is None:  # a review has no name and is not stored
+            return []
+        if old is not None:
+            return objectmeta.validate_update(meta, old.get("metadata") or {})
+        return objectmeta.validate_new(meta, namespaced=self._resource.namespaced, name_rule=self._name_rule)
+
+    @cached_property
+    def _pruning(self) -> pruning.PruneNode:
+        return pruning.compile_pruning(self._openapi, root=False)
+
+
+def builtin_kind(
+    resource: Resource,
+    component: str,
+    description: str,
+    fields: Mapping[str, JsonObject],
+    *,
+    required: Sequence[str] = (),
+    name_rule: objectmeta.NameRule | None = names.dns_subdomain,
+    prepare: Prepare | None = None,
+    columns: Sequence[Column] = (),
+    **served: Any,
+) -> ServedKind:
+    """A kind with the usual envelope of apiVersion, kind and metadata around its fields."""
+    openapi = struct(
+        component,
+        description,
+        {"apiVersion": metadata.API_VERSION, "kind": metadata.KIND, "metadata": metadata.OBJECT_META, **fields},
+        required=required,
+        group_version_kind=[{"group": resource.group, "kind": resource.kind, "version": resource.version}],
+    )
+    return ServedKind(
+        resource=resource,
+        schema=BuiltinSchema(openapi, resource, name_rule),
+        singular=resource.kind.lower(),
+        list_kind=f"{resource.kind}List",
+        storage_version=resource.version,
+        columns=tuple(columns),
+        prepare=prepare,
+        **served,
+    )
+
+
+def review_kind(
+    resource: Resource,
+    component: str,
+    description: str,
+    fields: Mapping[str, JsonObject],
+    prepare: Prepare | None = None,
+) -> ServedKind:
+    """A kind that can only be created and is never stored."""
+    return builtin_kind(resource, component, description, fields, name_rule=None, prepare=prepare, verbs=("create",))
+
+
+def column(name: str, read: Callable[[JsonObject], Any], **more: Any) -> Column:
+    return Column(name, more.pop("type", "string"), read, **more)
+
+
+def age_column() -> Column:
+    return Column("Age", "date", lambda obj: obj["metadata"].get("creationTimestamp"))
+
+
+def at(path: str, default: Any = None) -> Callable[[JsonObject], Any]:
+    """Reads a dotted path; `default` if something on the way is missing."""
+    steps = path.split(".")
+
+    def read(obj: JsonObject) -> Any:
+        value: Any = obj
+        for step in steps:
+            if not isinstance(value, dict) or value.get(step) is None:
+                return default
+            value = value[step]
+        return value
+
+    return read

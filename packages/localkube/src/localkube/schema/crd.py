@@ -1,0 +1,215 @@
+"""CustomResourceDefinitions: what one may say, which of its names it gets, and the kinds the server serves for it.
+
+prepare_crd    defaults and checks of the object, on every write
+accept         status: accepted names, conditions, stored versions
+served_kinds   one ServedKind for each served version
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from kuberun.meta import JsonObject, Resource
+from localkube.errors import Cause
+from localkube.model import Column, ServedKind
+from localkube.schema import causes, crd_spec
+from localkube.schema.structural import StructuralSchema
+from localkube.table import jsonpath_reader
+
+_VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
+def prepare_crd(new: JsonObject, old: JsonObject | None) -> list[Cause]:
+    """Fill what can be derived from the rest of the spec, then check everything."""
+    spec = new.setdefault("spec", {})
+    _fill_names(spec.setdefault("names", {}))
+    spec.setdefault("conversion", {"strategy": "None"})
+    found = list(_name_causes(new))
+    old_spec = (old or {}).get("spec")
+    found += crd_spec.spec_causes(spec, old_spec)
+    if old_spec is not None and old is not None:
+        found += crd_spec.immutable_causes(spec, old_spec, established=_is_true(old, "Established"))
+        found += _stored_version_causes(new, old)
+    return found
+
+
+def accept(crd: JsonObject, served: Iterable[ServedKind], now: str = "") -> JsonObject:
+    """The status of a definition, given what is served now. `now` stamps conditions that change."""
+    spec, status = crd["spec"], crd.get("status") or {}
+    wanted, accepted = spec["names"], dict(status.get("acceptedNames") or {})
+    conflict = _take_names(wanted, accepted, _Taken(crd, served))
+    stamp = now or crd["metadata"].get("creationTimestamp") or ""
+    conditions = [_names_condition(conflict), _established_condition(crd, conflict)]
+    storage = next((version["name"] for version in spec["versions"] if version.get("storage")), "")
+    stored = list(status.get("storedVersions") or [])
+    return {
+        "conditions": _stamped(conditions, status.get("conditions") or [], stamp),
+        "acceptedNames": accepted,
+        "storedVersions": stored if storage in stored else [*stored, storage],
+    }
+
+
+def served_kinds(crd: JsonObject) -> list[ServedKind]:
+    """The kinds of an established definition, one for each served version."""
+    spec = crd["spec"]
+    return [_served_kind(crd, version) for version in spec["versions"] if version.get("served")]
+
+
+def _served_kind(crd: JsonObject, version: JsonObject) -> ServedKind:
+    spec = crd["spec"]
+    accepted = {**spec["names"], **((crd.get("status") or {}).get("acceptedNames") or {})}
+    resource = Resource(
+        spec["group"], version["name"], accepted["plural"], accepted["kind"], namespaced=spec["scope"] == "Namespaced"
+    )
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
+    return ServedKind(
+        resource=resource,
+        schema=StructuralSchema(schema, resource),
+        singular=accepted.get("singular") or resource.kind.lower(),
+        list_kind=accepted.get("listKind") or f"{resource.kind}List",
+        storage_version=next(item["name"] for item in spec["versions"] if item.get("storage")),
+        short_names=tuple(accepted.get("shortNames") or ()),
+        categories=tuple(accepted.get("categories") or ()),
+        verbs=_VERBS,
+        subresources=frozenset({"status"} & set(version.get("subresources") or ())),
+        columns=tuple(_columns(version.get("additionalPrinterColumns") or ())),
+        selectable=dict(_selectable(version.get("selectableFields") or ())),
+        custom=True,
+        deprecation=_deprecation(resource, version),
+    )
+
+
+def _columns(declared: Iterable[JsonObject]) -> Iterator[Column]:
+    for column in declared:
+        yield Column(
+            name=column["name"],
+            type=column["type"],
+            read=_reader(column["jsonPath"]),
+            format=column.get("format", ""),
+            description=column.get("description", ""),
+            priority=column.get("priority", 0),
+        )
+
+
+def _reader(path: str) -> Callable[[JsonObject], Any]:
+    """A path that makes no sense gives empty cells, as in the real server, which accepts any text."""
+    try:
+        return jsonpath_reader(path)
+    except ValueError:
+        return _nothing
+
+
+def _nothing(_obj: JsonObject) -> None:
+    return None
+
+
+def _selectable(fields: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
+    for field in fields:
+        path = field["jsonPath"].removeprefix(".")
+        yield path, path
+
+
+def _deprecation(resource: Resource, version: JsonObject) -> str:
+    if not version.get("deprecated"):
+        return ""
+    return str(version.get("deprecationWarning") or f"{resource.api_version} {resource.kind} is deprecated")
+
+
+def _fill_names(names: JsonObject) -> None:
+    kind = names.get("kind")
+    if kind:
+        names["singular"] = names.get("singular") or kind.lower()
+        names["listKind"] = names.get("listKind") or f"{kind}List"
+
+
+def _name_causes(crd: JsonObject) -> Iterator[Cause]:
+    spec, name = crd["spec"], crd.get("metadata", {}).get("name") or ""
+    if name and name != f"{spec['names'].get('plural') or ''}.{spec.get('group') or ''}":
+        yield causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+
+
+def _stored_version_causes(crd: JsonObject, old: JsonObject) -> Iterator[Cause]:
+    names = {version.get("name") for version in crd["spec"].get("versions") or ()}
+    status = crd.get("status") or old.get("status") or {}
+    for index, version in enumerate(status.get("storedVersions") or ()):
+        if version not in names:
+            detail = (
+                f"missing from spec.versions; {version} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {version} and "
+                f"removes {version} from status.storedVersions"
+            )
+            yield causes.invalid(f"status.storedVersions[{index}]", version, detail)
+
+
+class _Taken:
+    """Names in the group of a definition that belong to other kinds."""
+
+    def __init__(self, crd: JsonObject, served: Iterable[ServedKind]) -> None:
+        group, own = crd["spec"]["group"], crd["metadata"]["name"]
+        others = [kind for kind in served if kind.resource.group == group and kind.storage_key != own]
+        self.resources = {name for kind in others for name in (kind.resource.plural, kind.singular, *kind.short_names)}
+        self.kinds = {name for kind in others for name in (kind.resource.kind, kind.list_kind)}
+
+
+def _take_names(wanted: JsonObject, accepted: JsonObject, taken: _Taken) -> tuple[str, str]:
+    """Move free names from `wanted` to `accepted`; returns reason and message of a conflict, if there is one."""
+    conflict = ("", "")
+    single = (
+        ("plural", "PluralConflict", taken.resources),
+        ("singular", "SingularConflict", taken.resources),
+        ("kind", "KindConflict", taken.kinds),
+        ("listKind", "ListKindConflict", taken.kinds),
+    )
+    for field, reason, used in single:
+        name = wanted.get(field, "")
+        if name in used and name != accepted.get(field):
+            conflict = (reason, f'"{name}" is already in use')
+            accepted.setdefault(field, "")
+        else:
+            accepted[field] = name
+    new = [name for name in wanted.get("shortNames") or () if name not in (accepted.get("shortNames") or ())]
+    used_short = [name for name in new if name in taken.resources]
+    if used_short:
+        texts = [f'"{name}" is already in use' for name in used_short]
+        conflict = ("ShortNamesConflict", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    for field in ("shortNames", "categories"):
+        if field == "shortNames" and used_short:
+            continue
+        if wanted.get(field):
+            accepted[field] = list(wanted[field])
+        else:
+            accepted.pop(field, None)
+    return conflict
+
+
+def _names_condition(conflict: tuple[str, str]) -> JsonObject:
+    reason, message = conflict
+    if reason:
+        return {"type": "NamesAccepted", "status": "False", "reason": reason, "message": message}
+    return {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"}
+
+
+def _established_condition(crd: JsonObject, conflict: tuple[str, str]) -> JsonObject:
+    """Once established, always established."""
+    if _is_true(crd, "Established") or not conflict[0]:
+        message = "the initial names have been accepted"
+        return {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": message}
+    return {"type": "Established", "status": "False", "reason": "NotAccepted", "message": "not all names are accepted"}
+
+
+def _stamped(conditions: list[JsonObject], before: list[JsonObject], now: str) -> list[JsonObject]:
+    """Conditions with the time of their last change; others, such as Terminating, stay as they are."""
+    found: list[JsonObject] = []
+    for condition in conditions:
+        old = next((item for item in before if item["type"] == condition["type"]), None)
+        same = old is not None and old.get("status") == condition["status"]
+        stamp = old.get("lastTransitionTime", now) if same and old is not None else now
+        found.append({"lastTransitionTime": stamp, **condition})
+    ours = {condition["type"] for condition in conditions}
+    return [*found, *(item for item in before if item["type"] not in ours)]
+
+
+def _is_true(crd: JsonObject, condition: str) -> bool:
+    conditions = (crd.get("status") or {}).get("conditions") or []
+    return any(item.get("type") == condition and item.get("status") == "True" for item in conditions)
