@@ -46,9 +46,11 @@ class FakeElection:
         self._diary = diary
         self._won = asyncio.Event()
         self._lost = asyncio.Event()
+        self.leading = False
 
     def win(self) -> None:
         self._won.set()
+        self.leading = True
 
     def lose(self) -> None:
         self._lost.set()
@@ -61,6 +63,7 @@ class FakeElection:
         await self._won.wait()
 
     async def release(self) -> None:
+        self.leading = False
         self._diary.append("released")
 
 
@@ -213,6 +216,22 @@ async def test_a_lost_lease_stops_all_work_at_once_and_is_named() -> None:
     with pytest.raises(ComponentFailedError, match="leader election failed: RuntimeError at test_manager"):
         await running
     assert world.diary[0] == "cancelled"
+
+
+async def test_nothing_starts_once_the_lease_may_be_somebody_elses_even_if_nobody_has_noticed() -> None:
+    world = World()
+    election = FakeElection(world.diary)
+    election.win()
+    running = asyncio.ensure_future(world.manager(election).run())
+    await world.clock.settle()
+
+    election.leading = False  # a process that was suspended wakes up
+    world.collection.put("a")
+    await world.clock.advance(60)
+
+    assert world.diary == []
+    running.cancel()
+    await asyncio.wait({running})
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,11 @@ class Retry:
 
 Outcome = Done | After | Retry
 Reconcile = Callable[[ObjectKey], Awaitable[Outcome]]
+Permit = Callable[[], bool]
+
+
+def always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,7 @@ class Controller:
         self._feeds: list[tuple[Subscription[Any], Mapping[Any]]] = []
         self._informers: list[Informer[Any]] = []
         self._run_ids = itertools.count(1)
+        self._permitted: Permit = always
         self._log = _log.bind(controller=name)
 
     @property
@@ -125,8 +131,13 @@ class Controller:
         if informer not in self._informers:
             self._informers.append(informer)
 
-    async def run(self) -> None:
-        """Work until `stop`, then let what runs finish. Cancel it to end at once."""
+    async def run(self, permitted: Permit = always) -> None:
+        """Work until `stop`, then let what runs finish. Cancel it to end at once.
+
+        No reconcile starts while `permitted` says no: a leader that was suspended asks here, before anything else in
+        the process has noticed that its lease is somebody else's by now.
+        """
+        self._permitted = permitted
         async with asyncio.TaskGroup() as feeds:
             tasks = [feeds.create_task(self._feed(subscription, mapping)) for subscription, mapping in self._feeds]
             async with asyncio.TaskGroup() as runs:
@@ -164,6 +175,8 @@ class Controller:
                 self._slots.release()
 
     async def _outcome(self, request: Request) -> Outcome:
+        if not self._permitted():
+            return Retry("this process may not work at the moment")
         self._log.debug("reconcile starts", reason=request.reason, lane=request.lane.name)
         deadline = Deadline(self._clock, self._deadline)
         try:

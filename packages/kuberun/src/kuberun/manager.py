@@ -36,6 +36,11 @@ class Election(Protocol):
 
     async def wait_acquired(self) -> None: ...
 
+    @property
+    def leading(self) -> bool:
+        """Whether this process may work, at this very moment."""
+        ...
+
     async def release(self) -> None:
         """Give the lease up; called when nothing of ours is at work any more. It does not raise."""
         ...
@@ -148,9 +153,12 @@ class Manager:
             await self._finish(tasks)
 
     async def _control(self, controller: Controller) -> None:
-        await _named(f"controller {controller.name}", controller.run)
+        await _named(f"controller {controller.name}", lambda: controller.run(self._permitted))
         if not self._stopping.is_set():
             raise ComponentFailedError(f"controller {controller.name} ended by itself")
+
+    def _permitted(self) -> bool:
+        return self._election is None or self._election.leading
 
     async def _finish(self, tasks: list[asyncio.Task[None]]) -> None:
         """Let what runs come to its end, until the deadline or a second signal."""
