@@ -3,16 +3,11 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import pytest
 
-from kuberun.clock import SystemClock
-from kuberun.connection import Connection, Credential, Tls
+from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
 from kuberun.errors import (
     ApiError,
@@ -27,8 +22,7 @@ from kuberun.errors import (
 )
 from kuberun.requests import Request
 from kuberun.testing import scriptedserver as script
-from kuberun.testing.authority import Authority
-from kuberun.testing.scriptedserver import Answer, ScriptedServer, scripted_server
+from kuberun.testing.scriptedserver import Answer, ScriptedServer, scripted_server, transport_to
 from kuberun.transport import AiohttpTransport, Limits
 
 PLANTED = "PLANTED-value-0815"
@@ -40,16 +34,6 @@ NO_CREDENTIALS = FixedCredentials(Credential())
 async def server() -> AsyncIterator[ScriptedServer]:
     async with scripted_server() as running:
         yield running
-
-
-@asynccontextmanager
-async def transport_to(url: str, limits: Limits | None = None, **settings: object) -> AsyncIterator[AiohttpTransport]:
-    connection = replace(Connection(url, NO_CREDENTIALS, origin="test"), **settings)  # type: ignore[arg-type]  # any field
-    transport = AiohttpTransport(connection, limits or Limits())
-    try:
-        yield transport
-    finally:
-        await transport.close()
 
 
 async def test_an_answer_is_its_body(server: ScriptedServer) -> None:
@@ -339,6 +323,18 @@ async def test_refusal_is_reported_after_one_new_try(server: ScriptedServer, tok
     assert len(server.received) == calls
 
 
+async def test_credentials_that_fail_for_a_while_are_an_api_error_like_any_other(server: ScriptedServer) -> None:
+    class Broken(Rotating):
+        async def current(self) -> Credential:
+            raise ConfigError("user 'u': the plugin failed")
+
+    async with transport_to(server.url, credentials=Broken()) as transport:
+        with pytest.raises(Unreachable, match="the plugin failed"):
+            await transport.request(GET)
+        with pytest.raises(Unreachable, match="the plugin failed"):
+            await _read(transport, GET)
+
+
 async def test_no_credential_reaches_log_or_repr(server: ScriptedServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     server.will(script.failure(403, "Forbidden"))
@@ -355,123 +351,21 @@ async def test_no_credential_reaches_log_or_repr(server: ScriptedServer, caplog:
         assert PLANTED not in text
 
 
-# --- TLS -------------------------------------------------------------------------------------------------------------
+# --- proxies ---------------------------------------------------------------------------------------------------------
 
 
-class StartTls(Protocol):
-    async def __call__(
-        self, name: str = "kube.test", address: str = "127.0.0.1", *, mutual: bool = False
-    ) -> ScriptedServer: ...
+async def test_a_proxy_gets_the_request_for_the_server(server: ScriptedServer) -> None:
+    server.will(script.json({}))
 
-
-@pytest.fixture
-def authority() -> Authority:
-    return Authority(SystemClock().now())
-
-
-@pytest.fixture
-async def tls_server(tmp_path: Path, authority: Authority) -> AsyncIterator[StartTls]:
-    async with AsyncExitStack() as stack:
-
-        async def start(name: str = "kube.test", address: str = "127.0.0.1", *, mutual: bool = False) -> ScriptedServer:
-            certificate = authority.issue(name, address=address)
-            context = authority.server_context(tmp_path, certificate, client_authority=mutual)
-            server = await stack.enter_async_context(scripted_server(context))
-            server.will(script.json({}))
-            return server
-
-        yield start
-
-
-async def test_a_server_of_the_given_authority_is_trusted(tls_server: StartTls, authority: Authority) -> None:
-    server = await tls_server()
-
-    async with transport_to(server.url, tls=Tls(ca=authority.pem)) as transport:
+    async with transport_to("http://kube.test", proxy=server.url) as transport:
         assert await transport.request(GET) == b"{}"
 
-
-async def test_a_server_of_another_authority_is_not_trusted(tls_server: StartTls) -> None:
-    server = await tls_server()
-    stranger = Authority(SystemClock().now())
-
-    async with transport_to(server.url, tls=Tls(ca=stranger.pem)) as transport:
-        with pytest.raises(Unreachable, match="certificate is not trusted"):
-            await transport.request(GET)
-    assert server.received == []
+    assert server.received[0].headers["Host"] == "kube.test"
 
 
-async def test_verification_can_be_switched_off(tls_server: StartTls) -> None:
-    server = await tls_server(address="")
+async def test_a_proxy_that_refuses_the_tunnel(server: ScriptedServer) -> None:
+    server.will(script.text(PLANTED.encode(), code=403))
 
-    async with transport_to(server.url, tls=Tls(verify=False)) as transport:
-        assert await transport.request(GET) == b"{}"
-
-
-@pytest.mark.parametrize(("expected_name", "trusted"), [("kube.test", True), ("other.test", False)])
-async def test_the_server_name_to_expect_can_differ_from_the_address(
-    tls_server: StartTls, authority: Authority, expected_name: str, trusted: bool
-) -> None:
-    server = await tls_server(address="")
-
-    async with transport_to(server.url, tls=Tls(ca=authority.pem, server_name=expected_name)) as transport:
-        if trusted:
-            assert await transport.request(GET) == b"{}"
-        else:
-            with pytest.raises(Unreachable, match="not trusted"):
-                await transport.request(GET)
-
-
-async def test_a_client_certificate_opens_the_door(tls_server: StartTls, authority: Authority) -> None:
-    server = await tls_server(mutual=True)
-    with_certificate = FixedCredentials(Credential(certificate=authority.issue("jane")))
-
-    async with transport_to(server.url, tls=Tls(ca=authority.pem), credentials=with_certificate) as transport:
-        assert await transport.request(GET) == b"{}"
-    async with transport_to(server.url, tls=Tls(ca=authority.pem)) as transport:
-        with pytest.raises(Unreachable):
-            await transport.request(GET)
-
-
-async def test_a_renewed_client_certificate_is_used_for_the_next_call(
-    tls_server: StartTls, authority: Authority
-) -> None:
-    server = await tls_server(mutual=True)
-    stranger = Authority(SystemClock().now())
-
-    class Renewed:
-        credential = Credential(certificate=stranger.issue("jane"))
-
-        async def current(self) -> Credential:
-            return self.credential
-
-        async def refreshed(self, rejected: Credential) -> Credential | None:
-            raise AssertionError(rejected)
-
-    credentials = Renewed()
-    async with transport_to(server.url, tls=Tls(ca=authority.pem), credentials=credentials) as transport:
-        with pytest.raises(Unreachable):
-            await transport.request(GET)
-        credentials.credential = Credential(certificate=authority.issue("jane"))
-        assert await transport.request(GET) == b"{}"
-
-
-async def test_tls_to_a_server_that_speaks_none(server: ScriptedServer) -> None:
-    async with transport_to(server.url.replace("http:", "https:"), tls=Tls(verify=False)) as transport:
-        with pytest.raises(Unreachable, match="no TLS connection"):
-            await transport.request(GET)
-
-
-@pytest.mark.parametrize("authority_data", [b"nonsense", "ü".encode()], ids=["not PEM", "not even ASCII"])
-async def test_a_broken_authority_says_so(authority_data: bytes) -> None:
-    async with transport_to("https://127.0.0.1:1", tls=Tls(ca=authority_data)) as transport:
-        with pytest.raises(ConfigError, match="test: the certificate authority is not"):
-            await transport.request(GET)
-
-
-async def test_a_key_that_does_not_fit_its_certificate_says_so(authority: Authority) -> None:
-    mixed = replace(authority.issue("jane"), key=authority.issue("joe").key)
-    credentials = FixedCredentials(Credential(certificate=mixed))
-
-    async with transport_to("https://127.0.0.1:1", credentials=credentials) as transport:
-        with pytest.raises(ConfigError, match="not a pair"):
+    async with transport_to("https://kube.test", proxy=server.url) as transport:
+        with pytest.raises(Unreachable, match="the proxy does not let us through"):
             await transport.request(GET)

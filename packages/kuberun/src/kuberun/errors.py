@@ -3,7 +3,7 @@
     KubeError
     ├── ConfigError              the kubeconfig or the pod's service account cannot be used
     └── ApiError                 code, reason, message, details, where
-        ├── Unreachable          no HTTP answer: DNS, refused, TLS, time-out, cut
+        ├── Unreachable          no HTTP answer: DNS, refused, TLS, time-out, cut, no credentials to be had just now
         ├── BadAnswer            an answer that is not what the API promises: not JSON, too large, of another shape
         ├── BadRequest           400
         ├── Unauthorized         401

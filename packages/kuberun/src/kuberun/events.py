@@ -19,7 +19,7 @@ import structlog
 
 from kuberun.client import Client
 from kuberun.clock import Clock, rfc3339
-from kuberun.errors import ApiError, ConfigError, NotFound
+from kuberun.errors import ApiError, NotFound
 from kuberun.meta import JsonObject, ObjectKey, ObjectMeta, Resource, raw
 from kuberun.redaction import bounded
 
@@ -107,7 +107,7 @@ class EventRecorder:
                 continue
             try:
                 await self._write(occurrence)
-            except (ApiError, ConfigError, ValueError) as error:
+            except (ApiError, ValueError) as error:
                 self.counts.failed += 1
                 _log.warning("event not recorded", about=str(occurrence.subject.key), error=str(error))
             else:

@@ -21,7 +21,7 @@ from aiohttp.http import HttpProcessingError
 from yarl import URL
 
 from kuberun.connection import ClientCertificate, Connection, Credential
-from kuberun.errors import BadAnswer, Unauthorized, Unreachable, from_status
+from kuberun.errors import BadAnswer, ConfigError, Unauthorized, Unreachable, from_status
 from kuberun.requests import Request
 from kuberun.tls import client_context
 
@@ -71,14 +71,14 @@ class AiohttpTransport:
     async def request(self, request: Request) -> bytes:
         try:
             return await self._authenticated(self._answer, request)
-        except _NETWORK as exc:
+        except _NO_ANSWER as exc:
             raise _unreachable(exc, request) from None
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[bytes], None]:
         try:
             response = await self._authenticated(self._opened, request)
-        except _NETWORK as exc:
+        except _NO_ANSWER as exc:
             raise _unreachable(exc, request) from None
         try:
             yield _Lines(response.content, request)
@@ -197,7 +197,7 @@ class _Lines:
             while line := await self._content.readline():
                 if line := line.strip():
                     return line
-        except _NETWORK as exc:
+        except _NO_ANSWER as exc:
             raise _unreachable(exc, self._request) from None
         except (ValueError, HttpProcessingError):
             raise BadAnswer("a line of the answer is too long", where=self._request.where) from None
@@ -209,15 +209,16 @@ def _timeout(deadline: float, idle: float | None, connect: float) -> aiohttp.Cli
     return aiohttp.ClientTimeout(total=deadline, sock_connect=min(connect, deadline), sock_read=idle)
 
 
-_NETWORK: Final = (aiohttp.ClientError, OSError)  # a TimeoutError is an OSError
+# A TimeoutError is an OSError. Credentials may fail for a while: a file half rotated, a plugin without its network.
+_NO_ANSWER: Final = (aiohttp.ClientError, OSError, ConfigError)
 
 
 def _unreachable(error: Exception, request: Request) -> Unreachable:
-    """What the network did, as our error. It stands alone: aiohttp's carry pieces of what was received."""
+    """Why there was no answer, as our error. It stands alone: aiohttp's carry pieces of what was received."""
     if isinstance(error, TimeoutError):
         limit = request.deadline if request.idle is None else min(request.idle, request.deadline)
         return Unreachable(f"no answer within {limit:g} s", where=request.where)
-    return Unreachable(_reason(error), where=request.where)
+    return Unreachable(str(error) if isinstance(error, ConfigError) else _reason(error), where=request.where)
 
 
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (

@@ -11,11 +11,15 @@ import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 from aiohttp import web
+
+from kuberun.connection import Connection, Credential
+from kuberun.credentials import FixedCredentials
+from kuberun.transport import AiohttpTransport, Limits
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -173,3 +177,16 @@ async def scripted_server(tls: ssl.SSLContext | None = None) -> AsyncGenerator[S
     finally:
         server.released.set()
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def transport_to(
+    url: str, limits: Limits | None = None, **settings: Any
+) -> AsyncGenerator[AiohttpTransport, None]:
+    """A transport to a server; keyword arguments are other fields of the `Connection`."""
+    anonymous = Connection(url, FixedCredentials(Credential()), origin="test")
+    transport = AiohttpTransport(replace(anonymous, **settings), limits or Limits())
+    try:
+        yield transport
+    finally:
+        await transport.close()
