@@ -24,6 +24,13 @@ from localkube.schema.builtin.parts import (
 )
 
 _APPS: Final = "io.k8s.api.apps.v1"
+_FIRST_STATUS: Final = {
+    "Deployment": (),
+    "StatefulSet": ("replicas", "availableReplicas"),
+    "DaemonSet": ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
+    "ReplicaSet": ("replicas",),
+}
+"""Counters that are there, as 0, before any controller wrote a status."""
 _STATEFUL_MUTABLE: Final = (
     "replicas",
     "ordinals",
@@ -190,6 +197,7 @@ def _prepared(default: Callable[[JsonObject], Any], own_causes: _Causes) -> Prep
         template = spec.setdefault("template", {})
         pods.default_template(template)
         default(new)
+        new.setdefault("status", dict.fromkeys(_FIRST_STATUS[new["kind"]], 0))
         return [*_common_causes(spec, old), *own_causes(spec, (old or {}).get("spec"))]
 
     return prepare

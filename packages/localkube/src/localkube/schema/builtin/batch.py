@@ -152,6 +152,7 @@ def _prepare_job(new: JsonObject, old: JsonObject | None) -> list[Cause]:
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
     spec.setdefault("manualSelector", False)
+    new.setdefault("status", {})
     if old is None:
         _select_own_pods(new)
     return list(_job_causes(spec, "spec"))
@@ -163,8 +164,12 @@ def _prepare_cron_job(new: JsonObject, _old: JsonObject | None) -> list[Cause]:
     spec.setdefault("suspend", False)
     spec.setdefault("successfulJobsHistoryLimit", 3)
     spec.setdefault("failedJobsHistoryLimit", 1)
-    job = spec.setdefault("jobTemplate", {}).setdefault("spec", {})
+    template = spec.setdefault("jobTemplate", {})
+    template.setdefault("metadata", {})
+    job = template.setdefault("spec", {})
     _default_job(job)
+    job["template"].setdefault("metadata", {})
+    new.setdefault("status", {})
     return [*_schedule_causes(spec.get("schedule") or ""), *_job_causes(job, "spec.jobTemplate.spec")]
 
 

@@ -116,10 +116,13 @@ def _series(component: str) -> JsonObject:
 
 def _prepare_core_event(new: JsonObject, _old: JsonObject | None) -> list[Cause]:
     new.setdefault("source", {})
+    new.setdefault("reportingComponent", "")
+    new.setdefault("reportingInstance", "")
     return list(_namespace_causes(new, "involvedObject"))
 
 
 def _prepare_event(new: JsonObject, old: JsonObject | None) -> list[Cause]:
+    new.setdefault("deprecatedSource", {})
     found = list(_namespace_causes(new, "regarding"))
     if old is None:
         found += _new_event_causes(new)
