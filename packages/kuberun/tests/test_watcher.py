@@ -1,0 +1,284 @@
+"""The loop that lists and watches, on a collection that misbehaves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kuberun.errors import ApiError, BadAnswer, Details, Forbidden, Gone, ServiceUnavailable, Throttled, Unreachable
+from kuberun.meta import Malformed, Object, Page
+from kuberun.testing.clock import VirtualClock
+from kuberun.testing.source import Call, FakeCollection, Fault
+from kuberun.watch import Applied, Deleted, Event, Listed, Watcher, WatchSettings
+
+SETTINGS = WatchSettings(page_size=2, request_timeout=60, stream_seconds=300, inactivity=150)
+
+
+class Watched:
+    """A watcher at work, and what it has delivered."""
+
+    def __init__(self, collection: FakeCollection, clock: VirtualClock) -> None:
+        self.events: list[Event[Object]] = []
+        self.watcher = Watcher(collection, clock=clock, settings=SETTINGS, draw=lambda: 0.5)
+
+    def names(self) -> list[Any]:
+        """Lists as lists of names, changes as +name, removals as -name."""
+
+        def named(event: Event[Object]) -> Any:
+            match event:
+                case Listed(objects=objects):
+                    return [obj.key.name for obj in objects]
+                case Applied(object=obj):
+                    return f"+{obj.key.name}"
+                case Deleted(object=obj):
+                    return f"-{obj.key.name}"
+
+        return [named(event) for event in self.events]
+
+
+@asynccontextmanager
+async def watched(collection: FakeCollection, clock: VirtualClock) -> AsyncIterator[Watched]:
+    seen = Watched(collection, clock)
+    running = asyncio.ensure_future(seen.watcher.run(seen.events.append))
+    await clock.settle()
+    try:
+        yield seen
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()
+        assert collection.streams == 0, "a stream was left open"
+
+
+async def test_a_collection_is_listed_in_pages_and_then_followed() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    for name in "abcde":
+        collection.put(name)
+
+    async with watched(collection, clock) as seen:
+        collection.put("f")
+        collection.delete("a")
+        await clock.settle()
+
+    assert seen.names() == [["a", "b", "c", "d", "e"], "+f", "-a"]
+    assert [call.limit for call in collection.calls if call.verb == "list"] == [2, 2, 2]
+    assert collection.calls[-1] == Call("watch", resource_version="105")
+
+
+async def test_a_stream_is_resumed_from_the_last_bookmark() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+
+    async with watched(collection, clock) as seen:
+        collection.put("a")
+        collection.put("b")
+        collection.bookmark()
+        await clock.settle()
+        collection.disturb(Fault.CUT)
+        await clock.advance(60)
+
+    assert seen.names() == [[], "+a", "+b"]
+    assert collection.calls[-1] == Call("watch", resource_version="102")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault.CUT, Fault.END, Fault.GARBLE, Fault.UNKNOWN_TYPE, Fault.INTERNAL],
+    ids=lambda fault: fault.name.lower(),
+)
+async def test_after_a_disturbance_the_stream_goes_on_without_a_gap_and_without_a_list(fault: Fault) -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+
+    async with watched(collection, clock) as seen:
+        collection.put("a")
+        await clock.settle()
+        collection.disturb(fault)
+        collection.put("b")
+        collection.put("c")
+        await clock.advance(60)
+
+    assert seen.names() == [[], "+a", "+b", "+c"]
+    assert [call.verb for call in collection.calls] == ["list", "watch", "watch"]
+
+
+async def test_a_half_open_connection_is_noticed_and_replaced() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+
+    async with watched(collection, clock) as seen:
+        collection.disturb(Fault.SILENCE)
+        collection.put("a")
+        await clock.advance(149)
+        assert seen.names() == [[]]
+        await clock.advance(1)
+
+        assert seen.names() == [[], "+a"]
+
+
+async def test_frames_keep_a_stream_alive() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+
+    async with watched(collection, clock) as seen:
+        for _ in range(10):
+            collection.bookmark()
+            await clock.advance(100)
+        age = seen.watcher.age
+
+    assert [call.verb for call in collection.calls] == ["list", "watch"]
+    assert age == 100
+
+
+@pytest.mark.parametrize("how", ["frame", "status"])
+async def test_an_expired_position_leads_to_a_list_that_tells_what_is_left(how: str) -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    collection.put("a")
+    collection.put("b")
+
+    async with watched(collection, clock) as seen:
+        if how == "frame":
+            collection.disturb(Fault.EXPIRED)
+        else:
+            collection.disturb(Fault.CUT)
+            collection.refusals.append(Gone(410, "Expired", "too old resource version"))
+        collection.delete("a")
+        await clock.advance(60)
+
+    assert seen.names() == [["a", "b"], ["b"]] or seen.names() == [["a", "b"], "-a", ["b"]]
+    assert seen.names()[-1] == ["b"]
+
+
+async def test_a_compacted_history_is_listed_anew() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    collection.put("a")
+
+    async with watched(collection, clock) as seen:
+        collection.disturb(Fault.SILENCE)
+        collection.put("b")
+        collection.delete("a")
+        collection.compact()
+        await clock.advance(200)
+
+    assert seen.names() == [["a"], ["b"]]
+
+
+async def test_a_continue_token_that_expires_once_restarts_the_pages_and_twice_asks_for_all_at_once() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    for name in "abcde":
+        collection.put(name)
+    expired = Gone(410, "Expired", "the continue token has expired")
+    collection.refusals.extend([None, expired, None, expired])
+
+    async with watched(collection, clock) as seen:
+        pass
+
+    assert seen.names() == [["a", "b", "c", "d", "e"]]
+    assert [call.limit for call in collection.calls if call.verb == "list"] == [2, 2, 2, 2, 0]
+
+
+async def test_a_list_that_fails_is_retried_with_growing_delays() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    collection.refusals.extend(Unreachable("connection refused") for _ in range(3))
+
+    lists: list[float] = []
+    async with watched(collection, clock) as seen:
+        for _ in range(60):
+            made = sum(1 for call in collection.calls if call.verb == "list")
+            lists += [clock.monotonic()] * (made - len(lists))
+            await clock.advance(0.1)
+
+    assert lists == pytest.approx([0, 0.6, 1.8, 4.2], abs=0.11), "0.8 s, doubled, less a quarter for the jitter"
+    assert seen.names() == [[]]
+
+
+@pytest.mark.parametrize("where", ["list", "watch"])
+async def test_a_throttled_request_waits_as_long_as_the_server_asks(where: str) -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    throttled = Throttled(429, "TooManyRequests", "slow down", Details(retry_after=45))
+    collection.refusals.extend([throttled] if where == "list" else [None, throttled])
+
+    async with watched(collection, clock):
+        asked = len(collection.calls)
+        await clock.advance(44)
+        assert len(collection.calls) == asked
+        await clock.advance(1)
+
+        assert len(collection.calls) > asked
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Forbidden(403, "Forbidden", "no"),
+        BadAnswer("not JSON"),
+        ServiceUnavailable(503, "ServiceUnavailable", "starting"),
+    ],
+    ids=lambda refusal: type(refusal).__name__,
+)
+async def test_a_server_that_refuses_for_an_hour_is_followed_again_afterwards(refusal: ApiError) -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+
+    async with watched(collection, clock) as seen:
+        collection.put("a")
+        await clock.settle()
+        collection.refusals.extend(refusal for _ in range(10_000))
+        collection.disturb(Fault.CUT)
+        collection.put("b")
+        await clock.advance(3600)
+        asked = len(collection.calls)
+        collection.refusals.clear()
+        await clock.advance(30)
+
+    assert asked < 300, "it backs off"
+    assert seen.names()[-1] in ("+b", ["a", "b"])
+
+
+async def test_a_list_that_hangs_is_given_up() -> None:
+    clock, collection = VirtualClock(), _Hanging()
+
+    async with watched(collection, clock) as seen:
+        await clock.advance(59)
+        assert collection.hung == 1
+        await clock.advance(2)
+
+        assert seen.names() == [[]]
+
+
+async def test_malformed_objects_are_delivered_and_do_not_stop_the_others() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    collection.malformed.add("bad")
+    collection.put("good")
+    collection.put("bad")
+
+    async with watched(collection, clock) as seen:
+        collection.put("bad")
+        collection.put("better")
+        collection.delete("bad")
+        await clock.settle()
+
+    assert seen.names() == [["good", "bad"], "+bad", "+better", "-bad"]
+    assert isinstance(seen.events[1], Applied)
+    assert isinstance(seen.events[1].object, Malformed)
+
+
+async def test_the_age_grows_while_the_server_is_away() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+
+    async with watched(collection, clock) as seen:
+        collection.refusals.extend(Unreachable("gone") for _ in range(1000))
+        collection.disturb(Fault.CUT)
+        await clock.advance(500)
+
+        assert seen.watcher.age == 500
+
+
+class _Hanging(FakeCollection):
+    """The first list never answers."""
+
+    hung = 0
+
+    async def list_page(self, *, limit: int, continue_token: str, resource_version: str) -> Page[Object]:
+        if not self.hung:
+            self.hung = 1
+            await asyncio.Event().wait()
+        return await super().list_page(limit=limit, continue_token=continue_token, resource_version=resource_version)
