@@ -75,10 +75,17 @@ class ServedKind:
     prepare: Callable[[JsonObject, JsonObject | None], list[Cause]] | None = None
     """Rules of one built-in kind beyond its schema (immutable fields, stringData, defaults by code); edits in place."""
 
+    stored_as: str = ""
+    """Storage key of another kind whose objects these are, in another form (the two kinds of Event)."""
+    from_stored: Callable[[JsonObject], JsonObject] | None = None
+    """This form of such an object; the argument is left as it is."""
+    to_stored: Callable[[JsonObject], JsonObject] | None = None
+    """The stored form of an object of this form; the argument is used up."""
+
     @property
     def storage_key(self) -> str:
         """All versions of a kind share one storage: `plural.group`."""
-        return str(self.resource)
+        return self.stored_as or str(self.resource)
 
 
 @dataclass(frozen=True, slots=True)

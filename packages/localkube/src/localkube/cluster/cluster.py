@@ -17,14 +17,15 @@ from kuberun.clock import Clock
 from kuberun.meta import JsonObject
 from localkube.cluster.background import Background
 from localkube.cluster.catalog import Catalog
+from localkube.cluster.conversions import Conversions
 from localkube.cluster.definitions import Definitions
 from localkube.cluster.deletion import Deleter
+from localkube.cluster.events import sharing_events
 from localkube.cluster.gc import GarbageCollector
 from localkube.cluster.housekeeping import Housekeeping
 from localkube.cluster.lists import Lister
 from localkube.cluster.namespaces import Namespaces
 from localkube.cluster.patching import PatchType as PatchType  # noqa: PLC0414 - callers find it with the verb
-from localkube.cluster.reader import Reader
 from localkube.cluster.revisions import reject_future, revision_of
 from localkube.cluster.rules import DEFINITIONS, SERVICE_ACCOUNTS
 from localkube.cluster.target import Target
@@ -58,7 +59,7 @@ class Cluster:
         self._limits = limits
         self._handlers: dict[str, Handler] = {}
         self._stack = AsyncExitStack()
-        self.catalog = Catalog(builtin_kinds())
+        self.catalog = Catalog(sharing_events(builtin_kinds()))
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -90,7 +91,7 @@ class Cluster:
         record = self.store.get(Target(kind, namespace, name).key)
         if record is None:
             raise not_found(kind.resource.plural, name, group=kind.resource.group)
-        return self._reader.read(kind, record)
+        return self._conversions.read(kind, record)
 
     async def list(self, kind: ServedKind, query: ListQuery) -> ListResult:
         return await self._lister.list(kind, query)
@@ -200,11 +201,11 @@ class Cluster:
 
     def _assemble(self) -> None:
         store, catalog, clock = self.store, self.catalog, self._clock
-        self._reader = Reader(catalog)
-        self._lister = Lister(store, self._reader)
-        self._watches = Watches(store, self._reader)
-        self._writer = Writer(store, catalog, self._reader, clock)
-        self._deleter = Deleter(store, self._reader, clock)
+        self._conversions = Conversions(catalog)
+        self._lister = Lister(store, self._conversions)
+        self._watches = Watches(store, self._conversions)
+        self._writer = Writer(store, catalog, self._conversions, clock)
+        self._deleter = Deleter(store, self._conversions, clock)
         self._background = Background(clock)
         self._definitions = Definitions(
             store, catalog, self._writer, self._deleter, self._watches, self._background, clock
@@ -224,9 +225,9 @@ class Cluster:
         )
         await namespaces.start()
 
-    def _after_write(self, target: Target, new: JsonObject, _live: JsonObject | None) -> Batch | None:
+    def _after_write(self, target: Target, stored: JsonObject) -> Batch | None:
         if target.kind.storage_key == DEFINITIONS:
-            return self._definitions.after_write(target, new)
+            return self._definitions.after_write(target, stored)
         return None
 
 

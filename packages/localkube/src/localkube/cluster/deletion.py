@@ -5,7 +5,7 @@ from __future__ import annotations
 from kuberun.clock import Clock, rfc3339
 from kuberun.meta import JsonObject
 from localkube.cluster import metadata as meta
-from localkube.cluster.reader import Reader
+from localkube.cluster.conversions import Conversions
 from localkube.cluster.rules import DEFINITIONS, IMMORTAL_NAMESPACES, NAMESPACES, RETURNED_WHEN_DELETED
 from localkube.cluster.target import Target
 from localkube.errors import conflict, forbidden, not_found
@@ -18,9 +18,9 @@ CUSTOM_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
 class Deleter:
-    def __init__(self, store: Store, reader: Reader, clock: Clock) -> None:
+    def __init__(self, store: Store, conversions: Conversions, clock: Clock) -> None:
         self._store = store
-        self._reader = reader
+        self._conversions = conversions
         self._clock = clock
 
     def delete(self, target: Target, options: DeleteOptions) -> tuple[JsonObject, Batch | None]:
@@ -30,7 +30,7 @@ class Deleter:
             raise not_found(target.resource.plural, target.name, group=target.resource.group)
         if target.kind.storage_key == NAMESPACES and target.name in IMMORTAL_NAMESPACES:
             raise forbidden(NAMESPACES, target.name, "this namespace may not be deleted")
-        obj = self._reader.read(target.kind, record)
+        obj = self._conversions.read(target.kind, record)
         _check_preconditions(target, options, obj)
         before = meta.finalizers_of(obj)
         finalizers = _finalizers_after(before, options)
@@ -43,8 +43,9 @@ class Deleter:
             return obj, None
         meta.set_finalizers(obj, finalizers)
         self._mark(target, obj)
-        batch = None if options.dry_run else self._store.put(target.key, self._stored(target, obj))
-        return target.shown(obj), batch
+        stored = self._conversions.stored(target.kind, obj)
+        batch = None if options.dry_run else self._store.put(target.key, stored)
+        return self._conversions.shown(target.kind, stored), batch
 
     def _mark(self, target: Target, obj: JsonObject) -> None:
         """Begin the deletion of an object that somebody holds."""
@@ -62,11 +63,6 @@ class Deleter:
                 metadata["deletionGracePeriodSeconds"] = 0
                 if metadata.get("generation"):
                     metadata["generation"] += 1
-
-    def _stored(self, target: Target, obj: JsonObject) -> JsonObject:
-        group, version = target.resource.group, target.kind.storage_version
-        obj["apiVersion"] = f"{group}/{version}" if group else version
-        return obj
 
 
 def _check_preconditions(target: Target, options: DeleteOptions, obj: JsonObject) -> None:

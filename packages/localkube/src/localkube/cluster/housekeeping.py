@@ -43,12 +43,11 @@ class Housekeeping:
     async def _expire_events(self) -> None:
         oldest = self._clock.now() - EVENT_LIFE
         last: Batch | None = None
-        for resource in EVENTS:
-            for path, record in self._store.scan(resource):
-                namespace, _, name = path.rpartition("/")
-                key = Key(resource, namespace, name)
-                if self._store.latest(key) is record and last_seen(record.decode()) < oldest:
-                    last = self._store.remove(key)
+        for path, record in self._store.scan(EVENTS):
+            namespace, _, name = path.rpartition("/")
+            key = Key(EVENTS, namespace, name)
+            if self._store.latest(key) is record and last_seen(record.decode()) < oldest:
+                last = self._store.remove(key)
         if last is not None:
             await last.committed()
 

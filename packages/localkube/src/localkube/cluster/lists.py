@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from kuberun.meta import JsonObject
-from localkube.cluster.reader import Reader
+from localkube.cluster.conversions import Conversions
 from localkube.cluster.revisions import reject_future, revision_of, too_large
 from localkube.errors import Cause, StatusError, bad_request, expired, invalid
 from localkube.model import ListQuery, ListResult, ServedKind
@@ -68,9 +68,9 @@ Entries = list[tuple[str, Record]]
 
 
 class Lister:
-    def __init__(self, store: Store, reader: Reader) -> None:
+    def __init__(self, store: Store, conversions: Conversions) -> None:
         self._store = store
-        self._reader = reader
+        self._conversions = conversions
 
     async def list(self, kind: ServedKind, query: ListQuery) -> ListResult:
         if not kind.resource.namespaced and query.namespace:
@@ -116,7 +116,7 @@ class Lister:
 
     def _collect(self, kind: ServedKind, entries: Entries, page: Page, selector: Selector | None) -> ListResult:
         items: list[JsonObject] = []
-        read = self._reader.read
+        read = self._conversions.read
         version = str(page.revision)
         for index, (path, record) in enumerate(entries):
             if page.limit and len(items) == page.limit:

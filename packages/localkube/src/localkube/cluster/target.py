@@ -32,10 +32,6 @@ class Target:
     def named(self, name: str) -> Target:
         return replace(self, name=name)
 
-    def shown(self, obj: JsonObject) -> JsonObject:
-        obj["apiVersion"] = self.resource.api_version
-        return obj
-
     def settle_namespace(self, metadata: JsonObject) -> None:
         """The namespace in the body is that of the URL, or was left out."""
         said = metadata.get("namespace") or ""

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from kuberun.meta import JsonObject
+from localkube.cluster.conversions import Conversions
 from localkube.cluster.lists import selector_of
-from localkube.cluster.reader import Reader
 from localkube.cluster.revisions import reject_future, revision_of
 from localkube.errors import expired
 from localkube.model import ServedKind, WatchEvent, WatchQuery
@@ -132,7 +132,7 @@ class Watch:
 
         def events() -> Iterator[WatchEvent]:
             for _, record in entries:
-                obj = self._hub.reader.read(self.kind, record)
+                obj = self._hub.conversions.read(self.kind, record)
                 if self._selector is None or self._selector.matches(obj):
                     yield WatchEvent("ADDED", obj)
             if self.query.send_initial_events and self.query.allow_bookmarks:
@@ -149,22 +149,22 @@ class Watch:
 
     def _shown(self, change: Change) -> JsonObject:
         """The object of a live change, shared with the other watches if it can be."""
-        if self.kind.custom and self._hub.reader.is_outdated(self.kind, _written(change)):
+        if self.kind.custom and self._hub.conversions.is_outdated(self.kind, _written(change)):
             return self._read(change)
-        return self._hub.reader.shown(self.kind, change.object)
+        return self._hub.conversions.shown(self.kind, change.object)
 
     def _shown_before(self, change: Change) -> JsonObject | None:
         if self._selector is None or change.previous_object is None:
             return None
-        return self._hub.reader.shown(self.kind, change.previous_object)
+        return self._hub.conversions.shown(self.kind, change.previous_object)
 
     def _read(self, change: Change) -> JsonObject:
-        return self._hub.reader.read(self.kind, change.record, written=_written(change))
+        return self._hub.conversions.read(self.kind, change.record, written=_written(change))
 
     def _read_before(self, change: Change) -> JsonObject | None:
         if self._selector is None or change.previous is None:
             return None
-        return self._hub.reader.read(self.kind, change.previous)
+        return self._hub.conversions.read(self.kind, change.previous)
 
     def _event(self, change: Change, obj: JsonObject, previous: JsonObject | None) -> WatchEvent | None:
         """The change as this watch sees it: a selector turns it into an arrival, a departure or nothing."""
@@ -197,9 +197,9 @@ def _written(change: Change) -> int:
 class Watches:
     """All running watches, by resource."""
 
-    def __init__(self, store: Store, reader: Reader) -> None:
+    def __init__(self, store: Store, conversions: Conversions) -> None:
         self.store = store
-        self.reader = reader
+        self.conversions = conversions
         self._by_resource: dict[str, dict[Watch, None]] = {}
         store.listen(self._publish)
 

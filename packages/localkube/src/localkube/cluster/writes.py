@@ -17,9 +17,9 @@ from kuberun.clock import Clock, rfc3339
 from kuberun.meta import JsonObject
 from localkube.cluster import metadata as meta
 from localkube.cluster.catalog import Catalog
+from localkube.cluster.conversions import Conversions
 from localkube.cluster.patching import PatchType, patched
-from localkube.cluster.reader import Reader
-from localkube.cluster.rules import CREATED_BY_UPDATE, NAMESPACES
+from localkube.cluster.rules import CREATED_BY_UPDATE, DEFINITIONS, NAMESPACES, note_stored_version
 from localkube.cluster.target import Target
 from localkube.cluster.validation import FieldProblems, validated
 from localkube.errors import Cause, StatusError, already_exists, bad_request, conflict, forbidden, invalid, not_found
@@ -40,18 +40,18 @@ class Decision:
     batch: Batch | None = None
 
 
-Hook = Callable[[Target, JsonObject, JsonObject | None], Batch | None]
-"""Called with each queued object and the one before it; may queue more. Returns the batch to wait for, if it did."""
+Hook = Callable[[Target, JsonObject], Batch | None]
+"""Called with each queued object; may queue more. Returns the batch to wait for, if it did."""
 
 
 class Writer:
-    def __init__(self, store: Store, catalog: Catalog, reader: Reader, clock: Clock) -> None:
+    def __init__(self, store: Store, catalog: Catalog, conversions: Conversions, clock: Clock) -> None:
         self._store = store
         self._catalog = catalog
-        self._reader = reader
+        self._conversions = conversions
         self._clock = clock
         self._second = (0, "")
-        self.after_write: Hook = lambda _target, _new, _live: None
+        self.after_write: Hook = lambda _target, _stored: None
 
     def create(
         self, target: Target, obj: JsonObject, options: WriteOptions, duplicates: Sequence[str] = ()
@@ -92,7 +92,7 @@ class Writer:
         record = self._store.latest(target.key)
         if record is None and (patch_type != "apply" or target.subresource):
             raise not_found(target.resource.plural, target.name, group=target.resource.group)
-        base = self._reader.read(target.kind, record) if record else None
+        base = self._conversions.read(target.kind, record) if record else None
         versions = self._catalog.versions(target.kind.storage_key)
         obj = patched(target, patch_type, patch, base, options=options, now=self._now(), versions=versions)
         problems = self._decode(target, obj, duplicates)
@@ -127,15 +127,13 @@ class Writer:
         record = self._store.latest(target.key)
         if record is None:
             return None
-        live, new = self._reader.read(target.kind, record), self._reader.read(target.kind, record)
+        live, new = self._conversions.read(target.kind, record), self._conversions.read(target.kind, record)
         change(new)
         new = self._track(target, new, live, manager)
-        if meta.same_content(new, live):
+        stored = self._conversions.stored(target.kind, new)
+        if meta.same_content(stored, record.decode()):
             return None
-        if _is_finished(target, new):
-            return self._store.remove(target.key)
-        self._to_storage(target, new)
-        return self._put(target, new, live)
+        return self._store.remove(target.key) if _is_finished(target, stored) else self._put(target, stored)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -175,17 +173,16 @@ class Writer:
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         if "status" in target.kind.subresources:
             obj.pop("status", None)
+        attempts = 1 if obj["metadata"].get("name") else _NAME_ATTEMPTS
         meta.stamp_new(obj, target.kind, self._now())
         validated(target, obj, None)
         target = target.named(obj["metadata"]["name"])
+        if target.kind.storage_key == DEFINITIONS:
+            note_stored_version(obj)
         if tracking == "update":
             obj = self._track(target, obj, None, options.field_manager)
-        target = self._free_name(target, obj)
-        self._to_storage(target, obj)
-        batch = None
-        if not options.dry_run:
-            batch = self._put(target, obj, None)
-        return Decision(Written(target.shown(obj), created=True, warnings=warnings), batch)
+        target = self._free_name(target, obj, attempts)
+        return self._finish(target, obj, options, Written({}, created=True, warnings=warnings))
 
     def _replace(
         self,
@@ -197,22 +194,29 @@ class Writer:
         warnings: list[str],
         tracking: Tracking = "update",
     ) -> Decision:
-        live = self._reader.read(target.kind, record)
-        obj = _own_part(target, obj, self._reader.read(target.kind, record))
+        live = self._conversions.read(target.kind, record)
+        obj = _own_part(target, obj, self._conversions.read(target.kind, record))
         meta.carry_over(obj, live)
         meta.count_generation(obj, live, target.kind)
         validated(target, obj, live)
+        if target.kind.storage_key == DEFINITIONS:
+            note_stored_version(obj)
         if tracking == "update":
             obj = self._track(target, obj, live, options.field_manager)
-        self._to_storage(target, obj)
-        before = dict(live, apiVersion=obj["apiVersion"])
-        if meta.same_content(obj, before):
-            return Decision(Written(target.shown(before), warnings=warnings))
-        if _is_finished(target, obj):
-            batch = None if options.dry_run else self._store.remove(target.key)
-            return Decision(Written(target.shown(obj), warnings=warnings), batch)
-        batch = None if options.dry_run else self._put(target, obj, live)
-        return Decision(Written(target.shown(obj), warnings=warnings), batch)
+        return self._finish(target, obj, options, Written(live, warnings=warnings), record)
+
+    def _finish(
+        self, target: Target, obj: JsonObject, options: WriteOptions, written: Written, record: Record | None = None
+    ) -> Decision:
+        """Store the object, unless nothing changes or it is only a try; remove it if it was only waiting for this."""
+        stored = self._conversions.stored(target.kind, obj)
+        if record is not None and meta.same_content(stored, record.decode()):
+            return Decision(written)
+        batch = None
+        if not options.dry_run:
+            batch = self._store.remove(target.key) if _is_finished(target, stored) else self._put(target, stored)
+        written.object = self._conversions.shown(target.kind, stored)
+        return Decision(written, batch)
 
     def _track(self, target: Target, obj: JsonObject, live: JsonObject | None, manager: str) -> JsonObject:
         tracked = track_update(
@@ -228,34 +232,18 @@ class Writer:
         )
         return meta.with_grace_period(tracked, obj)
 
-    def _free_name(self, target: Target, obj: JsonObject) -> Target:
-        """The target under a name nobody has; another name is made up if the first was generated."""
+    def _free_name(self, target: Target, obj: JsonObject, attempts: int) -> Target:
+        """The target under a name nobody has; other names are made up if more than one attempt is allowed."""
         metadata = obj["metadata"]
-        generated = bool(metadata.get("generateName")) and target.name.startswith(metadata["generateName"][:58])
-        for _ in range(_NAME_ATTEMPTS if generated else 1):
+        for _ in range(attempts - 1):
             if self._store.latest(target.key) is None:
-                return target
-            if generated:
-                metadata["name"] = meta.generated_name(metadata["generateName"])
-                target = target.named(metadata["name"])
-        error = already_exists(target.resource.plural, target.name, group=target.resource.group)
-        if metadata.get("generateName"):
-            message = f"{error.message}, the server was not able to generate a unique name for the object"
-            error = StatusError(409, error.reason, message, details={**error.details, "retryAfterSeconds": 1})
-        raise error
-
-    def _to_storage(self, target: Target, obj: JsonObject) -> None:
-        """The object in the storage version; without a conversion, only its version and the schema differ."""
-        if target.resource.version == target.kind.storage_version:
-            return
-        stored = self._catalog.stored(target.kind.storage_key)
-        if stored is None or stored.resource.version != target.kind.storage_version:
-            group = target.resource.group
-            obj["apiVersion"] = f"{group}/{target.kind.storage_version}" if group else target.kind.storage_version
-            return
-        stored.schema.prune(obj)
-        stored.schema.default(obj)
-        obj["apiVersion"] = stored.resource.api_version
+                break
+            metadata["name"] = meta.generated_name(metadata["generateName"])
+            target = target.named(metadata["name"])
+        taken = self._store.latest(target.key)
+        if taken is not None:
+            raise _taken(target, metadata, taken)
+        return target
 
     def _now(self) -> str:
         """The time as it is written; made once for each second, because formatting costs as much as a decode."""
@@ -265,9 +253,9 @@ class Writer:
             self._second = (second, rfc3339(now))
         return self._second[1]
 
-    def _put(self, target: Target, obj: JsonObject, live: JsonObject | None) -> Batch:
-        batch = self._store.put(target.key, obj)
-        return self.after_write(target, obj, live) or batch
+    def _put(self, target: Target, stored: JsonObject) -> Batch:
+        batch = self._store.put(target.key, stored)
+        return self.after_write(target, stored) or batch
 
     def _check_preconditions(self, target: Target, metadata: JsonObject, record: Record) -> None:
         resource = target.resource
@@ -336,6 +324,17 @@ def _is_finished(target: Target, obj: JsonObject) -> bool:
     if not meta.is_deleting(obj) or obj["metadata"].get("finalizers"):
         return False
     return target.kind.storage_key != NAMESPACES or not (obj.get("spec") or {}).get("finalizers")
+
+
+def _taken(target: Target, metadata: JsonObject, record: Record) -> StatusError:
+    error = already_exists(target.resource.plural, target.name, group=target.resource.group)
+    message, details = error.message, dict(error.details)
+    if metadata.get("generateName"):
+        message += ", the server was not able to generate a unique name for the object"
+        details["retryAfterSeconds"] = 1
+    if meta.is_deleting(record.decode()):
+        message = f"object is being deleted: {message}"
+    return StatusError(409, error.reason, message, details=details)
 
 
 def _terminating(target: Target, name: str) -> StatusError:
