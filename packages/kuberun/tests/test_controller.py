@@ -232,8 +232,7 @@ async def test_changes_reach_the_queue_through_the_mapping_and_a_mapping_that_fa
     await asyncio.wait({running, informing})
 
 
-async def test_a_controller_fits_on_one_screen() -> None:
-    """The example of the module, whole: keep a label on every object."""
+async def test_a_controller_sees_the_effect_of_its_own_writes_and_comes_to_rest() -> None:
     clock, collection = VirtualClock(), FakeCollection()
 
     class Labeller:

@@ -1,27 +1,9 @@
 """A controller: feeds its queue from informers and runs a reconcile for each key, a few at a time.
 
-The outcome of a reconcile is a value; this is the only place that turns it into forget, delay or back-off. A whole
-controller that keeps a label on every ConfigMap:
+    informers -> mappings -> queue -> reconcile -> outcome -> forget | delay | back off
 
-    class Labeller:
-        def __init__(self, config_maps: Store[Object], client: Client) -> None:
-            self._config_maps = config_maps
-            self._client = client
-
-        async def reconcile(self, key: ObjectKey) -> Outcome:
-            match self._config_maps.get(key):
-                case None:
-                    return Done()
-                case Malformed(error=error):
-                    return Retry(error)
-                case obj if obj.metadata.labels.get("seen") == "true":
-                    return Done()
-                case _:
-                    await self._client.merge_patch(CONFIG_MAPS, key, {"metadata": {"labels": {"seen": "true"}}})
-                    return Done()
-
-    controller = Controller("labeller", Labeller(informer.store, client).reconcile, clock=clock)
-    controller.watch(informer, itself())
+The outcome of a reconcile is a value, and this is the only place that turns it into what happens next. A whole operator
+on one screen is in `examples/labeller.py` of this distribution.
 
 A reconcile that raises, or that takes too long, is backed off like one that returns `Retry`: it never ends the process.
 Logs name the exception's type and place, never its text, which may hold anything.
