@@ -260,7 +260,7 @@ SEED_STORE = {
         "providerRef": {"name": "my-aws-store", "namespace": "default", "kind": "AWSSecretManager"},
     },
 }
-SEED_CONDITIONS = [{"namespaceSelector": {}, "namespaces": [], "namespaceRegexes": []}]
+SEED_CONDITIONS: list[dict[str, Any]] = [{"namespaceSelector": {}, "namespaces": [], "namespaceRegexes": []}]
 
 
 @pytest.mark.parametrize(
