@@ -320,6 +320,12 @@ def test_a_write_that_changes_only_a_time_changes_nothing() -> None:
     assert keep_times(live, {**touched, "data": {"x": "2"}})["data"] == {"x": "2"}
 
 
+def test_empty_metadata_is_dropped_but_a_grace_period_of_zero_is_not() -> None:
+    result = updated(None, secret(labels={}, annotations=None, deletionGracePeriodSeconds=0, generateName=""))
+
+    assert set(result["metadata"]) == {"name", "deletionGracePeriodSeconds", "managedFields"}
+
+
 def test_truth_is_not_the_number_one() -> None:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     live = updated(None, {**secret(uid="u"), "any": {"x": True}}, schema=schema)

@@ -320,9 +320,13 @@ def _finished(live: JsonObject | None, new: JsonObject, managed: Managed) -> Jso
     return _with_entries(result, entries)
 
 
+_EMPTY: Final = (None, "", {}, [])
+
+
 def _with_entries(obj: JsonObject, entries: list[JsonObject]) -> JsonObject:
     """The object with these managedFields, or with none. Metadata has no empty fields: no labels, no such key."""
-    metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if value and name != "managedFields"}
+    given: JsonObject = obj.get("metadata") or {}
+    metadata = {name: value for name, value in given.items() if value not in _EMPTY and name != "managedFields"}
     if entries:
         metadata["managedFields"] = entries
     return {**obj, "metadata": metadata}
