@@ -27,7 +27,7 @@ CALL_SECONDS = 10.0
 START_ATTEMPTS = 3
 CONTROLLERS = "garbage-collector-controller,namespace-controller,serviceaccount-controller"
 # A namespace deletion lists every resource once: the default of 20 requests a second would take longer than the tests.
-CONTROLLER_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000")
+CONTROLLER_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-namespace-syncs=50")
 
 
 class KubeApiserver:

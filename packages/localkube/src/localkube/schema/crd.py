@@ -7,6 +7,7 @@ served_kinds   one ServedKind for each served version
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from localkube.schema import causes, crd_spec
 from localkube.schema.structural import StructuralSchema
 from localkube.table import jsonpath_reader
 
+_APPROVAL: Final = "api-approved.kubernetes.io"
+_PROTECTED_GROUPS: Final = ("k8s.io", "kubernetes.io")
 _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 
@@ -25,12 +28,13 @@ def prepare_crd(new: JsonObject, old: JsonObject | None) -> list[Cause]:
     spec = new.setdefault("spec", {})
     _fill_names(spec.setdefault("names", {}))
     spec.setdefault("conversion", {"strategy": "None"})
-    found = list(_name_causes(new))
+    found = [*_name_causes(new), *_approval_causes(new, old)]
     old_spec = (old or {}).get("spec")
     found += crd_spec.spec_causes(spec, old_spec)
     if old_spec is not None and old is not None:
         found += crd_spec.immutable_causes(spec, old_spec, established=_is_true(old, "Established"))
         found += _stored_version_causes(new, old)
+        _record_storage_version(new)
     return found
 
 
@@ -41,12 +45,10 @@ def accept(crd: JsonObject, served: Iterable[ServedKind], now: str = "") -> Json
     conflict = _take_names(wanted, accepted, _Taken(crd, served))
     stamp = now or crd["metadata"].get("creationTimestamp") or ""
     conditions = [_names_condition(conflict), _established_condition(crd, conflict)]
-    storage = next((version["name"] for version in spec["versions"] if version.get("storage")), "")
-    stored = list(status.get("storedVersions") or [])
     return {
         "conditions": _stamped(conditions, status.get("conditions") or [], stamp),
         "acceptedNames": accepted,
-        "storedVersions": stored if storage in stored else [*stored, storage],
+        "storedVersions": _stored_versions(spec, status),
     }
 
 
@@ -127,6 +129,39 @@ def _name_causes(crd: JsonObject) -> Iterator[Cause]:
     spec, name = crd["spec"], crd.get("metadata", {}).get("name") or ""
     if name and name != f"{spec['names'].get('plural') or ''}.{spec.get('group') or ''}":
         yield causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+
+
+def _approval_causes(crd: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
+    """Groups of Kubernetes itself are protected: whoever uses one says where it was approved."""
+    group = str(crd["spec"].get("group") or "")
+    if not any(group == owner or group.endswith(f".{owner}") for owner in _PROTECTED_GROUPS):
+        return
+    value = _approval(crd)
+    if old is not None and _approval(old) == value:
+        return
+    field, see = f"metadata.annotations[{_APPROVAL}]", "see https://github.com/kubernetes/enhancements/pull/1111"
+    if not value:
+        yield causes.required(field, f'protected groups must have approval annotation "{_APPROVAL}", {see}')
+    elif not (value.startswith("unapproved") or re.match(r"[a-z][a-z0-9+.-]*://[^/]", value)):
+        how = 'with either a URL or a reason starting with "unapproved"'
+        yield causes.invalid(field, value, f'protected groups must have approval annotation "{_APPROVAL}" {how}, {see}')
+
+
+def _approval(crd: JsonObject) -> str:
+    return str((crd.get("metadata", {}).get("annotations") or {}).get(_APPROVAL) or "")
+
+
+def _record_storage_version(crd: JsonObject) -> None:
+    """A new storage version is written down with the change that makes it one."""
+    status = crd.get("status") or {}
+    if status.get("storedVersions"):
+        status["storedVersions"] = _stored_versions(crd["spec"], status)
+
+
+def _stored_versions(spec: JsonObject, status: JsonObject) -> list[str]:
+    storage = next((version["name"] for version in spec.get("versions") or () if version.get("storage")), "")
+    stored = list(status.get("storedVersions") or [])
+    return stored if not storage or storage in stored else [*stored, storage]
 
 
 def _stored_version_causes(crd: JsonObject, old: JsonObject) -> Iterator[Cause]:

@@ -22,6 +22,7 @@ _OWNER_NEEDS: Final = (("kind", "must not be empty"), ("name", "must not be empt
 _OWNER_FIELDS: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _ORPHAN: Final = "orphan"
 _FOREGROUND: Final = "foregroundDeletion"
+_STANDARD_FINALIZERS: Final = frozenset({"kubernetes", _ORPHAN, _FOREGROUND})
 
 
 def validate_new(meta: JsonObject, *, namespaced: bool, name_rule: NameRule, path: str = "metadata") -> list[Cause]:
@@ -49,6 +50,14 @@ def validate_update(meta: JsonObject, old: JsonObject, path: str = "metadata") -
         if (meta.get(field) or "") != (old.get(field) or "")
     ]
     return [*found, *_shared_causes(meta, path)]
+
+
+def short_finalizer_causes(meta: JsonObject, path: str = "metadata") -> Iterator[Cause]:
+    """Only finalizers of Kubernetes itself may go without a domain; not every kind checks this."""
+    detail = "name is neither a standard finalizer name nor is it fully qualified"
+    for index, finalizer in enumerate(meta.get("finalizers") or []):
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not names.qualified_name(finalizer):
+            yield causes.invalid(f"{path}.finalizers[{index}]", finalizer, detail)
 
 
 def label_causes(labels: Mapping[str, Any], path: str) -> Iterator[Cause]:

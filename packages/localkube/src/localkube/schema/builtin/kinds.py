@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from kuberun.meta import JsonObject, Resource
 from localkube.errors import Cause
 from localkube.model import Column, ServedKind
 from localkube.schema import decoding, metadata, names, objectmeta, pruning
 from localkube.schema.builtin.parts import struct
+
+_QUALIFIED_FINALIZERS: Final = frozenset({"", "apps", "batch", "rbac.authorization.k8s.io"})
+"""Groups whose kinds refuse finalizers without a domain."""
 
 Prepare = Callable[[JsonObject, JsonObject | None], list[Cause]]
 
@@ -28,8 +31,8 @@ class BuiltinSchema:
         return self._openapi
 
     def decode_error(self, obj: JsonObject) -> str | None:
-        """Why the object cannot be read into its type: the first field of a wrong type. The answer is 400."""
-        return decoding.mismatch(obj, self._openapi)
+        """The message of a 400 that names the first field of a wrong type, or None."""
+        return decoding.unreadable(self._resource, decoding.mismatch(obj, self._openapi))
 
     def prune(self, obj: JsonObject) -> list[str]:
         dropped = pruning.prune(obj, self._pruning)
@@ -45,8 +48,12 @@ class BuiltinSchema:
         if self._name_rule is None:  # a review has no name and is not stored
             return []
         if old is not None:
-            return objectmeta.validate_update(meta, old.get("metadata") or {})
-        return objectmeta.validate_new(meta, namespaced=self._resource.namespaced, name_rule=self._name_rule)
+            found = objectmeta.validate_update(meta, old.get("metadata") or {})
+        else:
+            found = objectmeta.validate_new(meta, namespaced=self._resource.namespaced, name_rule=self._name_rule)
+        if self._resource.group in _QUALIFIED_FINALIZERS:
+            found += objectmeta.short_finalizer_causes(meta)
+        return found
 
     @cached_property
     def _pruning(self) -> pruning.PruneNode:
