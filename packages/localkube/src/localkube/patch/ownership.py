@@ -320,7 +320,7 @@ def _finished(live: JsonObject | None, new: JsonObject, managed: Managed) -> Jso
     return _with_entries(result, entries)
 
 
-_EMPTY: Final = (None, "", {}, [])
+_EMPTY: Final[tuple[Any, ...]] = (None, "", {}, [])
 
 
 def _with_entries(obj: JsonObject, entries: list[JsonObject]) -> JsonObject:
