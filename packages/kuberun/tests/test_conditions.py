@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuberun.clock import rfc3339
@@ -105,6 +105,7 @@ TYPES = st.sampled_from(["A", "B", "C"])
 STATUSES = st.sampled_from(["True", "False", "Unknown"])
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(TYPES, STATUSES), max_size=20))
 def test_after_any_sequence_there_is_one_condition_of_each_type_with_its_last_status(
     sequence: list[tuple[str, str]],

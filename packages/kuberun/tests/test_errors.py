@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuberun import errors
@@ -215,11 +215,13 @@ def test_a_value_of_the_request_is_removed_from_any_sentence() -> None:
     assert error.message == 'admission webhook "w" denied widget-one: … is weak'
 
 
+@settings(deadline=None)
 @given(text=st.text(), body=st.binary())
 def test_redaction_takes_any_text(text: str, body: bytes) -> None:
     assert len(without_values(without_echo(text), body).encode(errors="surrogatepass")) <= MAX_MESSAGE_BYTES + 3
 
 
+@settings(deadline=None)
 @given(text=st.text(alphabet=st.characters(codec="utf-8")), limit=st.integers(min_value=3, max_value=50))
 def test_bounded_text_fits_and_keeps_its_beginning(text: str, limit: int) -> None:
     cut = bounded(text, limit)

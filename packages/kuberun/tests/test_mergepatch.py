@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuberun.mergepatch import difference, patched
@@ -43,11 +43,13 @@ def values(nulls: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 DOCUMENTS = st.dictionaries(st.text("abc", max_size=1), values(st.nothing()), max_size=3)
 
 
+@settings(deadline=None)
 @given(DOCUMENTS, DOCUMENTS)
 def test_applying_the_difference_gives_the_new_document(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert repr(_sorted(patched(old, difference(old, new)))) == repr(_sorted(new))
 
 
+@settings(deadline=None)
 @given(DOCUMENTS)
 def test_a_document_does_not_differ_from_itself(document: dict[str, Any]) -> None:
     assert difference(document, document) == {}

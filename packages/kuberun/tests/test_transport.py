@@ -1,4 +1,4 @@
-"""HTTP as it happens: answers, faults, credentials, TLS; on a real socket."""
+"""HTTP as it happens: answers, faults, credentials, proxies; on a real socket."""
 
 import asyncio
 import logging
@@ -27,7 +27,6 @@ from kuberun.transport import AiohttpTransport, Limits
 
 PLANTED = "PLANTED-value-0815"
 GET = Request("GET", "/api/v1/things")
-NO_CREDENTIALS = FixedCredentials(Credential())
 
 
 @pytest.fixture

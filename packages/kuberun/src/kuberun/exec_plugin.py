@@ -73,53 +73,74 @@ class ExecCredentials:
         return self._credential
 
 
+class _Run(asyncio.SubprocessProtocol):
+    """One run of the program: its output up to a bound, and its end.
+
+    Not asyncio's Process: that one never ends when somebody stops reading before the program stops printing.
+    """
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.output = bytearray()
+        self.printed: asyncio.Future[None] = loop.create_future()
+        self.exited: asyncio.Future[None] = loop.create_future()
+
+    def pipe_data_received(self, _fd: int, data: bytes) -> None:
+        if len(self.output) <= _LARGEST_ANSWER:
+            self.output += data
+        elif not self.printed.done():
+            self.printed.set_result(None)
+
+    def pipe_connection_lost(self, _fd: int, _exc: Exception | None) -> None:
+        if not self.printed.done():
+            self.printed.set_result(None)
+
+    def process_exited(self) -> None:
+        self.exited.set_result(None)
+
+
 async def _output_of(plugin: ExecPlugin, deadline: float) -> bytes:
-    environment = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _exec_info(plugin)}
+    name = f"{plugin.origin}: the credential plugin {plugin.command!r}"
+    transport, run = await _started(plugin)
     try:
-        process = await asyncio.create_subprocess_exec(
+        async with asyncio.timeout(deadline):
+            await run.printed
+            if len(run.output) > _LARGEST_ANSWER:
+                raise ConfigError(f"{name} printed more than 1 MiB; is it the right program?")
+            await run.exited
+    except TimeoutError:
+        message = f"{name} gave no answer within {deadline:g} s"
+        raise ConfigError(f"{message}; does it wait for input? Run it once by hand to log in.") from None
+    finally:
+        await _end(transport, run)
+    if code := transport.get_returncode():
+        raise ConfigError(f"{name} failed with exit code {code}; run it by hand to see why.")
+    return bytes(run.output)
+
+
+async def _started(plugin: ExecPlugin) -> tuple[asyncio.SubprocessTransport, _Run]:
+    try:
+        return await asyncio.get_running_loop().subprocess_exec(
+            _Run,
             plugin.command,
             *plugin.args,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            env=environment,
+            env={**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _exec_info(plugin)},
             start_new_session=True,  # so that the deadline also ends what the program started
         )
     except (OSError, ValueError) as exc:
         hint = f" {plugin.install_hint.strip()}" if plugin.install_hint else " Install it or correct the command."
         raise ConfigError(f"{plugin.origin}: cannot start the credential plugin {plugin.command!r}.{hint}") from exc
-    try:
-        async with asyncio.timeout(deadline):
-            output = await _bounded_output(process, plugin)
-            code = await process.wait()
-    except TimeoutError as exc:
-        message = f"{plugin.origin}: the credential plugin {plugin.command!r} gave no answer within {deadline:g} s"
-        raise ConfigError(f"{message}; does it wait for input? Run it once by hand to log in.") from exc
-    finally:
-        await _end(process)
-    if code != 0:
-        message = f"{plugin.origin}: the credential plugin {plugin.command!r} failed with exit code {code}"
-        raise ConfigError(f"{message}; run it by hand to see why.")
-    return output
 
 
-async def _bounded_output(process: asyncio.subprocess.Process, plugin: ExecPlugin) -> bytes:
-    stdout = process.stdout
-    if stdout is None:  # asked for above; only for the type checker
-        raise ConfigError(f"{plugin.origin}: the credential plugin has no output")
-    output = bytearray()
-    while chunk := await stdout.read(65536):
-        output += chunk
-        if len(output) > _LARGEST_ANSWER:
-            raise ConfigError(f"{plugin.origin}: the credential plugin {plugin.command!r} printed more than 1 MiB")
-    return bytes(output)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
+async def _end(transport: asyncio.SubprocessTransport, run: _Run) -> None:
+    if not run.exited.done():
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+            os.killpg(transport.get_pid(), signal.SIGKILL)
+        await run.exited
+    transport.close()
 
 
 def _exec_info(plugin: ExecPlugin) -> str:
