@@ -120,7 +120,7 @@ async def test_leadership_passes_on_whatever_happens_to_the_leader_and_never_two
 
     terms = [name for name, _ in itertools.groupby(contest.journal())]
     assert len(terms) == len(set(terms)), "somebody worked after another had taken over"
-    assert len(terms) == 5
+    assert len(terms) >= 5
     assert (overslept, stopped) == (3, 0)
     assert "leadership acquired" in contest.log()
 
