@@ -50,7 +50,7 @@ def test_a_new_object_gets_the_answer_of_the_real_server(row: JsonObject) -> Non
     stored, causes = written(row["object"], None)
 
     if row["code"] == 400:
-        assert row["message"].endswith(f": {unreadable}")
+        assert unreadable == row["message"]
         return
     assert unreadable is None
     if row.get("own_words"):  # the real message repeats a character of the secret
@@ -74,10 +74,9 @@ def test_an_update_gets_the_answer_of_the_real_server(row: JsonObject) -> None:
 def test_a_field_of_a_wrong_type_is_named_in_the_words_of_the_real_server(row: JsonObject) -> None:
     kind = kind_of(row["object"])
 
-    reason = kind.schema.decode_error(row["object"])
+    message = kind.schema.decode_error(row["object"])
 
-    name = kind.resource.kind
-    assert f'{name} in version "v1" cannot be handled as a {name}: {reason}' == row["message"]
+    assert message == row["message"]
 
 
 def test_unknown_fields_are_dropped_and_named() -> None:

@@ -41,8 +41,7 @@ def test_a_new_object_gets_the_answer_of_the_real_server(row: JsonObject) -> Non
     schema.default(obj)
     causes = causes_of(schema, obj, None)
 
-    prefix = 'Thing in version "v1" cannot be handled as a Thing: '
-    assert unreadable == (row["message"].removeprefix(prefix) if "message" in row else None)
+    assert unreadable == row.get("message")
     if unreadable is None:
         assert causes == sorted(row.get("causes", []))
     if row["code"] == 201:

@@ -6,6 +6,7 @@ changed, except that everything below an unchanged value is unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,14 +47,18 @@ class Correlation:
             return Correlation(self.new[index], None, schema, self.unchanged(), known=False)
         return Correlation(self.new[index], old, schema, self.inherited)
 
-    def step(self, step: Step) -> Correlation:
-        match step:
-            case int():
-                return self.item(step)
-            case str():
-                return self.key(step)
-            case (name,):
-                return self.key(name)
+    def follow(self, steps: Iterable[Step]) -> Correlation:
+        """The correlation of a value further in."""
+        place = self
+        for step in steps:
+            match step:
+                case int():
+                    place = place.item(step)
+                case str():
+                    place = place.key(step)
+                case (name,):
+                    place = place.key(name)
+        return place
 
 
 def old_item(item: Any, old: list[Any], schema: JsonObject) -> Any | None:

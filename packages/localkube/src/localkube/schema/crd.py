@@ -78,7 +78,7 @@ def _served_kind(crd: JsonObject, version: JsonObject) -> ServedKind:
         columns=tuple(_columns(version.get("additionalPrinterColumns") or ())),
         selectable=dict(_selectable(version.get("selectableFields") or ())),
         custom=True,
-        deprecation=_deprecation(resource, version),
+        deprecation=_deprecation(resource, version, spec["versions"]),
     )
 
 
@@ -112,10 +112,17 @@ def _selectable(fields: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
         yield path, path
 
 
-def _deprecation(resource: Resource, version: JsonObject) -> str:
+def _deprecation(resource: Resource, version: JsonObject, versions: list[JsonObject]) -> str:
+    """Its own warning, or one that names the newest version that is served, newer and not deprecated."""
     if not version.get("deprecated"):
         return ""
-    return str(version.get("deprecationWarning") or f"{resource.api_version} {resource.kind} is deprecated")
+    if version.get("deprecationWarning"):
+        return str(version["deprecationWarning"])
+    own = version_order(version["name"])
+    better = [item["name"] for item in versions if item.get("served") and not item.get("deprecated")]
+    newer = sorted((name for name in better if version_order(name) < own), key=version_order)
+    advice = f"; use {resource.group}/{newer[0]} {resource.kind}" if newer else ""
+    return f"{resource.api_version} {resource.kind} is deprecated{advice}"
 
 
 def _fill_names(names: JsonObject) -> None:

@@ -11,17 +11,26 @@ import binascii
 import re
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kuberun.meta import JsonObject, Resource
 from localkube.schema import formats
 from localkube.schema.causes import go_quote
 
 COMPONENT: Final = "x-localkube-component"
 """Name of the OpenAPI component a schema is, such as io.k8s.api.core.v1.Secret."""
+DESCRIPTION: Final = "x-localkube-description"
+"""What a component is, where the description says what it is for in this place."""
 GO_TYPE: Final = "x-localkube-go-type"
 """Go type of a field where it does not follow from the schema."""
 
 _JSON_WORDS: Final[dict[type, str]] = {str: "string", bool: "bool", list: "array", dict: "object"}
 _RANGES: Final = {"int32": 2**31, "int64": 2**63}
+
+
+def unreadable(resource: Resource, reason: str | None) -> str | None:
+    """The message of a 400 about an object of the resource."""
+    if reason is None:
+        return None
+    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {reason}'
 
 
 def mismatch(value: Any, schema: JsonObject, path: str = "", owner: str = "") -> str | None:

@@ -15,12 +15,14 @@ from localkube.schema import causes, names, objectmeta
 from localkube.schema.problems import child
 
 
-def has_list_types(schema: JsonObject) -> bool:
-    return _anywhere(schema, lambda part: part.get("x-kubernetes-list-type") in {"set", "map"})
+def with_list_types(schema: JsonObject) -> JsonObject | None:
+    """The part of a schema that leads to sets and map lists; None if there are none."""
+    return _only(schema, lambda part: part.get("x-kubernetes-list-type") in {"set", "map"})
 
 
-def has_embedded(schema: JsonObject) -> bool:
-    return _anywhere(schema, lambda part: bool(part.get("x-kubernetes-embedded-resource")))
+def with_embedded(schema: JsonObject) -> JsonObject | None:
+    """The part of a schema that leads to embedded resources; None if there are none."""
+    return _only(schema, lambda part: bool(part.get("x-kubernetes-embedded-resource")))
 
 
 def duplicate_causes(value: Any, schema: JsonObject, path: str = "") -> Iterator[Cause]:
@@ -61,13 +63,14 @@ def embedded_resources(value: Any, schema: JsonObject, path: str = "") -> Iterat
 
 def _children(value: JsonObject, schema: JsonObject, path: str) -> Iterator[tuple[Any, JsonObject, str]]:
     properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
-    for name, item in value.items():
-        if not isinstance(item, dict | list):
-            continue
-        if name in properties:
-            yield item, properties[name], child(path, name)
-        elif isinstance(extra, dict):
-            yield item, extra, f"{path}[{name}]"
+    for name, part in properties.items():
+        item = value.get(name)
+        if isinstance(item, dict | list):
+            yield item, part, child(path, name)
+    if isinstance(extra, dict):
+        for name, item in value.items():
+            if name not in properties and isinstance(item, dict | list):
+                yield item, extra, f"{path}[{name}]"
 
 
 def _duplicate_keys(value: list[Any], fields: list[str], path: str) -> Iterator[Cause]:
@@ -124,9 +127,13 @@ def _embedded_type(text: Any, path: str) -> Iterator[Cause]:
         yield causes.invalid(path, text, "may have mixed case, but should otherwise match: " + ",".join(wrong))
 
 
-def _anywhere(schema: JsonObject, found: Callable[[JsonObject], bool]) -> bool:
-    if found(schema):
-        return True
-    parts = list((schema.get("properties") or {}).values())
-    parts += [schema[name] for name in ("items", "additionalProperties") if isinstance(schema.get(name), dict)]
-    return any(_anywhere(part, found) for part in parts)
+def _only(schema: JsonObject, wanted: Callable[[JsonObject], bool]) -> JsonObject | None:
+    found: JsonObject = {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
+    properties = {name: _only(part, wanted) for name, part in (schema.get("properties") or {}).items()}
+    found["properties"] = {name: part for name, part in properties.items() if part is not None}
+    for keyword in ("items", "additionalProperties"):
+        part = _only(schema[keyword], wanted) if isinstance(schema.get(keyword), dict) else None
+        if part is not None:
+            found[keyword] = part
+    leads = bool(found["properties"]) or "items" in found or "additionalProperties" in found
+    return found if leads or wanted(schema) else None

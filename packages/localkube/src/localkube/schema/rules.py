@@ -101,10 +101,10 @@ def rule_causes(node: RuleNode, value: Any, old: Any | None, found: list[Cause])
     """Violations of the rules below a value. Rules are skipped if what was found before makes them meaningless."""
     if any(cause.reason in _BLOCKING for cause in found):
         return [causes.invalid(causes.WHOLE_OBJECT, None, _SKIPPED)]
-    correlation = Correlation.of(value, old, node.schema) if old is not None else None
+    whole = Correlation.of(value, old, node.schema) if old is not None else None
     violations: list[Cause] = []
     try:
-        violations.extend(_Walk(OBJECT_LIMIT).visit(node, _Place(value, old, correlation)))
+        violations.extend(_Walk(OBJECT_LIMIT, whole).visit(node, _Place(value, old)))
     except _OutOfBudgetError as stop:
         violations.append(stop.cause)
     return violations
@@ -155,19 +155,16 @@ class _Place:
 
     value: Any
     old: Any
-    correlation: Correlation | None
     steps: tuple[Step, ...] = ()
 
     def item(self, index: int, schema: JsonObject) -> _Place:
         item = self.value[index]
         before = old_item(item, self.old, schema) if isinstance(self.old, list) else None
-        below = self.correlation.item(index) if self.correlation else None
-        return _Place(item, before, below, (*self.steps, index))
+        return _Place(item, before, (*self.steps, index))
 
     def key(self, name: str, step: Step) -> _Place:
         before = self.old.get(name) if isinstance(self.old, dict) else None
-        below = self.correlation.key(name) if self.correlation else None
-        return _Place(self.value[name], before, below, (*self.steps, step))
+        return _Place(self.value[name], before, (*self.steps, step))
 
 
 @dataclass(slots=True)
@@ -175,6 +172,8 @@ class _Walk:
     """One pass over an object; carries the steps that are left."""
 
     budget: int
+    whole: Correlation | None
+    """Of the whole object with the one it replaces, on updates."""
 
     def visit(self, node: RuleNode, place: _Place) -> Iterator[Cause]:
         value = place.value
@@ -183,11 +182,12 @@ class _Walk:
         for rule in node.rules:
             yield from self.apply(rule, node, place)
         if isinstance(value, dict):
-            for name in value:
-                part = node.properties.get(name, node.additional)
-                if part is not None:
-                    step: Step = name if name in node.properties else (name,)
-                    yield from self.visit(part, place.key(name, step))
+            if node.additional is not None:
+                for name in value:
+                    yield from self.visit(node.additional, place.key(name, (name,)))
+            for name, part in node.properties.items():
+                if name in value:
+                    yield from self.visit(part, place.key(name, name))
         elif isinstance(value, list) and node.items is not None:
             for index in range(len(value)):
                 yield from self.visit(node.items, place.item(index, node.schema))
@@ -208,9 +208,14 @@ class _Walk:
             yield causes.invalid(shown(path), node.schema.get("type"), _failure_text(failure, rule.declared))
             return
         self.budget -= allowed - left
-        forgiven = not rule.uses_old and place.correlation is not None and place.correlation.unchanged()
-        if result is not True and not forgiven:
+        if result is not True and not self.forgives(rule, place):
             yield self.violation(rule, node, values, path)
+
+    def forgives(self, rule: Rule, place: _Place) -> bool:
+        """Ratcheting: the value was there before, and the rule is about nothing but the value."""
+        if rule.uses_old or self.whole is None:
+            return False
+        return self.whole.follow(place.steps).unchanged()
 
     def violation(self, rule: Rule, node: RuleNode, values: JsonObject, path: str) -> Cause:
         detail = (

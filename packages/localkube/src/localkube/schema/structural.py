@@ -11,7 +11,7 @@ from functools import cached_property
 
 from kuberun.meta import JsonObject, Resource
 from localkube.errors import Cause
-from localkube.schema import defaulting, lists, metadata, names, objectmeta, pruning, rules, values
+from localkube.schema import decoding, defaulting, lists, metadata, names, objectmeta, pruning, rules, values
 from localkube.schema.correlation import Correlation
 from localkube.schema.problems import Problem
 
@@ -28,8 +28,8 @@ class StructuralSchema:
         return self._openapi
 
     def decode_error(self, obj: JsonObject) -> str | None:
-        """Why the object cannot even be read (metadata of wrong types), or None. The answer to that is 400, not 422."""
-        return metadata.decode_error(obj, self._embedding)
+        """The message of a 400 if the object cannot even be read (metadata of wrong types), else None."""
+        return decoding.unreadable(self._resource, metadata.decode_error(obj, self._embedding))
 
     def prune(self, obj: JsonObject) -> list[str]:
         dropped = metadata.prune_metadata(obj, self._embedding)
@@ -45,9 +45,9 @@ class StructuralSchema:
         found = self._metadata_causes(obj, old)
         found += self._value_causes(obj, old)
         if self._embedding:
-            found += lists.embedded_causes(obj, self._openapi)
-        if self._has_list_types and not self._had_duplicates(old):
-            found += lists.duplicate_causes(obj, self._openapi)
+            found += lists.embedded_causes(obj, self._embedding)
+        if self._listing and not self._had_duplicates(old):
+            found += lists.duplicate_causes(obj, self._listing)
         if self._rules is not None:
             found += rules.rule_causes(self._rules, obj, old, found)
         return found
@@ -70,12 +70,13 @@ class StructuralSchema:
 
     @cached_property
     def _embedding(self) -> JsonObject:
-        """The schema if resources are embedded somewhere in it, else nothing to look through."""
-        return self._openapi if lists.has_embedded(self._openapi) else {}
+        """The part of the schema that leads to embedded resources; empty if there are none."""
+        return lists.with_embedded(self._openapi) or {}
 
     @cached_property
-    def _has_list_types(self) -> bool:
-        return lists.has_list_types(self._openapi)
+    def _listing(self) -> JsonObject:
+        """The part of the schema that leads to sets and map lists; empty if there are none."""
+        return lists.with_list_types(self._openapi) or {}
 
     def _metadata_causes(self, obj: JsonObject, old: JsonObject | None) -> list[Cause]:
         meta = obj.get("metadata") or {}
@@ -92,16 +93,12 @@ class StructuralSchema:
         return list(dict.fromkeys(problem.cause() for problem in problems))
 
     def _had_duplicates(self, old: JsonObject | None) -> bool:
-        return old is not None and next(lists.duplicate_causes(old, self._openapi), None) is not None
+        return old is not None and next(lists.duplicate_causes(old, self._listing), None) is not None
 
 
 def _forgiven(problem: Problem, whole: Correlation) -> bool:
     """Ratcheting: a value that was wrong before and did not change stays acceptable."""
-    place = whole
-    for step in reversed(problem.steps):
-        if place is whole and step in {"apiVersion", "kind"}:
-            return False
-        if not isinstance(place.new, dict | list):
-            break
-        place = place.step(step)
-    return place.unchanged()
+    steps = problem.steps[::-1]
+    if steps and steps[0] in {"apiVersion", "kind"}:
+        return False
+    return whole.follow(steps).unchanged()

@@ -243,8 +243,11 @@ def _enum_checks(schema: JsonObject) -> list[Check]:
     if not allowed:
         return []
     texts = [item if isinstance(item, str) else causes.go_json(item) for item in allowed]
+    words = frozenset(item for item in allowed if isinstance(item, str))
 
     def check(value: Any) -> list[Problem] | None:
+        if value.__class__ is str and value in words:
+            return None
         if any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in allowed):
             return None
         return [Problem(lambda path: causes.not_supported(shown(path), value, texts), [])]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kuberun.meta import JsonObject
-from localkube.schema.decoding import COMPONENT, GO_TIME, GO_TYPE, MICRO_TIME
+from localkube.schema.decoding import COMPONENT, DESCRIPTION, GO_TIME, GO_TYPE, MICRO_TIME
 
 CORE: Final = "io.k8s.api.core.v1"
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -96,7 +96,7 @@ def struct(
 
 def described(schema: JsonObject, description: str) -> JsonObject:
     """The same schema, described for the field it stands in."""
-    return {**schema, "description": description}
+    return {**schema, "description": description, DESCRIPTION: schema["description"]}
 
 
 LABEL_SELECTOR: Final = struct(

@@ -1,6 +1,6 @@
 """Macros that walk over a list or map: all, exists, existsOne, map, filter and the transforms.
 
-Every step of the walk costs as much as its body has nodes, so nested walks cannot run away.
+A walk costs its length times the nodes of its body, paid before it starts, so nested walks cannot run away.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def compile_fold(node: Fold, compile_node: Callable[[Expr], Evaluate], cost: int
         case "exists":
             return _bound(node, lambda frame: _quantified(walk, body, frame, stop=True))
         case "existsOne":
-            return _bound(node, lambda frame: sum(_truth(body(frame)) for _ in walk(frame)) == 1)
+            return _bound(node, lambda frame: _count(walk, body, frame) == 1)
         case "filter":
             return _bound(node, lambda frame: [item for item in walk(frame) if _truth(body(frame))])
         case "map" | "transformList":
@@ -49,14 +49,13 @@ def _walker(node: Fold, holder: Evaluate, cost: int) -> _Walk:
         if not isinstance(value, dict | list):
             raise no_overload(node.kind, value)
         names = frame.names
+        frame.spend(cost * len(value))
         if second is None:
             for item in value:
-                frame.spend(cost)
                 names[first] = item
                 yield item
             return
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            frame.spend(cost)
             names[first], names[second] = key, item
             yield key
 
@@ -64,9 +63,14 @@ def _walker(node: Fold, holder: Evaluate, cost: int) -> _Walk:
 
 
 def _bound(node: Fold, evaluate: Evaluate) -> Evaluate:
+    variables = node.variables
+
     def bound(frame: Frame) -> Any:
-        with frame.binding(*node.variables):
+        hidden = frame.hide(variables)
+        try:
             return evaluate(frame)
+        finally:
+            frame.show(variables, hidden)
 
     return bound
 
@@ -84,6 +88,17 @@ def _quantified(walk: _Walk, body: Evaluate, frame: Frame, *, stop: bool) -> boo
     if failure is not None:
         raise failure
     return not stop
+
+
+def _count(walk: _Walk, body: Evaluate, frame: Frame) -> int:
+    count = 0
+    for _ in walk(frame):
+        value = body(frame)
+        if value is True:
+            count += 1
+        elif value is not False:
+            raise no_overload("exists_one", value)
+    return count
 
 
 def _entries(walk: _Walk, body: Evaluate, keep: Evaluate | None, frame: Frame) -> dict[Any, Any]:
@@ -106,6 +121,6 @@ def _kept(keep: Evaluate | None, frame: Frame) -> bool:
 
 
 def _truth(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
+    if value is True or value is False:
+        return bool(value)
     raise no_overload("condition", value)

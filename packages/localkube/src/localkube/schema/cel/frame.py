@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,16 +19,15 @@ class Frame:
         if self.budget < 0:
             raise BudgetError("operation cancelled: actual cost limit exceeded")
 
-    @contextmanager
-    def binding(self, *variables: str) -> Iterator[None]:
-        """Let inner variables hide outer ones for a while."""
-        hidden = {name: self.names[name] for name in variables if name in self.names}
-        try:
-            yield
-        finally:
-            for name in variables:
-                self.names.pop(name, None)
-            self.names.update(hidden)
+    def hide(self, variables: tuple[str, ...]) -> dict[str, Any]:
+        """The outer variables that inner ones of the same name will cover."""
+        return {name: self.names[name] for name in variables if name in self.names}
+
+    def show(self, variables: tuple[str, ...], hidden: dict[str, Any]) -> None:
+        """Forget inner variables, and bring back those that they covered."""
+        for name in variables:
+            self.names.pop(name, None)
+        self.names.update(hidden)
 
 
 Evaluate = Callable[[Frame], Any]

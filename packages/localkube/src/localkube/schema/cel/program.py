@@ -38,7 +38,18 @@ from localkube.schema.cel.nodes import (
     size,
 )
 from localkube.schema.cel.parser import parse
-from localkube.schema.cel.types import BYTES, DOUBLE, DURATION, TIMESTAMP, ObjectType, SetListType, Type
+from localkube.schema.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    INT,
+    STRING,
+    TIMESTAMP,
+    ObjectType,
+    SetListType,
+    Type,
+)
 from localkube.schema.cel.values import MISSING, Optional, TypeValue, hashable, no_overload
 
 _ABSENT: Final = object()
@@ -210,34 +221,49 @@ def _call(node: Call) -> Evaluate:
             return _conditional(*arguments)
         case "_==_" | "_!=_" | "_+_" if (special := _set_operation(node, arguments)) is not None:
             return special
-    return _adapted(_applied(LIBRARY[node.function].run, arguments), node.type)
+        case "_==_" if all(argument.type == STRING for argument in node.arguments):
+            first, second = arguments
+            return lambda frame: bool(first(frame) == second(frame))
+    return _adapted(_paid(_applied(LIBRARY[node.function].run, arguments), node.type), node.type)
 
 
 def _applied(run: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:
-    match arguments:
-        case [only]:
-            return _guarded(lambda frame: run(only(frame)))
-        case [first, second]:
-            return _guarded(lambda frame: run(first(frame), second(frame)))
-        case _:
-            return _guarded(lambda frame: run(*(argument(frame) for argument in arguments)))
-
-
-def _guarded(evaluate: Evaluate) -> Evaluate:
     """A dyn value of the wrong kind ends in Python's own error; CEL calls that a missing overload."""
+    if len(arguments) == 2:
+        first, second = arguments
 
-    def guarded(frame: Frame) -> Any:
+        def apply_two(frame: Frame) -> Any:
+            try:
+                return run(first(frame), second(frame))
+            except (TypeError, AttributeError, ValueError):
+                raise EvaluationError("no such overload") from None
+
+        return apply_two
+
+    def apply(frame: Frame) -> Any:
         try:
-            value: Any = evaluate(frame)
+            return run(*[argument(frame) for argument in arguments])
         except (TypeError, AttributeError, ValueError):
             raise EvaluationError("no such overload") from None
+
+    return apply
+
+
+def _paid(evaluate: Evaluate, kind: Type) -> Evaluate:
+    """Making a long text or list costs steps."""
+    if kind in _FREE:
+        return evaluate
+
+    def paid(frame: Frame) -> Any:
+        value = evaluate(frame)
         if isinstance(value, _SIZED):
             frame.spend(len(value) // 10)
         return value
 
-    return guarded
+    return paid
 
 
+_FREE: Final = (BOOL, INT, STRING, DOUBLE)
 _SIZED: Final = (str, list, bytes)
 
 
@@ -325,9 +351,12 @@ def _optional_map(node: OptionalMap) -> Evaluate:
         value = operand(frame)
         if not value.present:
             return MISSING
-        with frame.binding(node.variable):
+        hidden = frame.hide((node.variable,))
+        try:
             frame.names[node.variable] = value.value
             result = body(frame)
+        finally:
+            frame.show((node.variable,), hidden)
         return result if node.flat else Optional(result)
 
     return evaluate

@@ -46,6 +46,8 @@ _NUMBERS: Final = (int, float)
 
 def equal(left: Any, right: Any) -> bool:
     """CEL equality: numbers across types, everything else only within its type."""
+    if left.__class__ is str and right.__class__ is str:
+        return bool(left == right)
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
