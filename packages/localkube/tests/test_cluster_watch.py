@@ -262,3 +262,37 @@ async def test_a_watch_from_before_a_compaction_and_a_restart_has_expired(tmp_pa
         error = await refusal(anext(Verbs(cluster).watch("configmaps", resource_version=start)))
 
     assert error.code == 410
+
+
+async def test_a_version_of_another_life_of_the_server_has_expired(verbs: Verbs) -> None:
+    """Waiting for it would silently miss what happened since; clients list again instead."""
+    error = await refusal(anext(verbs.watch("configmaps", resource_version="100000")))
+
+    assert (error.code, error.reason) == (410, "Expired")
+
+
+async def test_both_kinds_of_event_watch_the_same_objects(verbs: Verbs) -> None:
+    watch = verbs.watch("events.events.k8s.io")
+    pending = asyncio.ensure_future(take(watch, 1))
+    await asyncio.wait([pending], timeout=0)
+
+    about = {"kind": "ConfigMap", "namespace": "default", "name": "a"}
+    await verbs.create(
+        "events",
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "e"},
+            "involvedObject": about,
+            "message": "all well",
+            "reason": "Synced",
+        },
+    )
+
+    (event,) = await pending
+    assert (event.object["apiVersion"], event.object["note"]) == ("events.k8s.io/v1", "all well")
+    assert event.object["regarding"] == about
+    stored = await verbs.patch("events.events.k8s.io", "e", {"note": "better"})
+    assert stored.object["note"] == "better"
+    assert (await verbs.get("events", "e"))["message"] == "better"
+    watch.close()

@@ -208,3 +208,17 @@ async def test_many_dependents_are_collected(verbs: Verbs) -> None:
     await verbs.until_idle()
 
     assert await verbs.names("configmaps") == []
+
+
+async def test_many_orphans_are_freed(verbs: Verbs) -> None:
+    owner = await make(verbs, "owner")
+    for index in range(450):
+        await make(verbs, f"child-{index}", owner)
+
+    await verbs.delete("configmaps", "owner", propagation="Orphan")
+    await verbs.until_gone("configmaps", "owner")
+    await verbs.until_idle()
+
+    children = (await verbs.list("configmaps")).items
+    assert len(children) == 450
+    assert not any("ownerReferences" in child["metadata"] for child in children)

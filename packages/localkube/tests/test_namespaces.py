@@ -157,3 +157,13 @@ async def test_a_large_namespace_is_emptied(inside: Verbs) -> None:
 
     await inside.until_gone("namespaces", "tmp")
     assert await inside.names("configmaps") == []
+
+
+async def test_many_held_objects_do_not_hide_the_free_ones_behind_them(inside: Verbs) -> None:
+    for index in range(520):
+        await inside.create("configmaps", config_map(f"held-{index}", finalizers=["a.b/c"]))
+    await inside.create("configmaps", config_map("zz-free"))
+
+    await inside.delete("namespaces", "tmp")
+
+    await inside.until_gone("configmaps", "zz-free")

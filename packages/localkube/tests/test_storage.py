@@ -421,3 +421,21 @@ async def test_a_copied_directory_opens_like_the_original(tmp_path: Path) -> Non
     store = opened(tmp_path / "two")
     assert names(store.scan("configmaps")) == ["default/a"]
     await store.close()
+
+
+async def test_a_listener_that_fails_does_not_keep_anyone_waiting() -> None:
+    store = opened()
+    heard: list[Change] = []
+
+    def broken(_: Change) -> None:
+        raise RuntimeError("broken")
+
+    store.listen(broken)
+    stop = store.listen(heard.append)
+
+    await put(store, "a")
+    stop()
+    await put(store, "b")
+
+    assert [change.key.name for change in heard] == ["a"]
+    await store.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import NamedTuple
 
 import structlog
@@ -50,7 +51,9 @@ class Background:
                 self._news.clear()
                 await self._news.wait()
             self._busy = True
-            group = [self._jobs.popitem()[0] for _ in range(min(_GROUP, len(self._jobs)))]
+            group = list(islice(self._jobs, _GROUP))
+            for job in group:
+                del self._jobs[job]
             await asyncio.gather(*(self._run(job) for job in group))
             self._busy = False
 

@@ -84,25 +84,29 @@ class Definitions:
         record = self.store.latest(key)
         if record is None or not _is_held(record.decode()):
             return
-        kinds = self.catalog.stored(key.name)
-        entries = list(self.store.latest_scan(key.name)) if kinds else []
-        batch: Batch | None = None
-        for path, found in entries[:_CHUNK]:
-            namespace, _, name = path.rpartition("/")
-            if kinds is not None:
-                options = DeleteOptions(USER, uid=found.uid, propagation="Background")
-                batch = self.deleter.delete(Target(kinds, namespace, name), options)[1] or batch
-        if batch is not None:
-            await batch.committed()
+        kind = self.catalog.stored(key.name)
+        entries = list(self.store.latest_scan(key.name)) if kind else []
+        waiting = [(path, found) for path, found in entries if not meta.is_marked(found)]
+        if kind is not None and waiting:
+            await self._delete(kind, waiting[:_CHUNK])
             self.background.queue(self.clean_up, key)
             return
-        await self._report(key, entries)
+        await self._report(key, is_empty=not entries)
 
-    async def _report(self, key: Key, left: list[tuple[str, Record]]) -> None:
+    async def _delete(self, kind: ServedKind, entries: list[tuple[str, Record]]) -> None:
+        last: Batch | None = None
+        for path, record in entries:
+            namespace, _, name = path.rpartition("/")
+            options = DeleteOptions(USER, uid=record.uid, propagation="Background")
+            last = self.deleter.delete(Target(kind, namespace, name), options)[1] or last
+        if last is not None:
+            await last.committed()
+
+    async def _report(self, key: Key, *, is_empty: bool) -> None:
         kind = self.catalog.stored(DEFINITIONS)
         if kind is None:
             return
-        if left:
+        if not is_empty:
             now = rfc3339(self.clock.now())
             status_target = Target(kind, "", key.name, "status")
             batch = self.writer.save(status_target, lambda obj: _set_waiting(obj, now), manager=MANAGER)

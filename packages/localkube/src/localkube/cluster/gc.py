@@ -26,6 +26,8 @@ from localkube.storage.store import Batch
 
 USER = User("system:serviceaccount:kube-system:generic-garbage-collector")
 MANAGER = "kube-controller-manager"
+_CHUNK = 200
+"""Dependents orphaned in one go, so that many do not hold up everybody else."""
 _RELEVANT = (b'"ownerReferences":', b'"deletionTimestamp":')
 
 OwnerState = Literal["solid", "dangling", "waiting"]
@@ -147,11 +149,15 @@ class GarbageCollector:
         return self._writer.save(target, lambda new: _drop_finalizer(new, FOREGROUND), manager=MANAGER)
 
     def _orphan(self, target: Target, uid: str) -> Batch | None:
+        last: Batch | None = None
         for key in self._index.dependents(uid):
             kind = self._catalog.stored(key.resource)
             if kind is not None:
                 dependent = Target(kind, key.namespace, key.name)
-                self._writer.save(dependent, lambda new: _drop_owners(new, {uid}), manager=MANAGER)
+                last = self._writer.save(dependent, lambda new: _drop_owners(new, {uid}), manager=MANAGER) or last
+            if last is not None and len(last.changes) >= _CHUNK:
+                self._background.queue(self.process, target.key)  # the rest in the next turn
+                return last
         return self._writer.save(target, lambda new: _drop_finalizer(new, ORPHAN), manager=MANAGER)
 
     def _blocks(self, key: Key, uid: str) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+import msgspec
 import structlog
 
 from kuberun.clock import Clock, parse_rfc3339
-from kuberun.meta import JsonObject
 from localkube.cluster.rules import EVENTS
 from localkube.cluster.watches import Watches
 from localkube.errors import StatusError
@@ -46,18 +46,38 @@ class Housekeeping:
         for path, record in self._store.scan(EVENTS):
             namespace, _, name = path.rpartition("/")
             key = Key(EVENTS, namespace, name)
-            if self._store.latest(key) is record and last_seen(record.decode()) < oldest:
+            if self._store.latest(key) is record and last_seen(record.body) < oldest:
                 last = self._store.remove(key)
         if last is not None:
             await last.committed()
 
 
-def last_seen(event: JsonObject) -> datetime:
+class _Series(msgspec.Struct):
+    lastObservedTime: str | None = None  # noqa: N815 - the field's name
+
+
+class _Metadata(msgspec.Struct):
+    creationTimestamp: str  # noqa: N815 - the field's name
+
+
+class _Times(msgspec.Struct):
+    """What an Event says about time; the rest of it is not even decoded."""
+
+    metadata: _Metadata
+    lastTimestamp: str | None = None  # noqa: N815 - the field's name
+    eventTime: str | None = None  # noqa: N815 - the field's name
+    series: _Series | None = None
+
+
+_times = msgspec.json.Decoder(_Times)
+
+
+def last_seen(body: bytes) -> datetime:
     """The newest time an Event names; a new count of it renews its life."""
-    series = event.get("series") or {}
-    texts = (event["metadata"].get("creationTimestamp"), event.get("lastTimestamp"), event.get("eventTime"))
-    times = [_time(text) for text in (*texts, series.get("lastObservedTime")) if text]
-    return max(time for time in times if time is not None)
+    event = _times.decode(body)
+    texts = (event.lastTimestamp, event.eventTime, event.series.lastObservedTime if event.series else None)
+    times = [_time(text) for text in texts if text]
+    return max([parse_rfc3339(event.metadata.creationTimestamp), *(time for time in times if time is not None)])
 
 
 def _time(text: str) -> datetime | None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kuberun.meta import JsonObject
 from localkube.errors import StatusError
 from localkube.model import ServedKind
+from localkube.storage import Record
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_PREFIX: Final = 58
@@ -83,6 +84,11 @@ def with_grace_period(obj: JsonObject, source: JsonObject) -> JsonObject:
 
 def is_deleting(obj: JsonObject) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def is_marked(record: Record) -> bool:
+    """Whether a stored object is being deleted; most are not, and that shows without decoding them."""
+    return b'"deletionTimestamp":' in record.body and is_deleting(record.decode())
 
 
 def finalizers_of(obj: JsonObject) -> list[str]:

@@ -76,7 +76,7 @@ class Namespaces:
     async def ensure_service_account(self, key: Key) -> None:
         """The `default` ServiceAccount of a namespace."""
         namespace = self._store.latest(Key(NAMESPACES, "", key.name))
-        if namespace is None or b'"deletionTimestamp":' in namespace.body:
+        if namespace is None or meta.is_marked(namespace):
             return
         if self._store.latest(Key(SERVICE_ACCOUNTS, key.name, "default")) is not None:
             return
@@ -92,19 +92,18 @@ class Namespaces:
     async def empty(self, key: Key) -> None:
         """Delete what is in a namespace that is being deleted, then let go of it."""
         namespace = self._store.latest(key)
-        if namespace is None or b'"deletionTimestamp":' not in namespace.body:
+        if namespace is None or not meta.is_marked(namespace):
             return
         obj = namespace.decode()
-        if not meta.is_deleting(obj) or _FINALIZER not in (obj.get("spec") or {}).get("finalizers", ()):
+        if _FINALIZER not in (obj.get("spec") or {}).get("finalizers", ()):
             return
         content = self._content(key.name)
-        if content:
-            batch = self._delete_some(content[:_CHUNK])
-            if batch is not None:
-                await batch.committed()
-                self._background.queue(self.empty, key)
-                return
-        await self._report(key, self._content(key.name))
+        waiting = [(target, record) for target, record in content if not meta.is_marked(record)]
+        if waiting:
+            await self._delete(waiting[:_CHUNK])
+            self._background.queue(self.empty, key)
+            return
+        await self._report(key, content)
 
     def _on_change(self, change: Change) -> None:
         if change.key.resource == NAMESPACES:
@@ -120,7 +119,7 @@ class Namespaces:
 
     def _note(self, name: str, record: Record) -> None:
         key = Key(NAMESPACES, "", name)
-        if b'"deletionTimestamp":' in record.body:
+        if meta.is_marked(record):
             self._terminating.add(name)
             self._background.queue(self.empty, key)
         elif self._store.latest(Key(SERVICE_ACCOUNTS, name, "default")) is None:
@@ -136,12 +135,13 @@ class Namespaces:
                 found.append((Target(kind, namespace, path.rpartition("/")[2]), record))
         return found
 
-    def _delete_some(self, content: list[tuple[Target, Record]]) -> Batch | None:
+    async def _delete(self, content: list[tuple[Target, Record]]) -> None:
         last: Batch | None = None
         for target, record in content:
             options = DeleteOptions(USER, uid=record.uid, propagation="Background")
             last = self._deleter.delete(target, options)[1] or last
-        return last
+        if last is not None:
+            await last.committed()
 
     async def _report(self, key: Key, left: list[tuple[Target, Record]]) -> None:
         """Say what is still there; nothing is: take our finalizer away."""

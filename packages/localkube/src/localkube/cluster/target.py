@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kuberun.meta import JsonObject, Resource
 from localkube.errors import bad_request
@@ -30,7 +30,7 @@ class Target:
         return Key("namespaces", "", self.namespace)
 
     def named(self, name: str) -> Target:
-        return replace(self, name=name)
+        return Target(self.kind, self.namespace, name, self.subresource)
 
     def settle_namespace(self, metadata: JsonObject) -> None:
         """The namespace in the body is that of the URL, or was left out."""

@@ -54,6 +54,11 @@ class FieldProblems:
 def validated(target: Target, obj: JsonObject, live: JsonObject | None) -> None:
     """Apply the kind's own rules, which may fill in fields, then check everything; a 422 names every cause."""
     kind = target.kind
+    said = str(obj.get("kind") or "")
+    if kind.custom and said != kind.resource.kind:
+        name = str(obj["metadata"].get("name") or "")
+        cause = Cause("kind", f'Invalid value: "{said}": must be {kind.resource.kind}')
+        raise invalid(said, name, [cause], group=kind.resource.group)
     own = kind.prepare(obj, live) if kind.prepare is not None else []
     causes = [*kind.schema.validate(obj, live), *own]
     if causes:

@@ -158,7 +158,7 @@ class Writer:
         namespace = self._store.latest(target.namespace_key)
         if namespace is None:
             raise not_found(NAMESPACES, target.namespace)
-        if b'"deletionTimestamp":' in namespace.body and meta.is_deleting(namespace.decode()):
+        if meta.is_marked(namespace):
             raise _terminating(target, name)
 
     def _insert(
@@ -332,7 +332,7 @@ def _taken(target: Target, metadata: JsonObject, record: Record) -> StatusError:
     if metadata.get("generateName"):
         message += ", the server was not able to generate a unique name for the object"
         details["retryAfterSeconds"] = 1
-    if meta.is_deleting(record.decode()):
+    if meta.is_marked(record):
         message = f"object is being deleted: {message}"
     return StatusError(409, error.reason, message, details=details)
 
