@@ -150,5 +150,5 @@ def test_every_served_version_becomes_a_kind() -> None:
         ("all",),
     )
     assert kind.selectable == {"spec.a": "spec.a"}
-    assert kind.deprecation == "ex.io/v1beta1 Thing is deprecated"
+    assert kind.deprecation == "ex.io/v1beta1 Thing is deprecated; use ex.io/v1 Thing"
     assert kind.columns[0].read({"spec": {"a": "x"}}) == "x"

@@ -17,6 +17,7 @@ from localkube.model import Column, ServedKind
 from localkube.schema import causes, crd_spec
 from localkube.schema.structural import StructuralSchema
 from localkube.table import jsonpath_reader
+from localkube.versions import version_order
 
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _PROTECTED_GROUPS: Final = ("k8s.io", "kubernetes.io")
