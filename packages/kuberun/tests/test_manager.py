@@ -6,11 +6,13 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 
+import aiohttp
 import pytest
 
 from kuberun.clock import SystemClock
 from kuberun.controller import Controller, Done, Outcome
 from kuberun.errors import Unreachable
+from kuberun.health import HealthServer
 from kuberun.informer import Informer
 from kuberun.manager import ComponentFailedError, Manager
 from kuberun.meta import Object, ObjectKey
@@ -258,6 +260,26 @@ async def test_a_component_that_breaks_brings_everything_down_and_is_named(ends:
         await running
     assert "CANARY" not in str(failure.value)
     assert world.collection.streams == 0
+
+
+async def test_probes_tell_when_the_caches_are_there() -> None:
+    world = World()
+    world.collection.refusals.append(Unreachable("not yet"))
+    health = HealthServer(clock=world.clock, host="127.0.0.1", port=0)
+    manager = Manager(clock=world.clock, health=health)
+    manager.add_controller(world.controller)
+    manager.add_watchdogs()
+    running = asyncio.ensure_future(manager.run())
+    port = await health.wait_listening()
+
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        before = [(await session.get(path)).status for path in ("/livez", "/readyz")]
+        await world.clock.advance(10)
+        after = [(await session.get(path)).status for path in ("/livez", "/readyz")]
+
+    assert (before, after) == ([200, 503], [200, 200])
+    manager.stop()
+    await running
 
 
 async def test_a_failing_reconcile_does_not_bring_the_process_down() -> None:

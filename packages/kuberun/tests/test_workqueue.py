@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kuberun.backoff import Backoff
+from kuberun.lazyheap import LazyHeap
 from kuberun.meta import ObjectKey
 from kuberun.testing.clock import VirtualClock
 from kuberun.workqueue import FAIR_SHARE, Lane, QueueClosedError, Request, WorkQueue, phase, until_phase
@@ -289,6 +290,16 @@ async def test_closing_wakes_a_waiting_taker() -> None:
 
     with pytest.raises(QueueClosedError):
         await taking
+
+
+def test_timers_that_move_all_the_time_take_no_more_room_than_one_each() -> None:
+    heap: LazyHeap[str] = LazyHeap()
+
+    for round_ in range(10_000):
+        heap.push(f"key-{round_ % 10}", 1e6 - round_)
+
+    assert len(heap) == 10
+    assert len(heap._heap) < 100
 
 
 @given(uid=st.text(min_size=1), interval=st.floats(1, 1e6), now=st.floats(0, 4e9))
