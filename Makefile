@@ -60,7 +60,7 @@ types: setup
 
 layers: setup
 	$(call say,layers)
-	@$(BIN)/lint-imports --no-timing > $(STAMP)/layers.log || { cat $(STAMP)/layers.log; exit 1; }
+	@$(BIN)/lint-imports > $(STAMP)/layers.log || { cat $(STAMP)/layers.log; exit 1; }
 
 sizes: setup
 	@$(BIN)/python tools/check_sizes.py

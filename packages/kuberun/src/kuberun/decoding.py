@@ -33,6 +33,10 @@ class ObjectDecoder(Generic[T]):
             found = self._decoder.decode(raw)
         except msgspec.DecodeError as exc:  # a ValidationError is one, too
             return Malformed(_metadata(raw), error_text(exc))
+        return self.labelled(found)
+
+    def labelled(self, found: T) -> T:
+        """The object with the kind's own apiVersion and kind."""
         if isinstance(found, Object):
             found.api_version, found.kind = self._api_version, self._kind
         elif isinstance(found, dict):

@@ -1,11 +1,12 @@
 """Pages and watch frames of one selection of objects: what an informer reads from.
 
-Every object is decoded on its own, so one that does not fit its type never costs the rest of the page.
+A page is decoded in one go, which takes half the time; only if that fails, every object on its own, so that one which
+does not fit its type never costs the rest of the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Generic, TypeVar
 
@@ -15,7 +16,7 @@ from kuberun import requests
 from kuberun.decoding import ObjectDecoder, error_text
 from kuberun.errors import BadAnswer
 from kuberun.meta import Kind, Malformed, Object, Page
-from kuberun.requests import ALL, Metadata, Selection
+from kuberun.requests import ALL, Metadata, Request, Selection
 from kuberun.transport import Transport
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ class ResourceSource(Generic[T]):
         self._resource = kind.resource
         self._selection = selection
         self._decoder = ObjectDecoder(kind)
+        self._whole_pages: msgspec.json.Decoder[_Items[T]] = msgspec.json.Decoder(_Items[kind.type])  # type: ignore[name-defined]  # a type known at run time only
         self._metadata_only = kind.type is Object
 
     async def list_page(self, *, limit: int, continue_token: str, resource_version: str) -> Page[T]:
@@ -40,16 +42,21 @@ class ResourceSource(Generic[T]):
             resource_version=resource_version,
             metadata=Metadata.ONLY_LIST if self._metadata_only else Metadata.FULL,
         )
-        body = await self._transport.request(request)
+        return self._page(await self._transport.request(request), request)
+
+    def _page(self, body: bytes, request: Request) -> Page[T]:
+        items: Sequence[T | Malformed]
         try:
-            found = _LIST.decode(body)
-        except msgspec.DecodeError as exc:
-            raise BadAnswer(f"the answer is not a list: {error_text(exc)}", code=200, where=request.where) from None
+            whole = self._whole_pages.decode(body)
+            items, meta = [self._decoder.labelled(item) for item in whole.items or ()], whole.metadata
+        except msgspec.DecodeError:
+            single = _decoded(body, request)
+            items, meta = [self._decoder.decode(item) for item in single.items or ()], single.metadata
         return Page(
-            items=[self._decoder.decode(item) for item in found.items or ()],
-            resource_version=found.metadata.resource_version,
-            continue_token=found.metadata.continue_ or "",
-            remaining_item_count=found.metadata.remaining_item_count,
+            items=items,
+            resource_version=meta.resource_version,
+            continue_token=meta.continue_ or "",
+            remaining_item_count=meta.remaining_item_count,
         )
 
     def watch(
@@ -76,9 +83,16 @@ class _ListMeta(msgspec.Struct, rename="camel"):
     remaining_item_count: int | None = None
 
 
-class _List(msgspec.Struct):
-    items: list[msgspec.Raw] | None
+class _Items(msgspec.Struct, Generic[T]):
+    items: list[T] | None
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
 
 
-_LIST: Final = msgspec.json.Decoder(_List)
+_SEPARATE: Final = msgspec.json.Decoder(_Items[msgspec.Raw])
+
+
+def _decoded(body: bytes, request: Request) -> _Items[msgspec.Raw]:
+    try:
+        return _SEPARATE.decode(body)
+    except msgspec.DecodeError as exc:
+        raise BadAnswer(f"the answer is not a list: {error_text(exc)}", code=200, where=request.where) from None
