@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from localkube.wire.http1 import Http1Server, Reply, Request, Stream
+from kuberun.clock import Clock, SystemClock
+from kuberun.testing.clock import VirtualClock
+from localkube.wire.http1 import IDLE_SECONDS, Http1Server, Reply, Request, Stream
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -47,8 +50,12 @@ class Backend:
 
 
 @asynccontextmanager
-async def serving(backend: Backend, max_body: int = 1000) -> AsyncIterator[tuple[Http1Server, int]]:
-    server = Http1Server(backend, lambda status, text: Reply(status, text.encode()), max_body=max_body)
+async def serving(
+    backend: Backend, max_body: int = 1000, clock: Clock | None = None
+) -> AsyncIterator[tuple[Http1Server, int]]:
+    server = Http1Server(
+        backend, lambda status, text: Reply(status, text.encode()), clock=clock or SystemClock(), max_body=max_body
+    )
     listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
     try:
         yield server, listener.sockets[0].getsockname()[1]
@@ -178,7 +185,9 @@ async def test_a_header_value_cannot_start_another_header(connection: Fixture) -
 
 
 async def test_more_connections_than_the_bound_are_refused() -> None:
-    server = Http1Server(Backend(), lambda status, text: Reply(status, text.encode()), max_connections=1)
+    server = Http1Server(
+        Backend(), lambda status, text: Reply(status, text.encode()), clock=SystemClock(), max_connections=1
+    )
     listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     first_reader, first_writer = await connect(port)
@@ -193,3 +202,21 @@ async def test_more_connections_than_the_bound_are_refused() -> None:
     second_writer.close()
     listener.close()
     await server.close(0.1)
+
+
+async def test_a_connection_that_stays_silent_is_closed() -> None:
+    clock = VirtualClock()
+    async with serving(Backend(), clock=clock) as (server, port):
+        reader, writer = await connect(port)
+        writer.write(b"POST /echo HTTP/1.1\r\nContent-Length: 1\r\n\r\nx")
+        await read_reply(reader)
+        sweeping = asyncio.ensure_future(server.sweep())
+
+        await clock.advance(IDLE_SECONDS / 2)
+        assert not reader.at_eof()
+        await clock.advance(IDLE_SECONDS)
+
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        sweeping.cancel()
+        writer.close()

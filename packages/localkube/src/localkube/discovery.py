@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ import msgspec
 from kuberun.meta import JsonObject
 from localkube.cluster.catalog import Catalog
 from localkube.model import ServedKind
+from localkube.versions import version_order
 from localkube.wire.http1 import Reply
 from localkube.wire.negotiation import AGGREGATED, JSON
 
@@ -26,7 +26,6 @@ _STORED_ELSEWHERE: Final = {
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
     "scale": ("autoscaling", "v1", "Scale"),
 }
-_VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 
 
 def subresource_verbs(subresource: str) -> tuple[str, ...]:
@@ -112,15 +111,6 @@ class Discovery:
         for kind in sorted(self._catalog, key=lambda kind: (kind.custom, kind.resource.group if kind.custom else "")):
             groups.setdefault(kind.resource.group, []).append(kind)
         return groups
-
-
-def version_order(version: str) -> tuple[int, int, int, str]:
-    """Sort key that puts stable before beta before alpha, newer before older."""
-    parsed = _VERSION.fullmatch(version)
-    if parsed is None:
-        return 3, 0, 0, version
-    major, stage, minor = parsed.groups()
-    return {None: 0, "beta": 1, "alpha": 2}[stage], -int(major), -int(minor or 0), version
 
 
 def _group_document(name: str, kinds: list[ServedKind]) -> JsonObject:

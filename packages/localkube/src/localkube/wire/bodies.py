@@ -15,6 +15,7 @@ import msgspec
 from kuberun.meta import JsonObject
 from localkube.errors import StatusError, bad_request, unsupported_media_type
 from localkube.model import ServedKind
+from localkube.wire import protobuf
 from localkube.wire.negotiation import ACCEPTED
 from localkube.wire.yamlbody import MAX_DEPTH, BadYamlError, load
 
@@ -53,8 +54,7 @@ def read_object(body: bytes, content_type: str, expected: Expected) -> Body:
         value, duplicates = _read(body, content_type)
     except _UnreadableError as problem:
         raise bad_request(
-            f"the object provided is unrecognized (must be of type {expected.kind}): "
-            f"couldn't get version/kind; json parse error: {problem}"
+            f"the object provided is unrecognized (must be of type {expected.kind}): {_parser(content_type)}{problem}"
         ) from problem
     if not isinstance(value, dict):
         raise bad_request(
@@ -116,6 +116,8 @@ def _read(body: bytes, content_type: str) -> tuple[Any, list[str]]:
             return value, _duplicates(body, value)
         case "application/yaml":
             return _yaml(body), []
+        case protobuf.MEDIA_TYPE:
+            return _protobuf(body), []
         case "application/x-www-form-urlencoded" | "*/*":
             # What curl says when it is told nothing; the real server reads such bodies as JSON too.
             return _json(body), []
@@ -182,6 +184,20 @@ _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 def _looks_like_json(body: bytes) -> bool:
     return body.lstrip()[:1] in {b"{", b"["}
+
+
+def _parser(content_type: str) -> str:
+    is_protobuf = media_type(content_type) == protobuf.MEDIA_TYPE
+    return "" if is_protobuf else "couldn't get version/kind; json parse error: "
+
+
+def _protobuf(body: bytes) -> JsonObject:
+    try:
+        return protobuf.decode(body)
+    except protobuf.UnknownMessageError as problem:
+        raise unsupported_media_type(ACCEPTED) from problem
+    except protobuf.BadProtobufError as problem:
+        raise _UnreadableError(str(problem)) from problem
 
 
 def _yaml(body: bytes) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 MAX_HEAD: Final = 64 << 10
@@ -109,15 +110,21 @@ def _request_line(line: str) -> tuple[str, str, str]:
 def _headers(lines: list[str]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for index in range(1, len(lines)):
-        name, colon, value = lines[index].partition(":")
-        if not colon or not _TOKEN.fullmatch(name):
+        written, colon, value = lines[index].partition(":")
+        if not colon or "\n" in value or "\r" in value or "\0" in value:
             raise BadFramingError("malformed header")
-        if "\n" in value or "\r" in value or "\0" in value:
-            raise BadFramingError("malformed header")
-        name = name.lower()
+        name = _header_name(written)
         value = value.strip(" \t")
         headers[name] = f"{headers[name]}\n{value}" if name in headers else value
     return headers
+
+
+@lru_cache(maxsize=1024)
+def _header_name(written: str) -> str:
+    """In lower case; clients use few names, so each is checked once."""
+    if not _TOKEN.fullmatch(written):
+        raise BadFramingError("malformed header")
+    return written.lower()
 
 
 def _body_length(headers: dict[str, str]) -> tuple[int, bool]:

@@ -1,0 +1,38 @@
+"""The documents by which others can check our service accounts' tokens: OpenID configuration and public keys."""
+
+from __future__ import annotations
+
+import base64
+
+from kuberun.meta import JsonObject
+from localkube.cluster.tokens import ISSUER, Tokens
+
+
+def openid_configuration(server: str) -> JsonObject:
+    """/.well-known/openid-configuration of a server that is reached at the URL `server`."""
+    return {
+        "issuer": ISSUER,
+        "jwks_uri": f"{server}/openid/v1/jwks",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
+    }
+
+
+def key_set(tokens: Tokens) -> JsonObject:
+    """/openid/v1/jwks."""
+    numbers = tokens.public_key.public_numbers()
+    key = {
+        "use": "sig",
+        "kty": "EC",
+        "kid": tokens.key_id,
+        "crv": "P-256",
+        "alg": "ES256",
+        "x": _coordinate(numbers.x),
+        "y": _coordinate(numbers.y),
+    }
+    return {"keys": [key]}
+
+
+def _coordinate(value: int) -> str:
+    return base64.urlsafe_b64encode(value.to_bytes(32, "big")).rstrip(b"=").decode()

@@ -1,0 +1,129 @@
+"""The way of one request through the server.
+
+    target -> who asks -> may they -> how many are under way -> answer (in time) -> reply, or the Status of a failure
+
+Log lines name the verb and the resource, never a body, a header or a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+
+from localkube.access.auth import Authenticator, impersonated, impersonation_targets, is_public
+from localkube.access.policies import Policies
+from localkube.access.rbac import ANONYMOUS, MASTERS, denial
+from localkube.discovery import Discovery
+from localkube.errors import (
+    StatusError,
+    bad_request,
+    internal,
+    no_such_path,
+    server_timeout,
+    too_large,
+    too_many_requests,
+)
+from localkube.model import User
+from localkube.paths import Paths, not_found_page
+from localkube.resources import Call, Resources
+from localkube.wire.http1 import Reply, Request, Stream
+from localkube.wire.negotiation import failure, is_pretty
+from localkube.wire.options import deadline_of
+from localkube.wire.routes import PathTarget, Query, ResourceTarget, Target, query_of, target_of
+
+log = structlog.get_logger(__name__)
+
+MAX_IN_FLIGHT: Final = 600
+"""Requests other than watches and health checks that are answered at once; more are told to come back."""
+
+
+class Api:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        policies: Policies,
+        discovery: Discovery,
+        paths: Paths,
+        resources: Resources,
+    ) -> None:
+        self._authenticator = authenticator
+        self._policies = policies
+        self._discovery = discovery
+        self._paths = paths
+        self._resources = resources
+        self._in_flight = 0
+
+    async def __call__(self, request: Request) -> Reply | Stream:
+        """Answer any request; failures become replies."""
+        try:
+            query = query_of(request.head.query)
+            target = target_of(request.method, request.head.path, query)
+            user = self._user(request, target)
+            self._authorize(user, target)
+            return await self._answer(request, target, query, user)
+        except StatusError as error:
+            return self._failure(request, error)
+        except TimeoutError:
+            message = "Timeout: request did not complete within the allotted timeout"
+            return self._failure(request, server_timeout(message, 0))
+        except Exception as problem:
+            log.exception("request failed", method=request.method, path=request.head.path)
+            return self._failure(request, internal(f"an internal error: {type(problem).__name__}"))
+
+    def refuse(self, status: int, message: str) -> Reply:
+        """A request that could not even be read."""
+        error = too_large(f"Request entity too large: {message}") if status == 413 else bad_request(message)
+        return failure(error)
+
+    def _user(self, request: Request, target: Target) -> User:
+        user = self._authenticator.user_of(request.head, request.peer)
+        if user is ANONYMOUS and not is_public(target):
+            raise denial(user, target)
+        wanted = impersonated(request.head)
+        if wanted is None:
+            return user
+        for needed in impersonation_targets(wanted, request.head):
+            self._authorize(user, needed)
+        return wanted
+
+    def _authorize(self, user: User, target: Target) -> None:
+        if MASTERS not in user.groups and not self._policies.current().decide(user, target).allowed:
+            raise denial(user, target)
+
+    async def _answer(self, request: Request, target: Target, query: Query, user: User) -> Reply | Stream:
+        match target:
+            case PathTarget():
+                return await self._paths.answer(target, request, query)
+            case ResourceTarget():
+                kind = self._resources.kind_of(target)
+                if kind is None:
+                    return self._unknown(target)
+                call = Call(target, kind, request, query, user)
+                if target.verb == "watch":
+                    return await self._resources.answer(call)
+                with self._counted():
+                    async with asyncio.timeout(deadline_of(query)):
+                        return await self._resources.answer(call)
+
+    def _unknown(self, target: ResourceTarget) -> Reply:
+        if self._discovery.has_group(target.group):
+            raise no_such_path()
+        return not_found_page()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        if self._in_flight >= MAX_IN_FLIGHT:
+            raise too_many_requests("Too many requests, please try again later.", 1)
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+
+    def _failure(self, request: Request, error: StatusError) -> Reply:
+        wish = "true" if "pretty=true" in request.head.query else ""
+        return failure(error, pretty=is_pretty(wish, request.head.headers.get("user-agent", "")))

@@ -1,0 +1,182 @@
+"""LocalKube: the whole server. Puts storage, cluster, access and HTTP together, and takes them apart again.
+
+    async with LocalKube(data_dir=Path("data")) as kube:
+        kube.url, kube.kubeconfig_text, kube.cluster
+
+It listens on loopback unless it is told otherwise: whoever holds the administrator's token owns everything in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import secrets
+import ssl
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import structlog
+
+from kuberun.clock import Clock, SystemClock
+from localkube.access.auth import Authenticator
+from localkube.access.bootstrap import create_default_roles
+from localkube.access.certificates import Certificates
+from localkube.access.files import private_directory, write_private
+from localkube.access.issuer import key_set, openid_configuration
+from localkube.access.kubeconfig import Access, kubeconfig
+from localkube.access.policies import Policies
+from localkube.access.reviews import Reviews
+from localkube.api import Api
+from localkube.cluster import Cluster
+from localkube.discovery import Discovery
+from localkube.openapi import OpenApi
+from localkube.paths import Extras, Paths
+from localkube.resources import Resources
+from localkube.stream import Streams
+from localkube.wire.http1 import Http1Server
+
+log = structlog.get_logger(__name__)
+
+PATIENCE: Final = 5.0
+"""Seconds that requests under way get to finish when the server stops."""
+_RENEWAL_CHECK: Final = 12 * 3600.0
+_HANDSHAKE_SECONDS: Final = 10.0
+
+
+class UnsafeAddressError(ValueError):
+    """The server was asked to listen where others on the network can reach it."""
+
+
+class LocalKube:
+    """An API server in this process, for as long as the context lasts."""
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: Clock | None = None,
+        reachable_from_network: bool = False,
+    ) -> None:
+        if not reachable_from_network and not _is_loopback(host):
+            raise UnsafeAddressError(f"{host} is not a loopback address; allow this explicitly if you mean it")
+        self._data_dir = data_dir
+        self._host = host
+        self._port = port
+        self._clock = clock or SystemClock()
+        self._closing = False
+        self._stack = AsyncExitStack()
+        self.cluster: Cluster
+        self.url = ""
+        self.kubeconfig_text = ""
+        self.certificates: Certificates
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing = True
+        await self._stack.aclose()
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        home = self._home(stack)
+        self.certificates = Certificates(home / "pki", extra_names=() if _is_loopback(self._host) else (self._host,))
+        self.certificates.ensure(self._clock.now())
+        token = _admin_token(home / "admin.token")
+        self.cluster = await stack.enter_async_context(Cluster(self._data_dir, clock=self._clock))
+        streams = Streams()
+        http = await self._wire(token, streams)
+        context = self.certificates.server_context()
+        await self._listen(stack, http, context)
+        stack.push_async_callback(http.close, PATIENCE)
+        stack.callback(streams.close)
+        for work in (self._renew(context), http.sweep()):
+            stack.push_async_callback(_cancelled, asyncio.get_running_loop().create_task(work))
+        authority = self.certificates.authority_pem
+        self.kubeconfig_text = kubeconfig(Access(self.url, authority, token))
+
+    def _home(self, stack: AsyncExitStack) -> Path:
+        if self._data_dir is not None:
+            return private_directory(self._data_dir)
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localkube-")))
+
+    async def _wire(self, token: str, streams: Streams) -> Http1Server:
+        cluster = self.cluster
+        policies = Policies(cluster.store)
+        authenticator = Authenticator(token, cluster.tokens.verify)
+        reviews = Reviews(policies, authenticator, cluster.tokens, self._clock)
+        for storage_key, handler in reviews.handlers().items():
+            cluster.answer(storage_key, handler)
+        await create_default_roles(cluster)
+        discovery = Discovery(cluster.catalog)
+        paths = Paths(discovery, OpenApi(cluster.catalog), self._extras())
+        api = Api(authenticator, policies, discovery, paths, Resources(cluster, streams, policies, self._clock))
+        return Http1Server(api, api.refuse, clock=self._clock)
+
+    def _extras(self) -> Extras:
+        cluster = self.cluster
+
+        async def compact() -> None:
+            """Forget all history, so that tests can make a client meet 410."""
+            await cluster.store.compact(cluster.store.revision)
+
+        return Extras(
+            checks={"ping": lambda: True, "shutdown": lambda: not self._closing},
+            documents={
+                "/.well-known/openid-configuration": lambda: openid_configuration(self.url),
+                "/openid/v1/jwks": lambda: key_set(cluster.tokens),
+            },
+            actions={"/localkube/compact": compact},
+        )
+
+    async def _listen(self, stack: AsyncExitStack, http: Http1Server, context: ssl.SSLContext) -> None:
+        listener = await asyncio.get_running_loop().create_server(
+            http, self._host, self._port, ssl=context, ssl_handshake_timeout=_HANDSHAKE_SECONDS, backlog=512
+        )
+        stack.callback(listener.close)
+        port = listener.sockets[0].getsockname()[1]
+        shown = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"https://{shown}:{port}"
+
+    async def _renew(self, context: ssl.SSLContext) -> None:
+        """Replace the serving certificate before it ends, for as long as the server runs."""
+        while True:
+            await self._clock.sleep(_RENEWAL_CHECK)
+            if self.certificates.ensure(self._clock.now()):
+                self.certificates.reload(context)
+                log.info("serving certificate renewed")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _admin_token(path: Path) -> str:
+    """The administrator's token of a data directory, made on first start."""
+    try:
+        token = path.read_text().strip()
+    except FileNotFoundError:
+        token = ""
+    if not token:
+        token = secrets.token_urlsafe(32)
+        write_private(path, token.encode())
+    return token
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

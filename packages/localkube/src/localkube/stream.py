@@ -1,0 +1,63 @@
+"""Watches over HTTP: one JSON frame a line, sent as soon as it happens, ended cleanly by time or shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import msgspec
+
+from localkube.cluster import Watch
+from localkube.errors import StatusError
+from localkube.forms import FrameOf
+from localkube.wire.http1 import Stream
+
+MIN_SECONDS: Final = 1800
+"""A watch that names no timeout ends after this to twice this, at random: so many watches do not end together."""
+FAREWELL_SECONDS: Final = 2
+"""So long before its end a watch gets a bookmark, to know where to go on."""
+_NO_CACHE: Final = ("Cache-Control", "no-cache, private")
+
+
+class Streams:
+    """The watches that are open over HTTP."""
+
+    def __init__(self) -> None:
+        self._open: set[Watch] = set()
+        self._closing = False
+
+    def open(self, watch: Watch, frame: FrameOf, seconds: int | None) -> Stream:
+        """The stream of a watch for so many seconds, each event through `frame`."""
+        limit = seconds or MIN_SECONDS * (1 + random.random())  # noqa: S311 -- spreads load, no secret
+        return Stream(self._frames(watch, frame, limit), headers=[_NO_CACHE])
+
+    def close(self) -> None:
+        """End every watch; clients see a complete reply and will ask again."""
+        self._closing = True
+        for watch in list(self._open):
+            watch.close()
+
+    async def _frames(self, watch: Watch, frame: FrameOf, seconds: float) -> AsyncGenerator[bytes, None]:
+        loop = asyncio.get_running_loop()
+        timers = [loop.call_later(seconds, watch.close)]
+        if seconds > FAREWELL_SECONDS:
+            timers.append(loop.call_later(seconds - FAREWELL_SECONDS, watch.bookmark))
+        self._open.add(watch)
+        if self._closing:
+            watch.close()
+        try:
+            async for event in watch:
+                yield frame(event)
+        except StatusError as error:
+            yield error_frame(error)
+        finally:
+            for timer in timers:
+                timer.cancel()
+            watch.close()
+            self._open.discard(watch)
+
+
+def error_frame(error: StatusError) -> bytes:
+    return msgspec.json.encode({"type": "ERROR", "object": error.to_json()}) + b"\n"

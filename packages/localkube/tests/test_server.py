@@ -1,0 +1,499 @@
+"""The whole server over HTTPS: life cycle, credentials, statuses, forms, watches and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import ssl
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+import localkube.api
+from kuberun.clock import SystemClock
+from kuberun.testing.rawapi import RawApi, raw_api
+from localkube.server import LocalKube, UnsafeAddressError
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+
+
+def token_of(kube: LocalKube) -> str:
+    token = yaml.safe_load(kube.kubeconfig_text)["users"][0]["user"]["token"]
+    assert isinstance(token, str)
+    return token
+
+
+@asynccontextmanager
+async def client_of(kube: LocalKube, folder: Path) -> AsyncIterator[RawApi]:
+    authority = folder / "trusted.crt"
+    authority.write_bytes(kube.certificates.authority_pem)
+    async with raw_api(kube.url, token_of(kube), str(authority)) as api:
+        yield api
+
+
+@pytest.fixture
+async def kube() -> AsyncIterator[LocalKube]:
+    async with LocalKube() as running:
+        yield running
+
+
+@pytest.fixture
+async def api(kube: LocalKube, tmp_path: Path) -> AsyncIterator[RawApi]:
+    async with client_of(kube, tmp_path) as client:
+        yield client
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": data}
+
+
+# --- life -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_restart_keeps_objects_token_and_authority(tmp_path: Path) -> None:
+    async with LocalKube(tmp_path / "data") as first, client_of(first, tmp_path) as api:
+        await api.post(CONFIG_MAPS, config_map("kept", a="b"))
+        before = (token_of(first), first.certificates.authority_pem)
+
+    async with LocalKube(tmp_path / "data") as second, client_of(second, tmp_path) as api:
+        found = await api.get(f"{CONFIG_MAPS}/kept")
+
+        assert found.body["data"] == {"a": "b"}
+        assert (token_of(second), second.certificates.authority_pem) == before
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com"])  # noqa: S104 - must be refused
+def test_addresses_that_others_can_reach_are_refused(host: str) -> None:
+    with pytest.raises(UnsafeAddressError):
+        LocalKube(host=host)
+
+
+async def test_ipv6_loopback_is_served(tmp_path: Path) -> None:
+    async with LocalKube(host="::1") as kube, client_of(kube, tmp_path) as api:
+        assert (await api.get("/version")).status == 200
+
+
+async def test_stopping_ends_watches_with_a_complete_reply(tmp_path: Path) -> None:
+    kube = LocalKube()
+    async with kube, client_of(kube, tmp_path) as api, api.watch(CONFIG_MAPS) as frames:
+        assert frames.status == 200
+
+        stopping = asyncio.ensure_future(kube.__aexit__(None, None, None))
+        frame = await frames.next_or_end()
+        while frame is not None:
+            frame = await frames.next_or_end()
+
+        await stopping
+
+
+async def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    ready, config = tmp_path / "ready.json", tmp_path / "kubeconfig"
+    ready.write_text("stale")
+    crd = tmp_path / "crd.yaml"
+    crd.write_text(DEFINITION)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "localkube", "--data-dir", str(tmp_path / "data"), "--kubeconfig", str(config),
+        "--ready-file", str(ready), "--crds", str(crd), stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        line = await process.stdout.readline()
+    said = json.loads(ready.read_text()) if ready.exists() else {}
+
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(30):
+        code = await process.wait()
+
+    assert line.decode() == f"ready {config}\n"
+    assert said in (
+        {},
+        {"kubeconfig": str(config), "server": yaml.safe_load(config.read_text())["clusters"][0]["cluster"]["server"]},
+    )
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--kubeconfig", "k"], "give either --data-dir or --memory"),
+        (["--memory", "--kubeconfig", "k", "--host", "192.0.2.1"], "is not a loopback address"),
+        (["--memory", "--kubeconfig", "k", "--crds", "nope.yaml"], "nope.yaml"),
+    ],
+    ids=["no storage", "an open address", "a missing file"],
+)
+def test_the_command_explains_what_is_wrong(tmp_path: Path, arguments: list[str], says: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "localkube", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode in {1, 2}
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+DEFINITION = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.server.example.com}
+spec:
+  group: server.example.com
+  scope: Cluster
+  names: {plural: things, singular: thing, kind: Thing}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object}}}}
+  - name: v1beta1
+    served: true
+    storage: false
+    deprecated: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object}}}}
+"""
+
+
+# --- credentials ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version"])
+async def test_anybody_may_ask_after_health_and_version(api: RawApi, path: str) -> None:
+    assert (await api.with_token("").get(path)).status == 200
+
+
+async def test_nobody_else_gets_anything_without_credentials(api: RawApi) -> None:
+    reply = await api.with_token("").get(SECRETS)
+
+    assert reply.status == 403
+    assert reply.message == (
+        'secrets is forbidden: User "system:anonymous" cannot list resource "secrets" in API group "" '
+        'in the namespace "default"'
+    )
+
+
+async def test_wrong_credentials_are_unauthorized(api: RawApi) -> None:
+    reply = await api.with_token("wrong").get(SECRETS)
+
+    assert (reply.status, reply.reason) == (401, "Unauthorized")
+
+
+async def test_a_client_certificate_of_ours_is_a_user(kube: LocalKube, tmp_path: Path) -> None:
+    pair = kube.certificates.issue_client("eve", ["system:masters"], SystemClock().now())
+    (tmp_path / "c.pem").write_bytes(pair.certificate + pair.key)
+    (tmp_path / "ca.pem").write_bytes(kube.certificates.authority_pem)
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    context.load_cert_chain(tmp_path / "c.pem")
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        review = f"{kube.url}/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        async with session.post(
+            review, json={"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        ) as reply:
+            body = await reply.json()
+
+    assert body["status"]["userInfo"] == {"username": "eve", "groups": ["system:masters", "system:authenticated"]}
+
+
+async def account_token(api: RawApi, name: str) -> str:
+    await api.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    request = await api.post(f"/api/v1/namespaces/default/serviceaccounts/{name}/token", {"spec": {}})
+    return str(request.body["status"]["token"])
+
+
+def binding(role: str, name: str, kind: str = "ClusterRole") -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"{name}-{role}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+    }
+
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+
+
+async def test_a_binding_takes_effect_at_once_and_ends_at_once(api: RawApi) -> None:
+    robot = api.with_token(await account_token(api, "robot"))
+
+    before = (await robot.get(CONFIG_MAPS)).status
+    await api.post(f"{RBAC}/rolebindings", binding("view", "robot"))
+    during = (await robot.get(CONFIG_MAPS)).status
+    await api.delete(f"{RBAC}/rolebindings/robot-view")
+    after = (await robot.get(CONFIG_MAPS)).status
+
+    assert (before, during, after) == (403, 200, 403)
+
+
+async def test_nobody_grants_more_than_they_hold(api: RawApi) -> None:
+    robot = api.with_token(await account_token(api, "robot"))
+    await api.post(f"{RBAC}/rolebindings", binding("admin", "robot"))
+    held = {"metadata": {"name": "held"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]}
+    more = {"metadata": {"name": "more"}, "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]}
+
+    allowed = await robot.post(f"{RBAC}/roles", held)
+    refused = await robot.post(f"{RBAC}/roles", more)
+    bound = await robot.post(f"{RBAC}/rolebindings", binding("cluster-admin", "robot"))
+
+    assert (allowed.status, refused.status, bound.status) == (201, 403, 403)
+    assert "is attempting to grant RBAC permissions not currently held:" in refused.message
+    assert '{APIGroups:[""], Resources:["nodes"], Verbs:["get"]}' in refused.message
+    assert (await api.get(f"{RBAC}/roles/more")).status == 404
+
+
+async def test_acting_as_another_needs_leave(api: RawApi) -> None:
+    robot = api.with_token(await account_token(api, "robot"))
+    headers = {"Impersonate-User": "bob"}
+
+    own = await api.send("GET", SECRETS, headers=headers)
+    robots = await robot.send("GET", SECRETS, headers=headers)
+
+    assert 'User "bob" cannot list resource "secrets"' in own.message
+    assert 'cannot impersonate resource "users"' in robots.message
+
+
+# --- statuses ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nope", 404),
+        ("GET", "/apis/nope.io", 404),
+        ("GET", "/apis/nope.io/v1/foos", 404),
+        ("GET", "/api/v1/nopes", 404),
+        ("GET", "/apis/apps/v9/deployments", 404),
+        ("GET", "/api/v1/secrets/x", 404),
+        ("GET", f"{SECRETS}/x/status", 404),
+        ("GET", "/api/v1/namespaces/default/namespaces", 404),
+        ("PUT", SECRETS, 405),
+        ("POST", f"{SECRETS}/x", 405),
+        ("POST", "/api/v1/secrets", 405),
+        ("POST", "/version", 405),
+        ("GET", "/apis/authentication.k8s.io/v1/tokenreviews", 405),
+        ("PUT", "/apis/authentication.k8s.io/v1/tokenreviews/x", 404),
+        ("OPTIONS", SECRETS, 405),
+        ("HEAD", SECRETS, 405),
+        ("DELETE", "/api/v1/namespaces", 405),
+    ],
+)
+async def test_what_is_not_served(api: RawApi, method: str, path: str, status: int) -> None:
+    assert (await api.send(method, path, {})).status == status
+
+
+async def test_an_unacceptable_form_is_refused(api: RawApi) -> None:
+    assert (await api.get(SECRETS, accept="application/vnd.kubernetes.protobuf")).status == 406
+    assert (await api.get(SECRETS, accept=METADATA)).status == 406
+
+
+async def test_a_body_over_the_limit_is_refused(api: RawApi) -> None:
+    reply = await api.post(CONFIG_MAPS, config_map("big", a="x" * (3 << 20)))
+
+    assert (reply.status, reply.message) == (413, "Request entity too large: limit is 3145728")
+
+
+async def test_too_many_requests_at_once_are_told_to_come_back(api: RawApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(localkube.api, "MAX_IN_FLIGHT", 0)
+
+    reply = await api.get(SECRETS)
+
+    assert (reply.status, reply.reason, reply.headers["Retry-After"]) == (429, "TooManyRequests", "1")
+    assert (await api.get("/healthz")).status == 200
+
+
+async def test_a_request_that_takes_too_long_is_given_up(api: RawApi) -> None:
+    reply = await api.post(CONFIG_MAPS, config_map("late"), timeout="1ns")
+
+    assert (reply.status, reply.reason) == (504, "Timeout")
+
+
+async def test_warnings_for_unknown_fields_and_deprecated_versions(api: RawApi) -> None:
+    await api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(DEFINITION))
+    things = "/apis/server.example.com/v1beta1/things"
+    thing = {"apiVersion": "server.example.com/v1beta1", "kind": "Thing", "metadata": {"name": "t"}, "extra": 1}
+
+    made = await api.post(things, thing)
+    listed = await api.get(things)
+    strict = await api.post(things, {**thing, "metadata": {"name": "s"}}, fieldValidation="Strict")
+
+    deprecated = "server.example.com/v1beta1 Thing is deprecated; use server.example.com/v1 Thing"
+    assert (made.status, made.warnings) == (201, [deprecated, 'unknown field "extra"'])
+    assert listed.warnings == [deprecated]
+    assert (strict.status, 'unknown field "extra"' in strict.message) == (400, True)
+
+
+async def test_fields_that_come_twice_are_warned_about_or_refused(api: RawApi) -> None:
+    body = '{"metadata":{"name":"NAME"},"data":{"a":"1","a":"2"}}'
+
+    warned = await api.post(CONFIG_MAPS, body.replace("NAME", "warned"))
+    refused = await api.post(CONFIG_MAPS, body.replace("NAME", "refused"), fieldValidation="Strict")
+
+    assert (warned.status, warned.warnings, warned.body["data"]) == (201, ['duplicate field "data.a"'], {"a": "2"})
+    assert (refused.status, 'duplicate field "data.a"' in refused.message) == (400, True)
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+async def test_items_of_a_built_in_list_do_not_repeat_their_kind(api: RawApi) -> None:
+    await api.post(CONFIG_MAPS, config_map("c"))
+
+    body = (await api.get(CONFIG_MAPS)).body
+
+    assert (body["kind"], body["apiVersion"]) == ("ConfigMapList", "v1")
+    assert not {"kind", "apiVersion"} & body["items"][0].keys()
+
+
+async def test_a_table_of_a_list_and_of_one_object(api: RawApi) -> None:
+    await api.post(CONFIG_MAPS, config_map("c", a="1", b="2"))
+
+    many = (await api.get(CONFIG_MAPS, accept=TABLE, fieldSelector="metadata.name=c")).body
+    one = (await api.get(f"{CONFIG_MAPS}/c", accept=TABLE, includeObject="None")).body
+
+    assert [column["name"] for column in many["columnDefinitions"]] == ["Name", "Data", "Age"]
+    assert many["rows"][0]["cells"][:2] == ["c", 2]
+    assert many["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    assert one["rows"][0]["object"] is None
+
+
+async def test_metadata_only(api: RawApi) -> None:
+    await api.post(CONFIG_MAPS, config_map("c", a="1"))
+
+    one = (await api.get(f"{CONFIG_MAPS}/c", accept=METADATA)).body
+    many = (await api.get(CONFIG_MAPS, accept=METADATA.replace("Metadata", "MetadataList", 1))).body
+
+    assert (one["kind"], one["metadata"]["name"], "data" in one) == ("PartialObjectMetadata", "c", False)
+    assert (many["kind"], many["items"][0]["kind"]) == ("PartialObjectMetadataList", "PartialObjectMetadata")
+
+
+async def test_yaml_in_and_out(api: RawApi) -> None:
+    text = "metadata:\n  name: from-yaml\ndata:\n  a: 'yes'\n"
+
+    made = await api.send("POST", CONFIG_MAPS, text, headers={"Content-Type": "application/yaml"})
+    read = await api.get(f"{CONFIG_MAPS}/from-yaml", accept="application/yaml")
+
+    assert made.status == 201
+    assert yaml.safe_load(read.body)["data"] == {"a": "yes"}
+
+
+async def test_large_lists_are_compressed(api: RawApi) -> None:
+    await api.post(CONFIG_MAPS, config_map("big", a="x" * 300_000))
+
+    reply = await api.send("GET", CONFIG_MAPS, headers={"Accept-Encoding": "gzip"})
+
+    assert reply.headers["Content-Encoding"] == "gzip"
+    assert len(reply.body["items"][0]["data"]["a"]) == 300_000
+
+
+# --- watches ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_watch_streams_each_change_in_its_form(api: RawApi) -> None:
+    async with (
+        api.watch(CONFIG_MAPS) as plain,
+        api.watch(CONFIG_MAPS, accept=TABLE) as tables,
+        api.watch(CONFIG_MAPS, accept=METADATA) as metadata,
+    ):
+        await api.post(CONFIG_MAPS, config_map("c", a="1"))
+        await api.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "2"}})
+
+        first, second = await plain.next(), await plain.next()
+        row, later_row = await tables.next(), await tables.next()
+        partial = await metadata.next()
+
+    assert (first["type"], second["type"], second["object"]["data"]) == ("ADDED", "MODIFIED", {"a": "2"})
+    assert row["object"]["columnDefinitions"][0]["name"] == "Name"
+    assert (later_row["object"]["columnDefinitions"], later_row["object"]["rows"][0]["cells"][0]) == (None, "c")
+    assert (partial["object"]["kind"], "data" in partial["object"]) == ("PartialObjectMetadata", False)
+
+
+async def test_a_watch_ends_when_its_time_is_up(api: RawApi) -> None:
+    async with api.watch(CONFIG_MAPS, timeoutSeconds=1, resourceVersion="0") as frames:
+        while await frames.next_or_end() is not None:
+            pass
+
+
+async def test_a_watch_from_before_history_ends_with_an_error_frame(api: RawApi) -> None:
+    version = (await api.get(CONFIG_MAPS)).body["metadata"]["resourceVersion"]
+    await api.post(CONFIG_MAPS, config_map("c"))
+    await api.post(CONFIG_MAPS, config_map("d"))
+    assert (await api.send("POST", "/localkube/compact")).status == 200
+
+    async with api.watch(CONFIG_MAPS, resourceVersion=version) as frames:
+        frame = await frames.next()
+
+    assert (frame["type"], frame["object"]["code"], frame["object"]["reason"]) == ("ERROR", 410, "Expired")
+
+
+async def test_only_administrators_may_compact(api: RawApi) -> None:
+    robot = api.with_token(await account_token(api, "robot"))
+
+    assert (await robot.send("POST", "/localkube/compact")).status == 403
+
+
+async def test_initial_events_end_with_a_bookmark(api: RawApi) -> None:
+    await api.post(CONFIG_MAPS, config_map("c"))
+    wanted: dict[str, Any] = {
+        "sendInitialEvents": True,
+        "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": True,
+    }
+
+    async with api.watch(CONFIG_MAPS, **wanted) as frames:
+        added, bookmark = await frames.until("ADDED", "c"), await frames.until("BOOKMARK")
+
+    assert added["object"]["metadata"]["name"] == "c"
+    assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_bad_watch_options_are_a_status_not_a_stream(api: RawApi) -> None:
+    assert (await api.get(CONFIG_MAPS, watch=True, sendInitialEvents=True)).status == 422
+    assert (await api.get(CONFIG_MAPS, watch=True, timeoutSeconds="x")).status == 400
+
+
+# --- what helps to see in --------------------------------------------------------------------------------------------
+
+
+async def test_health_in_detail(api: RawApi) -> None:
+    verbose = await api.get("/readyz", verbose="")
+
+    assert "[+]ping ok" in verbose.body
+    assert verbose.body.endswith("readyz check passed\n")
+    assert (await api.get("/readyz/ping")).body == "ok"
+    assert (await api.get("/readyz/nope")).status == 404
+
+
+async def test_tokens_can_be_checked_by_others(api: RawApi) -> None:
+    configuration = (await api.get("/.well-known/openid-configuration")).body
+    keys = (await api.get("/openid/v1/jwks")).body["keys"]
+
+    assert configuration["issuer"] == "https://kubernetes.default.svc"
+    assert (keys[0]["kty"], keys[0]["alg"]) == ("EC", "ES256")
+
+
+async def test_no_secret_reaches_the_log(kube: LocalKube, api: RawApi, capfd: pytest.CaptureFixture[str]) -> None:
+    canary = "CANARY-" + os.urandom(8).hex()
+
+    await api.post(SECRETS, {"metadata": {"name": "s"}, "stringData": {"k": canary}})
+    await api.post(SECRETS, f'{{"stringData": {{"k": "{canary}"')
+    refused = await api.post(SECRETS, {"metadata": {"name": "s2"}, "data": {"k": canary}})
+
+    captured = capfd.readouterr()
+    assert canary not in captured.out + captured.err + str(refused.body)
+    assert token_of(kube) not in captured.out + captured.err
