@@ -85,7 +85,7 @@ async def test_a_kind_is_discovered(api: RawApi, root: str, kind: str, namespace
         pytest.param("/api/v1", "serviceaccounts/token", ["create"], id="tokens of service accounts"),
         pytest.param("/apis/authorization.k8s.io/v1", "selfsubjectaccessreviews", ["create"], id="self access review"),
         pytest.param("/apis/authentication.k8s.io/v1", "tokenreviews", ["create"], id="token review"),
-        pytest.param("/apis/apps/v1", "deployments/scale", ["get", "patch", "update"], id="scale of deployments"),
+        pytest.param("/apis/apps/v1", "deployments/status", ["get", "patch", "update"], id="status of deployments"),
     ],
 )
 async def test_the_verbs_of_a_special_resource(api: RawApi, root: str, name: str, verbs: list[str]) -> None:
@@ -131,9 +131,11 @@ class TestCustomKinds:
         assert (kind["shortNames"], kind["categories"]) == (["wd"], ["shop"])
         assert [one["subresource"] for one in kind["subresources"]] == ["status"]
 
-    async def test_open_api_has_a_document_for_a_custom_group(self, api: RawApi) -> None:
+    async def test_open_api_has_a_document_for_a_custom_group(self, api: RawApi, eventually: Any) -> None:
+        document = await eventually(
+            lambda: api.get("/openapi/v3/apis/shop.example.com/v1"), lambda reply: reply.status == 200
+        )
         index = (await api.get("/openapi/v3")).body["paths"]
-        document = await api.get("/openapi/v3/apis/shop.example.com/v1")
 
         schema = document.body["components"]["schemas"]["com.example.shop.v1.Widget"]
         assert index["apis/shop.example.com/v1"]["serverRelativeURL"].startswith("/openapi/v3/apis/shop.example.com/v1")
