@@ -78,9 +78,11 @@ test: setup ## every test that needs no Go toolchain
 
 test-cluster: setup ## the API and runtime suites on a real kube-apiserver (needs Go once)
 	$(call say,tests on a real kube-apiserver)
-	@for v in $$($(BIN)/python tools/kube-apiserver/build.py --versions); do \
-	  assets=$$($(BIN)/python tools/kube-apiserver/build.py $$v) && \
-	  KUBEBUILDER_ASSETS=$$assets $(BIN)/pytest --apiserver=kube -m live packages tests; done
+	@versions=$$($(BIN)/python tools/kube-apiserver/build.py --versions); \
+	for version in $$versions; do \
+	  assets=$$($(BIN)/python tools/kube-apiserver/build.py $$version); \
+	  KUBEBUILDER_ASSETS=$$assets $(BIN)/pytest -n $(JOBS) --apiserver=kube -m live packages tests; \
+	done
 
 bench: setup ## measure, as ratios within one run
 	@$(BIN)/python bench/run.py
