@@ -111,17 +111,18 @@ async def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> No
     assert process.stdout is not None
     async with asyncio.timeout(60):
         line = await process.stdout.readline()
-    said = json.loads(ready.read_text()) if ready.exists() else {}
+        while not (ready.exists() and ready.read_text().startswith("{")):
+            await asyncio.sleep(0.05)
+    said = json.loads(ready.read_text())
 
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(30):
         code = await process.wait()
 
+    server = yaml.safe_load(config.read_text())["clusters"][0]["cluster"]["server"]
     assert line.decode() == f"ready {config}\n"
-    assert said in (
-        {},
-        {"kubeconfig": str(config), "server": yaml.safe_load(config.read_text())["clusters"][0]["cluster"]["server"]},
-    )
+    assert said == {"kubeconfig": str(config), "server": server}
+    assert not ready.exists()
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
     assert code == 0
 

@@ -4,65 +4,41 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
-import json
-import signal
 import sys
 from pathlib import Path
-from typing import Final
 
-from localkube.access.files import write_private
-from localkube.errors import StatusError
-from localkube.manifests import ManifestError, install, load
+from localkube.manifests import ManifestError, load
+from localkube.process import Files, StartError, run
 from localkube.server import LocalKube, UnsafeAddressError
-from localkube.storage import StorageError
-
-_GENERATIONS: Final = (50_000, 20, 50)
-"""Collector thresholds: the server keeps many small objects alive and makes few cycles."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if (options.data_dir is None) != options.memory:
-        sys.stderr.write("localkube: give either --data-dir or --memory\n")
-        return 2
-    if options.ready_file is not None:
-        options.ready_file.unlink(missing_ok=True)
+        return _failed("give either --data-dir or --memory", 2)
     try:
         asyncio.run(_serve(options))
-    except (ManifestError, UnsafeAddressError, StorageError, OSError) as problem:
-        sys.stderr.write(f"localkube: {problem}\n")
-        return 1
-    except StatusError as problem:
-        sys.stderr.write(f"localkube: a manifest was refused: {problem.message}\n")
-        return 1
+    except (ManifestError, UnsafeAddressError, StartError) as problem:
+        return _failed(str(problem), 1)
     return 0
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    manifests = load(options.crds)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    objects = load(options.crds)
     kube = LocalKube(
         options.data_dir, host=options.host, port=options.port, reachable_from_network=options.reachable_from_network
     )
-    async with kube:
-        await install(kube.cluster, manifests)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GENERATIONS)
-        kubeconfig = options.kubeconfig.absolute()
-        write_private(kubeconfig, kube.kubeconfig_text.encode())
-        sys.stdout.write(f"ready {kubeconfig}\n")
-        sys.stdout.flush()
-        if options.ready_file is not None:
-            ready = {"kubeconfig": str(kubeconfig), "server": kube.url}
-            write_private(options.ready_file, json.dumps(ready).encode())
-        await stop.wait()
-    if options.ready_file is not None:
-        options.ready_file.unlink(missing_ok=True)
+    await run(kube, objects, Files(options.kubeconfig, options.ready_file), announce=_say)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _failed(why: str, code: int) -> int:
+    sys.stderr.write(f"localkube: {why}\n")
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,0 +1,83 @@
+"""The server as a process: announce it when it answers, stop it when a signal comes.
+
+Commands (`python -m localkube`, `eso up`) parse their options and leave the rest to `run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kuberun.meta import JsonObject
+from localkube.access.files import write_private
+from localkube.errors import StatusError
+from localkube.manifests import ManifestError, install
+from localkube.server import LocalKube
+from localkube.storage import StorageError
+
+_GENERATIONS: Final = (50_000, 20, 50)
+"""Collector thresholds: the server keeps many small objects alive and makes few cycles."""
+
+
+class StartError(Exception):
+    """Why the server did not start: what is wrong, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What tells others that the server runs, and how to reach it."""
+
+    kubeconfig: Path
+    ready_file: Path | None = None
+
+
+async def run(kube: LocalKube, objects: Iterable[JsonObject], files: Files, *, announce: Callable[[str], None]) -> None:
+    """Serve, with these objects applied, until SIGINT or SIGTERM."""
+    _forget_readiness(files)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        await kube.__aenter__()
+    except (OSError, StorageError) as problem:
+        raise StartError(str(problem)) from problem
+    try:
+        await _announce(kube, objects, files, announce)
+        await stop.wait()
+    finally:
+        _forget_readiness(files)
+        await kube.__aexit__(None, None, None)
+
+
+async def _announce(
+    kube: LocalKube, objects: Iterable[JsonObject], files: Files, announce: Callable[[str], None]
+) -> None:
+    try:
+        await install(kube.cluster, objects)
+    except ManifestError as problem:
+        raise StartError(str(problem)) from problem
+    except StatusError as problem:
+        raise StartError(f"an object was refused: {problem.message}") from problem
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GENERATIONS)
+    kubeconfig = files.kubeconfig.absolute()
+    try:
+        write_private(kubeconfig, kube.kubeconfig_text.encode())
+        announce(f"ready {kubeconfig}")
+        if files.ready_file is not None:
+            ready = {"kubeconfig": str(kubeconfig), "server": kube.url}
+            write_private(files.ready_file, json.dumps(ready).encode())
+    except OSError as problem:
+        raise StartError(str(problem)) from problem
+
+
+def _forget_readiness(files: Files) -> None:
+    if files.ready_file is not None:
+        files.ready_file.unlink(missing_ok=True)
