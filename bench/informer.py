@@ -29,7 +29,7 @@ ROUNDS = 5
 
 def external_secret(number: int) -> dict[str, object]:
     """About 3 kB with its managedFields, as an operator finds them in a cluster."""
-    owned = {f"f:field-{n}": {"f:nested": {}, "k:{}": {".": {}, "f:value": {}}} for n in range(20)}
+    owned: dict[str, object] = {f"f:field-{n}": {"f:nested": {}, "k:{}": {".": {}, "f:value": {}}} for n in range(20)}
     return {
         "metadata": {
             "name": f"app-{number}",
