@@ -71,12 +71,14 @@ def is_base64(text: str) -> bool:
 
 def is_uri(text: str) -> bool:
     """What a request line accepts: an absolute URI, or a path that starts with a slash."""
-    if not text or any(mark <= " " or mark == "\x7f" for mark in text):
+    if not text or any(mark < " " or mark == "\x7f" for mark in text) or _BAD_ESCAPE.search(text):
         return False
     try:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError:
+        return False
+    if " " in parts.netloc:
         return False
     return text.startswith("/") or (bool(parts.scheme) and _SCHEME.match(text) is not None)
 
@@ -199,6 +201,7 @@ _WORD_DURATION: Final = re.compile(r"[0-9]+\s*([A-Za-zµ]+)")
 _DURATION_UNITS: Final = frozenset(["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"])
 _DURATION_WORDS: Final = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 _BASE64: Final = re.compile("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
+_BAD_ESCAPE: Final = re.compile("%(?![0-9a-fA-F]{2})")
 _SCHEME: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
 _EMAIL: Final = re.compile(r'([^@\s]+|"[^"]+")@[^@\s]+')
 _CREDIT_CARD: Final = re.compile(

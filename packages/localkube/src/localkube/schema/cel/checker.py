@@ -40,6 +40,7 @@ from localkube.schema.cel.types import (
     TYPE,
     UINT,
     ObjectType,
+    SetListType,
     Type,
     fits,
     list_of,
@@ -131,7 +132,7 @@ class _Checker:
 
     def call(self, node: Call, scope: Scope) -> Type:
         self.resolve_namespace(node, scope)
-        given = [self.visit(argument, scope) for argument in node.arguments]
+        given = [self.argument(node, argument, scope) for argument in node.arguments]
         if node.function in {"_&&_", "_||_"}:
             for argument, kind in zip(node.arguments, given, strict=True):
                 self.expect_bool(argument, kind)
@@ -141,6 +142,15 @@ class _Checker:
                 raise self.mismatch(node, node.function, given)
             return self.same(node, given[1], given[2])
         return self.overload(node, given)
+
+    def argument(self, node: Call, argument: Expr, scope: Scope) -> Type:
+        """The arguments of `format` are the one list whose items may be of different types."""
+        if node.function == "format" and isinstance(argument, ListOf):
+            for item in argument.items:
+                self.visit(item, scope)
+            argument.type = list_of(DYN)
+            return argument.type
+        return self.visit(argument, scope)
 
     def resolve_namespace(self, node: Call, scope: Scope) -> None:
         """`sets.contains(a, b)` is written like a method of a variable `sets`."""
@@ -164,6 +174,8 @@ class _Checker:
         if not results:
             raise self.mismatch(node, node.function, given)
         self.check_literal(node)
+        if node.function == "_+_" and isinstance(given[0], SetListType):
+            return given[0]
         return results[0] if all(result == results[0] for result in results) else DYN
 
     def check_literal(self, node: Call) -> None:
@@ -194,6 +206,8 @@ class _Checker:
                 return list_of(inner[node.variables[0]])
             case "transformMap":
                 return map_of(inner[node.variables[0]], body)
+            case "sortBy":
+                return holder
             case "transformMapEntry":
                 return body if body.name == "map" else map_of(DYN, DYN)
             case _:

@@ -139,7 +139,7 @@ FUNCTIONS: Final[Library] = {
         method(list_of(DYN), INT, gives=list_of(DYN)),
     ),
     "slice": function(_slice, method(list_of(A), INT, INT, gives=list_of(A))),
-    "reverse": function(_reverse, method(list_of(A), gives=list_of(A)), method(STRING, gives=STRING)),
+    "reverse": function(_reverse, method(list_of(A), gives=list_of(A))),
     "first": function(_end(0), method(list_of(A), gives=optional_of(A))),
     "last": function(_end(-1), method(list_of(A), gives=optional_of(A))),
     "lists.range": function(_range, plain(INT, gives=list_of(INT))),

@@ -14,8 +14,8 @@ from localkube.schema.causes import go_value
 from localkube.schema.cel.errors import EvaluationError
 from localkube.schema.cel.function import Library, checked_int, function, method, plain
 from localkube.schema.cel.operators import seconds_of
-from localkube.schema.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT
-from localkube.schema.cel.values import Duration, Uint, no_overload
+from localkube.schema.cel.types import BOOL, BYTES, CIDR, DOUBLE, DURATION, INT, IP, STRING, TIMESTAMP, UINT
+from localkube.schema.cel.values import Duration, Uint, no_overload, type_name
 
 _UNITS: Final = {
     "ns": 1,
@@ -97,13 +97,13 @@ def _to_int(value: Any) -> int:
         case Duration():
             return value.nanoseconds
         case _:
-            raise EvaluationError("type conversion error to 'int'")
+            raise _conversion_error(value, "int")
 
 
 def _to_uint(value: Any) -> Uint:
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 2**64:
-        raise EvaluationError("type conversion error to 'uint'")
+        raise _conversion_error(value, "uint")
     return Uint(number)
 
 
@@ -113,7 +113,7 @@ def _to_double(value: Any) -> float:
     try:
         return float(value)
     except ValueError:
-        raise EvaluationError("type conversion error to 'double'") from None
+        raise _conversion_error(value, "double") from None
 
 
 def _to_bytes(value: Any) -> bytes:
@@ -131,7 +131,11 @@ def _to_bool(value: Any) -> bool:
         return True
     if value in {"false", "False", "FALSE", "f", "0"}:
         return False
-    raise EvaluationError("type conversion error to 'bool'")
+    raise _conversion_error(value, "bool")
+
+
+def _conversion_error(value: Any, wanted: str) -> EvaluationError:
+    return EvaluationError(f"type conversion error from '{type_name(value)}' to '{wanted}'")
 
 
 def _decoded(value: bytes) -> str:
@@ -188,7 +192,7 @@ FUNCTIONS: Final[Library] = {
     "int": _conversion(_to_int, INT, INT, UINT, DOUBLE, STRING, TIMESTAMP, DURATION),
     "uint": _conversion(_to_uint, UINT, UINT, INT, DOUBLE, STRING),
     "double": _conversion(_to_double, DOUBLE, DOUBLE, INT, UINT, STRING),
-    "string": _conversion(to_string, STRING, STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION),
+    "string": _conversion(to_string, STRING, STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION, IP, CIDR),
     "bytes": _conversion(_to_bytes, BYTES, BYTES, STRING),
     "bool": _conversion(_to_bool, BOOL, BOOL, STRING),
     "timestamp": _conversion(to_timestamp, TIMESTAMP, TIMESTAMP, STRING, INT),

@@ -5,13 +5,14 @@ A walk costs its length times the nodes of its body, paid before it starts, so n
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, assert_never
 
 from localkube.schema.cel.errors import BudgetError, EvaluationError
 from localkube.schema.cel.frame import Evaluate, Frame
 from localkube.schema.cel.nodes import Expr, Fold
-from localkube.schema.cel.values import hashable, no_overload
+from localkube.schema.cel.values import hashable, less, no_overload
 
 
 def compile_fold(node: Fold, compile_node: Callable[[Expr], Evaluate], cost: int) -> Evaluate:
@@ -31,6 +32,8 @@ def compile_fold(node: Fold, compile_node: Callable[[Expr], Evaluate], cost: int
             return _bound(node, lambda frame: [body(frame) for _ in walk(frame) if _kept(keep, frame)])
         case "transformMap":
             return _bound(node, lambda frame: {key: body(frame) for key in walk(frame) if _kept(keep, frame)})
+        case "sortBy":
+            return _bound(node, lambda frame: _sorted(walk, body, frame))
         case "transformMapEntry":
             return _bound(node, lambda frame: _entries(walk, body, keep, frame))
         case _:
@@ -114,6 +117,15 @@ def _entries(walk: _Walk, body: Evaluate, keep: Evaluate | None, frame: Frame) -
                 raise EvaluationError(f"insert failed: key {key} already exists")
             found[key] = value
     return found
+
+
+def _sorted(walk: _Walk, body: Evaluate, frame: Frame) -> list[Any]:
+    keyed = [(body(frame), item) for item in walk(frame)]
+
+    def compare(one: tuple[Any, Any], two: tuple[Any, Any]) -> int:
+        return -1 if less(one[0], two[0]) else int(less(two[0], one[0]))
+
+    return [item for _, item in sorted(keyed, key=functools.cmp_to_key(compare))]
 
 
 def _kept(keep: Evaluate | None, frame: Frame) -> bool:

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from localkube.schema.cel.types import DYN, Type
 
-FoldKind = Literal["all", "exists", "existsOne", "map", "filter", "transformList", "transformMap", "transformMapEntry"]
+FoldKind = Literal[
+    "all", "exists", "existsOne", "map", "filter", "transformList", "transformMap", "transformMapEntry", "sortBy"
+]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -45,6 +45,7 @@ _FOLDS: Final[dict[tuple[str, int], FoldKind]] = {
     ("map", 2): "map",
     ("map", 3): "map",
     ("filter", 2): "filter",
+    ("sortBy", 2): "sortBy",
     ("transformList", 3): "transformList",
     ("transformList", 4): "transformList",
     ("transformMap", 3): "transformMap",

@@ -18,7 +18,7 @@ from localkube.schema.cel import folds
 from localkube.schema.cel.checker import Scope, check
 from localkube.schema.cel.collections import merged, unordered_equal
 from localkube.schema.cel.conversions import to_duration, to_timestamp
-from localkube.schema.cel.errors import BudgetError, EvaluationError
+from localkube.schema.cel.errors import BudgetError, CompileError, EvaluationError
 from localkube.schema.cel.frame import Evaluate, Frame
 from localkube.schema.cel.library import LIBRARY
 from localkube.schema.cel.nodes import (
@@ -79,9 +79,12 @@ class Program:
 
 def compile_program(source: str, scope: Scope) -> Program:
     """Parse, check and compile; CompileError says what is wrong and where."""
-    tree = parse(source)
-    kind = check(tree, scope, source)
-    return Program(source, kind, frozenset(names(tree)), size(tree), _compile(tree))
+    try:
+        tree = parse(source)
+        kind = check(tree, scope, source)
+        return Program(source, kind, frozenset(names(tree)), size(tree), _compile(tree))
+    except RecursionError:
+        raise CompileError("expression recursion limit exceeded", source, 0) from None
 
 
 def _compile(node: Expr) -> Evaluate:

@@ -173,7 +173,7 @@ _BOTH: Final = (method(QUANTITY, QUANTITY, gives=BOOL), method(SEMVER, SEMVER, g
 FUNCTIONS: Final[Library] = {
     "quantity": function(_quantity, plain(STRING, gives=QUANTITY)),
     "isQuantity": function(lambda text: _parse_quantity(text) is not None, plain(STRING, gives=BOOL)),
-    "sign": function(lambda quantity: _compare(quantity.amount, 0), method(QUANTITY, gives=INT)),
+    "sign": function(lambda quantity: _compare(quantity.amount, 0), plain(QUANTITY, gives=INT)),
     "isInteger": function(_is_integer, method(QUANTITY, gives=BOOL)),
     "asInteger": function(_as_integer, method(QUANTITY, gives=INT)),
     "asApproximateFloat": function(lambda quantity: float(quantity.amount), method(QUANTITY, gives=DOUBLE)),

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from localkube.schema import regex
-from localkube.schema.causes import go_quote, go_value
+from localkube.schema.causes import go_quote
 from localkube.schema.cel.conversions import to_string
 from localkube.schema.cel.errors import EvaluationError
 from localkube.schema.cel.function import Library, function, method, plain
 from localkube.schema.cel.types import BOOL, DYN, INT, STRING, list_of
-from localkube.schema.cel.values import Duration, no_overload
+from localkube.schema.cel.values import Duration, TypeValue, no_overload
 
 _TEXT_LIMIT: Final = 3 * 1024 * 1024
 
@@ -147,7 +147,7 @@ def _formatted(verb: str, value: Any, precision: int) -> str:
         case "f" if isinstance(value, int | float):
             return format(float(value), f".{min(precision, 100)}f")
         case "e" if isinstance(value, int | float):
-            return format(float(value), f".{min(precision, 100)}e")
+            return _scientific(float(value))
         case "b" if isinstance(value, int):
             return format(int(value), "b")
         case "o" if whole:
@@ -155,7 +155,8 @@ def _formatted(verb: str, value: Any, precision: int) -> str:
         case "x" | "X":
             return _hexadecimal(verb, value)
         case _:
-            raise EvaluationError(f"could not parse formatting clause: unrecognized formatting clause {go_quote(verb)}")
+            clause = f"could not parse formatting clause: unrecognized formatting clause {go_quote(verb)}"
+            raise EvaluationError(clause)
 
 
 def _hexadecimal(verb: str, value: Any) -> str:
@@ -174,19 +175,44 @@ def _hexadecimal(verb: str, value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
+    """A value for %s; inside lists and maps, texts are quoted."""
     match value:
         case None:
             return "null"
-        case list():
-            return "[" + ", ".join(_shown(item) for item in value) + "]"
-        case dict():
-            return "{" + ", ".join(f"{_shown(key)}: {_shown(item)}" for key, item in sorted(value.items())) + "}"
-        case bool() | int() | float():
-            return go_value(value)
-        case str() | bytes() | datetime() | Duration():
-            return to_string(value)
+        case list() | dict():
+            return _nested(value)
+        case TypeValue():
+            return value.name
         case _:
             return to_string(value)
+
+
+def _nested(value: Any) -> str:
+    match value:
+        case str():
+            return go_quote(value)
+        case bytes():
+            return "b" + go_quote(value.decode(errors="replace"))
+        case float():
+            return format(value, "f")
+        case list():
+            return "[" + ", ".join(_nested(item) for item in value) + "]"
+        case dict():
+            return "{" + ", ".join(f"{_nested(key)}:{_nested(item)}" for key, item in sorted(value.items())) + "}"
+        case datetime():
+            return f'timestamp("{to_string(value)}")'
+        case Duration():
+            return f'duration("{to_string(value)}")'
+        case _:
+            return _shown(value)
+
+
+def _scientific(value: float) -> str:
+    mantissa, _, exponent = format(value, ".6e").partition("e")
+    return f"{mantissa}\u00d710{exponent.removeprefix('+').translate(_RAISED)}"
+
+
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def _method(name: str, run: Callable[..., Any], *arguments: Any, gives: Any) -> Any:
