@@ -30,6 +30,8 @@ def target(method: str, path: str) -> ResourceTarget:
         ("GET", "/apis/g.io/v2/foos?watch=true", ("watch", "g.io", "v2", "foos", "", "", "")),
         ("GET", "/apis/g.io/v2/foos?watch=0", ("list", "g.io", "v2", "foos", "", "", "")),
         ("GET", "/api/v1/watch/namespaces/a/pods", ("watch", "", "v1", "pods", "a", "", "")),
+        ("GET", "/api/v1/watch/namespaces/a/pods/b", ("watch", "", "v1", "pods", "a", "b", "")),
+        ("GET", "/api/v1/namespaces/a/pods/b?watch=1", ("get", "", "v1", "pods", "a", "b", "")),
         ("GET", "/api/v1/namespaces", ("list", "", "v1", "namespaces", "", "", "")),
         ("GET", "/api/v1/namespaces/a", ("get", "", "v1", "namespaces", "a", "a", "")),
         ("PUT", "/api/v1/namespaces/a/finalize", ("update", "", "v1", "namespaces", "a", "a", "finalize")),

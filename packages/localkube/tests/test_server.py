@@ -111,7 +111,7 @@ async def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> No
     assert process.stdout is not None
     async with asyncio.timeout(60):
         line = await process.stdout.readline()
-        while not (ready.exists() and ready.read_text().startswith("{")):
+        while not (ready.exists() and ready.read_text().startswith("{")):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.05)
     said = json.loads(ready.read_text())
 
@@ -486,6 +486,23 @@ async def test_tokens_can_be_checked_by_others(api: RawApi) -> None:
 
     assert configuration["issuer"] == "https://kubernetes.default.svc"
     assert (keys[0]["kty"], keys[0]["alg"]) == ("EC", "ES256")
+
+
+async def test_a_defect_is_reported_without_what_it_knows(
+    kube: LocalKube, api: RawApi, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        local_secret = "CANARY"
+        raise RuntimeError(local_secret)
+
+    monkeypatch.setattr(kube.cluster, "get", broken)
+
+    reply = await api.get(f"{SECRETS}/x")
+
+    captured = capfd.readouterr()
+    assert (reply.status, reply.reason) == (500, "InternalError")
+    assert "request failed" in captured.out + captured.err
+    assert "CANARY" not in captured.out + captured.err + str(reply.body)
 
 
 async def test_no_secret_reaches_the_log(kube: LocalKube, api: RawApi, capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+import structlog
+
 from localkube.manifests import ManifestError, load
 from localkube.process import Files, StartError, run
 from localkube.server import LocalKube, UnsafeAddressError
@@ -16,6 +18,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if (options.data_dir is None) != options.memory:
         return _failed("give either --data-dir or --memory", 2)
+    # Standard output says `ready`; the log goes where people look for trouble.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         asyncio.run(_serve(options))
     except (ManifestError, UnsafeAddressError, StartError) as problem:

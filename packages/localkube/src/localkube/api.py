@@ -30,6 +30,7 @@ from localkube.errors import (
 from localkube.model import User
 from localkube.paths import Paths, not_found_page
 from localkube.resources import Call, Resources
+from localkube.traces import report_defect
 from localkube.wire.http1 import Reply, Request, Stream
 from localkube.wire.negotiation import failure, is_pretty
 from localkube.wire.options import deadline_of
@@ -70,9 +71,10 @@ class Api:
         except TimeoutError:
             message = "Timeout: request did not complete within the allotted timeout"
             return self._failure(request, server_timeout(message, 0))
-        except Exception as problem:
-            log.exception("request failed", method=request.method, path=request.head.path)
-            return self._failure(request, internal(f"an internal error: {type(problem).__name__}"))
+        except Exception as problem:  # noqa: BLE001 - a defect in one request must not end the others
+            name = type(problem).__name__
+            report_defect(log, "request failed", problem, method=request.method, path=request.head.path)
+            return self._failure(request, internal(f"Internal error occurred: {name}"))
 
     def refuse(self, status: int, message: str) -> Reply:
         """A request that could not even be read."""

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 import structlog
 
 from kuberun.clock import Clock
+from localkube.traces import report_defect
 from localkube.wire.framing import BadFramingError, Head, TooLargeError, read_chunked, read_head
 
 log = structlog.get_logger(__name__)
@@ -196,8 +197,8 @@ class Connection(asyncio.Protocol):
                 keep = await self._exchange(transport)
         except ConnectionError:
             pass  # the client went away: nobody to tell
-        except Exception:
-            log.exception("connection failed")
+        except Exception as problem:  # noqa: BLE001 - a defect on one connection must not end the others
+            report_defect(log, "connection failed", problem)
         finally:
             transport.close()
 

@@ -109,15 +109,17 @@ def number(query: Query, name: str) -> int | None:
 def _resource_target(
     method: str, path: str, version: tuple[str, str], parts: list[str], query: Query
 ) -> ResourceTarget | PathTarget:
-    watching = flag(query, "watch")
-    if parts[0] == "watch" and len(parts) > 1:
-        watching, parts = True, parts[1:]
+    old_watch = parts[0] == "watch" and len(parts) > 1
+    if old_watch:
+        parts = parts[1:]
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
         namespace = parts[1]
         if len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:
             parts = parts[2:]
     name = parts[1] if len(parts) > 1 else ""
+    # Only the old form watches one object; ?watch on one is ignored, as the real server ignores it.
+    watching = old_watch or (not name and flag(query, "watch"))
     selected = _NAME_SELECTOR.search(first(query, "fieldSelector")) if not name else None
     return ResourceTarget(
         verb=_verb(method, name, watching=watching),
