@@ -19,6 +19,8 @@ COMPONENT: Final = "x-localkube-component"
 """Name of the OpenAPI component a schema is, such as io.k8s.api.core.v1.Secret."""
 DESCRIPTION: Final = "x-localkube-description"
 """What a component is, where the description says what it is for in this place."""
+ONE_OR: Final = "x-localkube-one-or"
+"""A value that is one of a schema, or a list of them, or a flag instead: (`list` or `bool`, the schema)."""
 GO_TYPE: Final = "x-localkube-go-type"
 """Go type of a field where it does not follow from the schema."""
 
@@ -35,7 +37,11 @@ def unreadable(resource: Resource, reason: str | None) -> str | None:
 
 def mismatch(value: Any, schema: JsonObject, path: str = "", owner: str = "") -> str | None:
     """The first value below this one that does not fit its type, in document order; None if all do."""
-    if value is None or (schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties")):
+    if value is None:
+        return None
+    if ONE_OR in schema:
+        return _one_or_mismatch(value, schema[ONE_OR], path, owner)
+    if schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties"):
         return None
     where = f"Go struct field {owner}.{path}" if path else "Go value"
     if schema.get("x-kubernetes-int-or-string"):
@@ -81,6 +87,15 @@ def go_type(schema: JsonObject) -> str:
             return "[]uint8"
         case _:
             return "string"
+
+
+def _one_or_mismatch(value: Any, choice: tuple[str, JsonObject], path: str, owner: str) -> str | None:
+    other, schema = choice
+    if isinstance(value, dict):
+        return mismatch(value, schema, path, owner)
+    if other == "list":
+        return _array_mismatch(value, {"items": schema}, path, owner, "") if isinstance(value, list) else None
+    return None if isinstance(value, bool) else "boolean or JSON schema expected"
 
 
 def _object_mismatch(value: Any, schema: JsonObject, path: str, owner: str, where: str) -> str | None:

@@ -30,17 +30,24 @@ class PruneNode:
 
 
 def compile_pruning(schema: JsonObject, *, root: bool = True) -> PruneNode:
+    return _compile(schema, {}, root=root)
+
+
+def _compile(schema: JsonObject, known: dict[int, PruneNode], *, root: bool = False) -> PruneNode:
+    """`known` holds the nodes made so far, by schema: a schema may contain itself."""
+    if id(schema) in known:
+        return known[id(schema)]
     extra, items = schema.get("additionalProperties"), schema.get("items")
-    properties = schema.get("properties") or {}
-    return PruneNode(
-        properties={name: compile_pruning(item, root=False) for name, item in properties.items()},
-        additional=compile_pruning(extra, root=False) if isinstance(extra, dict) else None,
-        items=compile_pruning(items, root=False) if isinstance(items, dict) else None,
+    node = known[id(schema)] = PruneNode(
         allows_unknown=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
         embedded=root or bool(schema.get("x-kubernetes-embedded-resource")),
         keeps_null=bool(schema.get("nullable")) or schema.get("default") is not None,
         is_map=bool(extra),
     )
+    node.properties = {name: _compile(item, known) for name, item in (schema.get("properties") or {}).items()}
+    node.additional = _compile(extra, known) if isinstance(extra, dict) else None
+    node.items = _compile(items, known) if isinstance(items, dict) else None
+    return node
 
 
 def prune(value: Any, node: PruneNode) -> list[str]:

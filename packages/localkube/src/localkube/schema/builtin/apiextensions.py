@@ -6,6 +6,7 @@ from typing import Final
 
 from kuberun.meta import JsonObject, Resource
 from localkube.model import ServedKind
+from localkube.schema.builtin.jsonschema import JSON_SCHEMA
 from localkube.schema.builtin.kinds import builtin_kind
 from localkube.schema.builtin.parts import anything, boolean, conditions, integer, items, struct, text
 from localkube.schema.crd import prepare_crd
@@ -20,8 +21,9 @@ def definition_kinds() -> list[ServedKind]:
         ),
         f"{_EXTENSIONS}.CustomResourceDefinition",
         "Makes the server serve a new kind.",
-        {"spec": _spec(), "status": _status()},
+        {"spec": _spec(anything("An OpenAPI v3 schema.")), "status": _status()},
         required=["spec"],
+        decoded_fields={"spec": _spec(JSON_SCHEMA), "status": _status()},
         prepare=prepare_crd,
         short_names=("crd", "crds"),
         categories=("api-extensions",),
@@ -46,7 +48,7 @@ def _names(description: str) -> JsonObject:
     )
 
 
-def _spec() -> JsonObject:
+def _spec(schema: JsonObject) -> JsonObject:
     conversion = struct(
         f"{_EXTENSIONS}.CustomResourceConversion",
         "How objects are converted between versions.",
@@ -60,7 +62,7 @@ def _spec() -> JsonObject:
             "group": text("API group of the kind."),
             "names": _names("Names of the kind."),
             "scope": text("Namespaced or Cluster."),
-            "versions": items(_version(), "The versions of the kind."),
+            "versions": items(_version(schema), "The versions of the kind."),
             "conversion": conversion,
             "preserveUnknownFields": boolean("Must be false."),
         },
@@ -68,7 +70,7 @@ def _spec() -> JsonObject:
     )
 
 
-def _version() -> JsonObject:
+def _version(schema: JsonObject) -> JsonObject:
     column = struct(
         f"{_EXTENSIONS}.CustomResourceColumnDefinition",
         "A column in tables of the objects.",
@@ -91,7 +93,7 @@ def _version() -> JsonObject:
     validation = struct(
         f"{_EXTENSIONS}.CustomResourceValidation",
         "What the objects look like.",
-        {"openAPIV3Schema": anything("An OpenAPI v3 schema.")},
+        {"openAPIV3Schema": schema},
     )
     subresources = struct(
         f"{_EXTENSIONS}.CustomResourceSubresources",

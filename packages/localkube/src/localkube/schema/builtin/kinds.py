@@ -21,8 +21,16 @@ Prepare = Callable[[JsonObject, JsonObject | None], list[Cause]]
 class BuiltinSchema:
     """Implements `localkube.model.Schema`. Defaults and rules of a kind are code (`ServedKind.prepare`), as in Go."""
 
-    def __init__(self, openapi: JsonObject, resource: Resource, name_rule: objectmeta.NameRule | None) -> None:
+    def __init__(
+        self,
+        openapi: JsonObject,
+        resource: Resource,
+        name_rule: objectmeta.NameRule | None,
+        decoded: JsonObject | None = None,
+    ) -> None:
+        """`decoded` is what objects are read and pruned by, where that says more than the published schema."""
         self._openapi = openapi
+        self._decoded = decoded or openapi
         self._resource = resource
         self._name_rule = name_rule
 
@@ -32,7 +40,7 @@ class BuiltinSchema:
 
     def decode_error(self, obj: JsonObject) -> str | None:
         """The message of a 400 that names the first field of a wrong type, or None."""
-        return decoding.unreadable(self._resource, decoding.mismatch(obj, self._openapi))
+        return decoding.unreadable(self._resource, decoding.mismatch(obj, self._decoded))
 
     def prune(self, obj: JsonObject) -> list[str]:
         dropped = pruning.prune(obj, self._pruning)
@@ -57,7 +65,7 @@ class BuiltinSchema:
 
     @cached_property
     def _pruning(self) -> pruning.PruneNode:
-        return pruning.compile_pruning(self._openapi, root=False)
+        return pruning.compile_pruning(self._decoded, root=False)
 
 
 def builtin_kind(
@@ -70,19 +78,22 @@ def builtin_kind(
     name_rule: objectmeta.NameRule | None = names.dns_subdomain,
     prepare: Prepare | None = None,
     columns: Sequence[Column] = (),
+    decoded_fields: Mapping[str, JsonObject] | None = None,
     **served: Any,
 ) -> ServedKind:
     """A kind with the usual envelope of apiVersion, kind and metadata around its fields."""
+    envelope = {"apiVersion": metadata.API_VERSION, "kind": metadata.KIND, "metadata": metadata.OBJECT_META}
     openapi = struct(
         component,
         description,
-        {"apiVersion": metadata.API_VERSION, "kind": metadata.KIND, "metadata": metadata.OBJECT_META, **fields},
+        {**envelope, **fields},
         required=required,
         group_version_kind=[{"group": resource.group, "kind": resource.kind, "version": resource.version}],
     )
+    decoded = {**openapi, "properties": {**envelope, **decoded_fields}} if decoded_fields else None
     return ServedKind(
         resource=resource,
-        schema=BuiltinSchema(openapi, resource, name_rule),
+        schema=BuiltinSchema(openapi, resource, name_rule, decoded),
         singular=resource.kind.lower(),
         list_kind=f"{resource.kind}List",
         storage_version=resource.version,

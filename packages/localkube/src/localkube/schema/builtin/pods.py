@@ -188,6 +188,31 @@ def _container() -> JsonObject:
         },
         required=["containerPort"],
     )
+    strings = {"type": "string"}
+    return struct(
+        f"{CORE}.Container",
+        "A program with its image and settings.",
+        {
+            "name": text("Name of the container."),
+            "image": text("The image."),
+            "imagePullPolicy": text("Always, IfNotPresent or Never."),
+            "command": items(strings, "Replaces the entry point of the image."),
+            "args": items(strings, "Arguments of the entry point."),
+            "workingDir": text("Directory the program starts in."),
+            "env": map_list(variable, ["name"], "Environment variables."),
+            "envFrom": items(anything("A source of variables."), "Sources of environment variables."),
+            "ports": map_list(port, ["containerPort", "protocol"], "Ports.", merge_key="containerPort"),
+            **_container_volumes(),
+            "resources": described(anything(""), "CPU and memory."),
+            "securityContext": anything("Rights of the program."),
+            **{name: anything("How the container is probed.") for name in _PROBES},
+        },
+        required=["name"],
+        **_OPEN,
+    )
+
+
+def _container_volumes() -> dict[str, JsonObject]:
     mount = struct(
         f"{CORE}.VolumeMount",
         "A volume in the file system of a container.",
@@ -204,29 +229,10 @@ def _container() -> JsonObject:
         "A block device in a container.",
         {"name": text("Name of the volume."), "devicePath": text("Where it is seen.")},
     )
-    strings = {"type": "string"}
-    return struct(
-        f"{CORE}.Container",
-        "A program with its image and settings.",
-        {
-            "name": text("Name of the container."),
-            "image": text("The image."),
-            "imagePullPolicy": text("Always, IfNotPresent or Never."),
-            "command": items(strings, "Replaces the entry point of the image."),
-            "args": items(strings, "Arguments of the entry point."),
-            "workingDir": text("Directory the program starts in."),
-            "env": map_list(variable, ["name"], "Environment variables."),
-            "envFrom": items(anything("A source of variables."), "Sources of environment variables."),
-            "ports": map_list(port, ["containerPort", "protocol"], "Ports.", merge_key="containerPort"),
-            "volumeMounts": map_list(mount, ["mountPath"], "Volumes in the file system."),
-            "volumeDevices": map_list(device, ["devicePath"], "Block devices."),
-            "resources": described(anything(""), "CPU and memory."),
-            "securityContext": anything("Rights of the program."),
-            **{name: anything("How the container is probed.") for name in _PROBES},
-        },
-        required=["name"],
-        **_OPEN,
-    )
+    return {
+        "volumeMounts": map_list(mount, ["mountPath"], "Volumes in the file system."),
+        "volumeDevices": map_list(device, ["devicePath"], "Block devices."),
+    }
 
 
 _OPEN: Final[dict[str, Any]] = {"preserve_unknown_fields": True}
