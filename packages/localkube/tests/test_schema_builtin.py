@@ -184,3 +184,19 @@ def test_every_list_that_patches_merge_says_by_which_key() -> None:
         "volumeMounts": "mountPath",
         "volumeDevices": "devicePath",
     }
+
+
+def test_nulls_read_as_a_go_decoder_reads_them() -> None:
+    config: JsonObject = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "x", "finalizers": [None]},
+        "data": {"a": None},
+        "binaryData": None,
+    }
+
+    KINDS["v1", "ConfigMap"].schema.prune(config)
+
+    assert config["data"] == {"a": ""}
+    assert config["metadata"] == {"name": "x", "finalizers": [""]}
+    assert "binaryData" not in config

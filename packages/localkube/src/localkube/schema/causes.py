@@ -86,6 +86,8 @@ def go_value(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return _go_float(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return _go_float(float(value))  # beyond 64 bits, Go has read a float
     return str(value)
 
 

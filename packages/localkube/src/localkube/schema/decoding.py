@@ -64,6 +64,28 @@ def mismatch(value: Any, schema: JsonObject, path: str = "", owner: str = "") ->
             return None
 
 
+def settle_nulls(value: Any, schema: JsonObject) -> None:
+    """Nulls as a Go decoder leaves them: a field is not there, an item or a value of a map is the zero of its type."""
+    if ONE_OR in schema:
+        schema = schema[ONE_OR][1] if isinstance(value, dict) else {"items": schema[ONE_OR][1]}
+    if isinstance(value, dict):
+        properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name, item in list(value.items()):
+            part = properties.get(name) or (extra if isinstance(extra, dict) else {})
+            if item is not None:
+                settle_nulls(item, part)
+            elif name in properties:
+                del value[name]
+            elif part:
+                value[name] = _zero(part)
+    elif isinstance(value, list) and isinstance(items := schema.get("items"), dict):
+        for index, item in enumerate(value):
+            if item is None:
+                value[index] = _zero(items)
+            else:
+                settle_nulls(item, items)
+
+
 def go_type(schema: JsonObject) -> str:
     """The Go type that a schema describes."""
     if GO_TYPE in schema:
@@ -87,6 +109,12 @@ def go_type(schema: JsonObject) -> str:
             return "[]uint8"
         case _:
             return "string"
+
+
+def _zero(schema: JsonObject) -> Any:
+    kind = str(schema.get("type", ""))
+    zeros: dict[str, Any] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
+    return zeros.get(kind)
 
 
 def _one_or_mismatch(value: Any, choice: tuple[str, JsonObject], path: str, owner: str) -> str | None:

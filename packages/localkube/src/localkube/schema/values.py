@@ -57,6 +57,22 @@ def _checks(schema: JsonObject, kind: type) -> list[Check]:
 
 
 def _type_check(schema: JsonObject, kind: type) -> Check | None:
+    if kind is not int:
+        return _class_check(schema, kind)
+    whole, broken = _class_check(schema, int), _class_check(schema, float)
+    if whole is None and broken is None:
+        return None
+
+    def check(value: int) -> list[Problem] | None:
+        """Whole numbers beyond 64 bits are read as floats."""
+        if INT64_MIN <= value <= INT64_MAX:
+            return whole(value) if whole is not None else None
+        return broken(float(value)) if broken is not None else None
+
+    return check
+
+
+def _class_check(schema: JsonObject, kind: type) -> Check | None:
     types, format_name = types_of(schema), effective_format(schema)
     actual = TYPE_NAMES[kind]
     if not types and not format_name:
@@ -67,10 +83,9 @@ def _type_check(schema: JsonObject, kind: type) -> Check | None:
         return _always(_wrong_type(format_name, _DATA_FORMATS.get(kind, "")))
     if format_name and kind is float and "integer" in types:
         return _unless_integer(_wrong_type(format_name, "float64"))
-    if format_name and kind in (str, list) and not {"number", "integer"} & set(types):
+    is_text = format_name and kind in (str, list) and not {"number", "integer"} & set(types)
+    if is_text or actual in types or (kind is int and "number" in types):
         return None
-    if actual in types or (kind is int and "number" in types):
-        return _within_int64(types) if kind is int else None
     wrong = _wrong_type(",".join(types), actual)
     return _unless_integer(wrong) if kind is float and "integer" in types else _always(wrong)
 
@@ -93,14 +108,6 @@ def _wrong_type(expected: str, actual: str) -> Callable[[str], Cause]:
     return lambda path: causes.type_invalid(
         shown(path), actual, f"{path} in body must be of type {expected}: {causes.go_quote(actual)}"
     )
-
-
-def _within_int64(types: tuple[str, ...]) -> Check | None:
-    """Whole numbers beyond 64 bits are not integers."""
-    if "integer" not in types:
-        return None
-    wrong = _wrong_type(",".join(types), "number")
-    return lambda value: None if INT64_MIN <= value <= INT64_MAX else [Problem(wrong, [])]
 
 
 def _string_checks(schema: JsonObject) -> list[Check]:

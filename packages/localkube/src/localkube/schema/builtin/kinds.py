@@ -44,7 +44,7 @@ class BuiltinSchema:
 
     def prune(self, obj: JsonObject) -> list[str]:
         dropped = pruning.prune(obj, self._pruning)
-        pruning.drop_nulls(obj, self._pruning)
+        decoding.settle_nulls(obj, self._decoded)
         return dropped
 
     def default(self, obj: JsonObject) -> None:
