@@ -1,3 +1,8 @@
-"""Settings of every test run: the plugin that offers API servers (`--apiserver`)."""
+"""Settings of every test run: the plugin that offers API servers (`--apiserver`), and property tests without a clock."""
+
+from hypothesis import settings
 
 pytest_plugins = ["kuberun.testing.plugin"]
+
+settings.register_profile("shared-machine", deadline=None)  # how long an example takes says nothing on a busy machine
+settings.load_profile("shared-machine")

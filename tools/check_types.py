@@ -12,7 +12,9 @@ from pathlib import Path
 def main() -> int:
     root = Path(__file__).resolve().parent.parent
     where = Path(sys.argv[1])
-    folders = ["tests", "tools", "bench"] if where == Path() else [str(where / name) for name in ("src", "tests", "examples")]
+    folders = (
+        ["tests", "tools", "bench"] if where == Path() else [str(where / name) for name in ("src", "tests", "examples")]
+    )
     wanted = [folder for folder in folders if any((root / folder).rglob("*.py"))]
     if not wanted:
         return 0

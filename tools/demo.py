@@ -27,7 +27,7 @@ class DemoError(Exception):
 
 
 def main() -> int:
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     with tempfile.TemporaryDirectory(prefix="eso-demo-") as folder:
         ready = Path(folder) / "ready.json"
         command = [str(BIN / "eso"), "up", "--no-operator", "--data-dir", str(Path(folder) / "data")]

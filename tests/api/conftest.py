@@ -70,7 +70,7 @@ async def install(api: RawApi, eventually: Eventually) -> AsyncIterator[Callable
     yield create
     for name in names:
         await api.delete(f"{CRDS}/{name}")
-        await eventually(lambda path=f"{CRDS}/{name}": api.get(path), lambda gone: gone.status == 404)  # type: ignore[misc]
+        await eventually(lambda path=f"{CRDS}/{name}": api.get(path), lambda gone: gone.status == 404)  # type: ignore[misc]  # mypy cannot infer a lambda with a default
 
 
 @pytest.fixture(scope="session")
@@ -133,5 +133,5 @@ async def wait_served(api: RawApi, eventually: Eventually, crd: dict[str, Any]) 
     reply = await eventually(lambda: api.get(f"{CRDS}/{crd['metadata']['name']}"), is_established)
     for version in (one["name"] for one in spec["versions"] if one["served"]):
         collection = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
-        await eventually(lambda path=collection: api.get(path), lambda listed: listed.status == 200)  # type: ignore[misc]
+        await eventually(lambda path=collection: api.get(path), lambda listed: listed.status == 200)  # type: ignore[misc]  # mypy cannot infer a lambda with a default
     return reply
