@@ -1,0 +1,159 @@
+"""Values and a template -> an object of any kind.
+
+The same path as for Secrets, into a JSON object: `data`, labels and annotations hold text, and a template may also
+write to `spec` or to any path. What the object is (API version, kind, name, namespace) comes from the ExternalSecret,
+and no template can change it. Ownership, the managed label and the data hash are left to the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from eso_api.externalsecret import Manifest, Target
+from eso_render import paths
+from eso_render.denied import refuse_denied, user_annotations, user_labels
+from eso_render.engine import render_text
+from eso_render.errors import Place, TargetError
+from eso_render.scopes import RenderText, SheetError, as_text, render_into
+from eso_render.secret import NO_OBJECTS, Values
+from eso_render.sources import MANIFEST_ORDER, TemplateObjects, pieces
+from eso_render.yamldata import YamlError, document
+from kuberun.meta import ObjectMeta
+
+Json = dict[str, Any]
+
+KINDS_WITH_DATA = frozenset({"ConfigMap", "Secret"})
+"""Kinds that begin with an empty `data`; all others begin with an empty `spec`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredManifest:
+    """The object as it should be, as JSON."""
+
+    api_version: str
+    kind: str
+    content: Json = field(repr=False)
+
+
+def render_manifest(
+    target: Target,
+    values: Values,
+    *,
+    owner: ObjectMeta,
+    existing: Mapping[str, Any] | None = None,
+    objects: TemplateObjects = NO_OBJECTS,
+    render: RenderText = render_text,
+) -> DesiredManifest:
+    """What the values and the template of an ExternalSecret give for `target.manifest`.
+
+    `existing` is the object to build on, under the policies that merge; otherwise the object begins empty.
+    """
+    manifest = target.manifest
+    if manifest is None:
+        raise TargetError("spec.target.manifest must name an apiVersion and a kind", Place(()))
+    refuse_denied(target)
+    identity = _identity(manifest, target, owner)
+    sheet = _ManifestSheet(_base(existing, identity))
+    try:
+        if target.template is None:
+            sheet.copy(values, owner)
+        else:
+            render_into(sheet, pieces(target.template, objects, MANIFEST_ORDER), values=values, render=render)
+        return sheet.desired(identity)
+    except (paths.PathError, SheetError) as error:
+        raise TargetError(str(error), Place(())) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """What the object is. Comes from the ExternalSecret alone."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str
+
+
+def _identity(manifest: Manifest, target: Target, owner: ObjectMeta) -> _Identity:
+    return _Identity(manifest.api_version, manifest.kind, target.name or owner.name, owner.namespace)
+
+
+def _base(existing: Mapping[str, Any] | None, identity: _Identity) -> Json:
+    if existing:
+        return deepcopy(dict(existing))
+    return {
+        "apiVersion": identity.api_version,
+        "kind": identity.kind,
+        "metadata": {"name": identity.name} | ({"namespace": identity.namespace} if identity.namespace else {}),
+        "data" if identity.kind in KINDS_WITH_DATA else "spec": {},
+    }
+
+
+class _ManifestSheet:
+    """An object that is being rendered. A template may have replaced any part of it, so parts are looked up anew."""
+
+    def __init__(self, content: Json) -> None:
+        self.content = content
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self._map(("metadata", "labels"))
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self._map(("metadata", "annotations"))
+
+    def put_data(self, key: str, value: bytes, /) -> None:
+        self._map(("data",))[key] = as_text(value, f"key {key}")
+
+    def put_at(self, target: str, key: str, value: bytes, /) -> None:
+        """To `spec` under the key. To a path as YAML, or as text if it is not YAML; the key then has no meaning."""
+        if target.lower() == "spec":
+            self._map(("spec",))[key] = as_text(value, f"key {key} of spec")
+            return
+        text = as_text(value, f"the value at {target}")
+        try:
+            content = document(value)
+        except YamlError:
+            content = text
+        paths.put(self.content, paths.parse(target), content)
+
+    def put_document_at(self, target: str, content: Any, /) -> None:
+        """Replaces `spec`; at a deeper path, adds to the map that is there."""
+        paths.merge(self.content, ("spec",) if target.lower() == "spec" else paths.parse(target), content)
+
+    def copy(self, values: Values, owner: ObjectMeta) -> None:
+        """Without a template, the values as they are, and the metadata of the ExternalSecret."""
+        where = ("data",) if self.content["kind"] == "ConfigMap" else ("spec", "data")
+        texts = {key: as_text(value.reveal(), f"key {key}") for key, value in values.items()}
+        paths.put(self.content, where, texts)
+        self.labels.update(owner.labels)
+        self.annotations.update(owner.annotations)
+
+    def desired(self, identity: _Identity) -> DesiredManifest:
+        metadata, content = self._map(("metadata",)), self.content
+        found = (content.get("apiVersion"), content.get("kind"), metadata.get("name"), metadata.get("namespace", ""))
+        if found != (identity.api_version, identity.kind, identity.name, identity.namespace):
+            raise SheetError("a template may not change the apiVersion, kind, name or namespace of the object")
+        for name, entries in (
+            ("labels", user_labels(self.labels)),
+            ("annotations", user_annotations(self.annotations)),
+        ):
+            if entries:
+                metadata[name] = entries
+            else:
+                del metadata[name]
+        return DesiredManifest(identity.api_version, identity.kind, content)
+
+    def _map(self, path: paths.Path) -> Json:
+        """The map at the path; made if there is none."""
+        found = paths.get(self.content, path)
+        if found is None:
+            found = {}
+            paths.put(self.content, path, found)
+        if not isinstance(found, dict):
+            raise SheetError(f"{paths.text_of(path)} is not a map")
+        return found

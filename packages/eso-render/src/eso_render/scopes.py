@@ -1,0 +1,106 @@
+"""Render templates and put what they give where they say.
+
+The one path for every kind of object: `render_into` runs the templates in order, through the one door `render_text`,
+and writes into a `Sheet`. A Secret's sheet holds bytes and three maps; that of any other kind is a JSON object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, assert_never
+
+from eso_api.values import SecretBytes
+from eso_render.decoding import DecodingError, decode
+from eso_render.errors import RenderError, TargetError
+from eso_render.paths import PathError
+from eso_render.sources import Piece, Scope
+from eso_render.yamldata import YamlError, document, flat_map
+
+
+class RenderText(Protocol):
+    """`eso_render.render_text`, or the same with other delimiters or another clock."""
+
+    def __call__(self, template: str, values: Mapping[str, bytes], *, name: str) -> bytes: ...
+
+
+class Sheet(Protocol):
+    """The object that is being rendered."""
+
+    @property
+    def labels(self) -> dict[str, str]: ...
+
+    @property
+    def annotations(self) -> dict[str, str]: ...
+
+    def put_data(self, key: str, value: bytes, /) -> None: ...
+
+    def put_at(self, target: str, key: str, value: bytes, /) -> None:
+        """One value to a place other than data, labels and annotations."""
+
+    def put_document_at(self, target: str, content: Any, /) -> None:
+        """A whole document to such a place."""
+
+
+class SheetError(ValueError):
+    """The object cannot hold that. Names keys and places, never a value."""
+
+
+def render_into(
+    sheet: Sheet, pieces: Iterable[Piece], *, values: Mapping[str, SecretBytes], render: RenderText
+) -> None:
+    """All templates, in order. The first error ends it; the sheet is then of no use."""
+    revealed = {key: value.reveal() for key, value in values.items()}
+    for piece in pieces:
+        try:
+            _put(sheet, piece, render(piece.text, revealed, name=piece.key))
+        except RenderError as error:
+            raise TargetError(
+                str(error), piece.place, phase=error.phase, line=error.line, column=error.column
+            ) from None
+        except (DecodingError, PathError, SheetError, YamlError) as error:
+            raise TargetError(f"template at key {piece.key}: {error}", piece.place) from None
+
+
+def as_text(value: bytes, what: str) -> str:
+    """The value as text; everything but the data of a Secret holds text only."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise SheetError(f"{what} would not be UTF-8 text; encode it, for example with b64enc") from None
+
+
+def _put(sheet: Sheet, piece: Piece, rendered: bytes) -> None:
+    match piece.scope:
+        case Scope.VALUES:
+            _put_value(sheet, piece.target, piece.key, decode(piece.decoding, rendered))
+        case Scope.KEYS_AND_VALUES:
+            _put_document(sheet, piece, rendered)
+        case _:
+            assert_never(piece.scope)
+
+
+def _put_value(sheet: Sheet, target: str, key: str, value: bytes) -> None:
+    match target.lower():
+        case "" | "data":
+            sheet.put_data(key, value)
+        case "labels":
+            sheet.labels[key] = as_text(value, f"label {key}")
+        case "annotations":
+            sheet.annotations[key] = as_text(value, f"annotation {key}")
+        case _:
+            sheet.put_at(target, key, value)
+
+
+def _put_document(sheet: Sheet, piece: Piece, rendered: bytes) -> None:
+    if piece.target.lower() not in {"", "data", "labels", "annotations"}:
+        sheet.put_document_at(piece.target, document(rendered))
+        return
+    for key, value in flat_map(rendered).items():
+        _put_value(sheet, piece.target, key, _decoded(piece.decoding, key, value))
+
+
+def _decoded(strategy: str, key: str, value: str) -> bytes:
+    try:
+        return decode(strategy, value.encode())
+    except DecodingError as error:
+        raise DecodingError(f"key {key}: {error}") from None

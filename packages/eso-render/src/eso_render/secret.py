@@ -1,0 +1,106 @@
+"""Values and a template -> the Secret a target should be.
+
+What is left to the caller: the keys of an existing Secret under the merging policies, ownership, the managed label and
+the data hash. Nothing here reads the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from eso_api.externalsecret import Target
+from eso_api.template import Template, TemplateMetadata
+from eso_api.values import SecretBytes
+from eso_render.denied import refuse_denied, user_annotations, user_labels
+from eso_render.engine import render_text
+from eso_render.scopes import RenderText, SheetError, render_into
+from eso_render.sources import SECRET_ORDER, TemplateObjects, pieces
+from kuberun.meta import ObjectMeta
+
+Values = Mapping[str, SecretBytes]
+
+NO_OBJECTS = TemplateObjects()
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The Secret as it should be. An empty type means: the one it has, or the default of the API."""
+
+    type: str
+    data: dict[str, SecretBytes]
+    labels: dict[str, str] = field(repr=False)
+    annotations: dict[str, str] = field(repr=False)
+    finalizers: tuple[str, ...] = ()
+    immutable: bool = False
+
+
+def render_secret(
+    target: Target,
+    values: Values,
+    *,
+    owner: ObjectMeta,
+    objects: TemplateObjects = NO_OBJECTS,
+    render: RenderText = render_text,
+) -> Desired:
+    """What the values and the template of an ExternalSecret give. `owner` is the metadata of the ExternalSecret."""
+    template = target.template
+    if template is None:
+        return Desired(
+            type="",
+            data=dict(values),
+            labels=user_labels(owner.labels),
+            annotations=user_annotations(owner.annotations),
+            immutable=target.immutable,
+        )
+    refuse_denied(target)
+    sheet = _SecretSheet(dict(values) if _keeps_values(template) else {})
+    render_into(sheet, pieces(template, objects, SECRET_ORDER), values=values, render=render)
+    metadata = template.metadata or TemplateMetadata()
+    return sheet.desired(template, finalizers=tuple(metadata.finalizers), immutable=target.immutable)
+
+
+def render_push(
+    template: Template, values: Values, *, objects: TemplateObjects = NO_OBJECTS, render: RenderText = render_text
+) -> Desired:
+    """What a PushSecret pushes: the values themselves, and over them what its template gives."""
+    sheet = _SecretSheet(dict(values))
+    render_into(sheet, pieces(template, objects, SECRET_ORDER), values=values, render=render)
+    return sheet.desired(template)
+
+
+def _keeps_values(template: Template) -> bool:
+    """Values are only what templates are made of as soon as there is a template for data, unless both are asked for."""
+    return template.merge_policy == "Merge" or not (template.data or template.template_from)
+
+
+class _SecretSheet:
+    """A Secret that is being rendered."""
+
+    def __init__(self, data: dict[str, SecretBytes]) -> None:
+        self.data = data
+        self.labels: dict[str, str] = {}
+        self.annotations: dict[str, str] = {}
+
+    def put_data(self, key: str, value: bytes, /) -> None:
+        self.data[key] = SecretBytes(value)
+
+    def put_at(self, target: str, _key: str, _value: bytes, /) -> None:
+        raise self._refused(target)
+
+    def put_document_at(self, target: str, _content: Any, /) -> None:
+        raise self._refused(target)
+
+    def desired(self, template: Template, *, finalizers: tuple[str, ...] = (), immutable: bool = False) -> Desired:
+        return Desired(
+            type=template.type,
+            data=self.data,
+            labels=user_labels(self.labels),
+            annotations=user_annotations(self.annotations),
+            finalizers=finalizers,
+            immutable=immutable,
+        )
+
+    def _refused(self, target: str) -> SheetError:
+        return SheetError(f'a Secret has no target "{target}"; use Data, Annotations or Labels')

@@ -1,0 +1,142 @@
+"""The templates of one object in the order in which they are rendered, wherever they are kept.
+
+ConfigMaps and Secrets with templates are read by the caller beforehand (`references` says which) and handed in as
+`TemplateObjects`; this module finds the keys in them and reads nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeVar
+
+from eso_api.template import Template, TemplateFrom, TemplateItem, TemplateSource
+from eso_api.values import SecretBytes
+from eso_render.errors import Place, TargetError
+from gotmpl.values import to_text
+
+ENGINE_VERSION = "v2"
+
+Held = TypeVar("Held", bound=Mapping[str, object])
+
+
+class Scope(Enum):
+    """What a template gives: one value under its key, or a YAML map of keys and values."""
+
+    VALUES = "Values"
+    KEYS_AND_VALUES = "KeysAndValues"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One template, ready to be rendered. `key` names it in messages, and is where a value goes."""
+
+    key: str
+    text: str = field(repr=False)
+    target: str
+    scope: Scope
+    decoding: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateObjects:
+    """What the ConfigMaps and Secrets with templates hold, by their names."""
+
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    secrets: Mapping[str, Mapping[str, SecretBytes]] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Names of the ConfigMaps and Secrets that templates are taken from."""
+
+    config_maps: frozenset[str]
+    secrets: frozenset[str]
+
+
+def references(template: Template | None) -> References:
+    """What has to be read before `pieces` can be called."""
+    entries = template.template_from if template else []
+    return References(
+        config_maps=frozenset(entry.config_map.name for entry in entries if entry.config_map),
+        secrets=frozenset(entry.secret.name for entry in entries if entry.secret),
+    )
+
+
+Kept = Callable[[TemplateFrom, int, TemplateObjects], Iterator[Piece]]
+"""The templates that one entry of templateFrom keeps in one way."""
+
+
+def pieces(template: Template, objects: TemplateObjects, order: tuple[Kept, ...]) -> Iterator[Piece]:
+    """Every template of the object. A later one wins: templateFrom, then data, then labels, then annotations."""
+    if template.engine_version != ENGINE_VERSION:
+        message = f"unsupported template engine version {template.engine_version}; use {ENGINE_VERSION}"
+        raise TargetError(message, Place(("engineVersion",)))
+    for index, entry in enumerate(template.template_from):
+        for kept in order:
+            yield from kept(entry, index, objects)
+    yield from _values(template.data, "Data", ("data",))
+    if template.metadata:
+        yield from _values(template.metadata.labels, "Labels", ("metadata", "labels"))
+        yield from _values(template.metadata.annotations, "Annotations", ("metadata", "annotations"))
+
+
+def in_config_map(entry: TemplateFrom, index: int, objects: TemplateObjects) -> Iterator[Piece]:
+    """Templates in the `data` of a ConfigMap; `binaryData` is not looked at."""
+    if source := entry.config_map:
+        place = Place(("templateFrom", index, "configMap"), "ConfigMap", source.name)
+        held = _found(objects.config_maps, place)
+        yield from _items(entry, source, held, place)
+
+
+def in_secret(entry: TemplateFrom, index: int, objects: TemplateObjects) -> Iterator[Piece]:
+    """Templates in a Secret."""
+    if source := entry.secret:
+        place = Place(("templateFrom", index, "secret"), "Secret", source.name)
+        held = _found(objects.secrets, place)
+        wanted = {item.key for item in source.items} & held.keys()
+        yield from _items(entry, source, {key: to_text(held[key].reveal()) for key in wanted}, place)
+
+
+def in_literal(entry: TemplateFrom, index: int, _objects: TemplateObjects) -> Iterator[Piece]:
+    """The template in the entry itself."""
+    if entry.literal is not None:
+        # The Go operator names such a template by its whole text, which makes messages unreadable.
+        name = f"templateFrom[{index}].literal"
+        place = Place(("templateFrom", index, "literal"))
+        decoding = entry.values_decoding_strategy
+        yield Piece(name, entry.literal, entry.target, Scope.KEYS_AND_VALUES, decoding, place)
+
+
+SECRET_ORDER: tuple[Kept, ...] = (in_config_map, in_secret, in_literal)
+MANIFEST_ORDER: tuple[Kept, ...] = (in_literal, in_config_map, in_secret)
+"""The two orders differ only for an entry with several sources, where the last one wins."""
+
+
+def _values(templates: Mapping[str, str], target: str, field_path: tuple[str, ...]) -> Iterator[Piece]:
+    for key in sorted(templates):
+        yield Piece(key, templates[key], target, Scope.VALUES, "None", Place((*field_path, key)))
+
+
+def _found(objects: Mapping[str, Held], place: Place) -> Held:
+    if place.name not in objects:
+        raise TargetError(f"{place.kind} {place.name}, which holds templates, was not found", place)
+    return objects[place.name]
+
+
+def _items(entry: TemplateFrom, source: TemplateSource, held: Mapping[str, str], place: Place) -> Iterator[Piece]:
+    for index, item in enumerate(source.items):
+        where = replace(place, field=(*place.field, "items", index), key=item.key)
+        if item.key not in held:
+            raise TargetError(f"{place.kind} {place.name} has no key {item.key}, which should hold a template", where)
+        yield Piece(item.key, held[item.key], entry.target, _scope(item, where), entry.values_decoding_strategy, where)
+
+
+def _scope(item: TemplateItem, place: Place) -> Scope:
+    try:
+        return Scope(item.template_as)
+    except ValueError:
+        message = f"templateAs {item.template_as} is unknown; use Values or KeysAndValues"
+        raise TargetError(message, place) from None
