@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from eso_api.kinds import AnyKind, installed_kinds
+from kuberun.testing.kubectl import Kubectl
 from kuberun.testing.rawapi import RawApi
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("our_crds")]
 
 ROOT = Path(__file__).resolve().parents[2]
-Kubectl = Callable[..., str]
 KIND_OF: dict[tuple[str, str], AnyKind] = {
     (kind.resource(version).api_version, kind.name): kind for kind in installed_kinds() for version in kind.versions
 }

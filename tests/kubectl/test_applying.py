@@ -1,0 +1,101 @@
+"""apply on both sides, diff, dry runs, replace."""
+
+from __future__ import annotations
+
+import pytest
+
+from kuberun.testing.kubectl import Kubectl, config_map, widget
+
+pytestmark = pytest.mark.live
+
+
+def test_client_side_apply_merges_with_what_others_wrote(kubectl: Kubectl) -> None:
+    kubectl("apply", "--filename", "-", stdin=config_map("c", a="1", b="2"))
+    kubectl("patch", "configmap", "c", "--type=merge", "--patch", '{"data":{"other":"kept"}}')
+
+    said = kubectl("apply", "--filename", "-", stdin=config_map("c", a="changed"))
+    again = kubectl("apply", "--filename", "-", stdin=config_map("c", a="changed"))
+
+    assert (said, again) == ("configmap/c configured\n", "configmap/c unchanged\n")
+    assert kubectl.json("get", "cm", "c")["data"] == {"a": "changed", "other": "kept"}
+
+
+def test_client_side_apply_of_a_custom_object(widgets: Kubectl) -> None:
+    assert widgets("apply", "--filename", "-", stdin=widget(size=1)).endswith("created\n")
+    assert widgets("apply", "--filename", "-", stdin=widget(size=2)).endswith("configured\n")
+    assert widgets("apply", "--filename", "-", stdin=widget(size=2)).endswith("unchanged\n")
+
+
+def test_server_side_apply_reports_conflicts_and_can_be_forced(kubectl: Kubectl) -> None:
+    kubectl("apply", "--server-side", "--field-manager=first", "--filename", "-", stdin=config_map("c", a="1"))
+
+    refused = kubectl.fails(
+        "apply", "--server-side", "--field-manager=second", "--filename", "-", stdin=config_map("c", a="2")
+    )
+    kubectl(
+        "apply", "--server-side", "--field-manager=second", "--force-conflicts", "--filename", "-",
+        stdin=config_map("c", a="2"),
+    )  # fmt: skip
+
+    assert 'conflict with "first": .data.a' in refused
+    assert kubectl.json("get", "cm", "c")["data"] == {"a": "2"}
+    managers = [
+        entry["manager"]
+        for entry in kubectl.json("get", "cm", "c", "--show-managed-fields")["metadata"]["managedFields"]
+    ]
+    assert managers == ["second"]
+
+
+def test_server_side_apply_removes_what_is_no_longer_applied(kubectl: Kubectl) -> None:
+    kubectl("apply", "--server-side", "--filename", "-", stdin=config_map("c", a="1", b="2"))
+
+    kubectl("apply", "--server-side", "--filename", "-", stdin=config_map("c", a="1"))
+
+    assert kubectl.json("get", "cm", "c")["data"] == {"a": "1"}
+
+
+def test_diff_shows_what_apply_would_change_and_changes_nothing(kubectl: Kubectl) -> None:
+    kubectl("apply", "--filename", "-", stdin=config_map("c", a="1"))
+
+    differs = kubectl.run("diff", "--filename", "-", stdin=config_map("c", a="2"))
+    same = kubectl.run("diff", "--filename", "-", stdin=config_map("c", a="1"))
+
+    assert (differs.returncode, same.returncode) == (1, 0), differs.stderr + same.stderr
+    assert '+  a: "2"' in differs.stdout
+    assert kubectl.json("get", "cm", "c")["data"] == {"a": "1"}
+
+
+def test_a_server_dry_run_changes_nothing(kubectl: Kubectl) -> None:
+    said = kubectl("create", "configmap", "c", "--dry-run=server", "--output", "name")
+
+    assert said == "configmap/c\n"
+    assert "not found" in kubectl.fails("get", "configmap", "c")
+
+
+def test_unknown_fields_are_refused_before_anything_is_stored(widgets: Kubectl) -> None:
+    said = widgets.fails("apply", "--filename", "-", stdin=widget(spec={"shape": "round"}))
+
+    assert 'unknown field "spec.shape"' in said
+    assert "not found" in widgets.fails("get", "widget", "w")
+
+
+def test_unknown_fields_are_warned_about_when_asked_to(widgets: Kubectl) -> None:
+    done = widgets.run("create", "--validate=warn", "--filename", "-", stdin=widget(spec={"shape": "round"}))
+
+    assert done.returncode == 0
+    assert 'Warning: unknown field "spec.shape"' in done.stderr
+
+
+def test_invalid_objects_name_every_cause(widgets: Kubectl) -> None:
+    said = widgets.fails("apply", "--validate=false", "--filename", "-", stdin=widget(size=0, spec={"colour": "green"}))
+
+    assert 'The Widget "w" is invalid' in said
+    assert "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1" in said
+    assert 'spec.colour: Unsupported value: "green": supported values: "red", "blue"' in said
+
+
+def test_replace(kubectl: Kubectl) -> None:
+    kubectl("create", "--filename", "-", stdin=config_map("c", a="1"))
+
+    assert kubectl("replace", "--filename", "-", stdin=config_map("c", b="2")) == "configmap/c replaced\n"
+    assert kubectl.json("get", "cm", "c")["data"] == {"b": "2"}
