@@ -175,7 +175,7 @@ def test_rendering_onto_the_result_changes_nothing_more() -> None:
             "not a map",
             id="a path through text",
         ),
-        pytest.param(literal(": :", "spec.x"), "not valid YAML", id="a document that is not YAML"),
+        pytest.param(literal(": :", "spec.x"), "cannot be used as YAML: line 1", id="a document that is not YAML"),
     ],
 )
 def test_a_refused_template_says_why(template: dict[str, Any], message: str) -> None:

@@ -121,7 +121,7 @@ def test_other_delimiters_are_a_matter_of_the_renderer() -> None:
             id="T13: a value of a map that is not Base64",
         ),
         pytest.param(
-            piece("{{ .secret }}", scope=Scope.KEYS_AND_VALUES), "must be a YAML map", id="text instead of a map"
+            piece("{{ .secret }}", scope=Scope.KEYS_AND_VALUES), "a YAML map of keys", id="text instead of a map"
         ),
         pytest.param(piece("{{ .bin }}", scope=Scope.KEYS_AND_VALUES), "not UTF-8", id="binary data instead of a map"),
         pytest.param(piece("{{ .bin }}", target="Labels"), "label key would not be UTF-8", id="a binary label"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eso_render.yamldata import MAX_DEPTH, YamlError, document, flat_map, float32_text
+from eso_render.yamldata import MAX_DEPTH, YamlError, document, documents, flat_map
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ from eso_render.yamldata import MAX_DEPTH, YamlError, document, flat_map, float3
         pytest.param(
             "d: {<<: [{a: 1}, {a: 2, b: 3}]}", {"d": {"a": 1, "b": 3}}, id="the first of several merged maps wins"
         ),
-        pytest.param("a: 1\n---\nb: 2", {"a": 1}, id="only the first document is read"),
+        pytest.param("a: 1\n---\nb: 2", {"a": 1}, id="document reads the first of several"),
     ],
 )
 def test_a_document_is_read_as_go_tools_read_it(text: str, expected: Any) -> None:
@@ -65,6 +65,11 @@ def test_a_document_is_read_as_go_tools_read_it(text: str, expected: Any) -> Non
         pytest.param(
             "a: 1\nb: yes\nc: 0777\nd: 1.50", {"a": "1", "b": "true", "c": "511", "d": "1.5"}, id="T10: the four"
         ),
+        pytest.param(
+            "a: 1.234567891\nb: 1234567.5\nc: 0.1\nd: 1e300\ne: 0.00001\nf: 0.0",
+            {"a": "1.2345679", "b": "1.2345675e+06", "c": "0.1", "d": "+Inf", "e": "1e-05", "f": "0"},
+            id="floats are squeezed through 32 bits",
+        ),
         pytest.param("a: null\nb:", {"a": "", "b": ""}, id="null is empty"),
         pytest.param("a: .inf\nb: .nan", {"a": "+Inf", "b": "NaN"}, id="floats that are no numbers"),
         pytest.param("", {}, id="an empty text is an empty map"),
@@ -74,22 +79,6 @@ def test_a_document_is_read_as_go_tools_read_it(text: str, expected: Any) -> Non
 )
 def test_a_flat_map_is_read_as_text(text: str, expected: dict[str, str]) -> None:
     assert flat_map(text.encode()) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        pytest.param(1.234567891, "1.2345679", id="eight digits"),
-        pytest.param(1234567.5, "1.2345675e+06", id="an exponent from a million on"),
-        pytest.param(0.1, "0.1", id="the shortest digits"),
-        pytest.param(1e300, "+Inf", id="too large for 32 bits"),
-        pytest.param(-1e300, "-Inf", id="too small for 32 bits"),
-        pytest.param(0.00001, "1e-05", id="a small number"),
-        pytest.param(0.0, "0", id="zero"),
-    ],
-)
-def test_floats_are_squeezed_through_32_bits(value: float, expected: str) -> None:
-    assert float32_text(value) == expected
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "\n".join(
@@ -102,8 +91,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "\n".join(
     [
         pytest.param(b"hush: [1", "did not find expected", id="broken YAML"),
         pytest.param(b"hush: a: b", "line 1", id="a map in a scalar"),
-        pytest.param(b"- hush", "must be a YAML map", id="a list"),
-        pytest.param(b"hush", "must be a YAML map", id="a scalar"),
+        pytest.param(b"- hush", "a YAML map of keys and values", id="a list"),
+        pytest.param(b"hush", "a YAML map of keys and values", id="a scalar"),
         pytest.param(b"key: {hush: 1}", "key key must be a single value", id="T11: a nested map"),
         pytest.param(b"key: [hush]", "key key must be a single value", id="a nested list"),
         pytest.param(b"a: \xffhush", "not UTF-8", id="binary data"),
@@ -113,7 +102,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "\n".join(
         pytest.param(b"? [hush]\n: 1", "a key must be", id="a list as key"),
         pytest.param(b"~: hush", "a key must be", id="null as key"),
         pytest.param(b"<<: hush", "only maps can be merged", id="text merged"),
-        pytest.param(b"a: !!int hush", "not a !!int", id="a tag that does not fit"),
+        pytest.param(b"a: !!int hush", "does not fit its tag", id="a tag that does not fit"),
         pytest.param(b"a: !!binary =hush", "must be Base64", id="binary that is none"),
         pytest.param(BOMB.encode(), "more than", id="aliases that multiply"),
         pytest.param(b"[" * (MAX_DEPTH + 2), "nested", id="deep nesting"),
@@ -131,3 +120,13 @@ def test_bad_yaml_is_refused_without_showing_it(text: bytes, message: str) -> No
 def test_a_document_refuses_numbers_that_json_cannot_hold() -> None:
     with pytest.raises(YamlError, match="JSON"):
         document(b"a: .inf")
+
+
+def test_all_documents_of_a_file_are_read() -> None:
+    assert documents(b"a: 1\n---\n---\n- x\n...\n") == [{"a": 1}, None, ["x"]]
+    assert documents(b"# nothing") == []
+
+
+def test_an_anchor_ends_with_its_document() -> None:
+    with pytest.raises(YamlError, match="line 3: an alias"):
+        documents(b"a: &x 1\n---\nb: *x")

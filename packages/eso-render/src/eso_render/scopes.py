@@ -57,7 +57,10 @@ def render_into(
             raise TargetError(
                 str(error), piece.place, phase=error.phase, line=error.line, column=error.column
             ) from None
-        except (DecodingError, PathError, SheetError, YamlError) as error:
+        except YamlError as error:
+            message = f"template at key {piece.key}: the rendered text cannot be used as YAML: {error}"
+            raise TargetError(message, piece.place) from None
+        except (DecodingError, PathError, SheetError) as error:
             raise TargetError(f"template at key {piece.key}: {error}", piece.place) from None
 
 

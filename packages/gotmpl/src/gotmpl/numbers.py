@@ -56,8 +56,14 @@ def _real(pos: int, text: str) -> Number | str:
     return number
 
 
+MAX_DIGITS = 200
+"""Longer numbers are far beyond 64 bits, and Python refuses to convert very long ones."""
+
+
 def integer(text: str) -> int | None:
     """strconv.ParseInt with base 0: prefixes, a leading 0 is octal, underscores only between digits."""
+    if len(text) > MAX_DIGITS:
+        return None
     if _DECIMAL.match(text):
         digits = text.lstrip("+-")
         if len(digits) > 1 and digits[0] == "0":
