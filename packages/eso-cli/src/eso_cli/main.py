@@ -22,9 +22,11 @@ def eso() -> None:
 @app.command()
 def crds() -> None:
     """Print every CustomResourceDefinition as YAML, ready for `kubectl apply -f -`."""
-    from eso_cli.crds import as_yaml, installed
+    from eso_api.kinds import installed_kinds
+    from eso_api.manifests import crd_yaml
 
-    typer.echo(as_yaml(installed()), nl=False)
+    for kind in installed_kinds():
+        typer.echo(f"---\n{crd_yaml(kind)}", nl=False)
 
 
 @app.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from eso_cli.crds import installed
+from eso_api.kinds import installed_kinds
 from localkube.process import Files, StartError, run
 from localkube.server import LocalKube
 
@@ -23,8 +23,9 @@ class Options:
 async def serve(options: Options) -> int:
     """Run until a signal; the exit code says whether it started."""
     kube = LocalKube(options.data_dir, port=options.port)
+    files = Files(options.kubeconfig, options.ready_file)
     try:
-        await run(kube, installed(), Files(options.kubeconfig, options.ready_file), announce=typer.echo)
+        await run(kube, (kind.crd() for kind in installed_kinds()), files, announce=typer.echo)
     except StartError as problem:
         typer.echo(f"eso up: {problem}", err=True)
         return 1

@@ -1,0 +1,117 @@
+"""`eso up`: starts, says so, keeps its objects, stops cleanly, and explains why it cannot start."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from eso_api.kinds import installed_kinds
+from kuberun.testing.kubectl import Kubectl
+
+ESO = Path(sys.executable).parent / "eso"
+SECONDS = 60.0
+
+
+class Up:
+    """A running `eso up`, reached through the files it writes."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[str], ready: dict[str, str]) -> None:
+        self.name, self.token, self.ca_file = "localkube", "", folder
+        self.process = process
+        self.url = ready["server"]
+        self.kubeconfig = Path(ready["kubeconfig"])
+
+    def restart(self) -> None:
+        raise AssertionError("a test that restarts it starts another one")
+
+    compact = restart
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(SECONDS)
+
+
+@contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[Up]:
+    ready = folder / "ready.json"
+    command = [str(ESO), "up", "--no-operator", "--data-dir", str(folder / "data"), "--ready-file", str(ready)]
+    process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + SECONDS
+        while not ready.exists():
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            assert time.monotonic() < deadline, "not ready in time"
+            time.sleep(0.02)
+        yield Up(folder, process, json.loads(ready.read_text()))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_announces_itself_and_stops_cleanly_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path) as up:
+        up.process.send_signal(number)
+        output, _ = up.process.communicate(timeout=SECONDS)
+
+    assert up.process.returncode == 0
+    assert output.splitlines() == [f"ready {up.kubeconfig}"]
+    assert not (tmp_path / "ready.json").exists()
+
+
+def test_the_kubeconfig_goes_where_it_should_and_is_private(tmp_path: Path) -> None:
+    wanted = tmp_path / "config" / "kube.yaml"
+    wanted.parent.mkdir()
+
+    with running(tmp_path, "--kubeconfig", str(wanted)) as up:
+        mode = stat.S_IMODE(wanted.stat().st_mode)
+
+    assert up.kubeconfig == wanted
+    assert mode == 0o600
+
+
+def test_our_kinds_are_served_and_objects_outlive_the_process(tmp_path: Path) -> None:
+    with running(tmp_path) as up:
+        kubectl = Kubectl(up, tmp_path)
+        served = kubectl("get", "crds", "--output", "name").splitlines()
+        kubectl("create", "secret", "generic", "kept", "--from-literal=key=value")
+        up.stop()
+    with running(tmp_path) as again:
+        found = Kubectl(again, tmp_path)("get", "secrets", "--output", "name").split()
+
+    assert len(served) == len(installed_kinds())
+    assert found == ["secret/kept"]
+
+
+def test_two_servers_never_share_a_data_directory(
+    tmp_path: Path, eso: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    with running(tmp_path) as up:
+        second = eso("up", "--no-operator", "--data-dir", str(tmp_path / "data"))
+        still = up.process.poll()
+
+    assert second.returncode == 1
+    assert "data" in second.stderr
+    assert "Traceback" not in second.stderr
+    assert still is None
+
+
+def test_a_port_in_use_is_named_in_the_error(
+    tmp_path: Path, eso: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    with running(tmp_path) as up:
+        port = up.url.rpartition(":")[2]
+        second = eso("up", "--no-operator", "--data-dir", str(tmp_path / "other"), "--port", port)
+
+    assert second.returncode == 1
+    assert port in second.stderr
+    assert "Traceback" not in second.stderr
