@@ -142,7 +142,7 @@ def compile_call(func: Func, node: Identifier | Command, arguments: list[Argumen
         values = evaluate(run, dot, arguments)
         if final is not MISSING:
             values.append(check(run, final, func.type_of(len(values))))
-        run.step()
+        run.step(func.cost)
         return invoke(run, func, values, node)
 
     return call
@@ -159,7 +159,7 @@ def _fixed(func: Func, node: Node, arguments: list[Argument], word: Identifier) 
                 value = first(run, dot)
                 if not takes_any and type(value) not in accepted:
                     value = check(run, value, kind, from_map=from_map)
-                run.step()
+                run.step(func.cost)
                 return invoke(run, func, (value,), node)
 
             return one
@@ -168,7 +168,7 @@ def _fixed(func: Func, node: Node, arguments: list[Argument], word: Identifier) 
             def many(run: Run, dot: Value) -> Value:
                 run.node = word
                 values = evaluate(run, dot, arguments)
-                run.step()
+                run.step(func.cost)
                 return invoke(run, func, values, node)
 
             return many

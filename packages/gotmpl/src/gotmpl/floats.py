@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 
 
 def format_float(value: float, verb: str = "g", precision: int = -1) -> str:
@@ -65,6 +66,21 @@ def plain(digits: str, exponent: int) -> str:
     if len(digits) <= exponent + 1:
         return digits + "0" * (exponent + 1 - len(digits))
     return digits[: exponent + 1] + "." + digits[exponent + 1 :]
+
+
+def format_float32(value: float) -> str:
+    """strconv.FormatFloat(value, 'g', -1, 32): the shortest digits that give the same float32."""
+    if not math.isfinite(value):
+        return format_float(value)
+    try:
+        (single,) = struct.unpack("<f", struct.pack("<f", value))
+    except OverflowError:
+        return "+Inf" if value > 0 else "-Inf"
+    for precision in range(1, 10):
+        text = f"{single:.{precision - 1}e}"
+        if struct.unpack("<f", struct.pack("<f", float(text)))[0] == single:
+            return _shortest(float(text), "g")
+    return _shortest(single, "g")
 
 
 def format_json(value: float) -> str:

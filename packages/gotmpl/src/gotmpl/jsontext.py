@@ -14,10 +14,15 @@ from typing import NoReturn
 
 from gotmpl.floats import format_json
 from gotmpl.quoting import quote
-from gotmpl.values import ByteSlice, GoObject, NilSlice, Value, go_type, to_bytes
+from gotmpl.values import ByteSlice, GoObject, NilMap, NilSlice, Value, go_type, to_bytes
 
 MAX_DEPTH = 200
 """Deeper documents are refused: Go allows 10,000, Python's stack does not."""
+
+
+def kind_of(value: Value) -> str:
+    """The word encoding/json has for a JSON value."""
+    return {str: "string", bool: "bool", float: "number", list: "array", dict: "object"}.get(type(value), "null")
 
 
 class JsonError(ValueError):
@@ -63,7 +68,7 @@ class _Writer:
             case dict():
                 return self._map(value, depth)
             case GoObject():
-                return self._string(value.go_string())
+                return self.text(value.json_value(), depth + 1)
             case _:
                 raise JsonError(f"json: unsupported type: {go_type(value)}")
 
@@ -76,6 +81,8 @@ class _Writer:
         return self._wrapped("[", [self.text(item, depth + 1) for item in value], "]", depth)
 
     def _map(self, value: dict[str, Value], depth: int) -> str:
+        if isinstance(value, NilMap):
+            return "null"
         colon = ": " if self._indent else ":"
         keys = sorted(value, key=to_bytes)
         return self._wrapped(

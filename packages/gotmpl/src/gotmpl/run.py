@@ -57,12 +57,12 @@ class Run:
             raise self.over(f"output is larger than {self._limits.output_bytes} bytes")
         self.out.append(text)
 
-    def step(self) -> None:
+    def step(self, cost: int = 1) -> None:
         """Count one iteration, call or inclusion; look at the clock now and then."""
-        self.steps -= 1
+        self.steps -= cost
         if self.steps < 0:
             raise self.over(f"more than {self._limits.steps} steps")
-        if self._deadline is not None and self.steps % 64 == 0:
+        if self._deadline is not None and (cost > 1 or self.steps % 64 == 0):
             self._check_time()
 
     def _check_time(self) -> None:

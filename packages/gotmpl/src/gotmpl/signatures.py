@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gotmpl.values import Int32, Int64, IntSlice, NilSlice, StrSlice, Uint8, Uint32, Value, go_type
+from gotmpl.values import Int32, Int64, IntSlice, NilMap, NilSlice, StrSlice, Uint8, Uint32, Value, go_type
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -46,7 +46,7 @@ INT32: Final = GoType("int32", (Int32,), "integer")
 UINT8: Final = GoType("uint8", (Uint8,), "unsigned")
 UINT32: Final = GoType("uint32", (Uint32,), "unsigned")
 FLOAT64: Final = GoType("float64", (float,), "float")
-DICT: Final = GoType("map[string]interface {}", (dict,), nilable=True)
+DICT: Final = GoType("map[string]interface {}", (dict, NilMap), nilable=True)
 LIST: Final = GoType("[]interface {}", (list, NilSlice), nilable=True)
 STRINGS: Final = GoType("[]string", (StrSlice,), nilable=True)
 INTS: Final = GoType("[]int", (IntSlice,), nilable=True)
@@ -65,6 +65,8 @@ class Func:
     variadic: GoType | None = None
     lazy: str = ""
     """`and`, `or` or `call`: the evaluator treats these itself."""
+    cost: int = 1
+    """Steps one call takes of the bound; more than one for what is slow by design."""
 
     def type_of(self, position: int) -> GoType:
         if position < len(self.params):
@@ -78,13 +80,13 @@ class Functions(dict[str, Func]):
     """A table of functions, filled by a decorator."""
 
     def add(
-        self, *names: str, params: tuple[GoType, ...] = (), variadic: GoType | None = None
+        self, *names: str, params: tuple[GoType, ...] = (), variadic: GoType | None = None, cost: int = 1
     ) -> Callable[[Call], Call]:
         """Register a callable under its names: `@FUNCTIONS.add("trunc", params=(INT, STRING))`."""
 
         def register(call: Call) -> Call:
             for name in names:
-                self[name] = Func(name, call, params, variadic)
+                self[name] = Func(name, call, params, variadic, cost=cost)
             return call
 
         return register

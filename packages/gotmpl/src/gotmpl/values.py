@@ -66,6 +66,12 @@ class NilSlice(list[Value]):
     __slots__ = ()
 
 
+class NilMap(dict[str, Value]):
+    """A nil map[string]interface {}: prints like an empty one, and is null in JSON."""
+
+    __slots__ = ()
+
+
 class StrMap(dict[str, str]):
     """map[string]string, the type of the data a template is rendered with."""
 
@@ -86,6 +92,10 @@ class GoObject:
         """What fmt prints with %v."""
         return "{}"
 
+    def json_value(self) -> Value:
+        """What encoding/json makes of it."""
+        return self.go_string()
+
 
 _TYPES: dict[type, tuple[str, str]] = {
     str: ("string", "string"),
@@ -105,6 +115,7 @@ _TYPES: dict[type, tuple[str, str]] = {
     ByteSlice: ("[]uint8", "slice"),
     ListSlice: ("[][]interface {}", "slice"),
     dict: ("map[string]interface {}", "map"),
+    NilMap: ("map[string]interface {}", "map"),
     StrMap: ("map[string]string", "map"),
 }
 
@@ -134,7 +145,7 @@ def truth(value: Value) -> bool:
 
 def has_interface_elements(container: Value) -> bool:
     """True if the static type of the elements is interface {}: error messages name it instead of the element's type."""
-    return type(container) in {list, dict, NilSlice}
+    return type(container) in {list, dict, NilSlice, NilMap}
 
 
 def wrap64(number: int) -> int:

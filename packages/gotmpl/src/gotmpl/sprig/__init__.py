@@ -2,6 +2,7 @@
 
 from gotmpl.signatures import Functions
 from gotmpl.sprig import (
+    crypto,
     defaults,
     dicts,
     encoding,
@@ -27,6 +28,7 @@ for _family in (
     defaults,
     numbers,
     encoding,
+    crypto,
     json,
     paths,
     random,

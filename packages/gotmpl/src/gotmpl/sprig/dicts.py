@@ -5,7 +5,7 @@ from __future__ import annotations
 from gotmpl.errors import FuncError
 from gotmpl.signatures import ANY, DICT, STRING, Functions
 from gotmpl.sprig.conversion import is_empty, text_of
-from gotmpl.values import StrSlice, Value, go_type, to_bytes
+from gotmpl.values import NilMap, StrSlice, Value, go_type, to_bytes
 
 FUNCTIONS = Functions()
 
@@ -23,7 +23,7 @@ def get(mapping: dict[str, Value] | None, key: str) -> Value:
 
 @FUNCTIONS.add("set", params=(DICT, STRING, ANY))
 def set_(mapping: dict[str, Value] | None, key: str, value: Value) -> dict[str, Value]:
-    if mapping is None:
+    if mapping is None or isinstance(mapping, NilMap):
         raise FuncError("assignment to entry in nil map")
     mapping[key] = value
     return mapping

@@ -22,8 +22,13 @@ def b64enc(text: str) -> str:
 
 @FUNCTIONS.add("b64dec", params=(STRING,))
 def b64dec(text: str) -> str:
+    return b64_error(text) or to_text(base64.b64decode(text))
+
+
+def b64_error(text: str) -> str:
+    """What is wrong with base64 text, in Go's words; nothing if it is well formed."""
     bad = bad_position(text, _BASE64, 4, (2, 3))
-    return f"illegal base64 data at input byte {bad}" if bad is not None else to_text(base64.b64decode(text))
+    return "" if bad is None else f"illegal base64 data at input byte {bad}"
 
 
 @FUNCTIONS.add("b32enc", params=(STRING,))

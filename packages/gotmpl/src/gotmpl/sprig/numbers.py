@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 
 from gotmpl.errors import FuncError
 from gotmpl.signatures import ANY, FLOAT64, INT, STRING, Functions
-from gotmpl.sprig.conversion import decimal_text, to_float, to_int
+from gotmpl.sprig.conversion import decimal_text, text_of, to_float, to_int
 from gotmpl.values import Int64, Value, wrap64
 
 FUNCTIONS = Functions()
+_OCTAL = re.compile(r"[+-]?[0-7]+")
 _DECIMALS = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 
@@ -41,10 +43,12 @@ def atoi(text: str) -> int:
 
 @FUNCTIONS.add("toDecimal", params=(ANY,))
 def to_decimal(value: Value) -> Int64:
-    try:
-        return Int64(int(str(value), 8))
-    except ValueError:
+    """The octal number a value prints as; zero if it is none."""
+    text = text_of(value)
+    if not _OCTAL.fullmatch(text):
         return Int64(0)
+    number = int(text, 8)
+    return Int64(number) if -(2**63) <= number < 2**63 else Int64(0)
 
 
 def _whole(name: str, step: Callable[[int, int], int], params: int) -> None:

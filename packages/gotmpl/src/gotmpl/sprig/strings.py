@@ -16,7 +16,7 @@ FUNCTIONS = Functions()
 MAX_TEXT = 4 * 2**20
 """No function returns more than this many characters."""
 
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
+SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 
 
 _INVALID = re.compile("[\udc80-\udcff]")
@@ -32,11 +32,11 @@ def hello() -> str:
     return "Hello!"
 
 
-FUNCTIONS.add("upper", params=(STRING,))(lambda text: _simple_case(text, "upper"))
-FUNCTIONS.add("lower", params=(STRING,))(lambda text: _simple_case(text, "lower"))
+FUNCTIONS.add("upper", params=(STRING,))(lambda text: simple_case(text, "upper"))
+FUNCTIONS.add("lower", params=(STRING,))(lambda text: simple_case(text, "lower"))
 
 
-def _simple_case(text: str, how: str) -> str:
+def simple_case(text: str, how: str) -> str:
     """One rune stays one rune in Go; characters whose other case is longer stay as they are."""
     text = text if text.isascii() else _INVALID.sub("\ufffd", text)
     changed: str = getattr(text, how)()
@@ -47,7 +47,7 @@ def _simple_case(text: str, how: str) -> str:
 
 @FUNCTIONS.add("trim", params=(STRING,))
 def trim(text: str) -> str:
-    return text.strip(_SPACE)
+    return text.strip(SPACE)
 
 
 @FUNCTIONS.add("trimAll", "trimall", params=(STRING, STRING))
@@ -127,20 +127,21 @@ def trunc(count: int, text: str) -> str:
 @FUNCTIONS.add("nospace", params=(STRING,))
 def nospace(text: str) -> str:
     """Byte by byte, each byte taken for a Latin-1 character: a quirk of the original that its users see."""
-    kept = (byte for byte in to_bytes(text) if chr(byte) not in _SPACE)
-    return text if text.isascii() and not any(char in _SPACE for char in text) else "".join(map(chr, kept))
+    raw = to_bytes(text)
+    kept = [byte for byte in raw if chr(byte) not in SPACE]
+    return text if len(kept) == len(raw) else "".join(map(chr, kept))
 
 
 @FUNCTIONS.add("swapcase", params=(STRING,))
 def swapcase(text: str) -> str:
-    return "".join(_swapped(char, before) for char, before in zip(text, " " + text[:-1], strict=True))
+    return "".join(_swapped(char, before) for char, before in zip(text, " " + text, strict=False))
 
 
 def _swapped(char: str, before: str) -> str:
     if char.isupper() or char.istitle():
-        return _simple_case(char, "lower")
+        return simple_case(char, "lower")
     if char.islower():
-        return char.title() if before in _SPACE and len(char.title()) == 1 else _simple_case(char, "upper")
+        return char.title() if before in SPACE and len(char.title()) == 1 else simple_case(char, "upper")
     return char
 
 
@@ -256,5 +257,5 @@ def _numbered(parts: list[str]) -> StrMap:
 def initials(text: str) -> str:
     """The first byte of each word: bytes, not runes, in the original."""
     raw = to_bytes(text)
-    picked = [raw[i] for i in range(len(raw)) if (i == 0 or chr(raw[i - 1]) in _SPACE) and chr(raw[i]) not in _SPACE]
+    picked = [raw[i] for i in range(len(raw)) if (i == 0 or chr(raw[i - 1]) in SPACE) and chr(raw[i]) not in SPACE]
     return "".join(map(chr, picked))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
+from enum import Enum
+
 from gotmpl.signatures import INT, STRING, Functions
-from gotmpl.sprig.strings import bounded
+from gotmpl.sprig.strings import SPACE, bounded, simple_case
 from gotmpl.values import byte_length, byte_slice, to_bytes, to_text
 
 FUNCTIONS = Functions()
@@ -106,31 +109,30 @@ def _wrapped(text: str, width: int, separator: str, *, long_words: bool) -> str:
     return to_text(b"".join(out))
 
 
+def _is_connector(char: str) -> bool:
+    return char in "-_" or char in SPACE
+
+
 @FUNCTIONS.add("camelcase", params=(STRING,))
 def camelcase(text: str) -> str:
-    """PascalCase; leading and doubled underscores survive."""
-    out: list[str] = []
-    start = len(text) - len(text.lstrip("_- "))
-    out.append(text[:start])
-    upper_next = True
-    body = text[start:]
-    shout = _is_upper_case(body)
-    for position, char in enumerate(body):
-        if char in "_- ":
-            nxt = body[position + 1 : position + 2]
-            if nxt in {"_", "-", " "} or not nxt:
+    """PascalCase; leading and doubled connectors survive, and so does one at the end."""
+    start = next((at for at, char in enumerate(text) if not _is_connector(char)), len(text))
+    if start == len(text):
+        return text + text[-1:]  # the original writes the last one twice
+    out = [text[:start]]
+    after_connector, shouting = True, False
+    for at, char in enumerate(text[start:], start):
+        if _is_connector(char):
+            if at + 1 == len(text) or _is_connector(text[at + 1]):
                 out.append(char)
-            upper_next = True
-        elif upper_next:
-            out.append(char.upper())
-            upper_next = False
+            after_connector = True
+        elif after_connector:
+            shouting, after_connector = char.isupper(), False
+            out.append(simple_case(char, "upper"))
         else:
-            out.append(char.lower() if shout else char)
+            shouting = shouting and char.isupper()
+            out.append(simple_case(char, "lower") if shouting else char)
     return "".join(out)
-
-
-def _is_upper_case(text: str) -> bool:
-    return text.isupper()
 
 
 @FUNCTIONS.add("snakecase", params=(STRING,))
@@ -143,39 +145,102 @@ def kebabcase(text: str) -> str:
     return _delimited(text, "-")
 
 
-def _kind(char: str) -> str:
-    if char in "_- ":
-        return "separator"
-    if char.isupper():
-        return "upper"
-    if char.isdecimal():
-        return "digit"
-    return "lower" if char.isalpha() else "other"
+class _Kind(Enum):
+    CONNECTOR = 0
+    PUNCTUATION = 1
+    UPPER = 2
+    """Capitals, or one capital and the small letters after it."""
+    LOWER = 3
+    NUMBER = 4
+    OTHER = 5
 
 
-def _delimited(text: str, separator: str) -> str:
-    """Words by case and digits, joined by a separator."""
-    return separator.join(word.lower() for word in _words(text))
+def _kind(char: str) -> _Kind:
+    category = unicodedata.category(char)
+    if _is_connector(char):
+        return _Kind.CONNECTOR
+    if category[0] == "P":
+        return _Kind.PUNCTUATION
+    if category == "Lu":
+        return _Kind.UPPER
+    if category[0] == "L" and not _is_ideograph(char):
+        return _Kind.LOWER
+    return _Kind.NUMBER if category[0] == "N" else _Kind.OTHER
 
 
-def _words(text: str) -> list[str]:
-    words: list[str] = []
-    word = ""
-    for position, char in enumerate(text):
-        kind = _kind(char)
-        if kind == "separator":
-            words += [word] if word else []
-            word = ""
+def _is_ideograph(char: str) -> bool:
+    return "\u3400" <= char <= "\u4d85" or "\u4e00" <= char <= "\u9fcc" or "\U00020000" <= char <= "\U0002b81d"
+
+
+def _words(text: str) -> list[tuple[_Kind, str]]:
+    """Runs of one kind; the last capital of a run belongs to the small letters that follow it."""
+    words: list[tuple[_Kind, str]] = []
+    at = 0
+    while at < len(text):
+        kind, end = _kind(text[at]), at + 1
+        while end < len(text) and _goes_on(kind, text[end]):
+            end += 1
+        if kind is _Kind.UPPER and end < len(text) and _kind(text[end]) is _Kind.LOWER:
+            if end - at > 1:
+                end -= 1
+            else:
+                while end < len(text) and _kind(text[end]) is _Kind.LOWER:
+                    end += 1
+        words.append((kind, text[at:end]))
+        at = end
+    return words
+
+
+def _goes_on(kind: _Kind, char: str) -> bool:
+    """Connectors count as punctuation inside a run of it."""
+    return _kind(char) is kind or (kind is _Kind.PUNCTUATION and char in "-_")
+
+
+_JOINED = frozenset({_Kind.CONNECTOR, _Kind.PUNCTUATION})
+_ALONG = frozenset({_Kind.LOWER, _Kind.NUMBER})
+
+
+def _delimited(text: str, mark: str) -> str:
+    """Words in lower case with a mark between them.
+
+    Digits stay with the capitals before them, unless small letters follow: then a new word starts at the digits and
+    runs on to the next capital.
+    """
+    words = _words(text)
+    out: list[str] = []
+    at = 0
+
+    def run_on(position: int) -> int:
+        while position < len(words) and words[position][0] in _ALONG:
+            out.append(_lowered(words[position], mark))
+            position += 1
+        return position
+
+    while at < len(words):
+        kind = words[at][0]
+        out.append(_lowered(words[at], mark))
+        at += 1
+        following = words[at][0] if at < len(words) else None
+        if kind in _JOINED or following is None:
             continue
-        before = _kind(text[position - 1]) if word else ""
-        following = _kind(text[position + 1]) if position + 1 < len(text) else ""
-        starts = word and (
-            (kind == "upper" and before in {"lower", "digit"})
-            or (kind == "upper" and before == "upper" and following == "lower")
-            or (kind == "digit" and before == "lower" and following not in {"upper", "", "separator"})
-        )
-        if starts:
-            words.append(word)
-            word = ""
-        word += char
-    return words + ([word] if word else [])
+        if kind is _Kind.NUMBER:
+            at = run_on(at)
+        elif following is _Kind.NUMBER:
+            if at + 1 < len(words) and words[at + 1][0] is _Kind.LOWER:
+                out.append(mark)
+                at = run_on(at)
+            else:
+                out.append(words[at][1])
+                at += 1
+        if at < len(words) and words[at][0] not in _JOINED:
+            out.append(mark)
+    return "".join(out)
+
+
+def _lowered(word: tuple[_Kind, str], mark: str) -> str:
+    kind, text = word
+    if kind is _Kind.CONNECTOR:
+        return mark * len(text)
+    if kind is not _Kind.UPPER:
+        return text
+    return "".join(simple_case(char, "lower") if char.isupper() else char for char in text)

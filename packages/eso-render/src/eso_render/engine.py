@@ -1,0 +1,45 @@
+"""gotmpl wired with every function, and errors in the words users of the operator know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from eso_render.clock import steady_seconds, wall_nanos
+from eso_render.errors import RenderError
+from eso_render.functions import functions
+from gotmpl.errors import ParseError, TemplateError
+from gotmpl.run import Limits
+from gotmpl.template import Engine
+from gotmpl.values import StrMap, to_bytes, to_text
+
+
+class Renderer:
+    """Renders templates under one clock and one set of bounds, and keeps what it compiled."""
+
+    def __init__(self, clock: Callable[[], int] = wall_nanos, limits: Limits | None = None) -> None:
+        self._engine = Engine(functions(clock), limits or Limits(clock=steady_seconds))
+
+    def render(
+        self, template: str, values: Mapping[str, bytes], *, name: str = "tpl", left: str = "{{", right: str = "}}"
+    ) -> bytes:
+        """One template over one set of values; `name` is the key messages speak of."""
+        data = StrMap((key, to_text(value)) for key, value in values.items())
+        try:
+            return to_bytes(self._engine.render(template, data, name=name, left=left, right=right))
+        except TemplateError as exc:
+            phase = "parse" if isinstance(exc, ParseError) else "execute"
+            message = f"unable to {phase} template at key {name}: {exc}"
+            raise RenderError(message, phase=phase, line=exc.line, column=exc.column) from None
+
+
+@cache
+def _default() -> Renderer:
+    return Renderer()
+
+
+def render_text(
+    template: str, values: Mapping[str, bytes], *, name: str = "tpl", left: str = "{{", right: str = "}}"
+) -> bytes:
+    """One template with the full set of functions, on the system's clock."""
+    return _default().render(template, values, name=name, left=left, right=right)

@@ -1,0 +1,35 @@
+"""toYaml and fromYaml. Both swallow errors, as in the original: an empty text, or a map with the key Error."""
+
+from __future__ import annotations
+
+from gotmpl.jsontext import kind_of
+from gotmpl.signatures import ANY, STRING, Functions
+from gotmpl.values import NilMap, Value
+
+FUNCTIONS = Functions()
+
+
+@FUNCTIONS.add("toYaml", params=(ANY,), cost=5)
+def to_yaml(value: Value) -> str:
+    from eso_render.functions.yamlwriter import YamlWriteError, write
+
+    try:
+        return write(value).removesuffix("\n")
+    except YamlWriteError:
+        return ""
+
+
+@FUNCTIONS.add("fromYaml", params=(STRING,), cost=5)
+def from_yaml(text: str) -> dict[str, Value]:
+    from eso_render.functions.yamlreader import YamlReadError, read
+
+    try:
+        value = read(text)
+    except YamlReadError as exc:
+        return {"Error": str(exc)}
+    if value is None:
+        return NilMap()
+    if isinstance(value, dict):
+        return value
+    problem = f"json: cannot unmarshal {kind_of(value)} into Go value of type map[string]interface {{}}"
+    return {"Error": f"error unmarshaling JSON: while decoding JSON: {problem}"}

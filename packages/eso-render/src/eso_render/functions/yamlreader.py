@@ -1,0 +1,221 @@
+"""YAML -> Go values: the events of libyaml, resolved as go-yaml v2 does, then through JSON's eyes.
+
+Every number becomes a float64, every key a string; aliases are copied, within a bound.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from eso_render.functions.yamlscalars import BINARY, FLOAT, MERGE, NULL, STR, TIMESTAMP, TagError, resolve
+from gotmpl.floats import format_float32, format_json
+from gotmpl.formatting import Spec, format_value
+from gotmpl.values import Value
+
+MAX_NODES = 200_000
+MAX_DEPTH = 200
+_UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_INVALID = re.compile("[\udc80-\udcff]")
+
+
+class YamlReadError(ValueError):
+    """Why a text is not YAML, in go-yaml's words."""
+
+
+def read(text: str) -> Any:
+    """The first document as Go values; JSON's types only."""
+    if _INVALID.search(text):
+        raise YamlReadError("error converting YAML to JSON: yaml: invalid leading UTF-8 octet")
+    if _UNREADABLE.search(text):
+        raise YamlReadError("error converting YAML to JSON: yaml: control characters are not allowed")
+    import yaml
+
+    try:
+        events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return _json(_Composer(events).document(), _Budget())
+    except yaml.MarkedYAMLError as exc:
+        raise YamlReadError(f"error converting YAML to JSON: yaml: {_where(exc, yaml)}{exc.problem}") from None
+    except TagError as exc:
+        raise YamlReadError(f"error converting YAML to JSON: {exc}") from None
+
+
+def _where(error: Any, yaml: Any) -> str:
+    """The line go-yaml names: that of the context if it is not the first, else that of the problem."""
+    context = error.context_mark.line if error.context_mark else 0
+    line = context or (error.problem_mark.line if error.problem_mark else 0)
+    if line and isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    return f"line {line}: " if line else ""
+
+
+class _Mapping(list[tuple[Any, Any]]):
+    """Pairs in the order of the text, keys not yet text."""
+
+
+class _Composer:
+    def __init__(self, events: Iterator[Any]) -> None:
+        self._events = events
+        self._anchors: dict[str, Any] = {}
+        self._open: set[str] = set()
+
+    def document(self) -> Any:
+        for event in self._events:
+            kind = type(event).__name__
+            if kind == "StreamEndEvent":
+                return None
+            if kind == "DocumentStartEvent":
+                return self._node(next(self._events), 0)
+        return None
+
+    def _node(self, event: Any, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise YamlReadError("error converting YAML to JSON: yaml: exceeded max depth")
+        anchor = event.anchor
+        match type(event).__name__:
+            case "AliasEvent":
+                return self._alias(anchor)
+            case "ScalarEvent":
+                value: Any = _scalar(event)
+                if anchor:
+                    self._anchors[anchor] = value
+                return value
+            case "SequenceStartEvent":
+                return self._collection(anchor, [], self._sequence, depth)
+            case _:
+                return self._collection(anchor, _Mapping(), self._mapping, depth)
+
+    def _collection(self, anchor: str | None, out: Any, fill: Callable[[Any, int], None], depth: int) -> Any:
+        if anchor:
+            self._anchors[anchor] = out
+            self._open.add(anchor)
+        fill(out, depth)
+        self._open.discard(anchor or "")
+        return out
+
+    def _alias(self, anchor: str) -> Any:
+        if anchor not in self._anchors:
+            raise YamlReadError(f"error converting YAML to JSON: yaml: unknown anchor '{anchor}' referenced")
+        if anchor in self._open:
+            raise YamlReadError(f"error converting YAML to JSON: yaml: anchor '{anchor}' value contains itself")
+        return self._anchors[anchor]
+
+    def _sequence(self, out: list[Any], depth: int) -> None:
+        while type(event := next(self._events)).__name__ != "SequenceEndEvent":
+            out.append(self._node(event, depth + 1))
+
+    def _mapping(self, out: _Mapping, depth: int) -> None:
+        while type(event := next(self._events)).__name__ != "MappingEndEvent":
+            merges = _is_merge(event)
+            key = self._node(event, depth + 1)
+            value = self._node(next(self._events), depth + 1)
+            if merges:
+                _merge(out, value)
+            else:
+                out.append((key, value))
+
+
+def _is_merge(event: Any) -> bool:
+    if type(event).__name__ != "ScalarEvent" or event.value != "<<":
+        return False
+    return event.tag == MERGE or (not event.tag and event.implicit[0])
+
+
+def _merge(out: _Mapping, value: Any) -> None:
+    sources = value if type(value) is list else [value]
+    for source in reversed(sources):
+        if not isinstance(source, _Mapping):
+            raise YamlReadError(
+                "error converting YAML to JSON: yaml: map merge requires map or sequence of maps as the value"
+            )
+        out.extend(source)
+
+
+def _scalar(event: Any) -> Any:
+    tag = event.tag or ""
+    if tag == "!":
+        return event.value
+    if not tag and not event.implicit[0]:
+        return event.value
+    found, value = resolve(tag, event.value)
+    if found == BINARY:
+        try:
+            return base64.b64decode(event.value, validate=True).decode("utf-8", "surrogateescape")
+        except binascii.Error:
+            raise YamlReadError(
+                "error converting YAML to JSON: yaml: !!binary value contains invalid base64 data"
+            ) from None
+    if found in {NULL, FLOAT}:
+        return value
+    return event.value if found in {TIMESTAMP, STR} else value
+
+
+class _Budget:
+    def __init__(self) -> None:
+        self.left = MAX_NODES
+
+    def spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise YamlReadError("error converting YAML to JSON: yaml: document contains excessive aliasing")
+
+
+def _json(value: Any, budget: _Budget) -> Value:
+    """A fresh tree with JSON's types."""
+    budget.spend()
+    match value:
+        case _Mapping():
+            return {_key(key, entry): _json(entry, budget) for key, entry in value}
+        case list():
+            return [_json(entry, budget) for entry in value]
+        case bool() | None:
+            return value
+        case int():
+            return float(value)
+        case float():
+            if not math.isfinite(value):
+                shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+                raise YamlReadError(f"error converting YAML to JSON: json: unsupported value: {shown}")
+            return float(format_json(value))
+        case _:
+            return re.sub("[\udc80-\udcff]", "\ufffd", value)
+
+
+def _key(key: Any, entry: Any) -> str:
+    match key:
+        case str():
+            return key
+        case bool():
+            return "true" if key else "false"
+        case int():
+            return str(key)
+        case float():
+            return {"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}.get(text := format_float32(key), text)
+        case _:
+            kind = {type(None): "%!s(<nil>)", list: "[]interface {}"}.get(type(key), "map[interface {}]interface {}")
+            raise YamlReadError(
+                f"error converting YAML to JSON: unsupported map key of type: {kind}, "
+                f"key: {_shown(key)}, value: {_shown(entry)}"
+            )
+
+
+def _shown(value: Any) -> str:
+    """%#v of a value as go-yaml holds it."""
+    match value:
+        case None:
+            return "<nil>"
+        case _Mapping():
+            pairs = ", ".join(f"{_inner(key)}:{_inner(entry)}" for key, entry in value)
+            return f"map[interface {{}}]interface {{}}{{{pairs}}}"
+        case list():
+            return f"[]interface {{}}{{{', '.join(map(_inner, value))}}}"
+        case _:
+            return format_value(value, Spec(verb="v", sharp=True))
+
+
+def _inner(value: Any) -> str:
+    return "interface {}(nil)" if value is None else _shown(value)
