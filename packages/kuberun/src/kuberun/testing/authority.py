@@ -9,12 +9,12 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from kuberun.connection import ClientCertificate
 
-_VALID_FOR = timedelta(days=1)
+_VALID_FOR = timedelta(days=2)
 
 
 class Authority:
@@ -32,7 +32,7 @@ class Authority:
         names: list[x509.GeneralName] = [x509.DNSName(common_name)]
         if address:
             names.append(x509.IPAddress(ipaddress.ip_address(address)))
-        return ClientCertificate(self._signed(_name(common_name), key.public_key(), names), _pem(key))
+        return ClientCertificate(self._signed(_name(common_name), key.public_key(), names), key_pem(key))
 
     def server_context(self, folder: Path, server: ClientCertificate, *, client_authority: bool) -> ssl.SSLContext:
         """TLS for a server; with `client_authority` it demands certificates of this authority."""
@@ -57,6 +57,8 @@ class Authority:
             .not_valid_before(self._now - _VALID_FOR)
             .not_valid_after(self._now + _VALID_FOR)
             .add_extension(x509.BasicConstraints(ca=names is None, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -67,7 +69,7 @@ def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def key_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
