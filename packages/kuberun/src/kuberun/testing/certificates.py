@@ -1,4 +1,4 @@
-"""Throw-away keys and certificates for a test server, as files: an authority, a loopback serving pair, a signing key."""
+"""Throw-away keys and certificates of a test server, as files: authority, loopback serving pair, signing key."""
 
 from __future__ import annotations
 
