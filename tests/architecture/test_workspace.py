@@ -79,6 +79,20 @@ def test_every_lint_and_type_exception_gives_its_code_and_its_reason() -> None:
     assert not found
 
 
+def test_no_log_call_prints_a_traceback_whose_frames_may_hold_secrets() -> None:
+    """Formatters show exception texts and local variables; both may hold values."""
+    printing = re.compile(r"\blog\w*\.exception\(|exc_info\s*=")
+
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in tracked("packages/*/src/**.py", "providers/*/src/**.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if printing.search(line)
+    ]
+
+    assert not found
+
+
 def test_decisions_fit_one_page_and_are_numbered_without_gaps() -> None:
     pages = sorted(path for path in (ROOT / "docs" / "adr").glob("*.md") if path.name != "README.md")
 

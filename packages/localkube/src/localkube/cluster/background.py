@@ -16,6 +16,7 @@ import structlog
 from kuberun.clock import Clock
 from localkube.errors import StatusError
 from localkube.storage import Key
+from localkube.traces import report_defect
 
 _GROUP = 64
 _RETRY_SECONDS = 1.0
@@ -74,4 +75,4 @@ class Background:
                 _log.warning("background work failed, will try again", object=str(job.key.path), reason=exc.reason)
         except Exception as exc:  # noqa: BLE001 - one broken object must not stop the controllers
             self._failed[job] = None
-            _log.exception("background work broke, will try again", object=str(job.key.path), error=type(exc).__name__)
+            report_defect(_log, "background work broke, will try again", exc, object=str(job.key.path))

@@ -26,6 +26,7 @@ from localkube.storage.database import Database
 from localkube.storage.directory import Directory
 from localkube.storage.records import Change, ChangeType, Key, Record, encode, tombstone
 from localkube.storage.view import History, Objects
+from localkube.traces import report_defect
 
 Listener = Callable[[Change], None]
 
@@ -314,8 +315,8 @@ class Store:
             for listener in tuple(self._listeners):
                 try:
                     listener(change)
-                except Exception:  # noqa: BLE001 - the write is done: whoever waits for it must hear so
-                    _log.exception("a listener failed", object=change.key.path, resource=change.key.resource)
+                except Exception as exc:  # noqa: BLE001 - the write is done: whoever waits for it must hear so
+                    report_defect(_log, "a listener failed", exc, object=change.key.path, resource=change.key.resource)
             change.forget_objects()
 
     def _abandon(self, batch: Batch, failure: str) -> None:
