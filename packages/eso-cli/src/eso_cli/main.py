@@ -55,5 +55,30 @@ def up(
     raise typer.Exit(asyncio.run(serve(options)))
 
 
+@app.command()
+def render(
+    *,
+    file: Annotated[str, typer.Option("--file", "-f", help="Manifests to render; - reads standard input.")],
+    values: Annotated[
+        str | None,
+        typer.Option(help="YAML map that stands in for the fetched values: key to text, or to {base64: …} for bytes."),
+    ] = None,
+    resources: Annotated[
+        str | None, typer.Option(help="ConfigMaps and Secrets that hold templates, if not in the same file.")
+    ] = None,
+    show_values: Annotated[bool, typer.Option("--show-values", help="Print values instead of masking them.")] = False,
+    template_left_delimiter: Annotated[str, typer.Option(help="What begins an action in a template.")] = "{{",
+    template_right_delimiter: Annotated[str, typer.Option(help="What ends an action in a template.")] = "}}",
+) -> None:
+    """Print what the templates of ExternalSecrets and PushSecrets would give, without a cluster.
+
+    Exits with 1 if a template fails and with 2 if a file cannot be used; problems are printed as file:line: message.
+    """
+    from eso_cli.render import Options, run
+
+    delimiters = (template_left_delimiter, template_right_delimiter)
+    raise typer.Exit(run(Options(file, values, resources, show_values=show_values, delimiters=delimiters)))
+
+
 if __name__ == "__main__":
     app()

@@ -1,0 +1,119 @@
+"""YAML files as documents that know on which line each of their fields stands.
+
+Values are read by the dialect of Kubernetes tools (`eso_render.yamldata`), lines come from PyYAML's nodes.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from eso_render.yamldata import YamlError, documents
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Far beyond any manifest; a pipe without end is refused instead of filling the memory."""
+
+STDIN = "-"
+
+Field = tuple[str | int, ...]
+T = TypeVar("T")
+
+_STEP = re.compile(r"\.([A-Za-z0-9_]+)|\[([0-9]+)\]")
+
+
+class InputError(Exception):
+    """A file cannot be used. The message begins with the file, and with the line if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file."""
+
+    file: str
+    content: Any = field(repr=False)
+    node: yaml.Node = field(repr=False)
+
+    def at(self, path: Field, template_line: int = 0) -> str:
+        """`file:line` of the field, or of the deepest one on the way to it that exists.
+
+        `template_line` counts lines inside the text of the field, from 1.
+        """
+        node = _deepest(self.node, path)
+        line = node.start_mark.line + 1
+        if template_line and isinstance(node, yaml.ScalarNode) and node.style == "|":
+            line += template_line
+        return f"{self.file}:{line}"
+
+    def has(self, path: Field) -> bool:
+        return _found(self.node, path) is not None
+
+    def written(self, path: Field) -> str:
+        """The text of a scalar as it stands in the file: `5432` and `yes` are not read as a number or as true."""
+        return str(_deepest(self.node, path).value)
+
+    def problem(self, path: Field, message: str) -> InputError:
+        return InputError(f"{self.at(path)}: {message}")
+
+
+def read_documents(path: str) -> list[Document]:
+    """Every document of a file that is not empty; `-` is standard input."""
+    file = "<stdin>" if path == STDIN else path
+    raw = _bytes(path, file)
+    try:
+        contents = documents(raw)
+    except YamlError as error:
+        raise InputError(f"{file}:{error.line or 1}: {error.problem}") from None
+    # The dialect above has already refused what PyYAML could stumble over: broken text and deep nesting.
+    nodes = yaml.compose_all(raw.decode(), Loader=yaml.CBaseLoader)
+    return [Document(file, content, node) for content, node in zip(contents, nodes, strict=True) if content is not None]
+
+
+def typed(document: Document, kind: type[T]) -> T:
+    """The document as that type; a field that does not fit is named with its line."""
+    try:
+        return msgspec.convert(document.content, kind)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `")
+        path = tuple(int(index) if index else name for name, index in _STEP.findall(where))
+        raise document.problem(path, f"{where.rstrip('`').removeprefix('$.') or 'manifest'}: {message}") from None
+
+
+def _bytes(path: str, file: str) -> bytes:
+    try:
+        if path == STDIN:
+            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(path).open("rb") as opened:
+                raw = opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from None
+    if len(raw) > MAX_BYTES:
+        raise InputError(f"{file}: larger than {MAX_BYTES // 1024 // 1024} MiB")
+    return raw
+
+
+def _deepest(node: yaml.Node, path: Field) -> yaml.Node:
+    for step in path:
+        below = _found(node, (step,))
+        if below is None:
+            break
+        node = below
+    return node
+
+
+def _found(node: yaml.Node, path: Field) -> yaml.Node | None:
+    found: yaml.Node | None = node
+    for step in path:
+        if isinstance(found, yaml.MappingNode):
+            found = next((value for key, value in reversed(found.value) if key.value == step), None)
+        elif isinstance(found, yaml.SequenceNode) and isinstance(step, int) and step < len(found.value):
+            found = found.value[step]
+        else:
+            return None
+    return found

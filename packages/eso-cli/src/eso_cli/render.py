@@ -1,0 +1,170 @@
+"""`eso render`: what the template of a manifest would give, without a cluster and without a backend.
+
+Reads manifests, stand-ins for the fetched values, and the ConfigMaps and Secrets that hold templates; prints one object
+for each ExternalSecret, PushSecret or cluster-wide form of them. Values are masked unless asked for. Problems are
+printed as `file:line: message`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import typer
+
+from eso_api.clusterexternalsecret import ChildMetadata, ClusterExternalSecret
+from eso_api.clusterpushsecret import ClusterPushSecret
+from eso_api.externalsecret import ExternalSecret, Target
+from eso_api.pushsecret import PushSecret
+from eso_api.template import Template, TemplateMetadata
+from eso_cli.documents import Document, Field, InputError, read_documents, typed
+from eso_cli.printing import Clear, Masked, View, as_yaml, manifest_fields, secret_fields
+from eso_cli.standins import Kept, Values, kept, template_objects, values_of
+from eso_render.engine import render_text
+from eso_render.errors import Place, TargetError
+from eso_render.manifest import render_manifest
+from eso_render.scopes import RenderText
+from eso_render.secret import render_push, render_secret
+from kuberun.meta import ObjectMeta
+
+RENDERED, FAILED, UNUSABLE = 0, 1, 2
+"""Exit codes: everything rendered; a template failed; a file or an option cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    file: str
+    values: str | None = None
+    resources: str | None = None
+    show_values: bool = False
+    delimiters: tuple[str, str] = ("{{", "}}")
+
+
+def run(options: Options) -> int:
+    """Print what every template gives; the exit code says whether all of them did."""
+    try:
+        inputs = _read(options)
+    except InputError as error:
+        typer.echo(error, err=True)
+        return UNUSABLE
+    outputs = []
+    for subject in inputs.subjects:
+        try:
+            outputs.append(_rendered(subject, inputs, options))
+        except TargetError as error:
+            typer.echo(f"{_located(subject, error, inputs.holders)}: {error}", err=True)
+    typer.echo(as_yaml(outputs), nl=False)
+    return RENDERED if len(outputs) == len(inputs.subjects) else FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One manifest whose template is rendered: into a target, or (`target` is None) for a push."""
+
+    document: Document
+    owner: ObjectMeta
+    template_at: Field
+    template: Template | None
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    subjects: list[Subject]
+    values: Values
+    holders: list[Kept]
+
+
+def _read(options: Options) -> Inputs:
+    if [options.file, options.values, options.resources].count("-") > 1:
+        raise InputError("eso render: only one file can come from standard input")
+    manifests = read_documents(options.file)
+    others = read_documents(options.resources) if options.resources else []
+    subjects = [SUBJECTS[kind](document) for document in manifests if (kind := _kind(document)) in SUBJECTS]
+    if not subjects:
+        raise InputError(f"{options.file}: holds no manifest of a kind with templates: {', '.join(SUBJECTS)}")
+    return Inputs(
+        subjects,
+        values=values_of(read_documents(options.values)) if options.values else {},
+        holders=[kept(document) for document in [*manifests, *others] if _kind(document) in {"ConfigMap", "Secret"}],
+    )
+
+
+def _kind(document: Document) -> str:
+    kind = document.content.get("kind") if isinstance(document.content, dict) else None
+    if not isinstance(kind, str):
+        raise document.problem((), "a manifest with apiVersion and kind is needed")
+    return kind
+
+
+def _external_secret(document: Document) -> Subject:
+    manifest = typed(document, ExternalSecret)
+    target = manifest.spec.target
+    return Subject(document, manifest.metadata, ("spec", "target", "template"), target.template, target)
+
+
+def _cluster_external_secret(document: Document) -> Subject:
+    manifest = typed(document, ClusterExternalSecret)
+    owner = _child(manifest.spec.external_secret_name or manifest.metadata.name, manifest.spec.external_secret_metadata)
+    target = manifest.spec.external_secret_spec.target
+    return Subject(document, owner, ("spec", "externalSecretSpec", "target", "template"), target.template, target)
+
+
+def _push_secret(document: Document) -> Subject:
+    manifest = typed(document, PushSecret)
+    return Subject(document, manifest.metadata, ("spec", "template"), manifest.spec.template)
+
+
+def _cluster_push_secret(document: Document) -> Subject:
+    manifest = typed(document, ClusterPushSecret)
+    owner = _child(manifest.spec.push_secret_name or manifest.metadata.name, manifest.spec.push_secret_metadata)
+    return Subject(document, owner, ("spec", "pushSecretSpec", "template"), manifest.spec.push_secret_spec.template)
+
+
+SUBJECTS: dict[str, Callable[[Document], Subject]] = {
+    "ExternalSecret": _external_secret,
+    "ClusterExternalSecret": _cluster_external_secret,
+    "PushSecret": _push_secret,
+    "ClusterPushSecret": _cluster_push_secret,
+}
+
+
+def _child(name: str, metadata: ChildMetadata | None) -> ObjectMeta:
+    """The metadata that an object in one of the namespaces would have."""
+    given = metadata or ChildMetadata()
+    return ObjectMeta(name=name, labels=given.labels, annotations=given.annotations)
+
+
+def _rendered(subject: Subject, inputs: Inputs, options: Options) -> dict[str, Any]:
+    left, right = options.delimiters
+    render: RenderText = partial(render_text, left=left, right=right)
+    objects = template_objects(inputs.holders, subject.owner.namespace)
+    view: View = Clear() if options.show_values else Masked(_spelled_out(subject))
+    owner, values, target = subject.owner, inputs.values, subject.target
+    if target is None:
+        pushed = render_push(subject.template or Template(), values, objects=objects, render=render)
+        return secret_fields(pushed, owner.name, owner.namespace, view)
+    if target.manifest is not None:
+        return manifest_fields(render_manifest(target, values, owner=owner, objects=objects, render=render), view)
+    desired = render_secret(target, values, owner=owner, objects=objects, render=render)
+    return secret_fields(desired, target.name or owner.name, owner.namespace, view)
+
+
+def _spelled_out(subject: Subject) -> set[str]:
+    """Labels and annotations as the manifest has them; one that still reads so after rendering holds no value."""
+    metadata = (subject.template.metadata if subject.template else None) or TemplateMetadata()
+    sources = (subject.owner.labels, subject.owner.annotations, metadata.labels, metadata.annotations)
+    return {value for entries in sources for value in entries.values()}
+
+
+def _located(subject: Subject, error: TargetError, holders: list[Kept]) -> str:
+    """`file:line` of the template: in the object that holds it if that is at hand, else where the manifest names it."""
+    place: Place = error.place
+    for holder in holders:
+        if (holder.kind, holder.name) == (place.kind, place.name) and holder.serves(subject.owner.namespace):
+            where = holder.locate(place.key, error.line)
+            if where is not None:
+                return where
+    return subject.document.at((*subject.template_at, *place.field), error.line)
