@@ -327,6 +327,12 @@ def test_one_broken_template_does_not_hide_the_others(write: Write, capsys: Prin
         pytest.param("a: [", VALUES, "es.yaml:2: did not find", id="a manifest that is not YAML"),
         pytest.param("- x", VALUES, "es.yaml:1: a manifest with apiVersion and kind", id="a list"),
         pytest.param("kind: Pod", VALUES, "no manifest of a kind with templates", id="another kind"),
+        pytest.param(
+            SECRET.replace("external-secrets.io/v1", "kubernetes-client.io/v1"),
+            VALUES,
+            "no manifest of a kind with templates",
+            id="a kind of the same name of somebody else",
+        ),
         pytest.param("", VALUES, "no manifest of a kind with templates", id="nothing"),
         pytest.param(
             "kind: ExternalSecret\nspec:\n  target:\n    template:\n      data: {a: 1}",

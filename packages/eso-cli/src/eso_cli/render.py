@@ -18,6 +18,7 @@ from eso_api.clusterexternalsecret import ChildMetadata, ClusterExternalSecret
 from eso_api.clusterpushsecret import ClusterPushSecret
 from eso_api.externalsecret import ExternalSecret, Target
 from eso_api.pushsecret import PushSecret
+from eso_api.references import CORE_GROUP
 from eso_api.template import Template, TemplateMetadata
 from eso_cli.documents import Document, Field, InputError, read_documents, typed
 from eso_cli.printing import Clear, Masked, View, as_yaml, manifest_fields, secret_fields
@@ -82,7 +83,9 @@ def _read(options: Options) -> Inputs:
         raise InputError("eso render: only one file can come from standard input")
     manifests = read_documents(options.file)
     others = read_documents(options.resources) if options.resources else []
-    subjects = [SUBJECTS[kind](document) for document in manifests if (kind := _kind(document)) in SUBJECTS]
+    subjects = [
+        SUBJECTS[kind](document) for document in manifests if (kind := _kind(document)) in SUBJECTS and _ours(document)
+    ]
     if not subjects:
         raise InputError(f"{options.file}: holds no manifest of a kind with templates: {', '.join(SUBJECTS)}")
     return Inputs(
@@ -97,6 +100,12 @@ def _kind(document: Document) -> str:
     if not isinstance(kind, str):
         raise document.problem((), "a manifest with apiVersion and kind is needed")
     return kind
+
+
+def _ours(document: Document) -> bool:
+    """Other projects have an ExternalSecret too."""
+    version = document.content.get("apiVersion")
+    return version is None or str(version).startswith(f"{CORE_GROUP}/")
 
 
 def _external_secret(document: Document) -> Subject:
