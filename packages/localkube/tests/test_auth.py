@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from localkube.access.auth import (
     ADMIN,
@@ -15,15 +16,14 @@ from localkube.access.auth import (
 from localkube.access.rbac import ANONYMOUS
 from localkube.errors import StatusError
 from localkube.model import User
-from localkube.wire.framing import Head
+from localkube.wire.http import Request
 from localkube.wire.routes import target_of
 
 ACCOUNT = User("system:serviceaccount:ns:sa", ("system:serviceaccounts",), "uid-1")
 
 
-def head(**headers: str) -> Head:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Head("GET", "/", "", named, keep_alive=True, length=0, chunked=False)
+def asked(*headers: tuple[str, str]) -> Request:
+    return Request("GET", "/", "", CIMultiDictProxy(CIMultiDict(headers)))
 
 
 def authenticator() -> Authenticator:
@@ -31,11 +31,11 @@ def authenticator() -> Authenticator:
 
 
 def test_the_admin_token_is_the_administrator() -> None:
-    assert authenticator().user_of(head(authorization="Bearer admin-token"), None) == ADMIN
+    assert authenticator().user_of(asked(("Authorization", "Bearer admin-token"))) == ADMIN
 
 
 def test_an_account_token_is_the_account_and_authenticated() -> None:
-    user = authenticator().user_of(head(authorization="bearer account-token"), None)
+    user = authenticator().user_of(asked(("authorization", "bearer account-token")))
 
     assert user == User(ACCOUNT.name, ("system:serviceaccounts", "system:authenticated"), "uid-1")
 
@@ -45,13 +45,13 @@ def test_an_account_token_is_the_account_and_authenticated() -> None:
 )
 def test_wrong_credentials_are_never_anonymous(header: str) -> None:
     with pytest.raises(StatusError) as caught:
-        authenticator().user_of(head(authorization=header), None)
+        authenticator().user_of(asked(("Authorization", header)))
 
     assert (caught.value.code, caught.value.message) == (401, "Unauthorized")
 
 
 def test_no_credentials_are_anonymous() -> None:
-    assert authenticator().user_of(head(), None) is ANONYMOUS
+    assert authenticator().user_of(asked()) is ANONYMOUS
 
 
 def test_a_client_certificate_names_user_and_groups() -> None:
@@ -77,7 +77,7 @@ def test_what_needs_no_credentials(path: str, public: bool) -> None:
 
 
 def test_acting_as_a_service_account_brings_its_groups() -> None:
-    wanted = impersonated(head(impersonate_user="system:serviceaccount:ns:sa"))
+    wanted = impersonated(asked(("Impersonate-User", "system:serviceaccount:ns:sa")))
 
     assert wanted == User(
         "system:serviceaccount:ns:sa", ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
@@ -85,9 +85,9 @@ def test_acting_as_a_service_account_brings_its_groups() -> None:
 
 
 def test_acting_as_somebody_must_be_allowed_for_user_and_each_group() -> None:
-    asked = head(impersonate_user="bob", impersonate_group="a\nb")
+    request = asked(("Impersonate-User", "bob"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
 
-    targets = impersonation_targets(impersonated(asked) or ANONYMOUS, asked)
+    targets = impersonation_targets(impersonated(request) or ANONYMOUS, request)
 
     assert [(target.verb, target.resource, target.name) for target in targets] == [
         ("impersonate", "users", "bob"),
@@ -98,4 +98,4 @@ def test_acting_as_somebody_must_be_allowed_for_user_and_each_group() -> None:
 
 def test_acting_as_a_group_without_a_user_is_a_bad_request() -> None:
     with pytest.raises(StatusError, match="needs a user"):
-        impersonated(head(impersonate_group="a"))
+        impersonated(asked(("Impersonate-Group", "a")))

@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from localkube.errors import StatusError
-from localkube.wire.http1 import Reply
+from localkube.wire.http import Reply
 from localkube.wire.negotiation import (
     Accepted,
     Form,

@@ -31,7 +31,7 @@ from localkube.model import User
 from localkube.paths import Paths, not_found_page
 from localkube.resources import Call, Resources
 from localkube.traces import report_defect
-from localkube.wire.http1 import Reply, Request, Stream
+from localkube.wire.http import Reply, Request, Stream
 from localkube.wire.negotiation import failure, is_pretty
 from localkube.wire.options import deadline_of
 from localkube.wire.routes import PathTarget, Query, ResourceTarget, Target, query_of, target_of
@@ -61,8 +61,8 @@ class Api:
     async def __call__(self, request: Request) -> Reply | Stream:
         """Answer any request; failures become replies."""
         try:
-            query = query_of(request.head.query)
-            target = target_of(request.method, request.head.path, query)
+            query = query_of(request.query)
+            target = target_of(request.method, request.path, query)
             user = self._user(request, target)
             self._authorize(user, target)
             return await self._answer(request, target, query, user)
@@ -73,22 +73,27 @@ class Api:
             return self._failure(request, server_timeout(message, 0))
         except Exception as problem:  # noqa: BLE001 - a defect in one request must not end the others
             name = type(problem).__name__
-            report_defect(log, "request failed", problem, method=request.method, path=request.head.path)
+            report_defect(log, "request failed", problem, method=request.method, path=request.path)
             return self._failure(request, internal(f"Internal error occurred: {name}"))
 
     def refuse(self, status: int, message: str) -> Reply:
         """A request that could not even be read."""
-        error = too_large(f"Request entity too large: {message}") if status == 413 else bad_request(message)
-        return failure(error)
+        match status:
+            case 413:
+                return failure(too_large(f"Request entity too large: {message}"))
+            case 400:
+                return failure(bad_request(message))
+            case _:
+                return failure(internal("Internal error occurred"))
 
     def _user(self, request: Request, target: Target) -> User:
-        user = self._authenticator.user_of(request.head, request.peer)
+        user = self._authenticator.user_of(request)
         if user is ANONYMOUS and not is_public(target):
             raise denial(user, target)
-        wanted = impersonated(request.head)
+        wanted = impersonated(request)
         if wanted is None:
             return user
-        for needed in impersonation_targets(wanted, request.head):
+        for needed in impersonation_targets(wanted, request):
             self._authorize(user, needed)
         return wanted
 
@@ -127,5 +132,5 @@ class Api:
             self._in_flight -= 1
 
     def _failure(self, request: Request, error: StatusError) -> Reply:
-        wish = "true" if "pretty=true" in request.head.query else ""
-        return failure(error, pretty=is_pretty(wish, request.head.headers.get("user-agent", "")))
+        wish = "true" if "pretty=true" in request.query else ""
+        return failure(error, pretty=is_pretty(wish, request.header("User-Agent")))

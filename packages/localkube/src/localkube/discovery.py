@@ -17,7 +17,7 @@ from kuberun.meta import JsonObject
 from localkube.cluster.catalog import Catalog
 from localkube.model import ServedKind
 from localkube.versions import version_order
-from localkube.wire.http1 import Reply
+from localkube.wire.http import Reply
 from localkube.wire.negotiation import AGGREGATED, JSON
 
 AGGREGATED_TYPE: Final = f"{JSON};g=apidiscovery.k8s.io;v=v2;as={AGGREGATED}"

@@ -15,7 +15,7 @@ from localkube.cluster.catalog import Catalog
 from localkube.errors import not_acceptable
 from localkube.model import ServedKind
 from localkube.schema.openapi import group_versions, openapi_document, openapi_v2
-from localkube.wire.http1 import Reply, Request
+from localkube.wire.http import Reply, Request
 from localkube.wire.negotiation import JSON, clauses
 
 
@@ -36,7 +36,7 @@ class OpenApi:
 
     def answer(self, rest: list[str], wanted_hash: str, request: Request) -> Reply | None:
         """What /openapi/{rest} holds, or None."""
-        if not any(clause.media in _ACCEPTED for clause in clauses(request.head.headers.get("accept", ""))):
+        if not any(clause.media in _ACCEPTED for clause in clauses(request.header("Accept"))):
             raise not_acceptable(JSON)
         match rest:
             case ["v2"]:
@@ -44,7 +44,7 @@ class OpenApi:
             case ["v3"]:
                 return _plain({"paths": self._index()})
             case ["v3", *path]:
-                return self._document("/".join(path), wanted_hash, request.head.headers.get("if-none-match", ""))
+                return self._document("/".join(path), wanted_hash, request.header("If-None-Match"))
             case _:
                 return None
 

@@ -12,7 +12,7 @@ from kuberun.meta import JsonObject
 from localkube.discovery import Discovery
 from localkube.errors import method_not_allowed, no_such_path
 from localkube.openapi import OpenApi
-from localkube.wire.http1 import Reply, Request
+from localkube.wire.http import Reply, Request
 from localkube.wire.negotiation import accepted, compressed, is_pretty, reply, wants_aggregated_discovery
 from localkube.wire.routes import PathTarget, Query, first
 
@@ -80,13 +80,13 @@ class Paths:
                 return self._prettied(found, request, query) if found else not_found_page()
             case "openapi":
                 document = self._openapi.answer(rest, first(query, "hash"), request) or not_found_page()
-                return await compressed(document, request.head.headers.get("accept-encoding", ""))
+                return await compressed(document, request.header("Accept-Encoding"))
             case _:
                 return not_found_page()
 
     def _discover(self, head: str, rest: list[str], request: Request) -> Reply | None:
-        known = request.head.headers.get("if-none-match", "")
-        aggregated = wants_aggregated_discovery(request.head.headers.get("accept", ""))
+        known = request.header("If-None-Match")
+        aggregated = wants_aggregated_discovery(request.header("Accept"))
         match head, rest:
             case "api", []:
                 return self._discovery.aggregated_core(known) if aggregated else self._discovery.versions()
@@ -119,12 +119,11 @@ class Paths:
         return _text(200 if healthy else 500, _report(name, results, excluded & self._checks.keys(), healthy=healthy))
 
     def _formed(self, document: JsonObject, request: Request, query: Query) -> Reply:
-        headers = request.head.headers
-        pretty = is_pretty(first(query, "pretty"), headers.get("user-agent", ""))
-        return reply(200, document, accepted(headers.get("accept", "")), pretty=pretty)
+        pretty = is_pretty(first(query, "pretty"), request.header("User-Agent"))
+        return reply(200, document, accepted(request.header("Accept")), pretty=pretty)
 
     def _prettied(self, answer: Reply, request: Request, query: Query) -> Reply:
-        if answer.body and is_pretty(first(query, "pretty"), request.head.headers.get("user-agent", "")):
+        if answer.body and is_pretty(first(query, "pretty"), request.header("User-Agent")):
             answer.body = msgspec.json.format(answer.body, indent=2) + b"\n"
         return answer
 

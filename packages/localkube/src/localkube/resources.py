@@ -23,7 +23,7 @@ from localkube.forms import Forms
 from localkube.model import ServedKind, User, WriteOptions, Written
 from localkube.stream import Streams
 from localkube.wire.bodies import Expected, patch_type, read_object, read_options, read_patch
-from localkube.wire.http1 import Reply, Request, Stream
+from localkube.wire.http import Reply, Request, Stream
 from localkube.wire.negotiation import Accepted, accepted, accepted_stream, compressed, is_pretty, reply
 from localkube.wire.options import delete_options, list_query, patch_options, watch_query, write_options
 from localkube.wire.routes import Query, ResourceTarget, first, number
@@ -48,15 +48,15 @@ class Call:
 
     @property
     def agent(self) -> str:
-        return self.request.head.headers.get("user-agent", "")
+        return self.request.header("User-Agent")
 
     @property
     def content_type(self) -> str:
-        return self.request.head.headers.get("content-type", "")
+        return self.request.header("Content-Type")
 
     @property
     def accept(self) -> str:
-        return self.request.head.headers.get("accept", "")
+        return self.request.header("Accept")
 
 
 class Resources:
@@ -198,7 +198,7 @@ class Resources:
         answer = reply(status, document, agreed, pretty=pretty)
         if warnings or call.kind.deprecation:
             answer.headers += _warning_headers(call.kind, warnings)
-        return await compressed(answer, call.request.head.headers.get("accept-encoding", ""))
+        return await compressed(answer, call.request.header("Accept-Encoding"))
 
 
 def check_served(target: ResourceTarget, kind: ServedKind) -> None:

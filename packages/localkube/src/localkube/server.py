@@ -36,7 +36,7 @@ from localkube.openapi import OpenApi
 from localkube.paths import Extras, Paths
 from localkube.resources import Resources
 from localkube.stream import Streams
-from localkube.wire.http1 import Http1Server
+from localkube.wire.http import HttpServer
 
 log = structlog.get_logger(__name__)
 
@@ -96,11 +96,12 @@ class LocalKube:
         streams = Streams()
         http = await self._wire(token, streams)
         context = self.certificates.server_context()
-        await self._listen(stack, http, context)
+        # Undone from the last to the first: nobody new comes in, watches end, requests under way finish.
         stack.push_async_callback(http.close, PATIENCE)
         stack.callback(streams.close)
-        for work in (self._renew(context), http.sweep()):
-            stack.push_async_callback(_cancelled, asyncio.get_running_loop().create_task(work))
+        await self._listen(stack, http, context)
+        renewing = asyncio.get_running_loop().create_task(self._renew(context))
+        stack.push_async_callback(_cancelled, renewing)
         authority = self.certificates.authority_pem
         self.kubeconfig_text = kubeconfig(Access(self.url, authority, token))
 
@@ -109,7 +110,7 @@ class LocalKube:
             return private_directory(self._data_dir)
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localkube-")))
 
-    async def _wire(self, token: str, streams: Streams) -> Http1Server:
+    async def _wire(self, token: str, streams: Streams) -> HttpServer:
         cluster = self.cluster
         policies = Policies(cluster.store)
         authenticator = Authenticator(token, cluster.tokens.verify)
@@ -120,7 +121,7 @@ class LocalKube:
         discovery = Discovery(cluster.catalog)
         paths = Paths(discovery, OpenApi(cluster.catalog), self._extras())
         api = Api(authenticator, policies, discovery, paths, Resources(cluster, streams, policies, self._clock))
-        return Http1Server(api, api.refuse, clock=self._clock)
+        return HttpServer(api, api.refuse)
 
     def _extras(self) -> Extras:
         cluster = self.cluster
@@ -138,7 +139,7 @@ class LocalKube:
             actions={"/localkube/compact": compact},
         )
 
-    async def _listen(self, stack: AsyncExitStack, http: Http1Server, context: ssl.SSLContext) -> None:
+    async def _listen(self, stack: AsyncExitStack, http: HttpServer, context: ssl.SSLContext) -> None:
         listener = await asyncio.get_running_loop().create_server(
             http, self._host, self._port, ssl=context, ssl_handshake_timeout=_HANDSHAKE_SECONDS, backlog=512
         )

@@ -12,12 +12,15 @@ import msgspec
 from localkube.cluster import Watch
 from localkube.errors import StatusError
 from localkube.forms import FrameOf
-from localkube.wire.http1 import Stream
+from localkube.model import WatchEvent
+from localkube.wire.http import Stream
 
 MIN_SECONDS: Final = 1800
 """A watch that names no timeout ends after this to twice this, at random: so many watches do not end together."""
 FAREWELL_SECONDS: Final = 2
 """So long before its end a watch gets a bookmark, to know where to go on."""
+MAX_GATHERED: Final = 64 << 10
+"""Bytes of frames from which on they are sent, although more are there."""
 _NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 
 
@@ -49,7 +52,7 @@ class Streams:
             watch.close()
         try:
             async for event in watch:
-                yield frame(event)
+                yield _gathered(event, watch, frame)
         except StatusError as error:
             yield error_frame(error)
         finally:
@@ -57,6 +60,14 @@ class Streams:
                 timer.cancel()
             watch.close()
             self._open.discard(watch)
+
+
+def _gathered(first: WatchEvent, watch: Watch, frame: FrameOf) -> bytes:
+    """The frames of all events that are there already: a burst costs one write."""
+    frames = bytearray(frame(first))
+    while len(frames) < MAX_GATHERED and (event := watch.ready()) is not None:
+        frames += frame(event)
+    return bytes(frames)
 
 
 def error_frame(error: StatusError) -> bytes:

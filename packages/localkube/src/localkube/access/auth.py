@@ -18,7 +18,7 @@ from typing import Any, Final
 from localkube.access.rbac import ANONYMOUS, MASTERS
 from localkube.errors import bad_request, unauthorized
 from localkube.model import User
-from localkube.wire.framing import Head
+from localkube.wire.http import Request
 from localkube.wire.routes import PathTarget, ResourceTarget, Target
 
 Verify = Callable[[str], User | None]
@@ -33,16 +33,16 @@ class Authenticator:
         self._admin = admin_token.encode()
         self._verify = verify
 
-    def user_of(self, head: Head, peer: dict[str, Any] | None) -> User:
+    def user_of(self, request: Request) -> User:
         """Who sent the request; 401 if the credentials are not good."""
-        header = head.headers.get("authorization", "")
+        header = request.header("Authorization")
         if header:
             scheme, _, token = header.partition(" ")
             user = self.user_of_token(token.strip()) if scheme.lower() == "bearer" else None
             if user is None:
                 raise unauthorized()
             return user
-        return certificate_user(peer) or ANONYMOUS
+        return certificate_user(request.peer) or ANONYMOUS
 
     def user_of_token(self, token: str) -> User | None:
         if not token:
@@ -74,28 +74,28 @@ def is_public(target: Target) -> bool:
     )
 
 
-def impersonated(head: Head) -> User | None:
+def impersonated(request: Request) -> User | None:
     """The user that the request wants to act as."""
-    name = head.headers.get("impersonate-user", "")
-    groups = tuple(head.values("impersonate-group"))
+    name = request.header("Impersonate-User")
+    groups = tuple(request.values("Impersonate-Group"))
     if not name:
-        if groups or "impersonate-uid" in head.headers:
+        if groups or "Impersonate-Uid" in request.headers:
             raise bad_request("impersonating groups or a UID needs a user to impersonate as well")
         return None
     if not groups:
         groups = _account_groups(name)
     own = () if name == ANONYMOUS.name else (_AUTHENTICATED,)
     groups += tuple(group for group in own if group not in groups)
-    return User(name, groups, head.headers.get("impersonate-uid", ""))
+    return User(name, groups, request.header("Impersonate-Uid"))
 
 
-def impersonation_targets(wanted: User, head: Head) -> list[ResourceTarget]:
+def impersonation_targets(wanted: User, request: Request) -> list[ResourceTarget]:
     """What one must be allowed to `impersonate` in order to act as that user."""
     namespace, name = _account(wanted.name)
     base = ResourceTarget("impersonate", "POST", "", "", "v1", "users", name=wanted.name)
     if name:
         base = replace(base, resource="serviceaccounts", namespace=namespace, name=name)
-    groups = head.values("impersonate-group")
+    groups = request.values("Impersonate-Group")
     return [base, *(replace(base, resource="groups", namespace="", name=group) for group in groups)]
 
 

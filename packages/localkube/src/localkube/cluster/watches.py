@@ -47,17 +47,21 @@ class Watch:
     async def __anext__(self) -> WatchEvent:
         if not self._started:
             await self._start()
+        while (event := self.ready()) is None:
+            if self._ended:
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+        return event
+
+    def ready(self) -> WatchEvent | None:
+        """Take the next event of a running watch, if there is one without waiting."""
         if self._backlog is not None:
             event = next(self._backlog, None)
             if event is not None:
                 return event
             self._backlog = None
-        while not self._live:
-            if self._ended:
-                raise StopAsyncIteration
-            self._news.clear()
-            await self._news.wait()
-        return self._live.popleft()
+        return self._live.popleft() if self._live else None
 
     async def __aenter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ import msgspec
 import yaml
 
 from localkube.errors import StatusError, not_acceptable
-from localkube.wire.http1 import Reply
+from localkube.wire.http import Reply
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -92,7 +92,7 @@ def wants_aggregated_discovery(header: str) -> bool:
 
 def clauses(header: str) -> list[Clause]:
     """The media types of an Accept header, the most wanted first."""
-    weighted = [_clause(part) for part in header.replace("\n", ",").split(",") if part.strip()]
+    weighted = [_clause(part) for part in header.split(",") if part.strip()]
     weighted.sort(key=lambda pair: -pair[1])
     return [clause for clause, weight in weighted if weight > 0] if weighted else [Clause("*/*")]
 
