@@ -1,4 +1,4 @@
-"""Settings of every test run: the plugin that offers API servers (`--apiserver`), and property tests without a clock."""
+"""Settings of every test run: API servers for live tests (`--apiserver`), property tests without a clock."""
 
 from hypothesis import settings
 
