@@ -6,7 +6,8 @@ from urllib.parse import quote_plus
 
 from gotmpl import comparison
 from gotmpl.errors import FuncError
-from gotmpl.formatting import sprint, sprintf, sprintln
+from gotmpl.formatting import sprint, sprintln
+from gotmpl.printf import sprintf
 from gotmpl.quoting import is_print
 from gotmpl.signatures import STRING, VALUE, Func, Functions
 from gotmpl.values import ByteSlice, StrMap, Uint8, Value, byte_length, byte_slice, go_type, to_bytes, truth
@@ -32,7 +33,7 @@ def length(value: Value) -> int:
         case None:
             raise FuncError("reflect: call of reflect.Value.Type on zero Value")
         case _:
-            raise FuncError(f"len of type {go_type(value)}")
+            raise FuncError(f"len of type {go_type(value).removeprefix('*')}")
 
 
 @FUNCTIONS.add("index", params=(VALUE,), variadic=VALUE)
@@ -53,17 +54,24 @@ def _index_one(value: Value, key: Value) -> Value:
                 raise FuncError(f"value has type {go_type(key)}; should be string" if key is not None else _NIL_KEY)
             return value.get(key, "" if isinstance(value, StrMap) else None)
         case str():
-            return Uint8(to_bytes(value)[_position(key, byte_length(value))])
+            return Uint8(to_bytes(value)[_inside(key, byte_length(value), "string")])
         case list():
-            element = value[_position(key, len(value))]
+            element = value[_inside(key, len(value), "slice")]
             return Uint8(element) if isinstance(value, ByteSlice) else element
         case None:
             raise FuncError("index of nil pointer")
         case _:
-            raise FuncError(f"can't index item of type {go_type(value)}")
+            raise FuncError(f"can't index item of type {go_type(value).removeprefix('*')}")
 
 
 _NIL_KEY = "value is nil; should be of type string"
+
+
+def _inside(key: Value, size: int, kind: str) -> int:
+    position = _position(key, size + 1)
+    if position == size:
+        raise FuncError(f"reflect: {kind} index out of range")
+    return position
 
 
 def _position(key: Value, size: int) -> int:
@@ -139,6 +147,8 @@ def js(*values: Value) -> str:
 def _js_char(char: str) -> str:
     if char in _JS:
         return _JS[char]
+    if "\udc80" <= char <= "\udcff":
+        return char
     if char < " " or (char > "~" and not is_print(char)):
         return f"\\u{ord(char):04X}"
     return char
@@ -150,4 +160,6 @@ def urlquery(*values: Value) -> str:
 
 
 def _evaluated(values: tuple[Value, ...]) -> str:
-    return values[0] if len(values) == 1 and isinstance(values[0], str) else sprint(list(values))
+    if len(values) == 1 and isinstance(values[0], str):
+        return values[0]
+    return sprint(["<no value>" if value is None else value for value in values])

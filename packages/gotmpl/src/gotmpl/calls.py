@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gotmpl.errors import FuncError, TemplateError
-from gotmpl.formatting import spelled_out
+from gotmpl.errors import FuncError, Quoted, TemplateError
+from gotmpl.formatting import Spec, format_value, spelled_out
 from gotmpl.nodes import Bool, Chain, Command, Field, Identifier, Nil, Node, Number, Operand, String
 from gotmpl.operands import MISSING, Eval, Missing, ideal_constant, typed_constant
 from gotmpl.run import Run
@@ -60,6 +60,13 @@ def argument(node: Operand, kind: GoType, compile_operand: Callable[[Operand], E
             return _constant(node, kind)
         case _:
             return Computed(compile_operand(node), kind, isinstance(node, Field | Chain))
+
+
+def retyped(given: Argument, kind: GoType) -> Argument:
+    """A literal again, for the type of the parameter it turns out to be for: methods are known only when called."""
+    if isinstance(given, Constant | Refused) and isinstance(given.node, Bool | String | Number):
+        return _constant(given.node, kind)
+    return given
 
 
 def _constant(node: Bool | String | Number, kind: GoType) -> Constant | Refused:
@@ -118,8 +125,13 @@ def invoke(run: Run, func: Func, arguments: Sequence[Value], node: Node) -> Valu
 
 
 def _reason(error: FuncError, source: str) -> str:
-    parts = (part if isinstance(part, str) else spelled_out(part.value, source, part.verb) for part in error.parts)
-    return "".join(parts)
+    return "".join(part if isinstance(part, str) else _shown(part, source) for part in error.parts)
+
+
+def _shown(part: Quoted, source: str) -> str:
+    if part.origin is not None and spelled_out(part.origin, source) == part.origin:
+        return format_value(part.value, Spec(verb=part.verb))
+    return spelled_out(part.value, source, part.verb)
 
 
 def compile_call(func: Func, node: Identifier | Command, arguments: list[Argument], word: Identifier) -> Piped:
@@ -218,7 +230,8 @@ def _call_of_a_value(arguments: list[Argument], node: Identifier | Command, word
             raise run.error("wrong number of args for call: want at least 1 got 0")
         value = evaluate(run, dot, arguments)[0] if arguments else final
         run.node = node
-        problem = "call of nil" if value is None else f"non-function {written or node} of type {go_type(value)}"
+        shown = written or ("<redacted>" if isinstance(value, str) else f"<{go_type(value)} Value>")
+        problem = "call of nil" if value is None else f"non-function {shown} of type {go_type(value)}"
         raise run.error(f"error calling call: {problem}")
 
     return refuse

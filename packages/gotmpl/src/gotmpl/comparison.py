@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from gotmpl.errors import FuncError, Quoted
 from gotmpl.signatures import VALUE, Functions
-from gotmpl.values import Value, go_type, to_bytes
+from gotmpl.values import NIL_SLICES, Value, go_kind, go_type, to_bytes
 
 FUNCTIONS = Functions()
 
 
 def _basic_kind(value: Value) -> str:
+    """Empty for what has no basic kind: nil, lists, maps, objects."""
     match value:
-        case None:
-            return "invalid"
         case bool():
             return "bool"
         case int():
@@ -24,24 +23,11 @@ def _basic_kind(value: Value) -> str:
         case str():
             return "string"
         case _:
-            return "other"
+            return ""
 
 
 def _incompatible(left: Value, right: Value) -> FuncError:
-    return FuncError(f"incompatible types for comparison: {_static(left)} and {_static(right)}")
-
-
-def _static(value: Value) -> str:
-    return "nil" if value is None else go_type(value)
-
-
-def _comparable(value: Value) -> bool:
-    return not isinstance(value, list | dict)
-
-
-def _refuse_incomparable(value: Value) -> None:
-    if not _comparable(value):
-        raise FuncError("non-comparable type ", Quoted(value, "s"), f": {go_type(value)}")
+    return FuncError(f"incompatible types for comparison: {go_type(left)} and {go_type(right)}")
 
 
 @FUNCTIONS.add("eq", params=(VALUE,), variadic=VALUE)
@@ -49,26 +35,35 @@ def equal(first: Value, *others: Value) -> bool:
     """True if the first argument equals any of the others."""
     if not others:
         raise FuncError("missing argument for comparison")
-    if any(other is not None for other in others):
-        _refuse_incomparable(first)
     kind = _basic_kind(first)
     return any(_equal_one(first, other, kind) for other in others)
 
 
 def _equal_one(first: Value, other: Value, kind: str) -> bool:
     other_kind = _basic_kind(other)
-    if kind != other_kind:
-        if {kind, other_kind} == {"int", "uint"}:
-            return int(first) == int(other)
-        if first is not None and other is not None:
-            raise _incompatible(first, other)
-        return False
-    if kind == "other":
-        _refuse_incomparable(other)
-        if go_type(first) != go_type(other):
-            raise _incompatible(first, other)
-        return bool(first == other)
-    return bool(first == other)
+    if kind == other_kind:
+        return bool(first == other) if kind else _same_object(first, other)
+    if {kind, other_kind} == {"int", "uint"}:
+        return int(first) == int(other)
+    if first is not None and other is not None:
+        raise _incompatible(first, other)
+    return False
+
+
+def _same_object(first: Value, other: Value) -> bool:
+    """Two values without a basic kind. Objects behind a pointer are the same only if they are one."""
+    if first is not None and other is not None and go_kind(first) != go_kind(other):
+        types = go_type(first), go_type(other)
+        raise FuncError("non-comparable types ", Quoted(first, "s"), f": {types[0]}, {types[1]}: ", Quoted(other, "v"))
+    if _is_nil(first) or _is_nil(other):
+        return _is_nil(first) == _is_nil(other)
+    if isinstance(other, list | dict):
+        raise FuncError("non-comparable type ", Quoted(other, "s"), f": {go_type(other)}")
+    return first is other if go_kind(first) == "ptr" else bool(first == other)
+
+
+def _is_nil(value: Value) -> bool:
+    return value is None or isinstance(value, NIL_SLICES)
 
 
 @FUNCTIONS.add("ne", params=(VALUE, VALUE))
@@ -79,6 +74,8 @@ def not_equal(left: Value, right: Value) -> bool:
 @FUNCTIONS.add("lt", params=(VALUE, VALUE))
 def less(left: Value, right: Value) -> bool:
     kind, other = _basic_kind(left), _basic_kind(right)
+    if not kind or not other:
+        raise FuncError("invalid type for comparison")
     if kind != other:
         if {kind, other} == {"int", "uint"}:
             return bool(int(left) < int(right))

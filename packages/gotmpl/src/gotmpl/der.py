@@ -69,9 +69,9 @@ def elements(data: bytes) -> list[Element]:
 
 def expect(data: bytes, tag: int) -> Element:
     """The only element of the data, which must have that tag."""
-    element = first(data)
-    if element.tag != tag:
+    if len(data) > 1 and data[0] != tag:
         raise DerError("asn1: structure error: tags don't match")
+    element = first(data)
     if len(element.raw) != len(data):
         raise DerError("pkcs12: trailing data found")
     return element

@@ -39,6 +39,8 @@ class Quoted:
 
     value: object
     verb: str = "v"
+    origin: object = None
+    """The value this one was cut out of or rewritten from: if the source spells that out, this may be shown."""
 
 
 class FuncError(Exception):

@@ -10,7 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from gotmpl.calls import Argument, Piped, argument, arity_error, check, compile_call, evaluate, invoke, not_a_function
+from gotmpl.calls import (
+    Argument,
+    Piped,
+    argument,
+    arity_error,
+    check,
+    compile_call,
+    evaluate,
+    invoke,
+    not_a_function,
+    retyped,
+)
 from gotmpl.errors import LimitError, ParseError
 from gotmpl.formatting import display, spelled_out
 from gotmpl.nodes import (
@@ -181,13 +192,15 @@ class _Compiler:
 
         def loop(run: Run, dot: Value) -> Signal:
             container = pipe(run, dot)
+            if undefined is not None:
+                raise run.error(f"undefined variable: {undefined}")
+            for _, slot in slots:
+                run.vars[slot or 0] = container
             entries = _entries(run, container, len(slots))
             ran = False
             for key, value in entries:
                 ran = True
                 run.step()
-                if undefined is not None:
-                    raise run.error(f"undefined variable: {undefined}")
                 run.vars[flag] = has_interface_elements(container)
                 if key_slot is not None:
                     run.vars[key_slot] = key
@@ -436,7 +449,8 @@ def _method_call(
         problem = arity_error(method, len(arguments), 0 if final is MISSING else 1)
         if problem:
             raise run.error(problem)
-        values = evaluate(run, dot, arguments)
+        typed = [retyped(entry, kind) for entry, kind in zip(arguments, method.params, strict=False)]
+        values = evaluate(run, dot, typed)
         if final is not MISSING:
             values.append(final)
         checked = [check(run, value, kind) for value, kind in zip(values, method.params, strict=True)]

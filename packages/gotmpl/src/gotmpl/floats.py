@@ -7,11 +7,15 @@ import struct
 
 
 def format_float(value: float, verb: str = "g", precision: int = -1) -> str:
-    """strconv.FormatFloat(value, verb, precision, 64) for e, E, f, F, g, G; -1 means the shortest digits."""
+    """strconv.FormatFloat(value, verb, precision, 64) for b, e, E, f, F, g, G, x, X; -1 means the shortest digits."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
+    if verb in "xX":
+        return _hexadecimal(value, verb, precision)
+    if verb == "b":
+        return _binary(value)
     if precision < 0:
         return _shortest(value, verb)
     match verb:
@@ -21,6 +25,39 @@ def format_float(value: float, verb: str = "g", precision: int = -1) -> str:
             return f"{value:.{precision}{verb}}"
         case _:
             return _general(value, verb, precision)
+
+
+def _parts(value: float) -> tuple[str, int, int]:
+    """Sign, mantissa of 53 bits (fewer if subnormal), and the power of two it is multiplied with."""
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    if value == 0:
+        return sign, 0, -1074
+    fraction, power = math.frexp(abs(value))
+    shift = max(-1074 - (power - 53), 0)
+    return sign, int(fraction * 2**53) >> shift, power - 53 + shift
+
+
+def _binary(value: float) -> str:
+    sign, mantissa, power = _parts(value)
+    return f"{sign}{mantissa}p{power:+d}"
+
+
+def _hexadecimal(value: float, verb: str, precision: int) -> str:
+    sign, mantissa, power = _parts(value)
+    power = power + mantissa.bit_length() - 1 if mantissa else 0
+    bits = mantissa << (53 - mantissa.bit_length()) if mantissa else 0
+    if 0 <= precision < 13:
+        drop = 52 - 4 * precision
+        half, rest = 1 << (drop - 1), bits & ((1 << drop) - 1)
+        bits >>= drop
+        bits += rest > half or (rest == half and bits & 1)
+        bits <<= drop
+        if bits >> 53:
+            bits, power = bits >> 1, power + 1
+    digits = f"{bits & (2**52 - 1):013x}"
+    digits = digits.rstrip("0") if precision < 0 else digits[:precision].ljust(precision, "0")
+    text = f"{sign}0x{bits >> 52}{'.' if digits else ''}{digits}p{'-' if power < 0 else '+'}{abs(power):02d}"
+    return text.upper() if verb == "X" else text
 
 
 def _general(value: float, verb: str, precision: int) -> str:

@@ -10,11 +10,12 @@ import base64
 import json
 import math
 import re
+import sys
 from typing import NoReturn
 
 from gotmpl.floats import format_json
 from gotmpl.quoting import quote
-from gotmpl.values import ByteSlice, GoObject, NilMap, NilSlice, Value, go_type, to_bytes
+from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, Value, go_type, to_bytes
 
 MAX_DEPTH = 200
 """Deeper documents are refused: Go allows 10,000, Python's stack does not."""
@@ -26,7 +27,9 @@ def kind_of(value: Value) -> str:
 
 
 class JsonError(ValueError):
-    pass
+    """The text is Go's. `value` is what a caller that ignores errors gets to see."""
+
+    value: Value = None
 
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
@@ -76,13 +79,11 @@ class _Writer:
         return '"' + self._unsafe.sub(_escape, value) + '"'
 
     def _list(self, value: list[Value], depth: int) -> str:
-        if isinstance(value, NilSlice):
+        if isinstance(value, NIL_SLICES):
             return "null"
         return self._wrapped("[", [self.text(item, depth + 1) for item in value], "]", depth)
 
     def _map(self, value: dict[str, Value], depth: int) -> str:
-        if isinstance(value, NilMap):
-            return "null"
         colon = ": " if self._indent else ":"
         keys = sorted(value, key=to_bytes)
         return self._wrapped(
@@ -117,6 +118,7 @@ def _base64(value: ByteSlice) -> str:
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -125,13 +127,24 @@ def decode(text: str) -> Value:
     reader = _Reader(text)
     value = reader.value(0)
     reader.end()
+    if reader.overflows:
+        error = JsonError("json: cannot unmarshal number into Go value of type float64")
+        error.value = value
+        raise error
     return value
+
+
+def decode_first(text: str) -> Value:
+    """The first document of a text, whatever follows it."""
+    return _Reader(text).value(0)
 
 
 class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self.overflows = False
+        """A number is too large for a float64; reported only if the rest is JSON."""
 
     def _fail(self, context: str, at: int) -> NoReturn:
         if at >= len(self._text):
@@ -215,33 +228,41 @@ class _Reader:
         while at < len(self._text):
             char = self._text[at]
             if char < " ":
-                self._fail("in string literal", at)
+                self._fail("in string", at)
             if char == "\\":
-                following = self._text[at + 1 : at + 2]
-                if following and following not in '"\\/bfnrtu':
-                    self._fail("in string escape code", at + 1)
-                if following == "u":
-                    for digit in range(at + 2, at + 6):
-                        if self._text[digit : digit + 1] not in set("0123456789abcdefABCDEF"):
-                            self._fail("in \\u hexadecimal character escape", digit)
+                escape = _ESCAPE.match(self._text, at)
+                if escape is None:
+                    self._bad_escape(at)
+                at = escape.end()
+            else:
                 at += 1
-            at += 1
         self._fail("", at)
+
+    def _bad_escape(self, at: int) -> NoReturn:
+        size = 6 if self._text[at + 1 : at + 2] == "u" else 2
+        if at + size > len(self._text):
+            raise JsonError("unexpected end of JSON input")
+        sequence = self._text[at : at + size]
+        shown = f"`{sequence}`" if sequence.isascii() and sequence.isprintable() else quote(sequence)
+        raise JsonError(f"invalid escape sequence {shown} in string")
 
     def _number(self) -> float:
         found = _NUMBER.match(self._text, self._at)
         if found is None:
             self._fail("in numeric literal", self._at + 1)
+        text = found.group()
         self._at = found.end()
         following = self._text[self._at : self._at + 1]
-        if following == ".":
-            self._fail("after decimal point in numeric literal", self._at + 1)
-        if following and following in "eE":
-            self._fail("in exponent of numeric literal", self._at + 1)
-        value = float(found.group())
-        if math.isinf(value):
-            raise JsonError("json: cannot unmarshal number into Go value of type float64")
-        return value
+        if following == "." and not set(text) & set(".eE"):
+            self._fail("in numeric literal", self._at + 1)
+        if following and following in "eE" and not set(text) & set("eE"):
+            signed = self._text[self._at + 1 : self._at + 2] in {"+", "-"}
+            self._fail("in numeric literal", self._at + 1 + signed)
+        value = float(text)
+        if not math.isinf(value):
+            return value
+        self.overflows = True
+        return math.copysign(sys.float_info.max, value)
 
     def _word(self) -> Value:
         word = {"t": "true", "f": "false", "n": "null"}[self._text[self._at]]

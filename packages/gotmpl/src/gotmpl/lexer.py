@@ -234,19 +234,21 @@ class Lexer:
         end = self._scan_number(pos)
         kind = Kind.NUMBER
         if self._text[end : end + 1] in {"+", "-"}:
-            second = self._scan_number(end)
+            second = self._scan_number(end, pos)
             if self._text[second - 1] != "i":
                 raise _Broken(pos, f"bad number syntax: {quote(self._text[pos:second])}")
             kind, end = Kind.COMPLEX, second
         self._tokens.append(Token(kind, pos, self._text[pos:end]))
         return end
 
-    def _scan_number(self, pos: int) -> int:
+    def _scan_number(self, pos: int, start: int | None = None) -> int:
+        """The end of a number at `pos`, the second part of one that began at `start`."""
+        start = pos if start is None else start
         found = _NUMBER.match(self._text, pos)
         end = found.end() if found else pos
         following = self._text[end : end + 1]
         if following and is_alphanumeric(following):
-            raise _Broken(pos, f"bad number syntax: {quote(self._text[pos : end + 1])}")
+            raise _Broken(start, f"bad number syntax: {quote(self._text[start : end + 1])}")
         return end
 
     def _unusual(self, pos: int) -> int:
@@ -255,6 +257,9 @@ class Lexer:
         if pos >= len(text):
             raise _Broken(pos, "unclosed action")
         char = text[pos]
+        if char == "." and pos + 1 == len(text):
+            self._tokens.append(Token(Kind.NUMBER, pos, "."))  # a dot may start a number, and nothing says it does not
+            return pos + 1
         if char in "\"`'":
             raise _Broken(pos, _UNTERMINATED[char])
         if char == ":":

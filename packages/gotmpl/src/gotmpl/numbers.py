@@ -16,8 +16,10 @@ _HEX_FLOAT = re.compile(r"[+-]?0[xX](?=_?[0-9a-fA-F]|\.[0-9a-fA-F])[0-9a-fA-F_]*
 def parse_number(pos: int, text: str, *, is_char: bool = False, is_complex: bool = False) -> Number | str:
     """The constant with every type it can take, or the message of the parse error."""
     if is_char:
-        code = unquote_char(text)
+        code, whole = unquote_char(text)
         if code is None:
+            return "invalid syntax"
+        if not whole:
             return f"malformed character constant: {text}"
         return Number(pos, text, code, code, float(code), is_rune=True)
     if is_complex:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from gotmpl.nodes import Number
 from gotmpl.run import Run
-from gotmpl.signatures import BOXES, Func, GoType
+from gotmpl.signatures import Func, GoType
 from gotmpl.values import GoObject, Value, go_type, has_interface_elements
 
 Eval = Callable[[Run, Value], Value]
@@ -52,8 +52,7 @@ def typed_constant(number: Number, kind: GoType) -> Value:
             value = number.float_value
         case _:
             return None
-    box = BOXES.get(kind.name)
-    return box(value) if box is not None and value is not None else value
+    return kind.box(value) if kind.box is not None and value is not None else value
 
 
 def read_field(run: Run, receiver: Value, name: str, *, in_interface: bool, call: CallMethod | None) -> Value:
@@ -68,6 +67,8 @@ def read_field(run: Run, receiver: Value, name: str, *, in_interface: bool, call
         method = receiver.methods.get(name)
         if method is not None:
             return (call or _call_bare)(run, receiver, method)
+        if name in receiver.refusals:
+            raise run.error(receiver.refusals[name])
         read = receiver.fields.get(name)
         if read is not None:
             if call is not None and call is not _call_bare:

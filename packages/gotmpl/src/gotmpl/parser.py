@@ -63,7 +63,8 @@ class _Parser:
         self._range_depth = 0
         self._nesting = 0
         self._defined: dict[str, Body] = {}
-        self._multiple = ""
+        self._action_line = 0
+        """Where the action being read starts; 0 between actions."""
 
     def tree(self) -> Tree:
         body = Body(0)
@@ -78,8 +79,6 @@ class _Parser:
             if isinstance(node, _Stop):
                 self._fail("unexpected " + node.shown)
             body.nodes.append(node)
-        if self._multiple:
-            self._fail(f"template: multiple definition of template {quote(self._multiple)}")
         return Tree(self._name, self._text, body, self._defined)
 
     # Reading tokens.
@@ -123,15 +122,11 @@ class _Parser:
     def _unexpected(self, token: Token, context: str) -> NoReturn:
         if token.kind is Kind.ERROR:
             extra = ""
-            opened = self._action_start(token)
-            if "unclosed action" in token.text and opened and self._line(opened) != self._line(token):
-                extra = f" started at {self._name}:{self._line(opened)}"
+            if self._action_line and self._action_line != self._line(token):
+                extra = " started" if token.text.endswith(" action") else " in action started"
+                extra += f" at {self._name}:{self._action_line}"
             self._fail(f"{token}{extra}", token)
         self._fail(f"unexpected {token} in {context}", token)
-
-    def _action_start(self, token: Token) -> Token | None:
-        before = (entry for entry in reversed(self._tokens) if entry.pos <= token.pos)
-        return next((entry for entry in before if entry.kind is Kind.LEFT_DELIM), None)
 
     def _line(self, token: Token) -> int:
         return 1 + self._text.count("\n", 0, token.pos)
@@ -163,7 +158,7 @@ class _Parser:
         if existing is None or existing.is_empty:
             self._defined[name] = body
         elif not body.is_empty:
-            self._multiple = self._multiple or name
+            self._fail(f"template: multiple definition of template {quote(name)}")
 
     def _body(self) -> tuple[Body, _Stop]:
         """Statements up to {{end}} or {{else}}."""
@@ -186,7 +181,10 @@ class _Parser:
             return Text(token.pos, token.text)
         if token.kind is not Kind.LEFT_DELIM:
             self._unexpected(token, "input")
-        return self._action()
+        self._action_line = self._line(token)
+        action = self._action()
+        self._action_line = 0
+        return action
 
     def _action(self) -> Statement | _Stop:
         token = self._next_non_space()

@@ -94,15 +94,17 @@ def _piece(found: re.Match[str], mark: str) -> bytes | None:
     return chr(code).encode()
 
 
-def unquote_char(literal: str) -> int | None:
-    """The code point of a Go character constant, or None if it is malformed."""
+def unquote_char(literal: str) -> tuple[int | None, bool]:
+    """The first code point of a Go character constant, None if it is malformed; and whether it is the only one."""
     body = literal[1:-1]
-    if body.startswith("\\x") or (body.startswith("\\") and body[1:2].isdigit()):
-        found = _ESCAPE.fullmatch(body)
-        raw = _piece(found, "'") if found else None
-        return raw[0] if raw else None
-    value = unquote(literal)
-    if value is None or len(value) != 1 or value == "'" == body:
-        return None
-    code = ord(value)
-    return 0xFFFD if 0xDC80 <= code <= 0xDCFF else code
+    if not body.startswith("\\"):
+        if not body:
+            return None, False
+        code = ord(body[0])
+        return 0xFFFD if 0xDC80 <= code <= 0xDCFF else code, len(body) == 1
+    found = _ESCAPE.match(body)
+    raw = _piece(found, "'") if found else None
+    if found is None or raw is None:
+        return None, False
+    code = raw[0] if found[2] or found[5] else ord(raw.decode("utf-8"))
+    return code, found.end() == len(body)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gotmpl.values import Int32, Int64, IntSlice, NilMap, NilSlice, StrSlice, Uint8, Uint32, Value, go_type
+from gotmpl.values import Int32, Int64, IntSlice, NilSlice, NilStrSlice, StrSlice, Uint8, Uint32, Value, go_type
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -25,6 +25,8 @@ class GoType:
     nilable: bool = False
     zero: Value = None
     """What nil becomes where it is allowed."""
+    box: Callable[[Any], Value] | None = None
+    """Wraps a constant, so that %T and later calls see the right type."""
 
     def accepts(self, value: Value) -> bool:
         return self.constant == "any" or type(value) in self.python
@@ -41,18 +43,15 @@ VALUE: Final = GoType("reflect.Value", (), "any", nilable=True)
 STRING: Final = GoType("string", (str,), "string")
 BOOL: Final = GoType("bool", (bool,), "bool")
 INT: Final = GoType("int", (int,), "integer")
-INT64: Final = GoType("int64", (Int64,), "integer")
-INT32: Final = GoType("int32", (Int32,), "integer")
-UINT8: Final = GoType("uint8", (Uint8,), "unsigned")
-UINT32: Final = GoType("uint32", (Uint32,), "unsigned")
+INT64: Final = GoType("int64", (Int64,), "integer", box=Int64)
+INT32: Final = GoType("int32", (Int32,), "integer", box=Int32)
+UINT8: Final = GoType("uint8", (Uint8,), "unsigned", box=Uint8)
+UINT32: Final = GoType("uint32", (Uint32,), "unsigned", box=Uint32)
 FLOAT64: Final = GoType("float64", (float,), "float")
-DICT: Final = GoType("map[string]interface {}", (dict, NilMap), nilable=True)
+DICT: Final = GoType("map[string]interface {}", (dict,), nilable=True)
 LIST: Final = GoType("[]interface {}", (list, NilSlice), nilable=True)
-STRINGS: Final = GoType("[]string", (StrSlice,), nilable=True)
+STRINGS: Final = GoType("[]string", (StrSlice, NilStrSlice), nilable=True)
 INTS: Final = GoType("[]int", (IntSlice,), nilable=True)
-
-BOXES: Final[dict[str, type]] = {"int64": Int64, "int32": Int32, "uint8": Uint8, "uint32": Uint32}
-"""Constants for these parameter types are wrapped, so that %T and later calls see the right type."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,10 +66,13 @@ class NilSlice(list[Value]):
     __slots__ = ()
 
 
-class NilMap(dict[str, Value]):
-    """A nil map[string]interface {}: prints like an empty one, and is null in JSON."""
+class NilStrSlice(StrSlice):
+    """A nil []string."""
 
     __slots__ = ()
+
+
+NIL_SLICES = (NilSlice, NilStrSlice)
 
 
 class StrMap(dict[str, str]):
@@ -87,10 +90,20 @@ class GoObject:
     methods: ClassVar[Mapping[str, Any]] = {}
     """Name -> Func (see signatures.py); the receiver is passed first."""
     fields: ClassVar[Mapping[str, Callable[[Any], Value]]] = {}
+    refusals: ClassVar[Mapping[str, str]] = {}
+    """Methods a template may not call, and why."""
 
     def go_string(self) -> str:
         """What fmt prints with %v."""
         return "{}"
+
+    def go_syntax(self) -> str:
+        """What fmt prints with %#v."""
+        return self.go_string()
+
+    def copied(self) -> GoObject:
+        """What deepCopy makes of it."""
+        return self
 
     def json_value(self) -> Value:
         """What encoding/json makes of it."""
@@ -111,11 +124,11 @@ _TYPES: dict[type, tuple[str, str]] = {
     list: ("[]interface {}", "slice"),
     NilSlice: ("[]interface {}", "slice"),
     StrSlice: ("[]string", "slice"),
+    NilStrSlice: ("[]string", "slice"),
     IntSlice: ("[]int", "slice"),
     ByteSlice: ("[]uint8", "slice"),
     ListSlice: ("[][]interface {}", "slice"),
     dict: ("map[string]interface {}", "map"),
-    NilMap: ("map[string]interface {}", "map"),
     StrMap: ("map[string]string", "map"),
 }
 
@@ -145,7 +158,7 @@ def truth(value: Value) -> bool:
 
 def has_interface_elements(container: Value) -> bool:
     """True if the static type of the elements is interface {}: error messages name it instead of the element's type."""
-    return type(container) in {list, dict, NilSlice, NilMap}
+    return type(container) in {list, dict, NilSlice}
 
 
 def wrap64(number: int) -> int:

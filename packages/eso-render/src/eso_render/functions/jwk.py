@@ -9,7 +9,7 @@ from typing import Any
 
 from gotmpl import keys, pem
 from gotmpl.errors import FuncError, Quoted
-from gotmpl.jsontext import JsonError, decode
+from gotmpl.jsontext import JsonError, decode_first, kind_of
 from gotmpl.signatures import STRING, Functions
 from gotmpl.values import Value, to_bytes
 
@@ -38,11 +38,11 @@ def jwk_private_key_pem(text: str) -> str:
 def _key(text: str) -> tuple[Any, str]:
     """The key of `cryptography`, and the name of its Go type."""
     try:
-        fields = decode(text)
-    except JsonError:
-        raise FuncError("failed to unmarshal JSON into key hint: not valid JSON") from None
+        fields = decode_first(text) if text.strip(" \t\r\n") else _refuse("EOF")
+    except JsonError as exc:
+        raise FuncError(f"failed to unmarshal JSON into key hint: {exc}") from None
     if not isinstance(fields, dict):
-        raise FuncError("failed to unmarshal JSON into key hint: not a JSON object")
+        raise FuncError(f"failed to unmarshal JSON into key hint: {_NOT_AN_OBJECT.format(kind_of(fields))}")
     kind = fields.get("kty", "")
     read = _READERS.get(kind) if isinstance(kind, str) else None
     if read is None:
@@ -51,6 +51,16 @@ def _key(text: str) -> tuple[Any, str]:
         return read(fields)
     except ValueError:
         raise FuncError("failed to build the key: its numbers do not make one") from None
+
+
+_NOT_AN_OBJECT = (
+    "json: cannot unmarshal {} into Go value of type "
+    'struct {{ Kty string "json:\\"kty\\""; D jsontext.Value "json:\\"d\\"" }}'
+)
+
+
+def _refuse(reason: str) -> Value:
+    raise JsonError(reason)
 
 
 def _rsa(fields: dict[str, Value]) -> tuple[Any, str]:

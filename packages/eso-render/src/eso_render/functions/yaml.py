@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gotmpl.jsontext import kind_of
 from gotmpl.signatures import ANY, STRING, Functions
-from gotmpl.values import NilMap, Value
+from gotmpl.values import Value
 
 FUNCTIONS = Functions()
 
@@ -27,9 +27,7 @@ def from_yaml(text: str) -> dict[str, Value]:
         value = read(text)
     except YamlReadError as exc:
         return {"Error": str(exc)}
-    if value is None:
-        return NilMap()
-    if isinstance(value, dict):
-        return value
+    if value is None or isinstance(value, dict):
+        return value or {}
     problem = f"json: cannot unmarshal {kind_of(value)} into Go value of type map[string]interface {{}}"
     return {"Error": f"error unmarshaling JSON: while decoding JSON: {problem}"}

@@ -6,7 +6,6 @@ Every number becomes a float64, every key a string; aliases are copied, within a
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -36,8 +35,8 @@ def read(text: str) -> Any:
     import yaml
 
     try:
-        events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        return _json(_Composer(events).document(), _Budget())
+        events = _first_document(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        return _json(_Composer(iter(events)).document(), _Budget())
     except yaml.MarkedYAMLError as exc:
         raise YamlReadError(f"error converting YAML to JSON: yaml: {_where(exc, yaml)}{exc.problem}") from None
     except TagError as exc:
@@ -45,12 +44,29 @@ def read(text: str) -> Any:
 
 
 def _where(error: Any, yaml: Any) -> str:
-    """The line go-yaml names: that of the context if it is not the first, else that of the problem."""
-    context = error.context_mark.line if error.context_mark else 0
-    line = context or (error.problem_mark.line if error.problem_mark else 0)
-    if line and isinstance(error, yaml.scanner.ScannerError):
-        line += 1
+    """The line go-yaml names: that of the problem if it is not the first, else that of the context."""
+    line: int = error.problem_mark.line if error.problem_mark else 0
+    if line:
+        line += isinstance(error, yaml.scanner.ScannerError)
+    elif error.context_mark:
+        line = error.context_mark.line
     return f"line {line}: " if line else ""
+
+
+def _first_document(events: Iterator[Any]) -> list[Any]:
+    """All of it before any of it is looked at: a mistake of syntax is reported before one of meaning."""
+    out: list[Any] = []
+    anchors: set[str] = set()
+    for event in events:
+        match type(event).__name__:
+            case "DocumentEndEvent":
+                break
+            case "AliasEvent" if event.anchor not in anchors:
+                raise YamlReadError(f"error converting YAML to JSON: yaml: unknown anchor '{event.anchor}' referenced")
+            case _:
+                anchors.add(getattr(event, "anchor", None) or "")
+        out.append(event)
+    return out
 
 
 class _Mapping(list[tuple[Any, Any]]):
@@ -98,8 +114,6 @@ class _Composer:
         return out
 
     def _alias(self, anchor: str) -> Any:
-        if anchor not in self._anchors:
-            raise YamlReadError(f"error converting YAML to JSON: yaml: unknown anchor '{anchor}' referenced")
         if anchor in self._open:
             raise YamlReadError(f"error converting YAML to JSON: yaml: anchor '{anchor}' value contains itself")
         return self._anchors[anchor]
@@ -145,7 +159,7 @@ def _scalar(event: Any) -> Any:
     if found == BINARY:
         try:
             return base64.b64decode(event.value, validate=True).decode("utf-8", "surrogateescape")
-        except binascii.Error:
+        except ValueError:
             raise YamlReadError(
                 "error converting YAML to JSON: yaml: !!binary value contains invalid base64 data"
             ) from None
@@ -195,12 +209,11 @@ def _key(key: Any, entry: Any) -> str:
             return str(key)
         case float():
             return {"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}.get(text := format_float32(key), text)
+        case None:
+            problem = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {_shown(entry)}"
         case _:
-            kind = {type(None): "%!s(<nil>)", list: "[]interface {}"}.get(type(key), "map[interface {}]interface {}")
-            raise YamlReadError(
-                f"error converting YAML to JSON: unsupported map key of type: {kind}, "
-                f"key: {_shown(key)}, value: {_shown(entry)}"
-            )
+            problem = f"yaml: invalid map key: {_shown(key)}"
+    raise YamlReadError(f"error converting YAML to JSON: {problem}")
 
 
 def _shown(value: Any) -> str:
@@ -214,7 +227,7 @@ def _shown(value: Any) -> str:
         case list():
             return f"[]interface {{}}{{{', '.join(map(_inner, value))}}}"
         case _:
-            return format_value(value, Spec(verb="v", sharp=True))
+            return format_value(value, Spec(verb="v", go_syntax=True))
 
 
 def _inner(value: Any) -> str:

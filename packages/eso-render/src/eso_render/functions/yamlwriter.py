@@ -9,7 +9,7 @@ from typing import Any
 from eso_render.functions.yamlscalars import reads_as_text
 from gotmpl.floats import format_float, format_json
 from gotmpl.jsontext import MAX_DEPTH
-from gotmpl.values import ByteSlice, GoObject, NilMap, NilSlice, Value, to_bytes
+from gotmpl.values import ByteSlice, GoObject, NilSlice, NilStrSlice, Value, to_bytes
 
 WIDTH = 80
 MAX_SIMPLE_KEY = 128
@@ -38,7 +38,7 @@ def _node(value: Value, column: int, indent: int, depth: int) -> str:
 def _jsonable(value: Value) -> Any:
     """What remains of a value after a trip through JSON."""
     match value:
-        case NilSlice() | NilMap():
+        case NilSlice() | NilStrSlice():
             return None
         case ByteSlice():
             import base64
@@ -54,6 +54,8 @@ def _jsonable(value: Value) -> Any:
 
 def _mapping(mapping: dict[str, Value], indent: int, depth: int) -> str:
     pad = "\n" + " " * indent
+    if any("\x85" in key for key in mapping):
+        raise YamlWriteError("a key with a line break")
     return pad.join(_entry(_text(key), mapping[key], indent, depth) for key in natural_order(list(mapping)))
 
 
@@ -117,7 +119,7 @@ def _text(text: str) -> str:
     return _FOLDED.sub(lambda found: "\n" * (found.group().count("\x85") - 1) or " ", text)
 
 
-_BREAK = re.compile("[\n\x85\u2028\u2029]")
+_BREAK = re.compile("[\r\n\x85\u2028\u2029]")
 _SPECIAL = re.compile("[^\n -~\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
 _SPACE_BREAK = re.compile(" [\n\x85\u2028\u2029]")
 _BREAK_SPACE = re.compile("[\n\x85\u2028\u2029] ")

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from gotmpl import keys, pem, x509
 from gotmpl.errors import FuncError, Quoted
 from gotmpl.keys import KeyFormatError
+from gotmpl.quoting import quote
 from gotmpl.signatures import INT, LIST, STRING, Functions, GoType
 from gotmpl.sprig.crypto import new_rsa_key
 from gotmpl.sprig.encoding import b64_error
@@ -34,6 +35,9 @@ class Pair(GoObject):
 
     def go_string(self) -> str:
         return f"{{{self.cert} {self.key}}}"
+
+    def go_syntax(self) -> str:
+        return f"sprig.certificate{{Cert:{quote(self.cert)}, Key:{quote(self.key)}}}"
 
     def json_value(self) -> Value:
         return {"Cert": self.cert, "Key": self.key}

@@ -61,6 +61,8 @@ def _parsed_float(text: str) -> float:
     lowered = text.lower().lstrip("+-")
     if lowered in {"inf", "infinity", "nan"}:
         return float(text)
+    if text.lstrip("+-").lower().startswith(("0x", "0o", "0b")) and "p" not in text.lower():
+        return 0.0
     value = real(text)
     return 0.0 if value is None else value
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC
 from typing import ClassVar
 
 from gotmpl import gotime
+from gotmpl.durations import SECOND, duration_problem, format_duration, parse_duration
 from gotmpl.errors import FuncError, Quoted
-from gotmpl.gotime import SECOND, Moment
+from gotmpl.gotime import Moment
 from gotmpl.quoting import quote
 from gotmpl.signatures import ANY, INT, STRING, Func, Functions, GoType
-from gotmpl.sprig.conversion import to_int
-from gotmpl.values import GoObject, Int64, Value
+from gotmpl.timeparse import TimeError, parse_moment
+from gotmpl.values import GoObject, Int64, Value, to_bytes, wrap64
 
 FUNCTIONS = Functions()
+_DECIMAL = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,19 @@ class Time(GoObject):
     def go_string(self) -> str:
         return gotime.go_string(self.moment)
 
+    def go_syntax(self) -> str:
+        civil = self.moment.civil
+        clock = f"{civil.hour}, {civil.minute}, {civil.second}, {self.moment.nanos % SECOND}"
+        zone = (
+            ("time.UTC" if self.moment == gotime.ZERO else "time.Local")
+            if self.moment.zone is UTC
+            else f"time.Location({quote(self.moment.zone_name)})"
+        )
+        return f"time.Date({civil.year}, time.{gotime.MONTHS[civil.month - 1]}, {civil.day}, {clock}, {zone})"
+
+    def json_value(self) -> Value:
+        return gotime.format_moment(self.moment, "2006-01-02T15:04:05.999999999Z07:00")
+
 
 @dataclass(frozen=True)
 class Duration(GoObject):
@@ -36,7 +53,13 @@ class Duration(GoObject):
     nanos: int
 
     def go_string(self) -> str:
-        return gotime.format_duration(self.nanos)
+        return format_duration(self.nanos)
+
+    def go_syntax(self) -> str:
+        return str(self.nanos)
+
+    def json_value(self) -> Value:
+        return self.nanos
 
 
 @dataclass(frozen=True)
@@ -52,50 +75,67 @@ class Named(GoObject):
     def go_string(self) -> str:
         return self.word
 
+    def go_syntax(self) -> str:
+        return str(self.number)
+
+    def json_value(self) -> Value:
+        return self.number
+
 
 TIME = GoType("time.Time", (Time,))
-DURATION = GoType("time.Duration", (Duration,))
+DURATION = GoType("time.Duration", (Duration,), "integer", box=Duration)
 
 
 def _add_date(time: Time, years: int, months: int, days: int) -> Time:
-    local = time.moment.local
-    month0 = local.month - 1 + months
-    year, month = local.year + years + month0 // 12, month0 % 12 + 1
-    if not 1 <= year <= 9999:
+    civil = time.moment.civil
+    carry, month0 = divmod(civil.month - 1 + months, 12)
+    year = civil.year + years + carry
+    if abs(year) > 1_000_000 or abs(days) > 1_000_000_000:
         raise FuncError("the date is out of range")
-    start = local.replace(year=year, month=month, day=1)
-    delta = int((start - local.replace(day=1)).total_seconds()) + days * 86400
-    return Time(Moment(time.moment.nanos + delta * SECOND, time.moment.zone, time.moment.zone_name))
+    moved = gotime.days_before(year, month0 + 1, 1) + civil.day - 1 + days
+    delta = moved - gotime.days_before(civil.year, civil.month, civil.day)
+    return _shifted(time, delta * 86400 * SECOND)
 
 
 def _shifted(time: Time, nanos: int) -> Time:
     return Time(Moment(time.moment.nanos + nanos, time.moment.zone, time.moment.zone_name))
 
 
+def _remainder(moment: Moment, step: int) -> int:
+    """What a moment is past the last multiple of a step since the zero time."""
+    return (moment.nanos - gotime.ZERO.nanos) % step if step > 0 else 0
+
+
+def _rounded(moment: Moment, step: int) -> int:
+    rest = _remainder(moment, step)
+    return -rest if 2 * rest < step or not rest else step - rest
+
+
 def _month(time: Time) -> Named:
-    number = time.moment.local.month
+    number = time.moment.civil.month
     return Named(gotime.MONTHS[number - 1], number)
 
 
 def _weekday(time: Time) -> Named:
-    day = time.moment.local.weekday()
+    day = time.moment.civil.weekday
     return Named(gotime.DAYS[day], (day + 1) % 7)
 
 
 Time.methods = {
     name: Func(name, call, params)
     for name, call, params in (
-        ("Year", lambda t: t.moment.local.year, ()),
+        ("Year", lambda t: t.moment.civil.year, ()),
         ("Month", _month, ()),
-        ("Day", lambda t: t.moment.local.day, ()),
-        ("Hour", lambda t: t.moment.local.hour, ()),
-        ("Minute", lambda t: t.moment.local.minute, ()),
-        ("Second", lambda t: t.moment.local.second, ()),
+        ("Day", lambda t: t.moment.civil.day, ()),
+        ("Hour", lambda t: t.moment.civil.hour, ()),
+        ("Minute", lambda t: t.moment.civil.minute, ()),
+        ("Second", lambda t: t.moment.civil.second, ()),
         ("Nanosecond", lambda t: t.moment.nanos % SECOND, ()),
-        ("YearDay", lambda t: t.moment.local.timetuple().tm_yday, ()),
+        ("YearDay", lambda t: t.moment.civil.year_day, ()),
         ("Weekday", _weekday, ()),
         ("Unix", lambda t: Int64(t.moment.nanos // SECOND), ()),
         ("UnixMilli", lambda t: Int64(t.moment.nanos // 10**6), ()),
+        ("UnixMicro", lambda t: Int64(t.moment.nanos // 1000), ()),
         ("UnixNano", lambda t: Int64(t.moment.nanos), ()),
         ("IsZero", lambda t: t.moment.nanos == gotime.ZERO.nanos, ()),
         ("UTC", lambda t: Time(Moment(t.moment.nanos)), ()),
@@ -105,10 +145,20 @@ Time.methods = {
         ("AddDate", _add_date, (INT, INT, INT)),
         ("Add", lambda t, d: _shifted(t, d.nanos), (DURATION,)),
         ("Sub", lambda t, o: Duration(t.moment.nanos - o.moment.nanos), (TIME,)),
+        ("Round", lambda t, d: _shifted(t, _rounded(t.moment, d.nanos)), (DURATION,)),
+        ("Truncate", lambda t, d: _shifted(t, -_remainder(t.moment, d.nanos)), (DURATION,)),
+        ("Compare", lambda t, o: (t.moment.nanos > o.moment.nanos) - (t.moment.nanos < o.moment.nanos), (TIME,)),
+        ("GoString", lambda t: t.go_syntax(), ()),
         ("Before", lambda t, o: t.moment.nanos < o.moment.nanos, (TIME,)),
         ("After", lambda t, o: t.moment.nanos > o.moment.nanos, (TIME,)),
         ("Equal", lambda t, o: t.moment.nanos == o.moment.nanos, (TIME,)),
     )
+}
+Time.refusals = {
+    "Date": "function Date has 3 return values; should be 1 or 2",
+    "Clock": "function Clock has 3 return values; should be 1 or 2",
+    "ISOWeek": "invalid function signature for ISOWeek: second return value should be error; is int",
+    "Zone": "invalid function signature for Zone: second return value should be error; is int",
 }
 Duration.methods = {
     name: Func(name, call)
@@ -116,7 +166,8 @@ Duration.methods = {
         ("Hours", lambda d: d.nanos / (3600 * SECOND)),
         ("Minutes", lambda d: d.nanos / (60 * SECOND)),
         ("Seconds", lambda d: d.nanos / SECOND),
-        ("Milliseconds", lambda d: Int64(d.nanos // 10**6)),
+        ("Milliseconds", lambda d: Int64(int(d.nanos / 10**6))),
+        ("Microseconds", lambda d: Int64(int(d.nanos / 1000))),
         ("Nanoseconds", lambda d: Int64(d.nanos)),
         ("String", lambda d: d.go_string()),
     )
@@ -144,7 +195,7 @@ def with_clock(now: Callable[[], int]) -> Functions:
 
     def ago(value: Value) -> str:
         elapsed = current().nanos - moment_of(value).nanos
-        return gotime.format_duration(_rounded_to_second(elapsed))
+        return format_duration(_rounded_to_second(elapsed))
 
     functions.add("now")(lambda: Time(current()))
     functions.add("date", params=(STRING, ANY))(lambda layout, value: in_zone(layout, value, "Local"))
@@ -164,56 +215,69 @@ def _rounded_to_second(nanos: int) -> int:
 def _duration_round(value: Value, now: Moment) -> str:
     match value:
         case str():
-            nanos = gotime.parse_duration(value) or 0
+            nanos = parse_duration(value) or 0
         case Int64():
             nanos = int(value)
         case Time():
             nanos = now.nanos - value.moment.nanos
-        case Duration():
-            nanos = value.nanos
         case _:
             nanos = 0
     sizes = (("y", 365 * 24 * 3600), ("mo", 30 * 24 * 3600), ("d", 24 * 3600), ("h", 3600), ("m", 60), ("s", 1))
-    seconds = abs(nanos) // SECOND
     for unit, size in sizes:
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
+        if abs(nanos) > size * SECOND:
+            return f"{abs(nanos) // (size * SECOND)}{unit}"
     return "0s"
 
 
 @FUNCTIONS.add("toDate", params=(STRING, STRING))
 def to_date(layout: str, text: str) -> Time:
     try:
-        return Time(gotime.parse_moment(layout, text))
-    except gotime.TimeError:
+        return Time(parse_moment(layout, text))
+    except TimeError:
         return Time(gotime.ZERO)
 
 
 @FUNCTIONS.add("mustToDate", params=(STRING, STRING))
 def must_to_date(layout: str, text: str) -> Time:
     try:
-        return Time(gotime.parse_moment(layout, text))
-    except gotime.TimeError as exc:
-        raise FuncError("parsing time ", Quoted(text, "q"), *_why(exc)) from None
+        return Time(parse_moment(layout, text))
+    except TimeError as exc:
+        raise FuncError("parsing time ", Quoted(_quoted(text), origin=text), *_why(layout, text, exc)) from None
 
 
-def _why(error: gotime.TimeError) -> tuple[str | Quoted, ...]:
-    if not error.element:
-        return (": day out of range" if error.rest.startswith(":") else ": extra text",)
-    return f" as {quote(error.layout)}: cannot parse ", Quoted(error.rest, "q"), f" as {quote(error.element)}"
+def _why(layout: str, text: str, error: TimeError) -> tuple[str | Quoted, ...]:
+    rest = Quoted(_quoted(error.rest), origin=text)
+    if error.message:
+        return (error.message, rest) if error.message.endswith(": ") else (error.message,)
+    shown = Quoted(_quoted(layout), origin=layout)
+    element = Quoted(_quoted(error.element), origin=layout)
+    return " as ", shown, ": cannot parse ", rest, " as ", element
+
+
+def _quoted(text: str) -> str:
+    """The time package quotes in its own way: every byte beyond ASCII and every control character in hex."""
+    return '"' + "".join(map(_quoted_byte, to_bytes(text))) + '"'
+
+
+def _quoted_byte(byte: int) -> str:
+    if not 0x20 <= byte < 0x7F:
+        return f"\\x{byte:02x}"
+    return f"\\{chr(byte)}" if chr(byte) in '"\\' else chr(byte)
 
 
 @FUNCTIONS.add("dateModify", "date_modify", params=(STRING, TIME))
 def date_modify(duration: str, time: Time) -> Time:
-    nanos = gotime.parse_duration(duration)
+    nanos = parse_duration(duration)
     return time if nanos is None else _shifted(time, nanos)
 
 
 @FUNCTIONS.add("mustDateModify", "must_date_modify", params=(STRING, TIME))
 def must_date_modify(duration: str, time: Time) -> Time:
-    nanos = gotime.parse_duration(duration)
+    nanos = parse_duration(duration)
     if nanos is None:
-        raise FuncError("time: invalid duration ", Quoted(duration, "q"))
+        problem, unit = duration_problem(duration)
+        unknown = (Quoted(_quoted(unit), origin=duration), " in duration ") if unit else ()
+        raise FuncError(problem, *unknown, Quoted(_quoted(duration), origin=duration))
     return _shifted(time, nanos)
 
 
@@ -224,5 +288,11 @@ def unix_epoch(time: Time) -> str:
 
 @FUNCTIONS.add("duration", params=(ANY,))
 def duration(value: Value) -> str:
-    seconds = to_int(value) if isinstance(value, str | Int64) else 0
-    return gotime.format_duration(seconds * SECOND)
+    match value:
+        case str() if _DECIMAL.fullmatch(value):
+            seconds = max(-(2**63), min(2**63 - 1, int(value)))
+        case Int64():
+            seconds = int(value)
+        case _:
+            seconds = 0
+    return format_duration(wrap64(seconds * SECOND))

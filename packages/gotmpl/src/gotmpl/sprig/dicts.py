@@ -5,7 +5,7 @@ from __future__ import annotations
 from gotmpl.errors import FuncError
 from gotmpl.signatures import ANY, DICT, STRING, Functions
 from gotmpl.sprig.conversion import is_empty, text_of
-from gotmpl.values import NilMap, StrSlice, Value, go_type, to_bytes
+from gotmpl.values import GoObject, StrSlice, Value, go_type, to_bytes
 
 FUNCTIONS = Functions()
 
@@ -23,7 +23,7 @@ def get(mapping: dict[str, Value] | None, key: str) -> Value:
 
 @FUNCTIONS.add("set", params=(DICT, STRING, ANY))
 def set_(mapping: dict[str, Value] | None, key: str, value: Value) -> dict[str, Value]:
-    if mapping is None or isinstance(mapping, NilMap):
+    if mapping is None:
         raise FuncError("assignment to entry in nil map")
     mapping[key] = value
     return mapping
@@ -70,6 +70,7 @@ def omit(mapping: dict[str, Value] | None, *unwanted: str) -> dict[str, Value]:
 @FUNCTIONS.add("merge", "mustMerge", params=(DICT,), variadic=DICT)
 def merge(target: dict[str, Value] | None, *sources: dict[str, Value] | None) -> Value:
     """Fill what is empty in the first dictionary, which changes."""
+    target = {} if target is None else target
     for source in sources:
         _merge(target, source or {}, overwrite=False)
     return target
@@ -77,14 +78,13 @@ def merge(target: dict[str, Value] | None, *sources: dict[str, Value] | None) ->
 
 @FUNCTIONS.add("mergeOverwrite", "mustMergeOverwrite", params=(DICT,), variadic=DICT)
 def merge_overwrite(target: dict[str, Value] | None, *sources: dict[str, Value] | None) -> Value:
+    target = {} if target is None else target
     for source in sources:
         _merge(target, source or {}, overwrite=True)
     return target
 
 
-def _merge(target: dict[str, Value] | None, source: dict[str, Value], *, overwrite: bool) -> None:
-    if target is None:
-        return
+def _merge(target: dict[str, Value], source: dict[str, Value], *, overwrite: bool) -> None:
     for key, value in source.items():
         known = target.get(key)
         if type(known) is dict and type(value) is dict:
@@ -95,13 +95,17 @@ def _merge(target: dict[str, Value] | None, source: dict[str, Value], *, overwri
 
 @FUNCTIONS.add("deepCopy", "mustDeepCopy", params=(ANY,))
 def deep_copy(value: Value) -> Value:
-    if isinstance(value, list):
-        return type(value)(deep_copy(item) for item in value)
-    if isinstance(value, dict):
-        return type(value)({key: deep_copy(item) for key, item in value.items()})
     if value is None:
         raise FuncError("reflect: call of reflect.Value.Type on zero Value")
-    return value
+    return _copied(value)
+
+
+def _copied(value: Value) -> Value:
+    if isinstance(value, list):
+        return type(value)(map(_copied, value))
+    if isinstance(value, dict):
+        return type(value)({key: _copied(item) for key, item in value.items()})
+    return value.copied() if isinstance(value, GoObject) else value
 
 
 @FUNCTIONS.add("dig", variadic=ANY)

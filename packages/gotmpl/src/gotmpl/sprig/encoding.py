@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 
 from gotmpl.quoting import unicode_name
 from gotmpl.signatures import STRING, Functions
@@ -11,8 +10,9 @@ from gotmpl.values import to_bytes, to_text
 
 FUNCTIONS = Functions()
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/]")
-_BASE32 = re.compile(r"[A-Z2-7]")
+_BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+_BASE32 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
+_BREAKS = str.maketrans("", "", "\r\n")
 
 
 @FUNCTIONS.add("b64enc", params=(STRING,))
@@ -27,8 +27,42 @@ def b64dec(text: str) -> str:
 
 def b64_error(text: str) -> str:
     """What is wrong with base64 text, in Go's words; nothing if it is well formed."""
-    bad = bad_position(text, _BASE64, 4, (2, 3))
-    return "" if bad is None else f"illegal base64 data at input byte {bad}"
+    clean = text.translate(_BREAKS)
+    try:
+        base64.b64decode(clean, validate=True)
+        good = len(clean) % 4 == 0
+    except ValueError:
+        good = False
+    return "" if good else f"illegal base64 data at input byte {_bad_base64(to_bytes(text))}"
+
+
+def _bad_base64(raw: bytes) -> int:
+    """Where Go's decoder stops. Line ends may stand anywhere."""
+    filled = 0
+    for at, byte in enumerate(raw):
+        if byte in _BASE64:
+            filled = (filled + 1) % 4
+        elif byte not in b"\r\n":
+            return at if byte != 0x3D or filled < 2 else _bad_padding(raw, at + 1, filled)
+    return len(raw) - filled
+
+
+def _bad_padding(raw: bytes, at: int, filled: int) -> int:
+    """After the first equals sign."""
+    at = _past_breaks(raw, at)
+    if filled == 2:
+        if at == len(raw):
+            return at
+        if raw[at] != 0x3D:
+            return at - 1
+        at = _past_breaks(raw, at + 1)
+    return at
+
+
+def _past_breaks(raw: bytes, at: int) -> int:
+    while at < len(raw) and raw[at] in b"\r\n":
+        at += 1
+    return at
 
 
 @FUNCTIONS.add("b32enc", params=(STRING,))
@@ -38,36 +72,35 @@ def b32enc(text: str) -> str:
 
 @FUNCTIONS.add("b32dec", params=(STRING,))
 def b32dec(text: str) -> str:
-    bad = bad_position(text, _BASE32, 8, (2, 4, 5, 7))
-    clean = text.replace("\r", "").replace("\n", "")
-    return f"illegal base32 data at input byte {bad}" if bad is not None else to_text(base64.b32decode(clean))
+    clean = to_bytes(text.translate(_BREAKS))
+    bad = _bad_base32(clean)
+    return to_text(base64.b32decode(clean)) if bad is None else f"illegal base32 data at input byte {bad}"
 
 
-def bad_position(text: str, alphabet: re.Pattern[str], quantum: int, tails: tuple[int, ...]) -> int | None:
-    """Where Go's decoder stops: the first byte that does not belong there, or None if all is well.
+def _bad_base32(raw: bytes) -> int | None:
+    """Where Go's decoder stops, line ends taken out before; None if all is well."""
+    for start in range(0, len(raw), 8):
+        for filled in range(8):
+            at = start + filled
+            if at >= len(raw):
+                return len(raw) - filled
+            left = len(raw) - at - 1
+            if raw[at] == 0x3D and filled >= 2 and left < 8:
+                return _bad_tail(raw, at, filled, left)
+            if raw[at] not in _BASE32:
+                return at
+    return None
 
-    `quantum` characters make a group; the last group may hold one of `tails` characters and padding. Line ends are
-    skipped everywhere.
-    """
-    positions = [at for at, char in enumerate(text) if char not in "\r\n"]
-    body = len(positions)
-    for count, at in enumerate(positions):
-        if not alphabet.match(text[at]):
-            body = count
-            break
-    if body == len(positions):
-        rest = body % quantum
-        return positions[body - rest] if rest else None
-    filled = body % quantum
-    if text[positions[body]] != "=" or filled not in tails:
-        return positions[body]
-    wanted = body + quantum - filled
-    for count in range(body, wanted):
-        if count >= len(positions):
-            return len(text)
-        if text[positions[count]] != "=":
-            return positions[count]
-    return positions[wanted] if wanted < len(positions) else None
+
+def _bad_tail(raw: bytes, at: int, filled: int, left: int) -> int | None:
+    if left + filled < 7:
+        return len(raw)
+    for offset in range(7 - filled):
+        if offset < left and raw[at + 1 + offset] != 0x3D:
+            return at + offset
+    if filled in {3, 6}:
+        return at
+    return None if left == 7 - filled else at + 8 - filled
 
 
 @FUNCTIONS.add("hexdec", params=(STRING,))

@@ -16,8 +16,8 @@ FUNCTIONS = Functions()
 def from_json(text: str) -> Value:
     try:
         return decode(text)
-    except JsonError:
-        return None
+    except JsonError as exc:
+        return exc.value
 
 
 @FUNCTIONS.add("mustFromJson", params=(STRING,))

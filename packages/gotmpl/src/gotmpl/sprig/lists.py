@@ -72,7 +72,7 @@ def concat(*values: Value) -> list[Value]:
             raise FuncError(f"Cannot concat type {go_kind(value)} as list" if value is not None else _NIL)
         out += value
         bounded(len(out))
-    return out
+    return out if values else NilSlice()
 
 
 @FUNCTIONS.add("reverse", "mustReverse", params=(ANY,))
@@ -121,9 +121,9 @@ def compact(value: Value) -> list[Value]:
 @FUNCTIONS.add("slice", "mustSlice", params=(ANY,), variadic=ANY)
 def slice_(value: Value, *bounds: Value) -> Value:
     """Lists only: this replaces the builtin of the same name."""
-    found = items(value, "list should be type of slice or array but") if isinstance(value, list) else None
-    if found is None:
-        raise FuncError(f"list should be type of slice or array but {go_kind(value)}")
+    if not isinstance(value, list):
+        raise FuncError(_NIL if value is None else f"list should be type of slice or array but {go_kind(value)}")
+    found = value
     if not found:
         return None
     start = to_int(bounds[0]) if bounds else 0
@@ -135,7 +135,9 @@ def slice_(value: Value, *bounds: Value) -> Value:
 
 @FUNCTIONS.add("chunk", "mustChunk", params=(INT, ANY))
 def chunk(size: int, value: Value) -> ListSlice:
-    found = items(value, "chunk")
+    if not isinstance(value, list):
+        raise FuncError(_NIL if value is None else f"Cannot chunk type {go_kind(value)}")
+    found = value
     if size <= 0:
         if not found:
             return ListSlice()
@@ -165,7 +167,8 @@ def seq(*bounds: int) -> str:
         case (start, end):
             step = -1 if end < start else 1
         case (start, step, end):
-            pass
+            if step == 0 or (end < start) != (step < 0):
+                return ""
         case _:
             return ""
     steps = until_step(start, end + (1 if step > 0 else -1), step)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 
 from gotmpl.errors import FuncError
+from gotmpl.floats import format_float
 from gotmpl.signatures import ANY, FLOAT64, INT, STRING, Functions
 from gotmpl.sprig.conversion import decimal_text, text_of, to_float, to_int
 from gotmpl.values import Int64, Value, wrap64
@@ -99,15 +100,16 @@ def _decimal(name: str, step: Callable[[Decimal, Decimal], Decimal], start: Deci
                 raise FuncError("decimal division by 0") from None
             except InvalidOperation:
                 raise FuncError("decimal division by 0") from None
-        return float(total)
+        return float(total) or 0.0  # decimals have no negative zero
 
     params = () if name == "addf" else (ANY,)
     FUNCTIONS.add(name, params=params, variadic=ANY)(fold)
 
 
 def _as_decimal(value: Value) -> Decimal:
-    if not math.isfinite(to_float(value)):
-        raise FuncError("Cannot create a Decimal from a number that is not finite")
+    number = to_float(value)
+    if not math.isfinite(number):
+        raise FuncError(f"Cannot create a Decimal from {format_float(number)}")
     return Decimal(decimal_text(value))
 
 
@@ -129,12 +131,17 @@ def add1f(value: Value) -> float:
 
 @FUNCTIONS.add("maxf", params=(ANY,), variadic=ANY)
 def maxf(*values: Value) -> float:
-    return max(map(to_float, values))
+    return _extreme(max, values)
 
 
 @FUNCTIONS.add("minf", params=(ANY,), variadic=ANY)
 def minf(*values: Value) -> float:
-    return min(map(to_float, values))
+    return _extreme(min, values)
+
+
+def _extreme(pick: Callable[[list[float]], float], values: tuple[Value, ...]) -> float:
+    numbers = [to_float(value) for value in values]
+    return math.nan if any(map(math.isnan, numbers)) else pick(numbers)
 
 
 def _rounded(value: float, how: Callable[[float], int]) -> float:
@@ -153,17 +160,19 @@ def floor(value: Value) -> float:
 
 @FUNCTIONS.add("round", params=(ANY, INT), variadic=FLOAT64)
 def round_(value: Value, places: int, *threshold: float) -> float:
+    """Up if the fraction reaches the threshold, else down: negative numbers go down."""
     edge = threshold[0] if threshold else 0.5
-    number = to_float(value)
-    power = math.pow(10, places)
-    digit = power * number
+    try:
+        power = math.pow(10, places)
+    except OverflowError:
+        power = math.inf
+    digit = power * to_float(value)
     if not math.isfinite(digit):
-        return number
-    fraction = math.modf(digit)[0]
-    up = fraction >= edge if number > 0 else abs(fraction) < edge and fraction != 0 and number > 0
-    if number > 0:
-        return (math.ceil(digit) if up else math.floor(digit)) / power
-    return (math.floor(digit) if abs(fraction) >= edge else math.ceil(digit)) / power
+        return math.nan if math.isinf(power) or math.isnan(digit) else digit
+    whole = math.ceil(digit) if math.modf(digit)[0] >= edge else math.floor(digit)
+    if power == 0:
+        return math.nan if whole == 0 else math.copysign(math.inf, whole)
+    return whole / power
 
 
 @FUNCTIONS.add("randInt", params=(INT, INT))

@@ -9,9 +9,9 @@ from typing import Any
 
 import re2
 
-from gotmpl.errors import FuncError
+from gotmpl.errors import FuncError, Quoted
 from gotmpl.signatures import INT, STRING, Functions
-from gotmpl.values import StrSlice, to_bytes, to_text
+from gotmpl.values import NilStrSlice, StrSlice, to_bytes, to_text
 
 FUNCTIONS = Functions()
 
@@ -41,7 +41,12 @@ _MESSAGES = (
 
 
 class BadPatternError(ValueError):
-    """The text in Go's words: `error parsing regexp: …`."""
+    """What is wrong in Go's words, and the part of the pattern that is."""
+
+    def __init__(self, problem: str, part: str | None, pattern: str) -> None:
+        super().__init__(problem)
+        shown = (": `", Quoted(part, origin=pattern), "`") if part is not None else ()
+        self.parts: tuple[str | Quoted, ...] = (f"error parsing regexp: {problem}", *shown)
 
 
 @lru_cache(maxsize=512)
@@ -49,17 +54,17 @@ def compiled(pattern: str) -> Any:
     try:
         return re2.compile(to_bytes(pattern), _OPTIONS)
     except re2.error as exc:
-        raise BadPatternError(f"error parsing regexp: {_in_go_words(exc, pattern)}") from None
+        raise BadPatternError(*_in_go_words(exc, pattern), pattern) from None
 
 
-def _in_go_words(error: Exception, pattern: str) -> str:
+def _in_go_words(error: Exception, pattern: str) -> tuple[str, str | None]:
     text = error.args[0] if error.args else ""
     text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     what, _, where = text.partition(": ")
     for theirs, gos in _MESSAGES:
         if what == theirs or what.startswith(theirs):
-            return f"{gos}: `{where or pattern}`" if where or gos.startswith("missing closing") else gos
-    return f"{what}: `{where}`" if where else what
+            return gos, where or ("" if gos.startswith("trailing") else pattern)
+    return what, where or None
 
 
 def _panicking(pattern: str) -> Any:
@@ -67,14 +72,14 @@ def _panicking(pattern: str) -> Any:
     try:
         return compiled(pattern)
     except BadPatternError as exc:
-        raise FuncError(f"regexp: Compile(`{pattern}`): {exc}") from None
+        raise FuncError("regexp: Compile(`", Quoted(pattern), "`): ", *exc.parts) from None
 
 
 def _reporting(pattern: str) -> Any:
     try:
         return compiled(pattern)
     except BadPatternError as exc:
-        raise FuncError(str(exc)) from None
+        raise FuncError(*exc.parts) from None
 
 
 def matches(pattern: Any, raw: bytes, limit: int = -1) -> Iterator[Any]:
@@ -126,7 +131,8 @@ def _find(expression: Any, text: str) -> str:
 
 
 def _find_all(expression: Any, text: str, limit: int) -> StrSlice:
-    return StrSlice(to_text(found.group()) for found in matches(expression, to_bytes(text), limit))
+    found = StrSlice(to_text(match.group()) for match in matches(expression, to_bytes(text), limit))
+    return found or NilStrSlice()
 
 
 def _replace_all(expression: Any, text: str, replacement: str) -> str:
@@ -140,9 +146,9 @@ def _replace_literally(expression: Any, text: str, replacement: str) -> str:
 
 def _split(expression: Any, text: str, limit: int) -> StrSlice:
     if limit == 0:
-        return StrSlice()
+        return NilStrSlice()
     raw = to_bytes(text)
-    if not raw:
+    if not raw and expression.pattern:
         return StrSlice([""])
     parts: list[bytes] = []
     begin = end = 0

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gotmpl.errors import FuncError
+from gotmpl.errors import FuncError, Quoted
+from gotmpl.quoting import quote
 from gotmpl.signatures import STRING, Func, Functions, GoType
 from gotmpl.values import GoObject, Uint64, Value
 
@@ -36,6 +37,15 @@ class Version(GoObject):
         text += f"-{self.prerelease}" if self.prerelease else ""
         return text + (f"+{self.metadata}" if self.metadata else "")
 
+    def copied(self) -> Version:
+        """The original's deep copy leaves every private field behind."""
+        return Version(0, 0, 0)
+
+    def go_syntax(self) -> str:
+        numbers = f"major:{self.major:#x}, minor:{self.minor:#x}, patch:{self.patch:#x}"
+        texts = f"pre:{quote(self.prerelease)}, metadata:{quote(self.metadata)}, original:{quote(self.original)}"
+        return f"&semver.Version{{{numbers}, {texts}}}"
+
 
 VERSION = GoType("*semver.Version", (Version,), nilable=True)
 
@@ -45,6 +55,13 @@ def parse(text: str) -> Version:
     if found is None:
         raise FuncError("invalid semantic version")
     major, minor, patch, prerelease, metadata = found.groups()
+    for number in (major, minor, patch):
+        if number and int(number) >= 2**64:
+            raise FuncError(
+                "error parsing version segment: strconv.ParseUint: parsing ",
+                Quoted(number, "q", origin=text),
+                ": value out of range",
+            )
     for part in (prerelease or "").split("."):
         if part.isdecimal() and len(part) > 1 and part[0] == "0":
             raise FuncError("version segment starts with 0")
@@ -120,18 +137,22 @@ def _bounds(text: str) -> list[list[_Bound]]:
 
 
 def _all_of(part: str, whole: str) -> list[_Bound]:
+    written = part
     part = _RANGE.sub(lambda found: f">={found[1]},<={found[6]}", part)
     out: list[_Bound] = []
     at = 0
     while at < len(part):
         found = _CONSTRAINT.match(part, at)
         if found is None:
-            raise FuncError(f"improper constraint: {whole}")
+            raise FuncError("improper constraint: ", Quoted(written, origin=whole))
         out.append(_bound(found))
         at = found.end()
-        at += part[at : at + 1] == ","
+        if part[at : at + 1] == ",":
+            at += 1
+            if not part[at:].strip():
+                raise FuncError("improper constraint: ", Quoted(written, origin=whole))
     if not out:
-        raise FuncError(f"improper constraint: {whole}")
+        raise FuncError("improper constraint: ", Quoted(written, origin=whole))
     return out
 
 
@@ -155,7 +176,7 @@ def _holds(bound: _Bound, version: Version) -> bool:
         case "":
             return within if bound.parts < 3 else compare(version, low) == 0
         case "!=":
-            return not within if bound.parts < 3 else compare(version, low) != 0
+            return not within or not bound.parts if bound.parts < 3 else compare(version, low) != 0
         case ">":
             return compare(version, low) > 0 if bound.parts == 3 else high is not None and compare(version, high) >= 0
         case ">=":
@@ -196,7 +217,7 @@ def _tilde(bound: _Bound) -> Version | None:
 def _caret(bound: _Bound) -> Version | None:
     version = bound.version
     if bound.parts == 0:
-        return None
+        return _fresh(1, 0, 0)
     if version.major or bound.parts == 1:
         return _fresh(version.major + 1, 0, 0)
     if version.minor or bound.parts == 2:

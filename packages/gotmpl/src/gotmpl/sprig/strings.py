@@ -19,7 +19,7 @@ MAX_TEXT = 4 * 2**20
 SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 
 
-_INVALID = re.compile("[\udc80-\udcff]")
+INVALID = re.compile("[\udc80-\udcff]")
 
 
 def bounded(size: int) -> None:
@@ -38,7 +38,7 @@ FUNCTIONS.add("lower", params=(STRING,))(lambda text: simple_case(text, "lower")
 
 def simple_case(text: str, how: str) -> str:
     """One rune stays one rune in Go; characters whose other case is longer stay as they are."""
-    text = text if text.isascii() else _INVALID.sub("\ufffd", text)
+    text = text if text.isascii() else INVALID.sub("\ufffd", text)
     changed: str = getattr(text, how)()
     if len(changed) == len(text):
         return changed
@@ -134,6 +134,7 @@ def nospace(text: str) -> str:
 
 @FUNCTIONS.add("swapcase", params=(STRING,))
 def swapcase(text: str) -> str:
+    text = INVALID.sub("\ufffd", text)
     return "".join(_swapped(char, before) for char, before in zip(text, " " + text, strict=False))
 
 
@@ -217,6 +218,8 @@ def join(separator: str, values: Value) -> str:
 
 @FUNCTIONS.add("sortAlpha", params=(ANY,))
 def sort_alpha(values: Value) -> StrSlice:
+    if not isinstance(values, list):
+        return StrSlice([text_of(values)])
     return StrSlice(sorted(texts_of(values), key=to_bytes))
 
 

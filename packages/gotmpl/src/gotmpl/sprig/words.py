@@ -6,7 +6,7 @@ import unicodedata
 from enum import Enum
 
 from gotmpl.signatures import INT, STRING, Functions
-from gotmpl.sprig.strings import SPACE, bounded, simple_case
+from gotmpl.sprig.strings import INVALID, SPACE, bounded, simple_case
 from gotmpl.values import byte_length, byte_slice, to_bytes, to_text
 
 FUNCTIONS = Functions()
@@ -23,7 +23,7 @@ def _is_separator(char: str) -> bool:
 def title(text: str) -> str:
     before = " "
     out: list[str] = []
-    for char in text:
+    for char in INVALID.sub("\ufffd", text):
         starts = _is_separator(before)
         out.append(char.title() if starts and len(char.title()) == 1 else char)
         before = char
@@ -117,6 +117,7 @@ def _is_connector(char: str) -> bool:
 def camelcase(text: str) -> str:
     """PascalCase; leading and doubled connectors survive, and so does one at the end."""
     start = next((at for at, char in enumerate(text) if not _is_connector(char)), len(text))
+    text = INVALID.sub("\ufffd", text)
     if start == len(text):
         return text + text[-1:]  # the original writes the last one twice
     out = [text[:start]]
