@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,16 @@ def test_stopping_twice_is_harmless(tmp_path: Path) -> None:
     child.stop()
 
     assert not is_running(child.pid)
+
+
+def test_a_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        child = thread.submit(Child, FOREVER, tmp_path / "log").result()
+
+    child.wait_until(lambda: "up" in (tmp_path / "log").read_text(), seconds=60)
+
+    assert is_running(child.pid)
+    child.kill()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child's life to its parent's")

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
@@ -56,16 +57,7 @@ class Child:
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self.name = Path(command[0]).name
         self._log = log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - the command is ours
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})},
-                start_new_session=True,  # Ctrl-C in the terminal reaches pytest, which then stops servers in order
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call, no allocation and no lock
-            )
+        self._process = _SPAWNER.submit(_spawn, command, log, environment or {}).result()
 
     @property
     def pid(self) -> int:
@@ -147,7 +139,24 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
+_SPAWNER = ThreadPoolExecutor(1, thread_name_prefix="children")
+"""Starts every child. Linux ends a child with the thread that started it, and this one lasts as long as the process."""
+
+
+def _spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603 - the command is ours
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            start_new_session=True,  # Ctrl-C in the terminal reaches pytest, which then stops servers in order
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call, no allocation and no lock
+        )
+
+
 def _die_with_parent() -> None:
-    """Linux kills the child when the thread that started it ends, even if pytest itself was killed."""
+    """Even if pytest itself is killed, its servers do not outlive it."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
