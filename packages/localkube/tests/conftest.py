@@ -32,7 +32,7 @@ async def kube() -> AsyncIterator[LocalKube]:
 
 
 @pytest.fixture
-async def api(kube: LocalKube, tmp_path: Path) -> AsyncIterator[RawApi]:
+async def admin(kube: LocalKube, tmp_path: Path) -> AsyncIterator[RawApi]:
     """Its administrator."""
     authority = tmp_path / "trusted.crt"
     authority.write_bytes(kube.certificates.authority_pem)

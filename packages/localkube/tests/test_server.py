@@ -39,8 +39,8 @@ def token_of(kube: LocalKube) -> str:
 async def client_of(kube: LocalKube, folder: Path) -> AsyncIterator[RawApi]:
     authority = folder / "trusted.crt"
     authority.write_bytes(kube.certificates.authority_pem)
-    async with raw_api(kube.url, token_of(kube), str(authority)) as api:
-        yield api
+    async with raw_api(kube.url, token_of(kube), str(authority)) as admin:
+        yield admin
 
 
 def config_map(name: str, **data: str) -> dict[str, Any]:
@@ -51,12 +51,12 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 
 
 async def test_a_restart_keeps_objects_token_and_authority(tmp_path: Path) -> None:
-    async with LocalKube(tmp_path / "data") as first, client_of(first, tmp_path) as api:
-        await api.post(CONFIG_MAPS, config_map("kept", a="b"))
+    async with LocalKube(tmp_path / "data") as first, client_of(first, tmp_path) as admin:
+        await admin.post(CONFIG_MAPS, config_map("kept", a="b"))
         before = (token_of(first), first.certificates.authority_pem)
 
-    async with LocalKube(tmp_path / "data") as second, client_of(second, tmp_path) as api:
-        found = await api.get(f"{CONFIG_MAPS}/kept")
+    async with LocalKube(tmp_path / "data") as second, client_of(second, tmp_path) as admin:
+        found = await admin.get(f"{CONFIG_MAPS}/kept")
 
         assert found.body["data"] == {"a": "b"}
         assert (token_of(second), second.certificates.authority_pem) == before
@@ -69,13 +69,13 @@ def test_addresses_that_others_can_reach_are_refused(host: str) -> None:
 
 
 async def test_ipv6_loopback_is_served(tmp_path: Path) -> None:
-    async with LocalKube(host="::1") as kube, client_of(kube, tmp_path) as api:
-        assert (await api.get("/version")).status == 200
+    async with LocalKube(host="::1") as kube, client_of(kube, tmp_path) as admin:
+        assert (await admin.get("/version")).status == 200
 
 
 async def test_stopping_ends_watches_with_a_complete_reply(tmp_path: Path) -> None:
     kube = LocalKube()
-    async with kube, client_of(kube, tmp_path) as api, api.watch(CONFIG_MAPS) as frames:
+    async with kube, client_of(kube, tmp_path) as admin, admin.watch(CONFIG_MAPS) as frames:
         assert frames.status == 200
 
         stopping = asyncio.ensure_future(kube.__aexit__(None, None, None))
@@ -163,12 +163,12 @@ spec:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version"])
-async def test_anybody_may_ask_after_health_and_version(api: RawApi, path: str) -> None:
-    assert (await api.with_token("").get(path)).status == 200
+async def test_anybody_may_ask_after_health_and_version(admin: RawApi, path: str) -> None:
+    assert (await admin.with_token("").get(path)).status == 200
 
 
-async def test_nobody_else_gets_anything_without_credentials(api: RawApi) -> None:
-    reply = await api.with_token("").get(SECRETS)
+async def test_nobody_else_gets_anything_without_credentials(admin: RawApi) -> None:
+    reply = await admin.with_token("").get(SECRETS)
 
     assert reply.status == 403
     assert reply.message == (
@@ -177,8 +177,8 @@ async def test_nobody_else_gets_anything_without_credentials(api: RawApi) -> Non
     )
 
 
-async def test_wrong_credentials_are_unauthorized(api: RawApi) -> None:
-    reply = await api.with_token("wrong").get(SECRETS)
+async def test_wrong_credentials_are_unauthorized(admin: RawApi) -> None:
+    reply = await admin.with_token("wrong").get(SECRETS)
 
     assert (reply.status, reply.reason) == (401, "Unauthorized")
 
@@ -200,9 +200,9 @@ async def test_a_client_certificate_of_ours_is_a_user(kube: LocalKube, tmp_path:
     assert body["status"]["userInfo"] == {"username": "eve", "groups": ["system:masters", "system:authenticated"]}
 
 
-async def account_token(api: RawApi, name: str) -> str:
-    await api.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
-    request = await api.post(f"/api/v1/namespaces/default/serviceaccounts/{name}/token", {"spec": {}})
+async def account_token(admin: RawApi, name: str) -> str:
+    await admin.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+    request = await admin.post(f"/api/v1/namespaces/default/serviceaccounts/{name}/token", {"spec": {}})
     return str(request.body["status"]["token"])
 
 
@@ -217,21 +217,21 @@ def binding(role: str, name: str, kind: str = "ClusterRole") -> dict[str, Any]:
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 
 
-async def test_a_binding_takes_effect_at_once_and_ends_at_once(api: RawApi) -> None:
-    robot = api.with_token(await account_token(api, "robot"))
+async def test_a_binding_takes_effect_at_once_and_ends_at_once(admin: RawApi) -> None:
+    robot = admin.with_token(await account_token(admin, "robot"))
 
     before = (await robot.get(CONFIG_MAPS)).status
-    await api.post(f"{RBAC}/rolebindings", binding("view", "robot"))
+    await admin.post(f"{RBAC}/rolebindings", binding("view", "robot"))
     during = (await robot.get(CONFIG_MAPS)).status
-    await api.delete(f"{RBAC}/rolebindings/robot-view")
+    await admin.delete(f"{RBAC}/rolebindings/robot-view")
     after = (await robot.get(CONFIG_MAPS)).status
 
     assert (before, during, after) == (403, 200, 403)
 
 
-async def test_nobody_grants_more_than_they_hold(api: RawApi) -> None:
-    robot = api.with_token(await account_token(api, "robot"))
-    await api.post(f"{RBAC}/rolebindings", binding("admin", "robot"))
+async def test_nobody_grants_more_than_they_hold(admin: RawApi) -> None:
+    robot = admin.with_token(await account_token(admin, "robot"))
+    await admin.post(f"{RBAC}/rolebindings", binding("admin", "robot"))
     held = {"metadata": {"name": "held"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]}
     more = {"metadata": {"name": "more"}, "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]}
 
@@ -242,22 +242,22 @@ async def test_nobody_grants_more_than_they_hold(api: RawApi) -> None:
     assert (allowed.status, refused.status, bound.status) == (201, 403, 403)
     assert "is attempting to grant RBAC permissions not currently held:" in refused.message
     assert '{APIGroups:[""], Resources:["nodes"], Verbs:["get"]}' in refused.message
-    assert (await api.get(f"{RBAC}/roles/more")).status == 404
+    assert (await admin.get(f"{RBAC}/roles/more")).status == 404
 
 
-async def test_acting_as_another_needs_leave(api: RawApi) -> None:
-    robot = api.with_token(await account_token(api, "robot"))
+async def test_acting_as_another_needs_leave(admin: RawApi) -> None:
+    robot = admin.with_token(await account_token(admin, "robot"))
     headers = {"Impersonate-User": "bob"}
 
-    own = await api.send("GET", SECRETS, headers=headers)
+    own = await admin.send("GET", SECRETS, headers=headers)
     robots = await robot.send("GET", SECRETS, headers=headers)
 
     assert 'User "bob" cannot list resource "secrets"' in own.message
     assert 'cannot impersonate resource "users"' in robots.message
 
 
-async def test_only_administrators_may_compact(api: RawApi) -> None:
-    robot = api.with_token(await account_token(api, "robot"))
+async def test_only_administrators_may_compact(admin: RawApi) -> None:
+    robot = admin.with_token(await account_token(admin, "robot"))
 
     assert (await robot.send("POST", "/localkube/compact")).status == 403
 
@@ -287,44 +287,44 @@ async def test_only_administrators_may_compact(api: RawApi) -> None:
         ("DELETE", "/api/v1/namespaces", 405),
     ],
 )
-async def test_what_is_not_served(api: RawApi, method: str, path: str, status: int) -> None:
-    assert (await api.send(method, path, {})).status == status
+async def test_what_is_not_served(admin: RawApi, method: str, path: str, status: int) -> None:
+    assert (await admin.send(method, path, {})).status == status
 
 
-async def test_an_unacceptable_form_is_refused(api: RawApi) -> None:
-    assert (await api.get(SECRETS, accept="application/vnd.kubernetes.protobuf")).status == 406
-    assert (await api.get(SECRETS, accept=METADATA)).status == 406
+async def test_an_unacceptable_form_is_refused(admin: RawApi) -> None:
+    assert (await admin.get(SECRETS, accept="application/vnd.kubernetes.protobuf")).status == 406
+    assert (await admin.get(SECRETS, accept=METADATA)).status == 406
 
 
-async def test_a_body_over_the_limit_is_refused(api: RawApi) -> None:
-    reply = await api.post(CONFIG_MAPS, config_map("big", a="x" * (3 << 20)))
+async def test_a_body_over_the_limit_is_refused(admin: RawApi) -> None:
+    reply = await admin.post(CONFIG_MAPS, config_map("big", a="x" * (3 << 20)))
 
     assert (reply.status, reply.message) == (413, "Request entity too large: limit is 3145728")
 
 
-async def test_too_many_requests_at_once_are_told_to_come_back(api: RawApi, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_requests_at_once_are_told_to_come_back(admin: RawApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(localkube.api, "MAX_IN_FLIGHT", 0)
 
-    reply = await api.get(SECRETS)
+    reply = await admin.get(SECRETS)
 
     assert (reply.status, reply.reason, reply.headers["Retry-After"]) == (429, "TooManyRequests", "1")
-    assert (await api.get("/healthz")).status == 200
+    assert (await admin.get("/healthz")).status == 200
 
 
-async def test_a_request_that_takes_too_long_is_given_up(api: RawApi) -> None:
-    reply = await api.post(CONFIG_MAPS, config_map("late"), timeout="1ns")
+async def test_a_request_that_takes_too_long_is_given_up(admin: RawApi) -> None:
+    reply = await admin.post(CONFIG_MAPS, config_map("late"), timeout="1ns")
 
     assert (reply.status, reply.reason) == (504, "Timeout")
 
 
-async def test_warnings_for_unknown_fields_and_deprecated_versions(api: RawApi) -> None:
-    await api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(DEFINITION))
+async def test_warnings_for_unknown_fields_and_deprecated_versions(admin: RawApi) -> None:
+    await admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(DEFINITION))
     things = "/apis/server.example.com/v1beta1/things"
     thing = {"apiVersion": "server.example.com/v1beta1", "kind": "Thing", "metadata": {"name": "t"}, "extra": 1}
 
-    made = await api.post(things, thing)
-    listed = await api.get(things)
-    strict = await api.post(things, {**thing, "metadata": {"name": "s"}}, fieldValidation="Strict")
+    made = await admin.post(things, thing)
+    listed = await admin.get(things)
+    strict = await admin.post(things, {**thing, "metadata": {"name": "s"}}, fieldValidation="Strict")
 
     deprecated = "server.example.com/v1beta1 Thing is deprecated; use server.example.com/v1 Thing"
     assert (made.status, made.warnings) == (201, [deprecated, 'unknown field "extra"'])
@@ -332,11 +332,11 @@ async def test_warnings_for_unknown_fields_and_deprecated_versions(api: RawApi) 
     assert (strict.status, 'unknown field "extra"' in strict.message) == (400, True)
 
 
-async def test_fields_that_come_twice_are_warned_about_or_refused(api: RawApi) -> None:
+async def test_fields_that_come_twice_are_warned_about_or_refused(admin: RawApi) -> None:
     body = '{"metadata":{"name":"NAME"},"data":{"a":"1","a":"2"}}'
 
-    warned = await api.post(CONFIG_MAPS, body.replace("NAME", "warned"))
-    refused = await api.post(CONFIG_MAPS, body.replace("NAME", "refused"), fieldValidation="Strict")
+    warned = await admin.post(CONFIG_MAPS, body.replace("NAME", "warned"))
+    refused = await admin.post(CONFIG_MAPS, body.replace("NAME", "refused"), fieldValidation="Strict")
 
     assert (warned.status, warned.warnings, warned.body["data"]) == (201, ['duplicate field "data.a"'], {"a": "2"})
     assert (refused.status, 'duplicate field "data.a"' in refused.message) == (400, True)
@@ -345,25 +345,25 @@ async def test_fields_that_come_twice_are_warned_about_or_refused(api: RawApi) -
 # --- what helps to see in --------------------------------------------------------------------------------------------
 
 
-async def test_health_in_detail(api: RawApi) -> None:
-    verbose = await api.get("/readyz", verbose="")
+async def test_health_in_detail(admin: RawApi) -> None:
+    verbose = await admin.get("/readyz", verbose="")
 
     assert "[+]ping ok" in verbose.body
     assert verbose.body.endswith("readyz check passed\n")
-    assert (await api.get("/readyz/ping")).body == "ok"
-    assert (await api.get("/readyz/nope")).status == 404
+    assert (await admin.get("/readyz/ping")).body == "ok"
+    assert (await admin.get("/readyz/nope")).status == 404
 
 
-async def test_tokens_can_be_checked_by_others(api: RawApi) -> None:
-    configuration = (await api.get("/.well-known/openid-configuration")).body
-    keys = (await api.get("/openid/v1/jwks")).body["keys"]
+async def test_tokens_can_be_checked_by_others(admin: RawApi) -> None:
+    configuration = (await admin.get("/.well-known/openid-configuration")).body
+    keys = (await admin.get("/openid/v1/jwks")).body["keys"]
 
     assert configuration["issuer"] == "https://kubernetes.default.svc"
     assert (keys[0]["kty"], keys[0]["alg"]) == ("EC", "ES256")
 
 
 async def test_a_defect_is_reported_without_what_it_knows(
-    kube: LocalKube, api: RawApi, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    kube: LocalKube, admin: RawApi, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
         local_secret = "CANARY"
@@ -371,7 +371,7 @@ async def test_a_defect_is_reported_without_what_it_knows(
 
     monkeypatch.setattr(kube.cluster, "get", broken)
 
-    reply = await api.get(f"{SECRETS}/x")
+    reply = await admin.get(f"{SECRETS}/x")
 
     captured = capfd.readouterr()
     assert (reply.status, reply.reason) == (500, "InternalError")
@@ -379,12 +379,12 @@ async def test_a_defect_is_reported_without_what_it_knows(
     assert "CANARY" not in captured.out + captured.err + str(reply.body)
 
 
-async def test_no_secret_reaches_the_log(kube: LocalKube, api: RawApi, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_no_secret_reaches_the_log(kube: LocalKube, admin: RawApi, capfd: pytest.CaptureFixture[str]) -> None:
     canary = "CANARY-" + os.urandom(8).hex()
 
-    await api.post(SECRETS, {"metadata": {"name": "s"}, "stringData": {"k": canary}})
-    await api.post(SECRETS, f'{{"stringData": {{"k": "{canary}"')
-    refused = await api.post(SECRETS, {"metadata": {"name": "s2"}, "data": {"k": canary}})
+    await admin.post(SECRETS, {"metadata": {"name": "s"}, "stringData": {"k": canary}})
+    await admin.post(SECRETS, f'{{"stringData": {{"k": "{canary}"')
+    refused = await admin.post(SECRETS, {"metadata": {"name": "s2"}, "data": {"k": canary}})
 
     captured = capfd.readouterr()
     assert canary not in captured.out + captured.err + str(refused.body)
