@@ -1,4 +1,4 @@
-"""kubectl in a namespace of its own, and a server that serves widgets."""
+"""kubectl in a namespace of its own, and a server that serves gadgets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from kuberun.testing.kubectl import Kubectl
 from kuberun.testing.servers import ApiServer
 
-WIDGETS = Path(__file__).with_name("widget_crd.yaml")
+GADGETS = Path(__file__).with_name("gadget_crd.yaml")
 
 
 @pytest.fixture
@@ -19,12 +19,12 @@ def kubectl(api_server: ApiServer, tmp_path: Path, namespace: str) -> Kubectl:
 
 
 @pytest.fixture
-def widgets(kubectl: Kubectl) -> Kubectl:
-    """A kubectl on a server that serves widgets."""
-    kubectl("apply", "--filename", str(WIDGETS))
-    kubectl("wait", "--for=condition=Established", "crd/widgets.kubectl.example.com", "--timeout=20s")
+def gadgets(kubectl: Kubectl) -> Kubectl:
+    """A kubectl on a server that serves gadgets."""
+    kubectl("apply", "--filename", str(GADGETS))
+    kubectl("wait", "--for=condition=Established", "crd/gadgets.kubectl.example.com", "--timeout=20s")
     deadline = time.monotonic() + 20
-    while kubectl.run("get", "widgets").returncode != 0:
-        assert time.monotonic() < deadline, "widgets are never served"
+    while kubectl.run("get", "gadgets").returncode != 0:
+        assert time.monotonic() < deadline, "gadgets are never served"
         time.sleep(0.2)
     return kubectl

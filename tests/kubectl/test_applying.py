@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuberun.testing.kubectl import Kubectl, config_map, widget
+from kuberun.testing.kubectl import Kubectl, config_map, gadget
 
 pytestmark = pytest.mark.live
 
@@ -20,10 +20,10 @@ def test_client_side_apply_merges_with_what_others_wrote(kubectl: Kubectl) -> No
     assert kubectl.json("get", "cm", "c")["data"] == {"a": "changed", "other": "kept"}
 
 
-def test_client_side_apply_of_a_custom_object(widgets: Kubectl) -> None:
-    assert widgets("apply", "--filename", "-", stdin=widget(size=1)).endswith("created\n")
-    assert widgets("apply", "--filename", "-", stdin=widget(size=2)).endswith("configured\n")
-    assert widgets("apply", "--filename", "-", stdin=widget(size=2)).endswith("unchanged\n")
+def test_client_side_apply_of_a_custom_object(gadgets: Kubectl) -> None:
+    assert gadgets("apply", "--filename", "-", stdin=gadget(size=1)).endswith("created\n")
+    assert gadgets("apply", "--filename", "-", stdin=gadget(size=2)).endswith("configured\n")
+    assert gadgets("apply", "--filename", "-", stdin=gadget(size=2)).endswith("unchanged\n")
 
 
 def test_server_side_apply_reports_conflicts_and_can_be_forced(kubectl: Kubectl) -> None:
@@ -72,24 +72,24 @@ def test_a_server_dry_run_changes_nothing(kubectl: Kubectl) -> None:
     assert "not found" in kubectl.fails("get", "configmap", "c")
 
 
-def test_unknown_fields_are_refused_before_anything_is_stored(widgets: Kubectl) -> None:
-    said = widgets.fails("apply", "--filename", "-", stdin=widget(spec={"shape": "round"}))
+def test_unknown_fields_are_refused_before_anything_is_stored(gadgets: Kubectl) -> None:
+    said = gadgets.fails("apply", "--filename", "-", stdin=gadget(spec={"shape": "round"}))
 
     assert 'unknown field "spec.shape"' in said
-    assert "not found" in widgets.fails("get", "widget", "w")
+    assert "not found" in gadgets.fails("get", "gadget", "w")
 
 
-def test_unknown_fields_are_warned_about_when_asked_to(widgets: Kubectl) -> None:
-    done = widgets.run("create", "--validate=warn", "--filename", "-", stdin=widget(spec={"shape": "round"}))
+def test_unknown_fields_are_warned_about_when_asked_to(gadgets: Kubectl) -> None:
+    done = gadgets.run("create", "--validate=warn", "--filename", "-", stdin=gadget(spec={"shape": "round"}))
 
     assert done.returncode == 0
     assert 'Warning: unknown field "spec.shape"' in done.stderr
 
 
-def test_invalid_objects_name_every_cause(widgets: Kubectl) -> None:
-    said = widgets.fails("apply", "--validate=false", "--filename", "-", stdin=widget(size=0, spec={"colour": "green"}))
+def test_invalid_objects_name_every_cause(gadgets: Kubectl) -> None:
+    said = gadgets.fails("apply", "--validate=false", "--filename", "-", stdin=gadget(size=0, spec={"colour": "green"}))
 
-    assert 'The Widget "w" is invalid' in said
+    assert 'The Gadget "w" is invalid' in said
     assert "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1" in said
     assert 'spec.colour: Unsupported value: "green": supported values: "red", "blue"' in said
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuberun.testing.kubectl import Kubectl, widget
+from kuberun.testing.kubectl import Kubectl, gadget
 
 pytestmark = pytest.mark.live
 
@@ -14,35 +14,35 @@ def test_version_and_cluster_info(kubectl: Kubectl) -> None:
     assert "is running at" in kubectl("cluster-info")
 
 
-def test_api_resources_list_short_names_and_kinds(widgets: Kubectl) -> None:
-    listed = [line.split() for line in widgets("api-resources", "--no-headers").splitlines()]
+def test_api_resources_list_short_names_and_kinds(gadgets: Kubectl) -> None:
+    listed = [line.split() for line in gadgets("api-resources", "--no-headers").splitlines()]
 
     assert ["configmaps", "cm", "v1", "true", "ConfigMap"] in listed
-    assert ["widgets", "wd", "kubectl.example.com/v1", "true", "Widget"] in listed
+    assert ["gadgets", "gd", "kubectl.example.com/v1", "true", "Gadget"] in listed
     assert ["namespaces", "ns", "v1", "false", "Namespace"] in listed
 
 
-def test_api_versions(widgets: Kubectl) -> None:
-    versions = widgets("api-versions").split()
+def test_api_versions(gadgets: Kubectl) -> None:
+    versions = gadgets("api-versions").split()
 
     assert {"v1", "apps/v1", "rbac.authorization.k8s.io/v1", "kubectl.example.com/v1"} <= set(versions)
 
 
-def test_categories_gather_kinds(widgets: Kubectl) -> None:
-    widgets("create", "--filename", "-", stdin=widget())
+def test_categories_gather_kinds(gadgets: Kubectl) -> None:
+    gadgets("create", "--filename", "-", stdin=gadget())
 
-    assert "widget.kubectl.example.com/w" in widgets("get", "all-widgets", "--output", "name")
+    assert "gadget.kubectl.example.com/w" in gadgets("get", "all-gadgets", "--output", "name")
 
 
-def test_explain_describes_fields(widgets: Kubectl) -> None:
-    text = widgets("explain", "widget.spec.size")
+def test_explain_describes_fields(gadgets: Kubectl) -> None:
+    text = gadgets("explain", "gadget.spec.size")
 
     assert "FIELD: size <integer>" in text
     assert "How large it is." in text
 
 
-def test_explain_recursive_lists_the_tree(widgets: Kubectl) -> None:
-    text = widgets("explain", "widgets", "--recursive")
+def test_explain_recursive_lists_the_tree(gadgets: Kubectl) -> None:
+    text = gadgets("explain", "gadgets", "--recursive")
 
     assert "colour\t<string>" in text
     assert "conditions\t<[]Object>" in text

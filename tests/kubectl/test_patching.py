@@ -6,26 +6,26 @@ import json
 
 import pytest
 
-from kuberun.testing.kubectl import Kubectl, config_map, widget
+from kuberun.testing.kubectl import Kubectl, config_map, gadget
 
 pytestmark = pytest.mark.live
 
 
-def test_a_merge_patch(widgets: Kubectl) -> None:
-    widgets("apply", "--filename", "-", stdin=widget(spec={"colour": "red"}))
+def test_a_merge_patch(gadgets: Kubectl) -> None:
+    gadgets("apply", "--filename", "-", stdin=gadget(spec={"colour": "red"}))
 
-    widgets("patch", "widget", "w", "--type=merge", "--patch", '{"spec":{"colour":null,"size":5}}')
+    gadgets("patch", "gadget", "w", "--type=merge", "--patch", '{"spec":{"colour":null,"size":5}}')
 
-    assert widgets.json("get", "widget", "w")["spec"] == {"size": 5}
+    assert gadgets.json("get", "gadget", "w")["spec"] == {"size": 5}
 
 
-def test_a_json_patch(widgets: Kubectl) -> None:
-    widgets("apply", "--filename", "-", stdin=widget(spec={"parts": ["a", "b"]}))
+def test_a_json_patch(gadgets: Kubectl) -> None:
+    gadgets("apply", "--filename", "-", stdin=gadget(spec={"parts": ["a", "b"]}))
     patch = [{"op": "test", "path": "/spec/size", "value": 1}, {"op": "add", "path": "/spec/parts/1", "value": "x"}]
 
-    widgets("patch", "widget", "w", "--type=json", "--patch", json.dumps(patch))
+    gadgets("patch", "gadget", "w", "--type=json", "--patch", json.dumps(patch))
 
-    assert widgets.json("get", "widget", "w")["spec"]["parts"] == ["a", "x", "b"]
+    assert gadgets.json("get", "gadget", "w")["spec"]["parts"] == ["a", "x", "b"]
 
 
 def test_a_strategic_patch_merges_lists_by_their_key(kubectl: Kubectl) -> None:
@@ -38,10 +38,10 @@ def test_a_strategic_patch_merges_lists_by_their_key(kubectl: Kubectl) -> None:
     assert sorted(container["name"] for container in containers) == ["extra", "one"]
 
 
-def test_custom_objects_take_no_strategic_patch(widgets: Kubectl) -> None:
-    widgets("apply", "--filename", "-", stdin=widget())
+def test_custom_objects_take_no_strategic_patch(gadgets: Kubectl) -> None:
+    gadgets("apply", "--filename", "-", stdin=gadget())
 
-    said = widgets.fails("patch", "widget", "w", "--type=strategic", "--patch", "{}")
+    said = gadgets.fails("patch", "gadget", "w", "--type=strategic", "--patch", "{}")
 
     assert "strategic-merge-patch+json is not supported" in said
 
@@ -69,12 +69,12 @@ def test_label_and_annotate(kubectl: Kubectl) -> None:
     assert metadata["annotations"] == {"note": "hello"}
 
 
-def test_status_is_a_subresource_of_its_own(widgets: Kubectl) -> None:
-    widgets("apply", "--filename", "-", stdin=widget())
+def test_status_is_a_subresource_of_its_own(gadgets: Kubectl) -> None:
+    gadgets("apply", "--filename", "-", stdin=gadget())
     status = {"conditions": [{"type": "Ready", "status": "True"}]}
 
-    widgets("patch", "widget", "w", "--subresource=status", "--type=merge", "--patch", json.dumps({"status": status}))
-    widgets("patch", "widget", "w", "--type=merge", "--patch", '{"status":null,"spec":{"size":9}}')
+    gadgets("patch", "gadget", "w", "--subresource=status", "--type=merge", "--patch", json.dumps({"status": status}))
+    gadgets("patch", "gadget", "w", "--type=merge", "--patch", '{"status":null,"spec":{"size":9}}')
 
-    obj = widgets.json("get", "widget", "w")
+    obj = gadgets.json("get", "gadget", "w")
     assert (obj["status"], obj["spec"]["size"], obj["metadata"]["generation"]) == (status, 9, 2)

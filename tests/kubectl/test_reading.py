@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from kuberun.testing.kubectl import Kubectl, config_map, widget
+from kuberun.testing.kubectl import Kubectl, config_map, gadget
 
 pytestmark = pytest.mark.live
 
@@ -48,13 +48,13 @@ def test_create_twice_says_already_exists(kubectl: Kubectl) -> None:
     assert '"c" already exists' in kubectl.fails("create", "configmap", "c")
 
 
-def test_get_prints_the_columns_of_the_definition(widgets: Kubectl) -> None:
+def test_get_prints_the_columns_of_the_definition(gadgets: Kubectl) -> None:
     status = {"conditions": [{"type": "Ready", "status": "True"}]}
-    widgets("apply", "--filename", "-", stdin=widget(size=3, spec={"colour": "red"}))
-    widgets("patch", "widget", "w", "--subresource=status", "--type=merge", "--patch", json.dumps({"status": status}))
+    gadgets("apply", "--filename", "-", stdin=gadget(size=3, spec={"colour": "red"}))
+    gadgets("patch", "gadget", "w", "--subresource=status", "--type=merge", "--patch", json.dumps({"status": status}))
 
-    narrow = [line.split() for line in widgets("get", "widgets").splitlines()]
-    wide = [line.split() for line in widgets("get", "wd", "w", "--output", "wide").splitlines()]
+    narrow = [line.split() for line in gadgets("get", "gadgets").splitlines()]
+    wide = [line.split() for line in gadgets("get", "gd", "w", "--output", "wide").splitlines()]
 
     assert narrow == [["NAME", "SIZE", "READY"], ["w", "3", "True"]]
     assert wide == [["NAME", "SIZE", "COLOUR", "READY"], ["w", "3", "red", "True"]]
@@ -95,11 +95,11 @@ def test_what_is_not_there_is_not_found(kubectl: Kubectl) -> None:
     assert "the server doesn't have a resource type" in kubectl.fails("get", "nopes")
 
 
-def test_describe_shows_the_object(widgets: Kubectl) -> None:
-    widgets("apply", "--filename", "-", stdin=widget(size=7))
-    widgets("create", "secret", "generic", "s", "--from-literal=a=12345")
+def test_describe_shows_the_object(gadgets: Kubectl) -> None:
+    gadgets("apply", "--filename", "-", stdin=gadget(size=7))
+    gadgets("create", "secret", "generic", "s", "--from-literal=a=12345")
 
-    assert "Size:  7" in widgets("describe", "widget", "w")
-    described = widgets("describe", "secret", "s")
+    assert "Size:  7" in gadgets("describe", "gadget", "w")
+    described = gadgets("describe", "secret", "s")
     assert "a:  5 bytes" in described
     assert "12345" not in described

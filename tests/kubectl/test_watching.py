@@ -6,18 +6,18 @@ import json
 
 import pytest
 
-from kuberun.testing.kubectl import Kubectl, config_map, widget
+from kuberun.testing.kubectl import Kubectl, config_map, gadget
 
 pytestmark = pytest.mark.live
 
 
-def test_get_watch_prints_changes_as_they_happen(widgets: Kubectl) -> None:
-    widgets("apply", "--filename", "-", stdin=widget(size=1))
-    watching = widgets.start("get", "widgets", "--watch")
+def test_get_watch_prints_changes_as_they_happen(gadgets: Kubectl) -> None:
+    gadgets("apply", "--filename", "-", stdin=gadget(size=1))
+    watching = gadgets.start("get", "gadgets", "--watch")
     assert watching.stdout is not None
     lines = [watching.stdout.readline().split(), watching.stdout.readline().split()]
 
-    widgets("patch", "widget", "w", "--type=merge", "--patch", '{"spec":{"size":2}}')
+    gadgets("patch", "gadget", "w", "--type=merge", "--patch", '{"spec":{"size":2}}')
     lines.append(watching.stdout.readline().split())
     watching.terminate()
     watching.wait(10)
@@ -40,12 +40,12 @@ def test_get_watch_prints_whole_objects(kubectl: Kubectl) -> None:
     assert line == "secret/first\n"
 
 
-def test_wait_for_a_condition(widgets: Kubectl) -> None:
-    widgets("apply", "--filename", "-", stdin=widget())
-    waiting = widgets.start("wait", "widget/w", "--for=condition=Ready", "--timeout=30s")
+def test_wait_for_a_condition(gadgets: Kubectl) -> None:
+    gadgets("apply", "--filename", "-", stdin=gadget())
+    waiting = gadgets.start("wait", "gadget/w", "--for=condition=Ready", "--timeout=30s")
     status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 
-    widgets("patch", "widget", "w", "--subresource=status", "--type=merge", "--patch", json.dumps(status))
+    gadgets("patch", "gadget", "w", "--subresource=status", "--type=merge", "--patch", json.dumps(status))
 
     assert waiting.wait(40) == 0
     assert waiting.stdout is not None

@@ -69,9 +69,9 @@ def config_map(name: str, **data: str) -> str:
     return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 
 
-def widget(name: str = "w", size: int = 1, **extra: Any) -> str:
+def gadget(name: str = "w", size: int = 1, **extra: Any) -> str:
     spec = {"size": size, **extra.pop("spec", {})}
     metadata = {"name": name, **extra.pop("metadata", {})}
     return yaml.safe_dump(
-        {"apiVersion": "kubectl.example.com/v1", "kind": "Widget", "metadata": metadata, "spec": spec, **extra}
+        {"apiVersion": "kubectl.example.com/v1", "kind": "Gadget", "metadata": metadata, "spec": spec, **extra}
     )
