@@ -11,7 +11,7 @@ from eso_render.functions import functions
 from gotmpl.errors import ParseError, TemplateError
 from gotmpl.run import Limits
 from gotmpl.template import Engine
-from gotmpl.values import StrMap, to_bytes, to_text
+from gotmpl.values import StrMap, to_bytes
 
 
 class Renderer:
@@ -24,7 +24,7 @@ class Renderer:
         self, template: str, values: Mapping[str, bytes], *, name: str = "tpl", left: str = "{{", right: str = "}}"
     ) -> bytes:
         """One template over one set of values; `name` is the key messages speak of."""
-        data = StrMap((key, to_text(value)) for key, value in values.items())
+        data = StrMap({key: value.decode("utf-8", "surrogateescape") for key, value in values.items()})
         try:
             return to_bytes(self._engine.render(template, data, name=name, left=left, right=right))
         except TemplateError as exc:

@@ -7,8 +7,9 @@ of the parameters. A wrong one still fails only when it is reached, as in Go.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import assert_never
 
+from gotmpl.bounds import MAX_TEXT, bounded
 from gotmpl.errors import FuncError, Quoted, TemplateError
 from gotmpl.formatting import Spec, format_value, spelled_out
 from gotmpl.nodes import Bool, Chain, Command, Field, Identifier, Nil, Node, Number, Operand, String
@@ -21,30 +22,38 @@ Piped = Callable[[Run, Value, Value], Value]
 """Like Eval, with the value that comes through the pipeline, or MISSING."""
 
 
-@dataclass(frozen=True, slots=True)
 class Constant:
     """An argument known when the template is compiled."""
 
-    node: Node
-    value: Value
+    __slots__ = ("node", "value")
+
+    def __init__(self, node: Node, value: Value) -> None:
+        self.node = node
+        self.value = value
 
 
-@dataclass(frozen=True, slots=True)
 class Computed:
-    """An argument that is evaluated for each call, then checked against its type."""
+    """An argument that is evaluated for each call, then checked against its type.
 
-    eval: Eval
-    kind: GoType
-    from_map: bool
-    """It is an element of a map, so a nil is an interface {} that holds nothing."""
+    An element of a map is special: nil there is an interface {} that holds nothing.
+    """
+
+    __slots__ = ("eval", "from_map", "kind")
+
+    def __init__(self, compute: Eval, kind: GoType, *, from_map: bool) -> None:
+        self.eval = compute
+        self.kind = kind
+        self.from_map = from_map
 
 
-@dataclass(frozen=True, slots=True)
 class Refused:
     """A constant that its parameter does not take."""
 
-    node: Node
-    message: str
+    __slots__ = ("message", "node")
+
+    def __init__(self, node: Node, message: str) -> None:
+        self.node = node
+        self.message = message
 
 
 Argument = Constant | Computed | Refused
@@ -59,7 +68,7 @@ def argument(node: Operand, kind: GoType, compile_operand: Callable[[Operand], E
         case Bool() | String() | Number():
             return _constant(node, kind)
         case _:
-            return Computed(compile_operand(node), kind, isinstance(node, Field | Chain))
+            return Computed(compile_operand(node), kind, from_map=isinstance(node, (Field, Chain)))
 
 
 def retyped(given: Argument, kind: GoType) -> Argument:
@@ -93,10 +102,10 @@ def check(run: Run, value: Value, kind: GoType, *, from_map: bool = False) -> Va
     if kind.accepts(value):
         return value
     if value is None:
-        if kind.nilable:
-            return kind.zero
         if from_map:
             raise run.error(f"wrong type for value; expected {kind.name}; got interface {{}}")
+        if kind.nilable:
+            return kind.zero
     raise run.error(kind.refusal(value))
 
 
@@ -114,14 +123,18 @@ def invoke(run: Run, func: Func, arguments: Sequence[Value], node: Node) -> Valu
     """Call it; whatever it raises becomes an error of the template that names the function."""
     try:
         return func.call(*arguments)
-    except FuncError as exc:
-        run.node = node
-        raise run.error(f"error calling {func.name}: {_reason(exc, run.place.text)}") from None
-    except TemplateError:
-        raise
-    except Exception as exc:  # noqa: BLE001 a defect in one function must not take the operator down, nor leak a value
-        run.node = node
-        raise run.error(f"error calling {func.name}: internal error ({type(exc).__name__})") from None
+    except Exception as exc:  # noqa: BLE001 see failure
+        raise failure(run, func, node, exc) from None
+
+
+def failure(run: Run, func: Func, node: Node, error: Exception) -> TemplateError:
+    """A defect in one function must not take the operator down, nor leak a value: only its kind is told."""
+    if isinstance(error, TemplateError):
+        return error
+    run.node = node
+    if isinstance(error, FuncError):
+        return run.error(f"error calling {func.name}: {_reason(error, run.place.text)}")
+    return run.error(f"error calling {func.name}: internal error ({type(error).__name__})")
 
 
 def _reason(error: FuncError, source: str) -> str:
@@ -134,76 +147,137 @@ def _shown(part: Quoted, source: str) -> str:
     return spelled_out(part.value, source, part.verb)
 
 
-def compile_call(func: Func, node: Identifier | Command, arguments: list[Argument], word: Identifier) -> Piped:
+def compile_call(
+    func: Func, node: Identifier | Command, arguments: list[Argument], word: Identifier, *, piped: bool
+) -> Piped:
     """The call of a function by its name. `node` is what an error of the function itself points at."""
     if func.lazy == "call":
         return _call_of_a_value(arguments, node, word)
     if func.lazy:
         return _lazy(func, arguments, word)
-    plain = arity_error(func, len(arguments), 0)
-    piped = arity_error(func, len(arguments), 1)
-    fixed = _fixed(func, node, arguments, word) if not plain else None
+    problem = arity_error(func, len(arguments), 1 if piped else 0)
+    if problem:
 
-    def call(run: Run, dot: Value, final: Value | Missing) -> Value:
-        if final is MISSING and fixed is not None:
-            return fixed(run, dot)
-        run.node = word
-        problem = plain if final is MISSING else piped
-        if problem:
+        def refuse(run: Run, _dot: Value, _final: Value | Missing) -> Value:
+            run.node = word
             raise run.error(problem)
-        values = evaluate(run, dot, arguments)
-        if final is not MISSING:
-            values.append(check(run, final, func.type_of(len(values))))
-        run.step(func.cost)
-        return invoke(run, func, values, node)
 
-    return call
+        return refuse
+    if piped:
+        return _piped(func, node, arguments, word)
+    if len(arguments) == 1 and isinstance(arguments[0], Computed):
+        return _of_one(func, node, arguments[0], word)
+    return _of_many(func, node, arguments, word)
 
 
-def _fixed(func: Func, node: Node, arguments: list[Argument], word: Identifier) -> Eval:
-    """The usual case, no piped value: short closures for one and two computed arguments."""
-    match arguments:
-        case [Computed(eval=first, kind=kind, from_map=from_map)]:
-            accepted, takes_any = kind.python, kind.constant == "any"
+def _of_one(func: Func, node: Node, argument: Computed, word: Identifier) -> Piped:
+    first, kind, from_map, call, cost = argument.eval, argument.kind, argument.from_map, func.call, func.cost
+    accepted, takes_any = kind.python, kind.constant == "any"
 
-            def one(run: Run, dot: Value) -> Value:
-                run.node = word
-                value = first(run, dot)
-                if not takes_any and type(value) not in accepted:
-                    value = check(run, value, kind, from_map=from_map)
-                run.step(func.cost)
-                return invoke(run, func, (value,), node)
+    def one(run: Run, dot: Value, _final: Value | Missing) -> Value:
+        run.node = word
+        value = first(run, dot)
+        if not takes_any and type(value) not in accepted:
+            value = check(run, value, kind, from_map=from_map)
+        run.steps -= cost
+        if run.steps < run.alarm:
+            run.tick()
+        try:
+            result = call(value)
+            if type(result) is str and len(result) > MAX_TEXT:
+                bounded(len(result))
+        except Exception as exc:  # noqa: BLE001 see failure
+            raise failure(run, func, node, exc) from None
+        return result
 
-            return one
+    return one
+
+
+def _of_many(func: Func, node: Node, arguments: list[Argument], word: Identifier) -> Piped:
+    evals, call, cost = [_evaluator(argument) for argument in arguments], func.call, func.cost
+
+    def many(run: Run, dot: Value, _final: Value | Missing) -> Value:
+        run.node = word
+        values = [compute(run, dot) for compute in evals]
+        run.steps -= cost
+        if run.steps < run.alarm:
+            run.tick()
+        try:
+            result = call(*values)
+            if type(result) is str and len(result) > MAX_TEXT:
+                bounded(len(result))
+        except Exception as exc:  # noqa: BLE001 see failure
+            raise failure(run, func, node, exc) from None
+        return result
+
+    return many
+
+
+def _piped(func: Func, node: Node, arguments: list[Argument], word: Identifier) -> Piped:
+    evals, call, cost = [_evaluator(argument) for argument in arguments], func.call, func.cost
+    kind = func.type_of(len(arguments))
+    accepted, takes_any = kind.python, kind.constant == "any"
+
+    def with_final(run: Run, dot: Value, final: Value | Missing) -> Value:
+        run.node = word
+        values = [compute(run, dot) for compute in evals]
+        if not takes_any and type(final) not in accepted:
+            final = check(run, final, kind)
+        run.steps -= cost
+        if run.steps < run.alarm:
+            run.tick()
+        try:
+            result = call(*values, final)
+            if type(result) is str and len(result) > MAX_TEXT:
+                bounded(len(result))
+        except Exception as exc:  # noqa: BLE001 see failure
+            raise failure(run, func, node, exc) from None
+        return result
+
+    return with_final
+
+
+def _evaluator(argument: Argument) -> Eval:
+    match argument:
+        case Constant():
+            node, value = argument.node, argument.value
+
+            def constant(run: Run, _dot: Value) -> Value:
+                run.node = node
+                return value
+
+            return constant
+        case Computed():
+            compute, kind, from_map = argument.eval, argument.kind, argument.from_map
+            if kind.constant == "any":
+                return compute
+            accepted = kind.python
+
+            def computed(run: Run, dot: Value) -> Value:
+                found = compute(run, dot)
+                return found if type(found) in accepted else check(run, found, kind, from_map=from_map)
+
+            return computed
+        case Refused():
+            at, message = argument.node, argument.message
+
+            def refused(run: Run, _dot: Value) -> Value:
+                run.node = at
+                raise run.error(message)
+
+            return refused
         case _:
-
-            def many(run: Run, dot: Value) -> Value:
-                run.node = word
-                values = evaluate(run, dot, arguments)
-                run.step(func.cost)
-                return invoke(run, func, values, node)
-
-            return many
+            assert_never(argument)
 
 
 def evaluate(run: Run, dot: Value, arguments: list[Argument]) -> list[Value]:
-    values: list[Value] = []
-    for entry in arguments:
-        match entry:
-            case Constant(node=node, value=value):
-                run.node = node
-                values.append(value)
-            case Computed(eval=compute, kind=kind, from_map=from_map):
-                values.append(check(run, compute(run, dot), kind, from_map=from_map))
-            case Refused(node=node, message=message):
-                run.node = node
-                raise run.error(message)
-    return values
+    return [_evaluator(argument)(run, dot) for argument in arguments]
 
 
 def _lazy(func: Func, arguments: list[Argument], word: Identifier) -> Piped:
     """`and` and `or`: the first argument that decides is the result; later ones are not evaluated."""
     stops_on = func.lazy == "or"
+    evals = [_evaluator(argument) for argument in arguments]
 
     def decide(run: Run, dot: Value, final: Value | Missing) -> Value:
         run.node = word
@@ -211,8 +285,8 @@ def _lazy(func: Func, arguments: list[Argument], word: Identifier) -> Piped:
         if problem:
             raise run.error(problem)
         value: Value = None
-        for entry in arguments:
-            (value,) = evaluate(run, dot, [entry])
+        for compute in evals:
+            value = compute(run, dot)
             if truth(value) is stops_on:
                 return value
         return value if final is MISSING else final

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 SECOND = 1_000_000_000
+MAX_LENGTH = 1000
 _UNITS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)(?![^.0-9])")
 _AMOUNT = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
@@ -14,6 +15,8 @@ _UNIT = re.compile(r"[^.0-9]*")
 def parse_duration(text: str) -> int | None:
     """time.ParseDuration in nanoseconds, or None."""
     body = text[1:] if text[:1] in {"+", "-"} else text
+    if len(body) > MAX_LENGTH:
+        return None
     if body == "0":
         return 0
     total = at = 0

@@ -159,11 +159,13 @@ class _Compiler:
     def _if_or_with(self, node: Branch) -> Exec:
         mark = len(self._scope.bindings)
         pipe = self.pipe(node.pipe)
+        inner = len(self._scope.bindings)
         loop = self._scope.dot_loop
         takes_dot = node.word == "with"
         if takes_dot:
             self._scope.dot_loop = None
         body = self.body(node.body)
+        del self._scope.bindings[inner:]
         self._scope.dot_loop = loop
         otherwise = self.body(node.otherwise) if node.otherwise is not None else None
         del self._scope.bindings[mark:]
@@ -181,8 +183,10 @@ class _Compiler:
         outer_loop, flag = self._scope.dot_loop, self._scope.slot()
         pipe = self.pipe(node.pipe, declares=False)
         slots = self._loop_slots(node, flag)
+        inner = len(self._scope.bindings)
         self._scope.dot_loop = flag
         body = self.body(node.body)
+        del self._scope.bindings[inner:]
         self._scope.dot_loop = outer_loop
         otherwise = self.body(node.otherwise) if node.otherwise is not None else None
         del self._scope.bindings[mark:]
@@ -248,7 +252,8 @@ class _Compiler:
     # Pipelines.
 
     def pipe(self, pipe: Pipe, *, declares: bool = True) -> Eval:
-        first, *later = [self._command(command) for command in pipe.commands]
+        first = self._command(pipe.commands[0], piped=False)
+        later = [self._command(command, piped=True) for command in pipe.commands[1:]]
         store = self._store(pipe) if declares and pipe.declared else None
         if not later and store is None:
 
@@ -286,12 +291,12 @@ class _Compiler:
 
         return store
 
-    def _command(self, command: Command) -> Piped:
+    def _command(self, command: Command, *, piped: bool) -> Piped:
         word = command.args[0]
         match word:
             case Identifier():
                 func = self._functions[word.name]
-                return compile_call(func, command, self._arguments(func, command.args[1:]), word)
+                return compile_call(func, command, self._arguments(func, command.args[1:]), word, piped=piped)
             case Field() | Chain() | Variable():
                 return self._fields(word, command.args)
             case Pipe():
@@ -306,8 +311,11 @@ class _Compiler:
                 return _literal(word, command)
 
     def _arguments(self, func: Func, nodes: list[Operand]) -> list[Argument]:
-        kinds = [func.type_of(i) if i < len(func.params) or func.variadic else ANY for i in range(len(nodes))]
-        return [argument(node, kind, self.operand) for node, kind in zip(nodes, kinds, strict=True)]
+        params, rest = func.params, func.variadic or ANY
+        return [
+            argument(node, params[position] if position < len(params) else rest, self.operand)
+            for position, node in enumerate(nodes)
+        ]
 
     # Operands.
 
@@ -327,7 +335,7 @@ class _Compiler:
                 return self._at(node, self.pipe(node))
             case Identifier():
                 func = self._functions[node.name]
-                return _unpiped(compile_call(func, node, [], node))
+                return _unpiped(compile_call(func, node, [], node, piped=False))
             case Field() | Chain() | Variable():
                 return _unpiped(self._fields(node, [node]))
             case _:

@@ -8,6 +8,8 @@ import struct
 
 def format_float(value: float, verb: str = "g", precision: int = -1) -> str:
     """strconv.FormatFloat(value, verb, precision, 64) for b, e, E, f, F, g, G, x, X; -1 means the shortest digits."""
+    if precision < 0 and verb == "g" and 1 <= abs(value) < 1e6:
+        return repr(value).removesuffix(".0")
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

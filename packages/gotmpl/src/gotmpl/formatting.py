@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from gotmpl.bounds import bounded, bounded_value
 from gotmpl.floats import format_float
 from gotmpl.quoting import is_print, quote, quote_ascii
 from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, Int64, Value, go_kind, go_type, to_bytes
@@ -72,10 +73,9 @@ def format_value(value: Value, spec: Spec) -> str:
             return _float(value, spec) if verb in _FLOAT_VERBS else _bad(value, spec)
         case complex():
             return _complex(value, spec) if verb in _FLOAT_VERBS else _bad(value, spec)
-        case list():
-            return _list(value, spec)
-        case dict():
-            return _map(value, spec)
+        case list() | dict():
+            bounded_value(value)
+            return _container(value, spec)
         case GoObject():
             return _object(value, spec)
         case _:
@@ -263,9 +263,15 @@ def _hex(raw: bytes, spec: Spec) -> str:
 # Lists, maps and objects.
 
 
+def _container(value: list[Value] | dict[str, Value], spec: Spec) -> str:
+    return _list(value, spec) if isinstance(value, list) else _map(value, spec)
+
+
 def _element(value: Value, spec: Spec) -> str:
     if value is None:
         return "interface {}(nil)" if spec.go_syntax else "<nil>"
+    if isinstance(value, (list, dict)) and spec.verb not in "Tpw":
+        return _container(value, spec)
     return format_value(value, spec)
 
 
@@ -276,10 +282,12 @@ def _list(value: list[Value], spec: Spec) -> str:
         if isinstance(value, NIL_SLICES):
             return f"{go_type(value)}(nil)"
         return f"{go_type(value)}{{{', '.join(_element(item, spec) for item in value)}}}"
+    bounded(len(value) * max(spec.width or 0, spec.precision or 0))
     return "[" + " ".join(_element(item, spec) for item in value) + "]"
 
 
 def _map(value: dict[str, Value], spec: Spec) -> str:
+    bounded(2 * len(value) * max(spec.width or 0, spec.precision or 0))
     items = sorted(value.items(), key=lambda item: to_bytes(item[0]))
     pairs = (f"{format_value(key, spec)}:{_element(item, spec)}" for key, item in items)
     if spec.go_syntax and spec.verb == "v":

@@ -11,12 +11,15 @@ import json
 import math
 import re
 import sys
+from json.encoder import encode_basestring
 from typing import NoReturn
 
+from gotmpl.bounds import bounded_value
 from gotmpl.floats import format_json
 from gotmpl.quoting import quote
-from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, Value, go_type, to_bytes
+from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, StrMap, Value, go_type, to_bytes
 
+MAX_QUICK = 2**20
 MAX_DEPTH = 200
 """Deeper documents are refused: Go allows 10,000, Python's stack does not."""
 
@@ -32,63 +35,74 @@ class JsonError(ValueError):
     value: Value = None
 
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
-_UNSAFE = re.compile('["\\\\\x00-\x1f\u2028\u2029\udc80-\udcff]')
-_UNSAFE_HTML = re.compile('["\\\\\x00-\x1f\u2028\u2029\udc80-\udcff<>&]')
+_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+_HAS_HTML = re.compile("[<>&]")
+_SEPARATORS = {0x2028: "\\u2028", 0x2029: "\\u2029"}
+_INVALID = re.compile("[\udc80-\udcff]")
 
 
 def encode(value: Value, *, escape_html: bool = True) -> str:
+    bounded_value(value)
     return _Writer(escape_html=escape_html).text(value, 0)
 
 
 def encode_indented(value: Value) -> str:
+    bounded_value(value)
     return _Writer(escape_html=True, indent="  ").text(value, 0)
 
 
 class _Writer:
     def __init__(self, *, escape_html: bool, indent: str = "") -> None:
-        self._unsafe = _UNSAFE_HTML if escape_html else _UNSAFE
+        self._escape_html = escape_html
         self._indent = indent
+        self._colon = ": " if indent else ":"
 
     def text(self, value: Value, depth: int) -> str:
-        if depth > MAX_DEPTH:
-            raise JsonError("json: nested too deeply")
+        kind = type(value)
+        if kind is str:
+            return self._string(value)
+        if kind is dict or kind is StrMap:
+            return self._map(value, depth)
+        if kind is float:
+            return _number(value)
+        if kind is list:
+            return self._list(value, depth)
+        return self._rare(value, depth)
+
+    def _rare(self, value: Value, depth: int) -> str:
         match value:
             case None:
                 return "null"
             case bool():
                 return "true" if value else "false"
-            case str():
-                return self._string(value)
             case int():
                 return str(int(value))
-            case float():
-                return _number(value)
             case ByteSlice():
-                return self._string(_base64(value))
+                return self._string(base64.b64encode(bytes(value)).decode())
             case list():
-                return self._list(value, depth)
-            case dict():
-                return self._map(value, depth)
+                return "null" if isinstance(value, NIL_SLICES) else self._list(value, depth)
             case GoObject():
                 return self.text(value.json_value(), depth + 1)
             case _:
                 raise JsonError(f"json: unsupported type: {go_type(value)}")
 
     def _string(self, value: str) -> str:
-        return '"' + self._unsafe.sub(_escape, value) + '"'
+        text = encode_basestring(value)
+        if self._escape_html and _HAS_HTML.search(text):
+            text = text.translate(_HTML)
+        return text if text.isascii() else _INVALID.sub("\ufffd", text).translate(_SEPARATORS)
 
     def _list(self, value: list[Value], depth: int) -> str:
-        if isinstance(value, NIL_SLICES):
-            return "null"
+        if depth > MAX_DEPTH:
+            raise JsonError("json: nested too deeply")
         return self._wrapped("[", [self.text(item, depth + 1) for item in value], "]", depth)
 
     def _map(self, value: dict[str, Value], depth: int) -> str:
-        colon = ": " if self._indent else ":"
+        if depth > MAX_DEPTH:
+            raise JsonError("json: nested too deeply")
+        colon, text, string = self._colon, self.text, self._string
         keys = sorted(value, key=to_bytes)
-        return self._wrapped(
-            "{", [self._string(key) + colon + self.text(value[key], depth + 1) for key in keys], "}", depth
-        )
+        return self._wrapped("{", [string(key) + colon + text(value[key], depth + 1) for key in keys], "}", depth)
 
     def _wrapped(self, start: str, parts: list[str], end: str, depth: int) -> str:
         if not self._indent or not parts:
@@ -97,22 +111,13 @@ class _Writer:
         return start + pad + ("," + pad).join(parts) + "\n" + self._indent * depth + end
 
 
-def _escape(found: re.Match[str]) -> str:
-    char = found.group()
-    if "\udc80" <= char <= "\udcff":
-        return "\ufffd"
-    return _ESCAPES.get(char) or f"\\u{ord(char):04x}"
-
-
 def _number(value: float) -> str:
+    if value.is_integer() and 0 < abs(value) < 1e15:
+        return str(int(value))
     if not math.isfinite(value):
         shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
         raise JsonError(f"json: unsupported value: {shown}")
     return format_json(value)
-
-
-def _base64(value: ByteSlice) -> str:
-    return base64.b64encode(bytes(value)).decode()
 
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -122,8 +127,34 @@ _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _WORDS = {"true": True, "false": False, "null": None}
 
 
+class _UnusualError(ValueError):
+    """Something the quick reader does not settle."""
+
+
+def _unusual(text: str) -> NoReturn:
+    raise _UnusualError(text)
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _unusual("")
+
+
+_QUICK = json.JSONDecoder(parse_float=_float, parse_int=_float, parse_constant=_unusual)
+
+
 def decode(text: str) -> Value:
-    """The document as Go values; JsonError with Go's words if it is not JSON."""
+    """The document as Go values; JsonError with Go's words if it is not JSON.
+
+    The library reads what is well formed; what is not, or is beyond it, gets our own reader, which knows Go's words.
+    """
+    if not text.isascii():
+        text = _INVALID.sub("\ufffd", text) if '"' in text else text
+    if len(text) < MAX_QUICK and "\\u" not in text:
+        try:
+            return _QUICK.decode(text)
+        except (ValueError, RecursionError):
+            pass
     reader = _Reader(text)
     value = reader.value(0)
     reader.end()

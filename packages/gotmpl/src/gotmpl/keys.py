@@ -80,9 +80,24 @@ def _loaded(der: bytes, problem: str) -> PrivateKey:
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
     try:
-        return load_der_private_key(der, None)
+        key = load_der_private_key(der, None, unsafe_skip_rsa_key_validation=True)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise KeyFormatError(problem) from None
+    if not _is_consistent(key):
+        raise KeyFormatError(problem)
+    return key
+
+
+def _is_consistent(key: PrivateKey) -> bool:
+    """Go's checks of an RSA key, without the slow search for factors that the library would do."""
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+    if not isinstance(key, RSAPrivateKey):
+        return True
+    numbers = key.private_numbers()
+    product = numbers.d * numbers.public_numbers.e
+    primes = (numbers.p, numbers.q)
+    return numbers.p * numbers.q == numbers.public_numbers.n and all(product % (prime - 1) == 1 for prime in primes)
 
 
 def from_pem(text: bytes) -> PrivateKey:

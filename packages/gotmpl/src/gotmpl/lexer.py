@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
 
 from gotmpl.quoting import quote, unicode_name
 
@@ -32,23 +31,22 @@ class Kind(IntEnum):
     RAW_STRING = 14
     RIGHT_DELIM = 15
     RIGHT_PAREN = 16
-    SPACE = 17
-    STRING = 18
-    TEXT = 19
-    VARIABLE = 20
+    STRING = 17
+    TEXT = 18
+    VARIABLE = 19
     # Every kind from here on is a keyword and shows as <word> in messages.
-    BLOCK = 21
-    BREAK = 22
-    CONTINUE = 23
-    DOT = 24
-    DEFINE = 25
-    ELSE = 26
-    END = 27
-    IF = 28
-    NIL = 29
-    RANGE = 30
-    TEMPLATE = 31
-    WITH = 32
+    BLOCK = 20
+    BREAK = 21
+    CONTINUE = 22
+    DOT = 23
+    DEFINE = 24
+    ELSE = 25
+    END = 26
+    IF = 27
+    NIL = 28
+    RANGE = 29
+    TEMPLATE = 30
+    WITH = 31
 
 
 KEYWORDS = {
@@ -68,10 +66,15 @@ KEYWORDS = {
 }
 
 
-class Token(NamedTuple):
-    kind: Kind
-    pos: int
-    text: str
+class Token:
+    __slots__ = ("kind", "pos", "spaced", "text")
+
+    def __init__(self, kind: Kind, pos: int, text: str, spaced: bool = False) -> None:  # noqa: FBT001, FBT002 made for every token, so nothing but positions
+        self.kind = kind
+        self.pos = pos
+        self.text = text
+        self.spaced = spaced
+        """White space stands before it."""
 
     def __str__(self) -> str:
         if self.kind is Kind.EOF:
@@ -87,18 +90,24 @@ class Token(NamedTuple):
 
 _SPACES = " \t\r\n"
 _ESCAPED = r"(?:[^\\{q}\n]|\\[^\n])*"
-_INSIDE = re.compile(
-    r"(?P<space>[ \t\r\n]+)"
-    r"|(?P<field>\.[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<variable>\$[A-Za-z0-9_]*)"
+_WORD = r"[A-Za-z_][A-Za-z0-9_]*+"
+_INSIDE = (
+    r"[ \t\r\n]*+(?:"
+    r"(?P<field>\.{word}{end})"
+    r"|(?P<word>{word}{end})"
+    r"|(?P<variable>\$[A-Za-z0-9_]*+{end})"
+    r"|(?P<trim>(?<=[ \t\r\n])-{right})"
+    r"|(?P<close>{right})"
     r"|(?P<string>\"" + _ESCAPED.format(q='"') + r"\")"
     r"|(?P<raw>`[^`]*`)"
+    r"|(?P<symbol>[=|()])"
+    r"|(?P<integer>[0-9]++(?=[ \t\r\n|)]))"
     r"|(?P<char>'" + _ESCAPED.format(q="'") + r"')"
     r"|(?P<declare>:=)"
     r"|(?P<number>[+-]?(?:[0-9]|\.[0-9])|[+-])"
-    r"|(?P<symbol>[=|()])"
+    r")"
 )
+"""The next token of an action with the spaces before it. A name must be followed by something that may follow one."""
 _NUMBER = re.compile(
     r"[+-]?(?:"
     r"0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?[0-9_]*)?"
@@ -117,8 +126,11 @@ def is_alphanumeric(char: str) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _right_delim(right: str) -> re.Pattern[str]:
-    return re.compile(r"(?:(?P<trim>[ \t\r\n]-))?" + re.escape(right))
+def _inside(right: str) -> re.Pattern[str]:
+    escaped = re.escape(right)
+    end = rf"(?=[ \t\r\n.,|:()]|{escaped}|\Z)"
+    pattern = _INSIDE.replace("{word}", _WORD).replace("{end}", end).replace("{right}", escaped)
+    return re.compile(pattern)
 
 
 class _Broken(Exception):  # noqa: N818 not an error of ours yet: the parser decides what to say about it
@@ -134,7 +146,7 @@ class Lexer:
         self._text = text
         self._left = left
         self._right = right
-        self._close = _right_delim(right)
+        self._inside = _inside(right).match
         self._tokens: list[Token] = []
 
     def tokens(self) -> list[Token]:
@@ -168,18 +180,18 @@ class Lexer:
         return self._action(after)
 
     def _comment(self, start: int, pos: int) -> int:
-        end = self._text.find("*/", pos + 2)
+        text, right = self._text, self._right
+        end = text.find("*/", pos + 2)
         if end < 0:
             raise _Broken(start, "unclosed comment")
-        closing = self._close.match(self._text, end + 2)
-        if closing is None:
-            raise _Broken(start, "comment ends before closing delimiter")
-        return self._after_close(closing)
+        end += 2
+        if text.startswith(right, end):
+            return end + len(right)
+        if text[end : end + 1] in _SPACES and text.startswith("-" + right, end + 1):
+            return self._past_spaces(end + 2 + len(right))
+        raise _Broken(start, "comment ends before closing delimiter")
 
-    def _after_close(self, closing: re.Match[str]) -> int:
-        pos = closing.end()
-        if closing["trim"] is None:
-            return pos
+    def _past_spaces(self, pos: int) -> int:
         text = self._text
         while pos < len(text) and text[pos] in _SPACES:
             pos += 1
@@ -187,44 +199,39 @@ class Lexer:
 
     def _action(self, pos: int) -> int:
         """The tokens of one action."""
-        text, append = self._text, self._tokens.append
+        text, tokens, inside = self._text, self._tokens, self._inside
+        append = tokens.append
         depth = 0
         while True:
-            closing = self._close.match(text, pos)
-            if closing is not None:
-                if depth:
-                    raise _Broken(pos, "unclosed left paren")
-                append(Token(Kind.RIGHT_DELIM, closing.end() - len(self._right), self._right))
-                return self._after_close(closing)
-            found = _INSIDE.match(text, pos)
+            found = inside(text, pos)
             group = found.lastgroup if found else None
-            if found is None or (group in _NAMES and not self._ends_well(found.end())):
-                pos = self._unusual(pos)
+            if found is None or group is None:
+                start = self._past_spaces(pos)
+                pos, spaced = self._unusual(start), start > pos
+                tokens[-1].spaced = spaced
                 continue
-            match group:
-                case "space":
-                    pos = self._space(pos, found.end())
-                    continue
-                case "number":
-                    pos = self._number(pos)
-                    continue
-                case "symbol":
-                    depth += {"(": 1, ")": -1}.get(found.group(), 0)
-                    if depth < 0:
-                        raise _Broken(pos, "unexpected right paren")
-                    append(Token(_SYMBOLS[found.group()], pos, found.group()))
-                case _:
-                    append(Token(_kind(group, found.group()), pos, found.group()))
-            pos = found.end()
-
-    def _space(self, pos: int, end: int) -> int:
-        """Spaces, but not the one that belongs to a trimming right delimiter."""
-        closing = self._close.match(self._text, end - 1)
-        if closing is not None and closing["trim"] is not None:
-            end -= 1
-        if end > pos:
-            self._tokens.append(Token(Kind.SPACE, pos, self._text[pos:end]))
-        return end
+            word, end = found[group], found.end()
+            start = end - len(word)
+            spaced = start > pos
+            pos = end
+            kind = _KINDS.get(group)
+            if kind is not None:
+                append(Token(kind, start, word, spaced))
+            elif group == "word":
+                append(Token(KEYWORDS.get(word, _NAME), start, word, spaced))
+            elif group == "symbol":
+                depth += 1 if word == "(" else -1 if word == ")" else 0
+                if depth < 0:
+                    raise _Broken(start, "unexpected right paren")
+                append(Token(_SYMBOLS[word], start, word, spaced))
+            elif group == "number":
+                pos = self._number(start)
+                tokens[-1].spaced = spaced
+            else:
+                if depth:
+                    raise _Broken(start, "unclosed left paren")
+                append(Token(Kind.RIGHT_DELIM, end - len(self._right), self._right, spaced))
+                return self._past_spaces(end) if group == "trim" else end
 
     def _ends_well(self, pos: int) -> bool:
         text = self._text
@@ -284,7 +291,7 @@ class Lexer:
         return end
 
 
-_NAMES = frozenset({"field", "word", "variable"})
+_NAME = Kind.IDENTIFIER
 _UNTERMINATED = {
     '"': "unterminated quoted string",
     "`": "unterminated raw quoted string",
@@ -296,6 +303,7 @@ _KINDS = {
     "string": Kind.STRING,
     "raw": Kind.RAW_STRING,
     "char": Kind.CHAR_CONSTANT,
+    "integer": Kind.NUMBER,
     "declare": Kind.DECLARE,
 }
 

@@ -1,134 +1,157 @@
 """The tree of a parsed template.
 
-`str(node)` is the source in Go's normal form: error messages quote it as `at <…>`. Positions are indexes into the text.
+Plain classes: a tree is built for every text, and these are made faster than dataclasses. `str(node)` is the source in
+Go's normal form: error messages quote it as `at <…>`. Positions are indexes into the text.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from gotmpl.quoting import quote
 
 
-@dataclass(slots=True)
 class Text:
-    pos: int
-    text: str
+    __slots__ = ("pos", "text")
+
+    def __init__(self, pos: int, text: str) -> None:
+        self.pos = pos
+        self.text = text
 
     def __str__(self) -> str:
         return self.text
 
 
-@dataclass(slots=True)
 class Bool:
-    pos: int
-    value: bool
+    __slots__ = ("pos", "value")
+
+    def __init__(self, pos: int, value: bool) -> None:  # noqa: FBT001 the value is a bool
+        self.pos = pos
+        self.value = value
 
     def __str__(self) -> str:
         return "true" if self.value else "false"
 
 
-@dataclass(slots=True)
 class String:
-    pos: int
-    quoted: str
-    text: str
+    __slots__ = ("pos", "quoted", "text")
+
+    def __init__(self, pos: int, quoted: str, text: str) -> None:
+        self.pos = pos
+        self.quoted = quoted
+        self.text = text
 
     def __str__(self) -> str:
         return self.quoted
 
 
-@dataclass(slots=True)
 class Number:
     """A constant; which of the forms are set says what Go type it can become."""
 
-    pos: int
-    text: str
-    int_value: int | None = None
-    uint_value: int | None = None
-    float_value: float | None = None
-    complex_value: complex | None = None
-    is_rune: bool = False
+    __slots__ = ("complex_value", "float_value", "int_value", "is_rune", "pos", "text", "uint_value")
+
+    def __init__(self, pos: int, text: str) -> None:
+        self.pos = pos
+        self.text = text
+        self.int_value: int | None = None
+        self.uint_value: int | None = None
+        self.float_value: float | None = None
+        self.complex_value: complex | None = None
+        self.is_rune = False
 
     def __str__(self) -> str:
         return self.text
 
 
-@dataclass(slots=True)
 class Nil:
-    pos: int
+    __slots__ = ("pos",)
+
+    def __init__(self, pos: int) -> None:
+        self.pos = pos
 
     def __str__(self) -> str:
         return "nil"
 
 
-@dataclass(slots=True)
 class Dot:
-    pos: int
+    __slots__ = ("pos",)
+
+    def __init__(self, pos: int) -> None:
+        self.pos = pos
 
     def __str__(self) -> str:
         return "."
 
 
-@dataclass(slots=True)
 class Field:
     """`.a.b`: fields of the dot."""
 
-    pos: int
-    names: tuple[str, ...]
+    __slots__ = ("names", "pos")
+
+    def __init__(self, pos: int, names: tuple[str, ...]) -> None:
+        self.pos = pos
+        self.names = names
 
     def __str__(self) -> str:
         return "".join(f".{name}" for name in self.names)
 
 
-@dataclass(slots=True)
 class Variable:
     """`$x.a.b`; the first name holds the dollar sign."""
 
-    pos: int
-    names: tuple[str, ...]
+    __slots__ = ("names", "pos")
+
+    def __init__(self, pos: int, names: tuple[str, ...]) -> None:
+        self.pos = pos
+        self.names = names
 
     def __str__(self) -> str:
         return ".".join(self.names)
 
 
-@dataclass(slots=True)
 class Identifier:
-    pos: int
-    name: str
+    __slots__ = ("name", "pos")
+
+    def __init__(self, pos: int, name: str) -> None:
+        self.pos = pos
+        self.name = name
 
     def __str__(self) -> str:
         return self.name
 
 
-@dataclass(slots=True)
 class Chain:
     """`(pipeline).a.b`, or a term followed by fields."""
 
-    pos: int
-    node: Operand
-    names: tuple[str, ...]
+    __slots__ = ("names", "node", "pos")
+
+    def __init__(self, pos: int, node: Operand, names: tuple[str, ...]) -> None:
+        self.pos = pos
+        self.node = node
+        self.names = names
 
     def __str__(self) -> str:
         inner = f"({self.node})" if isinstance(self.node, Pipe) else str(self.node)
         return inner + "".join(f".{name}" for name in self.names)
 
 
-@dataclass(slots=True)
 class Command:
-    pos: int
-    args: list[Operand] = field(default_factory=list)
+    __slots__ = ("args", "pos")
+
+    def __init__(self, pos: int, args: list[Operand] | None = None) -> None:
+        self.pos = pos
+        self.args: list[Operand] = args if args is not None else []
 
     def __str__(self) -> str:
         return " ".join(f"({arg})" if isinstance(arg, Pipe) else str(arg) for arg in self.args)
 
 
-@dataclass(slots=True)
 class Pipe:
-    pos: int
-    assigns: bool = False
-    declared: list[Variable] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
+    __slots__ = ("assigns", "commands", "declared", "pos")
+
+    def __init__(self, pos: int) -> None:
+        self.pos = pos
+        self.assigns = False
+        self.declared: list[Variable] = []
+        self.commands: list[Command] = []
 
     def __str__(self) -> str:
         names = ", ".join(map(str, self.declared))
@@ -136,19 +159,23 @@ class Pipe:
         return (names + operator if names else "") + " | ".join(map(str, self.commands))
 
 
-@dataclass(slots=True)
 class Action:
-    pos: int
-    pipe: Pipe
+    __slots__ = ("pipe", "pos")
+
+    def __init__(self, pos: int, pipe: Pipe) -> None:
+        self.pos = pos
+        self.pipe = pipe
 
     def __str__(self) -> str:
         return "{{" + str(self.pipe) + "}}"
 
 
-@dataclass(slots=True)
 class Body:
-    pos: int
-    nodes: list[Statement] = field(default_factory=list)
+    __slots__ = ("nodes", "pos")
+
+    def __init__(self, pos: int, nodes: list[Statement] | None = None) -> None:
+        self.pos = pos
+        self.nodes: list[Statement] = nodes if nodes is not None else []
 
     def __str__(self) -> str:
         return "".join(map(str, self.nodes))
@@ -159,44 +186,52 @@ class Body:
         return all(isinstance(node, Text) and not node.text.strip(" \t\r\n") for node in self.nodes)
 
 
-@dataclass(slots=True)
 class Branch:
     """if, range or with; `word` says which."""
 
-    pos: int
-    word: str
-    pipe: Pipe
-    body: Body
-    otherwise: Body | None = None
+    __slots__ = ("body", "otherwise", "pipe", "pos", "word")
+
+    def __init__(self, pos: int, word: str, pipe: Pipe, body: Body, otherwise: Body | None = None) -> None:
+        self.pos = pos
+        self.word = word
+        self.pipe = pipe
+        self.body = body
+        self.otherwise = otherwise
 
     def __str__(self) -> str:
         tail = "" if self.otherwise is None else "{{else}}" + str(self.otherwise)
         return "{{" + f"{self.word} {self.pipe}" + "}}" + str(self.body) + tail + "{{end}}"
 
 
-@dataclass(slots=True)
 class Break:
-    pos: int
+    __slots__ = ("pos",)
+
+    def __init__(self, pos: int) -> None:
+        self.pos = pos
 
     def __str__(self) -> str:
         return "{{break}}"
 
 
-@dataclass(slots=True)
 class Continue:
-    pos: int
+    __slots__ = ("pos",)
+
+    def __init__(self, pos: int) -> None:
+        self.pos = pos
 
     def __str__(self) -> str:
         return "{{continue}}"
 
 
-@dataclass(slots=True)
 class Include:
     """`{{template "name" pipeline}}`: another template in this place."""
 
-    pos: int
-    name: str
-    pipe: Pipe | None
+    __slots__ = ("name", "pipe", "pos")
+
+    def __init__(self, pos: int, name: str, pipe: Pipe | None) -> None:
+        self.pos = pos
+        self.name = name
+        self.pipe = pipe
 
     def __str__(self) -> str:
         return "{{template " + quote(self.name) + (f" {self.pipe}" if self.pipe else "") + "}}"

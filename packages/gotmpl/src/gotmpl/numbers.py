@@ -13,6 +13,10 @@ _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:_[0-9]+)*)?(?:\.(?:[0-9]+(?:_[0-9]+)*)?)?
 _HEX_FLOAT = re.compile(r"[+-]?0[xX](?=_?[0-9a-fA-F]|\.[0-9a-fA-F])[0-9a-fA-F_]*\.?[0-9a-fA-F_]*[pP][+-]?[0-9]+\Z")
 
 
+MAX_DIGITS = 1000
+"""Longer integers are out of range anyway, and reading them takes time."""
+
+
 def parse_number(pos: int, text: str, *, is_char: bool = False, is_complex: bool = False) -> Number | str:
     """The constant with every type it can take, or the message of the parse error."""
     if is_char:
@@ -21,7 +25,11 @@ def parse_number(pos: int, text: str, *, is_char: bool = False, is_complex: bool
             return "invalid syntax"
         if not whole:
             return f"malformed character constant: {text}"
-        return Number(pos, text, code, code, float(code), is_rune=True)
+        number = Number(pos, text)
+        number.int_value = number.uint_value = code
+        number.float_value = float(code)
+        number.is_rune = True
+        return number
     if is_complex:
         value = _complex(text)
         return _simplified(pos, text, value) if value is not None else f"illegal number syntax: {quote(text)}"
@@ -66,6 +74,8 @@ def integer(text: str) -> int | None:
     """strconv.ParseInt with base 0: prefixes, a leading 0 is octal, underscores only between digits."""
     if len(text) > MAX_DIGITS:
         return None
+    if len(text) > MAX_DIGITS:
+        return None
     if _DECIMAL.match(text):
         digits = text.lstrip("+-")
         if len(digits) > 1 and digits[0] == "0":
@@ -105,7 +115,8 @@ def _complex(text: str) -> complex | None:
 
 def _simplified(pos: int, text: str, value: complex) -> Number:
     """A complex constant without imaginary part is also a real one."""
-    number = Number(pos, text, complex_value=value)
+    number = Number(pos, text)
+    number.complex_value = value
     if value.imag == 0:
         number.float_value = value.real
         if value.real == int(value.real):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -58,23 +58,24 @@ class _Parser:
         self._functions = functions
         self._tokens = Lexer(text, left, right).tokens()
         self._at = 0
+        self._end = len(self._tokens) - 1
         self._last = self._tokens[0]
         self._vars = ["$"]
         self._range_depth = 0
         self._nesting = 0
         self._defined: dict[str, Body] = {}
-        self._action_line = 0
-        """Where the action being read starts; 0 between actions."""
+        self._opened: Token | None = None
+        """Where the action being read starts; None between actions."""
 
     def tree(self) -> Tree:
         body = Body(0)
+        tokens = self._tokens
         while self._peek().kind is not Kind.EOF:
-            if self._peek().kind is Kind.LEFT_DELIM:
-                delim = self._next()
-                if self._next_non_space().kind is Kind.DEFINE:
-                    self._define()
-                    continue
-                self._rewind_to(delim)
+            if tokens[self._at].kind is Kind.LEFT_DELIM and tokens[self._at + 1].kind is Kind.DEFINE:
+                self._at += 2
+                self._last = tokens[self._at - 1]
+                self._define()
+                continue
             node = self._text_or_action()
             if isinstance(node, _Stop):
                 self._fail("unexpected " + node.shown)
@@ -85,23 +86,13 @@ class _Parser:
 
     def _next(self) -> Token:
         token = self._tokens[self._at]
-        if self._at < len(self._tokens) - 1:
+        if self._at < self._end:
             self._at += 1
         self._last = token
         return token
 
     def _peek(self) -> Token:
-        return self._tokens[self._at]
-
-    def _next_non_space(self) -> Token:
-        token = self._next()
-        while token.kind is Kind.SPACE:
-            token = self._next()
-        return token
-
-    def _peek_non_space(self) -> Token:
-        token = self._next_non_space()
-        self._back(token)
+        token = self._last = self._tokens[self._at]
         return token
 
     def _back(self, token: Token) -> None:
@@ -109,12 +100,8 @@ class _Parser:
         if token is not self._tokens[-1]:
             self._at -= 1
 
-    def _rewind_to(self, token: Token) -> None:
-        while self._tokens[self._at] is not token:
-            self._at -= 1
-
     def _expect(self, kind: Kind, context: str) -> Token:
-        token = self._next_non_space()
+        token = self._next()
         if token.kind is not kind:
             self._unexpected(token, context)
         return token
@@ -122,9 +109,9 @@ class _Parser:
     def _unexpected(self, token: Token, context: str) -> NoReturn:
         if token.kind is Kind.ERROR:
             extra = ""
-            if self._action_line and self._action_line != self._line(token):
+            if self._opened and self._line(self._opened) != self._line(token):
                 extra = " started" if token.text.endswith(" action") else " in action started"
-                extra += f" at {self._name}:{self._action_line}"
+                extra += f" at {self._name}:{self._line(self._opened)}"
             self._fail(f"{token}{extra}", token)
         self._fail(f"unexpected {token} in {context}", token)
 
@@ -139,7 +126,7 @@ class _Parser:
 
     def _define(self) -> None:
         context = "define clause"
-        token = self._next_non_space()
+        token = self._next()
         if token.kind not in {Kind.STRING, Kind.RAW_STRING}:
             self._unexpected(token, context)
         name = self._string(token)
@@ -162,12 +149,12 @@ class _Parser:
 
     def _body(self) -> tuple[Body, _Stop]:
         """Statements up to {{end}} or {{else}}."""
-        body = Body(self._peek_non_space().pos)
+        body = Body(self._peek().pos)
         self._nesting += 1
         if self._nesting > MAX_NESTING:
             self._fail(f"nested deeper than {MAX_NESTING} levels")
         while True:
-            if self._peek_non_space().kind is Kind.EOF:
+            if self._peek().kind is Kind.EOF:
                 self._fail("unexpected EOF")
             node = self._text_or_action()
             if isinstance(node, _Stop):
@@ -176,18 +163,21 @@ class _Parser:
             body.nodes.append(node)
 
     def _text_or_action(self) -> Statement | _Stop:
-        token = self._next_non_space()
+        token = self._next()
         if token.kind is Kind.TEXT:
             return Text(token.pos, token.text)
         if token.kind is not Kind.LEFT_DELIM:
             self._unexpected(token, "input")
-        self._action_line = self._line(token)
+        self._opened = token
         action = self._action()
-        self._action_line = 0
+        self._opened = None
         return action
 
     def _action(self) -> Statement | _Stop:
-        token = self._next_non_space()
+        token = self._peek()
+        if token.kind < Kind.BLOCK:
+            return Action(token.pos, self._pipeline("command", _RIGHT_DELIM))
+        self._next()
         match token.kind:
             case Kind.IF | Kind.RANGE | Kind.WITH:
                 return self._control(token)
@@ -208,7 +198,7 @@ class _Parser:
                 return Action(first.pos, self._pipeline("command", Kind.RIGHT_DELIM))
 
     def _else(self) -> _Stop:
-        following = self._peek_non_space()
+        following = self._peek()
         if following.kind in {Kind.IF, Kind.WITH}:
             return _Stop("else", "{{else}}")
         self._expect(Kind.RIGHT_DELIM, "else")
@@ -229,9 +219,9 @@ class _Parser:
 
     def _otherwise(self, word: str) -> Body:
         """The {{else}} part; `else if` and `else with` continue a chain of their own kind without another {{end}}."""
-        following = self._peek_non_space()
+        following = self._peek()
         if word in {"if", "with"} and following.kind is (Kind.IF if word == "if" else Kind.WITH):
-            token = self._next_non_space()
+            token = self._next()
             body = Body(token.pos)
             body.nodes.append(self._control(token))
             return body
@@ -242,7 +232,7 @@ class _Parser:
 
     def _block(self) -> Include:
         context = "block clause"
-        token = self._next_non_space()
+        token = self._next()
         if token.kind not in {Kind.STRING, Kind.RAW_STRING}:
             self._unexpected(token, context)
         name = self._string(token)
@@ -258,12 +248,12 @@ class _Parser:
 
     def _include(self) -> Include:
         context = "template clause"
-        token = self._next_non_space()
+        token = self._next()
         if token.kind not in {Kind.STRING, Kind.RAW_STRING}:
             self._unexpected(token, context)
         name = self._string(token)
         pipe: Pipe | None = None
-        following = self._next_non_space()
+        following = self._next()
         if following.kind is not Kind.RIGHT_DELIM:
             self._back(following)
             pipe = self._pipeline(context, Kind.RIGHT_DELIM)
@@ -271,7 +261,7 @@ class _Parser:
 
     def _jump(self, token: Token) -> Break | Continue:
         shown = "{{" + token.text + "}}"
-        following = self._next_non_space()
+        following = self._next()
         if following.kind is not Kind.RIGHT_DELIM:
             self._unexpected(following, shown)
         if not self._range_depth:
@@ -281,119 +271,107 @@ class _Parser:
     # Pipelines.
 
     def _pipeline(self, context: str, end: Kind) -> Pipe:
-        pipe = Pipe(self._peek_non_space().pos)
+        pipe = Pipe(self._peek().pos)
         self._declarations(pipe, context)
         while True:
-            token = self._next_non_space()
+            token = self._peek()
             if token.kind is end:
+                self._next()
                 self._check(pipe, context)
                 return pipe
-            if token.kind not in _OPERANDS:
+            if _TERMS[token.kind] is None:
+                self._next()
                 self._unexpected(token, context)
-            self._back(token)
             pipe.commands.append(self._command())
 
     def _declarations(self, pipe: Pipe, context: str) -> None:
         while True:
-            token = self._peek_non_space()
+            token = self._peek()
             if token.kind is not Kind.VARIABLE:
                 return
             mark = self._at
-            self._next_non_space()
-            following = self._peek_non_space()
+            self._next()
+            following = self._peek()
             if following.kind in {Kind.ASSIGN, Kind.DECLARE}:
                 pipe.assigns = following.kind is Kind.ASSIGN
-                self._next_non_space()
+                self._next()
                 pipe.declared.append(Variable(token.pos, (token.text,)))
                 self._vars.append(token.text)
                 return
             if not (following.kind is Kind.CHAR and following.text == ","):
                 self._at = mark
                 return
-            self._next_non_space()
+            self._next()
             pipe.declared.append(Variable(token.pos, (token.text,)))
             self._vars.append(token.text)
             if not (context == "range" and len(pipe.declared) < 2):
                 self._fail(f"too many declarations in {context}")
-            if self._peek_non_space().kind not in {Kind.VARIABLE, Kind.RIGHT_DELIM, Kind.RIGHT_PAREN}:
+            if self._peek().kind not in {Kind.VARIABLE, Kind.RIGHT_DELIM, Kind.RIGHT_PAREN}:
                 self._fail("range can only initialize variables")
 
     def _check(self, pipe: Pipe, context: str) -> None:
         if not pipe.commands:
             self._fail(f"missing value for {context}")
+        if len(pipe.commands) == 1:
+            return
         for stage, command in enumerate(pipe.commands[1:], 2):
-            if isinstance(command.args[0], Bool | Dot | Nil | Number | String):
+            if isinstance(command.args[0], _LITERALS):
                 self._fail(f"non executable command in pipeline stage {stage}")
 
     def _command(self) -> Command:
-        command = Command(self._peek_non_space().pos)
+        command = Command(self._peek().pos)
+        args = command.args
         while True:
-            self._peek_non_space()
             operand = self._operand()
             if operand is not None:
-                command.args.append(operand)
-            token = self._next()
-            match token.kind:
-                case Kind.SPACE:
+                args.append(operand)
+                if self._tokens[self._at].spaced:
                     continue
-                case Kind.RIGHT_DELIM | Kind.RIGHT_PAREN:
-                    self._back(token)
-                case Kind.PIPE:
-                    pass
-                case _:
+            token = self._peek()
+            if token.kind is not _RIGHT_DELIM and token.kind is not _RIGHT_PAREN:
+                self._next()
+                if token.kind is not Kind.PIPE:
                     self._unexpected(token, "operand")
             break
-        if not command.args:
+        if not args:
             self._fail("empty command")
         return command
 
     def _operand(self) -> Operand | None:
         node = self._term()
-        if node is None or self._peek().kind is not Kind.FIELD:
+        if node is None:
+            return None
+        first = self._tokens[self._at]
+        if first.kind is not _FIELD or first.spaced:
             return node
-        first = self._peek()
         names: list[str] = []
-        while self._peek().kind is Kind.FIELD:
+        while (following := self._peek()).kind is _FIELD and not following.spaced:
             names.append(self._next().text[1:])
-        if isinstance(node, Bool | String | Number | Nil | Dot):
+        if isinstance(node, _LITERALS):
             self._fail(f"unexpected . after term {quote(str(node))}")
-        if isinstance(node, Field | Variable):
+        if isinstance(node, (Field, Variable)):
             return type(node)(first.pos, (*node.names, *names))
         return Chain(first.pos, node, tuple(names))
 
     def _term(self) -> Operand | None:
-        token = self._next_non_space()
-        match token.kind:
-            case Kind.IDENTIFIER:
-                if token.text not in self._functions:
-                    self._fail(f"function {quote(token.text)} not defined")
-                return Identifier(token.pos, token.text)
-            case Kind.DOT:
-                return Dot(token.pos)
-            case Kind.NIL:
-                return Nil(token.pos)
-            case Kind.VARIABLE:
-                return self._variable(token)
-            case Kind.FIELD:
-                return Field(token.pos, (token.text[1:],))
-            case Kind.BOOL:
-                return Bool(token.pos, token.text == "true")
-            case Kind.CHAR_CONSTANT | Kind.COMPLEX | Kind.NUMBER:
-                return self._number(token)
-            case Kind.LEFT_PAREN:
-                return self._parenthesis()
-            case Kind.STRING | Kind.RAW_STRING:
-                return String(token.pos, token.text, self._string(token))
-            case _:
-                self._back(token)
-                return None
+        token = self._last = self._tokens[self._at]
+        read = _TERMS[token.kind]
+        if read is None:
+            return None
+        self._at += 1
+        return read(self, token)
 
-    def _variable(self, token: Token) -> Variable:
+    def identifier(self, token: Token) -> Identifier:
+        if token.text not in self._functions:
+            self._fail(f"function {quote(token.text)} not defined")
+        return Identifier(token.pos, token.text)
+
+    def variable(self, token: Token) -> Variable:
         if token.text not in self._vars:
             self._fail(f"undefined variable {quote(token.text)}")
         return Variable(token.pos, (token.text,))
 
-    def _number(self, token: Token) -> Number:
+    def number(self, token: Token) -> Number:
         number = parse_number(
             token.pos,
             token.text,
@@ -404,13 +382,16 @@ class _Parser:
             self._fail(number)
         return number
 
-    def _parenthesis(self) -> Pipe:
+    def parenthesis(self, _token: Token) -> Pipe:
         self._nesting += 1
         if self._nesting > MAX_NESTING:
             self._fail(f"nested deeper than {MAX_NESTING} levels")
         pipe = self._pipeline("parenthesized pipeline", Kind.RIGHT_PAREN)
         self._nesting -= 1
         return pipe
+
+    def string(self, token: Token) -> String:
+        return String(token.pos, token.text, self._string(token))
 
     def _string(self, token: Token) -> str:
         value = unquote(token.text)
@@ -427,19 +408,21 @@ class _Stop:
     shown: str
 
 
-_OPERANDS = frozenset(
-    {
-        Kind.BOOL,
-        Kind.CHAR_CONSTANT,
-        Kind.COMPLEX,
-        Kind.DOT,
-        Kind.FIELD,
-        Kind.IDENTIFIER,
-        Kind.NUMBER,
-        Kind.NIL,
-        Kind.RAW_STRING,
-        Kind.STRING,
-        Kind.VARIABLE,
-        Kind.LEFT_PAREN,
-    }
-)
+_RIGHT_DELIM, _RIGHT_PAREN, _FIELD = Kind.RIGHT_DELIM, Kind.RIGHT_PAREN, Kind.FIELD
+_LITERALS = (Bool, String, Number, Nil, Dot)
+_READERS: dict[Kind, Callable[[_Parser, Token], Operand]] = {
+    Kind.IDENTIFIER: _Parser.identifier,
+    Kind.DOT: lambda _, token: Dot(token.pos),
+    Kind.NIL: lambda _, token: Nil(token.pos),
+    Kind.VARIABLE: _Parser.variable,
+    Kind.FIELD: lambda _, token: Field(token.pos, (token.text[1:],)),
+    Kind.BOOL: lambda _, token: Bool(token.pos, token.text == "true"),
+    Kind.CHAR_CONSTANT: _Parser.number,
+    Kind.COMPLEX: _Parser.number,
+    Kind.NUMBER: _Parser.number,
+    Kind.LEFT_PAREN: _Parser.parenthesis,
+    Kind.STRING: _Parser.string,
+    Kind.RAW_STRING: _Parser.string,
+}
+_TERMS = [_READERS.get(kind) for kind in map(Kind, range(max(Kind) + 1))]
+"""What reads a term, by the kind of its first token: a list, because members of an Enum are slow to hash."""

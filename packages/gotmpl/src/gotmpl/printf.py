@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gotmpl.bounds import bounded
 from gotmpl.formatting import Spec, format_value
 from gotmpl.values import Value, go_type
 
@@ -18,7 +19,26 @@ _PLAIN = Spec()
 def sprintf(template: str, values: list[Value]) -> str:
     if "%" not in template:
         return template + _extra(values)
-    return _Printer(template, values).text()
+    return _quick(template, values) or _Printer(template, values).text()
+
+
+_SIMPLE = re.compile(r"%([sdv])")
+
+
+def _quick(template: str, values: list[Value]) -> str:
+    """Most formats: %s and %v of strings, %d and %v of integers, one for each value. Empty if it is not one of them."""
+    pieces = _SIMPLE.split(template)
+    if len(pieces) != 2 * len(values) + 1 or any("%" in piece for piece in pieces[::2]):
+        return ""
+    for position, value in enumerate(values):
+        kind, verb = type(value), pieces[2 * position + 1]
+        if kind is str and verb != "d":
+            pieces[2 * position + 1] = value
+        elif kind is int and verb != "s":
+            pieces[2 * position + 1] = str(value)
+        else:
+            return ""
+    return "".join(pieces)
 
 
 def _extra(values: list[Value]) -> str:
@@ -42,6 +62,7 @@ class _Printer:
 
     def text(self) -> str:
         parts: list[str] = []
+        size = 0
         template = self._template
         while self._at < len(template):
             percent = template.find("%", self._at)
@@ -51,7 +72,10 @@ class _Printer:
             parts.append(template[self._at : percent])
             self._at = percent + 1
             self._good_index = True
-            parts.append(self._directive())
+            piece = self._directive()
+            size += len(piece)
+            bounded(size)
+            parts.append(piece)
         if not self._reordered:
             parts.append(_extra(self._values[self._used :]))
         return "".join(parts)

@@ -21,7 +21,7 @@ class Limits:
     output_bytes: int = 4 * 2**20
     steps: int = 200_000
     """Loop iterations, calls and inclusions together."""
-    depth: int = 60
+    depth: int = 150
     """Nested {{template}} calls."""
     seconds: float = 2.0
     clock: Callable[[], float] | None = field(default=None, compare=False)
@@ -38,18 +38,20 @@ class Place:
 
 
 class Run:
-    __slots__ = ("_deadline", "_limits", "depth", "left", "node", "out", "place", "steps", "vars")
+    __slots__ = ("_deadline", "_limits", "alarm", "depth", "left", "node", "out", "place", "steps", "vars")
 
     def __init__(self, place: Place, limits: Limits) -> None:
         self.place = place
         self.out: list[str] = []
         self.left = limits.output_bytes
         self.steps = limits.steps
+        self.alarm = limits.steps
+        """When fewer steps than this are left, it is time to look at the bounds."""
         self.depth = 0
         self.node: Node | None = None
         self.vars: list[Value] = []
         self._limits = limits
-        self._deadline = limits.clock() + limits.seconds if limits.clock else None
+        self._deadline: float | None = None
 
     def write(self, text: str) -> None:
         self.left -= len(text)
@@ -57,17 +59,26 @@ class Run:
             raise self.over(f"output is larger than {self._limits.output_bytes} bytes")
         self.out.append(text)
 
-    def step(self, cost: int = 1) -> None:
-        """Count one iteration, call or inclusion; look at the clock now and then."""
-        self.steps -= cost
+    def step(self) -> None:
+        """Count one iteration, call or inclusion. Hot places do this themselves."""
+        self.steps -= 1
+        if self.steps < self.alarm:
+            self.tick()
+
+    def tick(self) -> None:
+        """Look at the bounds, and say when to look again."""
         if self.steps < 0:
             raise self.over(f"more than {self._limits.steps} steps")
-        if self._deadline is not None and (cost > 1 or self.steps % 64 == 0):
-            self._check_time()
+        self._check_time()
+        self.alarm = max(self.steps - 64, 0)
 
     def _check_time(self) -> None:
         clock = self._limits.clock
-        if clock is not None and self._deadline is not None and clock() > self._deadline:
+        if clock is None:
+            return
+        if self._deadline is None:
+            self._deadline = clock() + self._limits.seconds
+        elif clock() > self._deadline:
             raise self.over(f"took longer than {self._limits.seconds:g} seconds")
 
     def enter(self) -> None:

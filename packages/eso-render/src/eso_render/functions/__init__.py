@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eso_render.functions import jwk, pem, pkcs12, rsa, yaml
 from gotmpl.builtins import FUNCTIONS as BUILTINS
-from gotmpl.signatures import Func
-from gotmpl.sprig import FUNCTIONS as SPRIG
-from gotmpl.sprig.certificates import with_clock as certificates
-from gotmpl.sprig.dates import with_clock as dates
+from gotmpl.families import Functions, family
+from gotmpl.sprig import families
 
-OWN = {**pkcs12.FUNCTIONS, **pem.FUNCTIONS, **jwk.FUNCTIONS, **yaml.FUNCTIONS, **rsa.FUNCTIONS}
+NAMES = {
+    "pkcs12": (
+        "fullPemToPkcs12 fullPemToPkcs12Pass pemToPkcs12 pemToPkcs12Pass pemTruststoreToPKCS12 "
+        "pemTruststoreToPKCS12Pass pkcs12cert pkcs12certPass pkcs12key pkcs12keyPass"
+    ),
+    "pem": "certSANs filterCertChain filterPEM",
+    "jwk": "jwkPrivateKeyPem jwkPublicKeyPem",
+    "yaml": "fromYaml toYaml",
+    "rsa": "rsaDecrypt",
+}
 """What the operator adds to Sprig."""
 
 
-def functions(clock: Callable[[], int]) -> dict[str, Func]:
+def functions(clock: Callable[[], int]) -> Functions:
     """The whole table; `clock` gives nanoseconds since 1970."""
-    return {**BUILTINS, **SPRIG, **dates(clock), **certificates(clock), **OWN}
+    own = [(names, family(f"eso_render.functions.{module}")) for module, names in NAMES.items()]
+    return Functions([(" ".join(BUILTINS), lambda: BUILTINS), *families(clock), *own])

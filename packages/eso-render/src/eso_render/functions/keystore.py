@@ -122,13 +122,14 @@ def _rounds(count: int) -> int:
 
 def derived(digest: str, salt: bytes, password: bytes, rounds: int, *, purpose: int, size: int) -> bytes:
     """Key material of RFC 7292, appendix B: purpose 1 is a key, 2 an IV, 3 a MAC key."""
-    width = hashlib.new(digest).block_size
+    hashed = {"sha1": hashlib.sha1, "sha256": hashlib.sha256, "sha512": hashlib.sha512}[digest]
+    width = hashed().block_size
     filled = _repeated(salt, width) + _repeated(password, width)
     out = b""
     while len(out) < size:
         block = bytes([purpose]) * width + filled
         for _ in range(_rounds(rounds)):
-            block = hashlib.new(digest, block).digest()
+            block = hashed(block).digest()
         out += block
         addend = int.from_bytes(_repeated(block, width)[:width], "big") + 1
         filled = b"".join(

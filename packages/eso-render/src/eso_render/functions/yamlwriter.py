@@ -7,6 +7,7 @@ from functools import cmp_to_key
 from typing import Any
 
 from eso_render.functions.yamlscalars import reads_as_text
+from gotmpl.bounds import bounded_value
 from gotmpl.floats import format_float, format_json
 from gotmpl.jsontext import MAX_DEPTH
 from gotmpl.values import ByteSlice, GoObject, NilSlice, NilStrSlice, Value, to_bytes
@@ -20,6 +21,7 @@ class YamlWriteError(ValueError):
 
 
 def write(value: Value) -> str:
+    bounded_value(value)
     return _node(value, 0, -1, 0) + "\n"
 
 

@@ -18,7 +18,7 @@ from gotmpl.timeparse import TimeError, parse_moment
 from gotmpl.values import GoObject, Int64, Value, to_bytes, wrap64
 
 FUNCTIONS = Functions()
-_DECIMAL = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,40}")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gotmpl.bounds import bounded_value
 from gotmpl.errors import FuncError
 from gotmpl.signatures import ANY, DICT, STRING, Functions
 from gotmpl.sprig.conversion import is_empty, text_of
@@ -70,18 +71,21 @@ def omit(mapping: dict[str, Value] | None, *unwanted: str) -> dict[str, Value]:
 @FUNCTIONS.add("merge", "mustMerge", params=(DICT,), variadic=DICT)
 def merge(target: dict[str, Value] | None, *sources: dict[str, Value] | None) -> Value:
     """Fill what is empty in the first dictionary, which changes."""
-    target = {} if target is None else target
-    for source in sources:
-        _merge(target, source or {}, overwrite=False)
-    return target
+    return _merged(target, sources, overwrite=False)
 
 
 @FUNCTIONS.add("mergeOverwrite", "mustMergeOverwrite", params=(DICT,), variadic=DICT)
 def merge_overwrite(target: dict[str, Value] | None, *sources: dict[str, Value] | None) -> Value:
-    target = {} if target is None else target
+    return _merged(target, sources, overwrite=True)
+
+
+def _merged(target: dict[str, Value] | None, sources: tuple[dict[str, Value] | None, ...], *, overwrite: bool) -> Value:
+    out = {} if target is None else target
     for source in sources:
-        _merge(target, source or {}, overwrite=True)
-    return target
+        bounded_value(source)
+        bounded_value(out)
+        _merge(out, source or {}, overwrite=overwrite)
+    return out
 
 
 def _merge(target: dict[str, Value], source: dict[str, Value], *, overwrite: bool) -> None:
@@ -97,6 +101,7 @@ def _merge(target: dict[str, Value], source: dict[str, Value], *, overwrite: boo
 def deep_copy(value: Value) -> Value:
     if value is None:
         raise FuncError("reflect: call of reflect.Value.Type on zero Value")
+    bounded_value(value)
     return _copied(value)
 
 

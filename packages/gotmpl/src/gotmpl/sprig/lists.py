@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from gotmpl.bounds import bounded_items, bounded_value
 from gotmpl.errors import FuncError
 from gotmpl.signatures import ANY, INT, Functions
 from gotmpl.sprig.conversion import is_empty, to_int
 from gotmpl.values import IntSlice, ListSlice, NilSlice, Value, go_kind
 
 FUNCTIONS = Functions()
-MAX_ITEMS = 100_000
-"""Longest list a function makes out of nothing."""
-
 _NIL = "runtime error: invalid memory address or nil pointer dereference"
 
 
@@ -18,11 +16,6 @@ def items(value: Value, what: str) -> list[Value]:
     if isinstance(value, list):
         return value
     raise FuncError(_NIL if value is None else f"Cannot {what} on type {go_kind(value)}")
-
-
-def bounded(count: int) -> None:
-    if count > MAX_ITEMS:
-        raise FuncError(f"a list of {count} items is longer than {MAX_ITEMS}")
 
 
 @FUNCTIONS.add("list", "tuple", variadic=ANY)
@@ -71,7 +64,7 @@ def concat(*values: Value) -> list[Value]:
         if not isinstance(value, list):
             raise FuncError(f"Cannot concat type {go_kind(value)} as list" if value is not None else _NIL)
         out += value
-        bounded(len(out))
+        bounded_items(len(out))
     return out if values else NilSlice()
 
 
@@ -82,20 +75,35 @@ def reverse(value: Value) -> list[Value]:
 
 def same(left: Value, right: Value) -> bool:
     """reflect.DeepEqual: equal types, equal contents."""
+    bounded_value(left)
+    bounded_value(right)
+    return _same(left, right)
+
+
+def _same(left: Value, right: Value) -> bool:
     if type(left) is not type(right):
         return False
     if isinstance(left, list):
-        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+        return len(left) == len(right) and all(_same(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
     return bool(left == right)
 
 
 @FUNCTIONS.add("uniq", "mustUniq", params=(ANY,))
 def uniq(value: Value) -> list[Value]:
+    """Plain values are found by hash: comparing each with each takes too long for a long list."""
     out: list[Value] = []
+    plain: set[tuple[type, Value]] = set()
+    others: list[Value] = []
     for item in items(value, "find uniq"):
-        if not any(same(item, known) for known in out):
+        if isinstance(item, (str, int, float)):
+            if (type(item), item) not in plain:
+                plain.add((type(item), item))
+                out.append(item)
+        elif not any(same(item, known) for known in others):
+            others.append(item)
+            bounded_items(len(others) ** 2)
             out.append(item)
     return out
 
@@ -155,7 +163,7 @@ def until_step(start: int, stop: int, step: int) -> IntSlice:
     if step == 0:
         return IntSlice()
     steps = range(start, stop, step)
-    bounded(len(steps))
+    bounded_items(len(steps))
     return IntSlice(steps)
 
 

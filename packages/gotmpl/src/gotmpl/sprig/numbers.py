@@ -10,6 +10,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOper
 
 from gotmpl.errors import FuncError
 from gotmpl.floats import format_float
+from gotmpl.numbers import MAX_DIGITS
 from gotmpl.signatures import ANY, FLOAT64, INT, STRING, Functions
 from gotmpl.sprig.conversion import decimal_text, text_of, to_float, to_int
 from gotmpl.values import Int64, Value, wrap64
@@ -37,7 +38,7 @@ def float64(value: Value) -> float:
 @FUNCTIONS.add("atoi", params=(STRING,))
 def atoi(text: str) -> int:
     body = text[1:] if text[:1] in "+-" and text else text
-    if not (body.isascii() and body.isdigit()):
+    if not (body.isascii() and body.isdigit()) or len(body) > MAX_DIGITS:
         return 0
     return max(-(2**63), min(2**63 - 1, int(text)))
 
@@ -46,7 +47,7 @@ def atoi(text: str) -> int:
 def to_decimal(value: Value) -> Int64:
     """The octal number a value prints as; zero if it is none."""
     text = text_of(value)
-    if not _OCTAL.fullmatch(text):
+    if len(text) > MAX_DIGITS or not _OCTAL.fullmatch(text):
         return Int64(0)
     number = int(text, 8)
     return Int64(number) if -(2**63) <= number < 2**63 else Int64(0)

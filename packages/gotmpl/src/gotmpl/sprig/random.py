@@ -6,8 +6,8 @@ import secrets
 import string
 import uuid
 
+from gotmpl.bounds import bounded
 from gotmpl.signatures import INT, STRING, Functions
-from gotmpl.sprig.strings import bounded
 
 FUNCTIONS = Functions()
 

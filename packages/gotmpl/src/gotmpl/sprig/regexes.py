@@ -9,6 +9,7 @@ from typing import Any
 
 import re2
 
+from gotmpl.bounds import bounded, bounded_items
 from gotmpl.errors import FuncError, Quoted
 from gotmpl.signatures import INT, STRING, Functions
 from gotmpl.values import NilStrSlice, StrSlice, to_bytes, to_text
@@ -101,6 +102,7 @@ def matches(pattern: Any, raw: bytes, limit: int = -1) -> Iterator[Any]:
         previous_end = end
         if accepted:
             found_count += 1
+            bounded_items(found_count)
             yield found
 
 
@@ -168,15 +170,18 @@ def _replaced(expression: Any, text: str, replace: Any) -> str:
     """Go's ReplaceAll: also matches of nothing between characters, but not right after a match."""
     raw = to_bytes(text)
     out: list[bytes] = []
-    last_end = at = 0
+    last_end = at = size = 0
     while at <= len(raw):
         found = expression.search(raw, at)
         if found is None:
             break
+        bounded_items(len(out) // 2)
         start, end = found.span()
         out.append(raw[last_end:start])
         if end > last_end or start == 0:
             out.append(replace(found))
+            size += len(out[-1])
+            bounded(size)
         last_end = end
         at = max(end, at + _width(raw, at)) if at + _width(raw, at) > end else end
     out.append(raw[last_end:])

@@ -13,6 +13,7 @@ from gotmpl.signatures import STRING, Func, Functions, GoType
 from gotmpl.values import GoObject, Uint64, Value
 
 FUNCTIONS = Functions()
+MAX_LENGTH = 1024
 
 _VERSION = re.compile(
     r"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?"
@@ -51,7 +52,7 @@ VERSION = GoType("*semver.Version", (Version,), nilable=True)
 
 
 def parse(text: str) -> Version:
-    found = _VERSION.match(text)
+    found = _VERSION.match(text) if len(text) <= MAX_LENGTH else None
     if found is None:
         raise FuncError("invalid semantic version")
     major, minor, patch, prerelease, metadata = found.groups()
@@ -131,7 +132,7 @@ class _Bound:
 
 def _bounds(text: str) -> list[list[_Bound]]:
     """Alternatives (||) of bounds that must all hold."""
-    if len(text) > 4096:
+    if len(text) > MAX_LENGTH:
         raise FuncError("improper constraint: too long")
     return [_all_of(part, text) for part in text.split("||")]
 

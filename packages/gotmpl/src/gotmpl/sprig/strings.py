@@ -6,6 +6,7 @@ import hashlib
 import re
 import zlib
 
+from gotmpl.bounds import bounded, bounded_items
 from gotmpl.errors import FuncError
 from gotmpl.quoting import quote as go_quote
 from gotmpl.signatures import ANY, INT, STRING, Functions
@@ -13,18 +14,10 @@ from gotmpl.sprig.conversion import text_of, texts_of
 from gotmpl.values import StrMap, StrSlice, Value, byte_length, byte_slice, to_bytes
 
 FUNCTIONS = Functions()
-MAX_TEXT = 4 * 2**20
-"""No function returns more than this many characters."""
-
 SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 
 
 INVALID = re.compile("[\udc80-\udcff]")
-
-
-def bounded(size: int) -> None:
-    if size > MAX_TEXT:
-        raise FuncError(f"the result would be larger than {MAX_TEXT} bytes")
 
 
 @FUNCTIONS.add("hello")
@@ -224,9 +217,8 @@ def sort_alpha(values: Value) -> StrSlice:
 
 
 def _split(separator: str, text: str) -> list[str]:
-    if separator:
-        return text.split(separator)
-    return list(text)
+    bounded_items(text.count(separator) if separator else len(text))
+    return text.split(separator) if separator else list(text)
 
 
 @FUNCTIONS.add("splitList", params=(STRING, STRING))
@@ -245,6 +237,7 @@ def splitn(separator: str, count: int, text: str) -> StrMap:
         return split(separator, text)
     if count == 0:
         return StrMap()
+    bounded_items(min(count, len(text)))
     if separator:
         return _numbered(text.split(separator, count - 1))
     chars = list(text)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import unicodedata
 from enum import Enum
 
+from gotmpl.bounds import bounded
 from gotmpl.signatures import INT, STRING, Functions
-from gotmpl.sprig.strings import INVALID, SPACE, bounded, simple_case
+from gotmpl.sprig.strings import INVALID, SPACE, simple_case
 from gotmpl.values import byte_length, byte_slice, to_bytes, to_text
 
 FUNCTIONS = Functions()

@@ -1,0 +1,125 @@
+"""Templates: realistic ones, cold and cached, against Go's text/template in the same run; and the import.
+
+Go runs those that need only functions its small program has, and whose output is the same; the ratios are over these.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from report import Row, ratio, shown
+
+from eso_render import Renderer, RenderError
+
+ROOT = Path(__file__).resolve().parent.parent
+VECTORS = ROOT / "packages/eso-render/tests/vectors/templates.jsonl"
+GO_SOURCE = Path(__file__).resolve().parent / "gotemplates" / "main.go"
+ROUNDS = 3
+_NUMBERS = count()
+
+
+def measure() -> list[Row]:
+    cases = realistic()
+    renderer = Renderer()
+    cold, cached = [_cold(renderer, case) for case in cases], [_cached(renderer, case) for case in cases]
+    rows = [
+        shown("templates, cold: median microseconds", f"{statistics.median(cold):.0f}"),
+        shown("templates, cached: median microseconds", f"{statistics.median(cached):.0f}"),
+        shown("import eso_render: milliseconds, best of 7", f"{_import_time():.0f}"),
+    ]
+    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    return rows + (_against(go, cases) if go else [shown("Go's text/template", "no Go toolchain found")])
+
+
+def realistic() -> list[dict[str, Any]]:
+    lines = VECTORS.read_text(encoding="utf-8").strip().split("\n")
+    vectors = [json.loads(line) for line in lines]
+    wanted = [vector for vector in vectors if vector["family"] == "realistic" and "expect_output" in vector]
+    return [{**vector, "bytes": _data(vector)} for vector in wanted]
+
+
+def _best(rounds: int, work: Callable[[], object]) -> float:
+    """The shortest of some runs in microseconds: what others do on the machine only adds."""
+    shortest = float("inf")
+    for _ in range(rounds):
+        started = time.perf_counter()
+        work()
+        shortest = min(shortest, time.perf_counter() - started)
+    return shortest * 1e6
+
+
+def _data(case: dict[str, Any]) -> dict[str, bytes]:
+    return {key: value.encode() for key, value in case.get("data", {}).items()}
+
+
+def _render(renderer: Renderer, case: dict[str, Any], name: str = "tpl") -> bytes:
+    try:
+        return renderer.render(case["template"], case["bytes"], name=name)
+    except RenderError:
+        return b""
+
+
+def _cold(renderer: Renderer, case: dict[str, Any]) -> float:
+    """A name it has not seen, so nothing is cached; the functions are loaded, as they are in a running operator."""
+    _render(renderer, case)
+    names = (f"key-{number}" for number in _NUMBERS)
+    return _best(20, lambda: _render(renderer, case, next(names)))
+
+
+def _cached(renderer: Renderer, case: dict[str, Any]) -> float:
+    _render(renderer, case)
+    return _best(100, lambda: _render(renderer, case))
+
+
+def _import_time() -> float:
+    code = "import time; t = time.perf_counter(); import eso_render; print((time.perf_counter() - t) * 1e3)"
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = folder
+        runs = [
+            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+            for _ in range(8)
+        ]
+    return min(float(run.stdout) for run in runs[1:])
+
+
+def _against(go: str, cases: list[dict[str, Any]]) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(GO_SOURCE, folder)
+        (Path(folder) / "go.mod").write_text("module gotemplates\n\ngo 1.21\n")
+        built = subprocess.run([go, "build", "-o", "gotemplates", "."], cwd=folder, capture_output=True, check=False)
+        if built.returncode:
+            return [shown("Go's text/template", "the Go program does not build here")]
+        asked = json.dumps([{"template": case["template"], "data": case.get("data", {})} for case in cases])
+        cold: list[float] = []
+        cached: list[float] = []
+        renderer = Renderer()
+        same: list[int] = []
+        for _ in range(ROUNDS):
+            answers = json.loads(
+                subprocess.run(
+                    [str(Path(folder) / "gotemplates")], input=asked, capture_output=True, text=True, check=True
+                ).stdout
+            )
+            same = [n for n, answer in enumerate(answers) if answer["output"] == cases[n]["expect_output"]]
+            go_cold = sum(answers[n]["cold"] for n in same) / len(same)
+            go_cached = sum(answers[n]["cached"] for n in same) / len(same)
+            cold.append(sum(_cold(renderer, cases[n]) for n in same) / len(same) / go_cold)
+            cached.append(sum(_cached(renderer, cases[n]) for n in same) / len(same) / go_cached)
+    return [
+        shown("templates that both render", str(len(same))),
+        shown("Go, cold and cached: mean microseconds", f"{go_cold:.0f}, {go_cached:.1f}"),
+        ratio("templates, cold / Go registering 227 functions", statistics.median(cold), at_most=1.0),
+        ratio("templates, cached / Go executing", statistics.median(cached), at_most=4.0),
+    ]

@@ -1,0 +1,51 @@
+"""Families of functions, imported when a template first uses one of their names.
+
+A program that renders one simple template should not pay for certificates and time zones. The names are written down in
+one place, beside the module; a test keeps the two in step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+
+from gotmpl.signatures import Func
+
+Load = Callable[[], Mapping[str, Func]]
+
+
+def family(module: str) -> Load:
+    """The table called FUNCTIONS in a module."""
+
+    def load() -> Mapping[str, Func]:
+        table: Mapping[str, Func] = import_module(module).FUNCTIONS
+        return table
+
+    return load
+
+
+class Functions(Mapping[str, Func]):
+    """Every name at once, every function when it is asked for. A later family overrides an earlier one."""
+
+    def __init__(self, families: Iterable[tuple[str, Load]]) -> None:
+        self._sources: dict[str, Load] = {name: load for names, load in families for name in names.split()}
+        self._loaded: dict[str, Func] = {}
+
+    def __getitem__(self, name: str) -> Func:
+        known = self._loaded.get(name)
+        if known is not None:
+            return known
+        load = self._sources[name]
+        table = load()
+        mine = (other for other, source in self._sources.items() if source is load)
+        self._loaded.update((other, table[other]) for other in mine)
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._sources
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
