@@ -59,6 +59,7 @@ class Proxy:
         self._target = port
         self._chance = chance
         self._connections: list[_Connection] = []
+        self._accepting: set[asyncio.Task[object]] = set()
         self._refusing = False
         self.port = 0
 
@@ -69,9 +70,10 @@ class Proxy:
         try:
             yield self
         finally:
+            self._refusing = True  # a connection that is being made right now must not outlive the test either
             server.close()
             self.cut(everything=True)
-            await server.wait_closed()
+            await asyncio.gather(*self._accepting, server.wait_closed(), return_exceptions=True)
 
     def cut(self, *, everything: bool = False) -> None:
         """Reset some of the connections (or all)."""
@@ -95,6 +97,10 @@ class Proxy:
             self._refusing = False
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
         if self._refusing:
             writer.transport.abort()
             return
@@ -104,6 +110,9 @@ class Proxy:
             writer.transport.abort()
             return
         connection = _Connection(writer, upstream[1])
+        if self._refusing:
+            connection.cut()
+            return
         self._connections.append(connection)
         try:
             await connection.forward(reader, upstream[0])
