@@ -96,12 +96,15 @@ class Proxy:
         finally:
             self._refusing = False
 
+    def _refuses(self) -> bool:
+        return self._refusing
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._accepting.add(task)
         task.add_done_callback(self._accepting.discard)
-        if self._refusing:
+        if self._refuses():
             writer.transport.abort()
             return
         try:
@@ -110,7 +113,7 @@ class Proxy:
             writer.transport.abort()
             return
         connection = _Connection(writer, upstream[1])
-        if self._refusing:
+        if self._refuses():
             connection.cut()
             return
         self._connections.append(connection)
