@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import tempfile
 import time
@@ -14,9 +13,9 @@ from typing import TypeVar
 from load import through_bare_loop
 from report import Row, ratio, shown
 
-from kuberun.testing.kubeapiserver import KubeApiserver
+from kuberun.testing.kubeapiserver import KubeApiserver, find_assets
 from kuberun.testing.localserver import LocalServer
-from kuberun.testing.servers import ApiServer
+from kuberun.testing.servers import ApiServer, ServerFailedError
 
 S = TypeVar("S", bound=ApiServer)
 ROUNDS = 5
@@ -24,14 +23,15 @@ WRITES = 1500
 
 
 def measure() -> list[Row]:
-    assets = os.environ.get("KUBEBUILDER_ASSETS", "")
     with tempfile.TemporaryDirectory() as folder:
         local, local_start = _started(lambda: LocalServer(_made(Path(folder) / "local")))
         rows = [shown("localkube: seconds from start to ready", f"{local_start:.2f}")]
         try:
-            if not assets:
+            try:
+                assets = find_assets()
+            except ServerFailedError:
                 return [*rows, shown("kube-apiserver", "not built: run `make test-cluster` once")]
-            kube, kube_start = _started(lambda: KubeApiserver(_made(Path(folder) / "kube"), Path(assets)))
+            kube, kube_start = _started(lambda: KubeApiserver(_made(Path(folder) / "kube"), assets))
             try:
                 rows.append(ratio("localkube start to ready / kube-apiserver", local_start / kube_start))
                 return rows + asyncio.run(_compare(local, kube))
