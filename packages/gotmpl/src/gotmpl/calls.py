@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from gotmpl.bounds import MAX_TEXT, bounded
-from gotmpl.errors import FuncError, Quoted, TemplateError
+from gotmpl.errors import Authored, FuncError, Quoted, TemplateError
 from gotmpl.formatting import Spec, format_value, spelled_out
 from gotmpl.nodes import Bool, Chain, Command, Field, Identifier, Nil, Node, Number, Operand, String
 from gotmpl.operands import MISSING, Eval, Missing, ideal_constant, typed_constant
@@ -133,18 +133,37 @@ def failure(run: Run, func: Func, node: Node, error: Exception) -> TemplateError
         return error
     run.node = node
     if isinstance(error, FuncError):
-        return run.error(f"error calling {func.name}: {_reason(error, run.place.text)}")
+        return run.error(f"error calling {func.name}: {_reason(error, run)}")
     return run.error(f"error calling {func.name}: internal error ({type(error).__name__})")
 
 
-def _reason(error: FuncError, source: str) -> str:
-    return "".join(part if isinstance(part, str) else _shown(part, source) for part in error.parts)
+def _reason(error: FuncError, run: Run) -> str:
+    return "".join(part if isinstance(part, str) else _shown(part, run) for part in error.parts)
 
 
-def _shown(part: Quoted, source: str) -> str:
+SHORTEST_SECRET = 4
+"""Shorter values are everywhere by chance; taking them out of a message would leave nothing of it."""
+
+
+def _shown(part: Quoted | Authored, run: Run) -> str:
+    source = run.place.text
+    if isinstance(part, Authored):
+        return _without_data(part.text, run.data, source)
     if part.origin is not None and spelled_out(part.origin, source) == part.origin:
         return format_value(part.value, Spec(verb=part.verb))
     return spelled_out(part.value, source, part.verb)
+
+
+def _without_data(text: str, data: Value, source: str) -> str:
+    if spelled_out(text, source) == text or not isinstance(data, dict):
+        return text
+    for value in sorted(filter(_is_long, data.values()), key=len, reverse=True):
+        text = text.replace(value, "<redacted>")
+    return text
+
+
+def _is_long(value: Value) -> bool:
+    return isinstance(value, str) and len(value) >= SHORTEST_SECRET
 
 
 def compile_call(

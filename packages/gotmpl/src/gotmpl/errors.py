@@ -43,9 +43,16 @@ class Quoted:
     """The value this one was cut out of or rewritten from: if the source spells that out, this may be shown."""
 
 
+@dataclass(frozen=True, slots=True)
+class Authored:
+    """A message the template's author composed. It is shown, but for the data values in it."""
+
+    text: str
+
+
 class FuncError(Exception):
     """A function refuses its arguments. Data values are in the message as Quoted only, never as text."""
 
-    def __init__(self, *parts: str | Quoted) -> None:
+    def __init__(self, *parts: str | Quoted | Authored) -> None:
         super().__init__("".join(part if isinstance(part, str) else "<redacted>" for part in parts))
         self.parts = parts

@@ -22,7 +22,7 @@ from gotmpl.calls import (
     not_a_function,
     retyped,
 )
-from gotmpl.errors import LimitError, ParseError
+from gotmpl.errors import FuncError, LimitError, ParseError
 from gotmpl.formatting import display, spelled_out
 from gotmpl.nodes import (
     Action,
@@ -86,7 +86,7 @@ class Program:
         return Compiled(place, _Compiler(functions, self._templates, scope).body(body), scope.size)
 
     def execute(self, data: Value, limits: Limits) -> str:
-        run = Run(self._main.place, limits)
+        run = Run(self._main.place, limits, data)
         run.vars = [data, *[None] * (self._main.size - 1)]
         try:
             self._main.body(run, data)
@@ -151,7 +151,7 @@ class _Compiler:
             run.node = node
             value = pipe(run, dot)
             run.node = node
-            run.write(value if type(value) is str else display(value))
+            run.write(value if type(value) is str else _displayed(run, value))
             return None
 
         return show
@@ -407,6 +407,13 @@ class _Compiler:
             return read_chain(run, value, names, in_interface=in_interface, call=call)
 
         return variable
+
+
+def _displayed(run: Run, value: Value) -> str:
+    try:
+        return display(value)
+    except FuncError as exc:
+        raise run.error(str(exc)) from None
 
 
 def _text(text: str) -> Exec:

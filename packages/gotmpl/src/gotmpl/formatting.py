@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, replace
 
 from gotmpl.bounds import bounded, bounded_value
+from gotmpl.errors import FuncError
 from gotmpl.floats import format_float
 from gotmpl.quoting import is_print, quote, quote_ascii
 from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, Int64, Value, go_kind, go_type, to_bytes
@@ -84,6 +85,10 @@ def format_value(value: Value, spec: Spec) -> str:
 
 def spelled_out(value: Value, source: str, verb: str = "v") -> str:
     """The value for an error message: what the source does not contain literally is replaced."""
+    try:
+        bounded_value(value)
+    except FuncError:
+        return "<redacted>"
     return format_value(_spelled_out(value, source), Spec(verb=verb))
 
 

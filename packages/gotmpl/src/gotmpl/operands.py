@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gotmpl.errors import FuncError
 from gotmpl.nodes import Number
 from gotmpl.run import Run
 from gotmpl.signatures import Func, GoType
@@ -90,7 +91,10 @@ def _read_entry(run: Run, receiver: dict[str, Value], name: str, call: CallMetho
 def _call_bare(run: Run, receiver: Value, method: Func) -> Value:
     if method.params:
         raise run.error(f"wrong number of args for {method.name}: want {len(method.params)} got 0")
-    return method.call(receiver)
+    try:
+        return method.call(receiver)
+    except FuncError as exc:
+        raise run.error(f"error calling {method.name}: {exc}") from None
 
 
 def read_chain(

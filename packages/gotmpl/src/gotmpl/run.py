@@ -38,10 +38,11 @@ class Place:
 
 
 class Run:
-    __slots__ = ("_deadline", "_limits", "alarm", "depth", "left", "node", "out", "place", "steps", "vars")
+    __slots__ = ("_deadline", "_limits", "alarm", "data", "depth", "left", "node", "out", "place", "steps", "vars")
 
-    def __init__(self, place: Place, limits: Limits) -> None:
+    def __init__(self, place: Place, limits: Limits, data: Value = None) -> None:
         self.place = place
+        self.data = data
         self.out: list[str] = []
         self.left = limits.output_bytes
         self.steps = limits.steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gotmpl.errors import FuncError
+from gotmpl.errors import Authored, FuncError
 from gotmpl.signatures import ANY, BOOL, STRING, Functions
 from gotmpl.sprig.conversion import is_empty
 from gotmpl.values import Value
@@ -32,4 +32,4 @@ def ternary(if_true: Value, if_false: Value, condition: Value) -> Value:
 
 @FUNCTIONS.add("fail", params=(STRING,))
 def fail(message: str) -> Value:
-    raise FuncError(message)
+    raise FuncError(Authored(message))

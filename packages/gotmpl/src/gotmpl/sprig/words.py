@@ -35,7 +35,7 @@ def title(text: str) -> str:
 def untitle(text: str) -> str:
     before = " "
     out: list[str] = []
-    for char in text:
+    for char in INVALID.sub("\ufffd", text):
         out.append(char.lower() if before.isspace() and len(char.lower()) == 1 else char)
         before = char
     return "".join(out)

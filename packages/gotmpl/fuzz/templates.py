@@ -1,0 +1,46 @@
+"""Coverage-guided fuzzing of the parser and the evaluator. Needs atheris, which no other part of the workspace does.
+
+    python packages/gotmpl/fuzz/templates.py -max_total_time=600 [corpus folder]
+
+Whatever the bytes, a render ends within its bounds, with text or with a TemplateError.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["gotmpl"]):
+    from gotmpl.builtins import FUNCTIONS
+    from gotmpl.errors import TemplateError
+    from gotmpl.families import Functions
+    from gotmpl.run import Limits
+    from gotmpl.sprig import families
+    from gotmpl.template import Engine
+    from gotmpl.values import StrMap
+
+_SLOW = {"bcrypt", "htpasswd", "derivePassword", "genPrivateKey"}
+ENGINE = Engine(
+    Functions([(" ".join(FUNCTIONS), lambda: FUNCTIONS), *families(lambda: 0)]),
+    Limits(output_bytes=2**16, steps=2000, depth=40),
+)
+
+
+def one(raw: bytes) -> None:
+    split = atheris.FuzzedDataProvider(raw)
+    value = split.ConsumeUnicode(40)
+    text = split.ConsumeUnicodeNoSurrogates(400)
+    if any(name in text for name in _SLOW):
+        return
+    try:
+        output = ENGINE.render(text, StrMap({"a": value, "b": "", "n": "42"}))
+    except TemplateError:
+        return
+    if len(output) > 2**16:
+        raise AssertionError("the output is larger than its bound")
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one)
+    atheris.Fuzz()
