@@ -20,7 +20,7 @@ _EARLIEST, _LATEST = -62135510400, 253402214400
 """0001-01-02 and 9999-12-31: Python knows no zone rules beyond."""
 
 MONTHS = tuple(
-    "January February March April May June July August September October November December".split()  # noqa: SIM905
+    "January February March April May June July August September October November December".split()  # noqa: SIM905 twelve quoted words are harder to read
 )
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
