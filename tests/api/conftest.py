@@ -75,7 +75,7 @@ async def install(api: RawApi, eventually: Eventually) -> AsyncIterator[Callable
 
 @pytest.fixture(scope="session")
 def installed() -> set[str]:
-    """Names of the definitions that this session's server already has."""
+    """Names of the definitions that this run's server already has."""
     return set()
 
 
