@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from gotmpl.calls import (
     Argument,
@@ -57,6 +57,12 @@ from gotmpl.values import StrMap, Value, has_interface_elements, joined, to_byte
 Signal = int | None
 BREAK, CONTINUE = 1, 2
 Exec = Callable[[Run, Value], Signal]
+
+
+class PlainField(Protocol):
+    """Both an Eval and a Piped."""
+
+    def __call__(self, run: Run, dot: Value, _final: Value = None, /) -> Value: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +303,8 @@ class _Compiler:
             case Identifier():
                 func = self._functions[word.name]
                 return compile_call(func, command, self._arguments(func, command.args[1:]), word, piped=piped)
+            case Field() if len(word.names) == 1 == len(command.args) and not piped:
+                return self._one_field(word, word.names[0])
             case Field() | Chain() | Variable():
                 return self._fields(word, command.args)
             case Pipe():
@@ -348,11 +356,11 @@ class _Compiler:
 
         return at
 
-    def _one_field(self, node: Field, name: str) -> Eval:
-        """`.name`, most of what templates do."""
+    def _one_field(self, node: Field, name: str) -> PlainField:
+        """`.name`, most of what templates do: as an operand, and as a command that nothing is piped into."""
         loop = self._scope.dot_loop
 
-        def field(run: Run, dot: Value) -> Value:
+        def field(run: Run, dot: Value, _final: Value = None) -> Value:
             run.node = node
             if type(dot) is StrMap and name in dot:
                 return dot[name]
