@@ -69,10 +69,12 @@ sizes: setup
 
 gen: setup ## write the generated files (CRDs, reference pages)
 	@$(BIN)/python tools/gen_crds.py deploy/crds
+	@$(BIN)/python tools/gen_docs.py docs/reference
 
 gen-check: setup
 	$(call say,generated files)
 	@$(BIN)/python tools/gen_crds.py --check deploy/crds
+	@$(BIN)/python tools/gen_docs.py --check docs/reference
 
 test: setup ## every test that needs no Go toolchain
 	$(call say,tests on the embedded API server)

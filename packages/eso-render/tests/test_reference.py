@@ -1,0 +1,89 @@
+"""The reference page of the functions tells the truth: every example gives what it says, under every name."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eso_render import RenderError, render_text
+
+ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def examples() -> list[Any]:
+    """One for every name of every function: the example of its entry, calling it by that name."""
+    return [
+        pytest.param(re.sub(rf"\b{name}\b", each, entry["template"]), entry, id=each)
+        for path in sorted((REFERENCE / "functions").glob("*.yaml"))
+        for name, entry in yaml.safe_load(path.read_text(encoding="utf-8"))["functions"].items()
+        for each in (name, *entry.get("also", ()))
+    ]
+
+
+@cache
+def values() -> dict[str, bytes]:
+    known: dict[str, bytes] = {}
+    for name, template in yaml.safe_load((REFERENCE / "values.yaml").read_text(encoding="utf-8")).items():
+        known[name] = render_text(template, known)
+    return known
+
+
+@pytest.mark.parametrize(("template", "entry"), examples())
+def test_an_example_of_the_reference_gives_what_it_says(template: str, entry: dict[str, str]) -> None:
+    if "fails" in entry:
+        with pytest.raises(RenderError, match=re.escape(entry["fails"])):
+            render_text(template, values())
+        return
+
+    output = render_text(template, values()).decode()
+
+    if "matches" in entry:
+        assert re.fullmatch(entry["matches"], output)
+    else:
+        assert output == entry["result"]
+
+
+def generate(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "tools" / "gen_docs.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_page_is_up_to_date() -> None:
+    done = generate("--check", REFERENCE)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "complaint"),
+    [
+        pytest.param("  hello:", "  hallo:", "function hello has no entry", id="a function without an entry"),
+        pytest.param("  hello:", "  hallo:", "entry hallo names no function", id="an entry without a function"),
+        pytest.param("[trimall]", "[trimall, hello]", "hello has 2 entries", id="two entries for one function"),
+        pytest.param("[trimall]", "[trim]", "trim is not just another name of trimAll", id="an alias that differs"),
+        pytest.param("{{ hello }}", "Hello!", "the example of hello does not call it", id="an example without it"),
+        pytest.param("result: Hello!", "matches: H\n    fails: x", "exactly one of", id="two outcomes"),
+        pytest.param("result: Hello!", "gives: Hello!", "unknown field `gives`", id="a misspelt field"),
+        pytest.param("result: Hello!", "result: Hi!", "not up to date", id="a page that is older than its entries"),
+    ],
+)
+def test_the_generator_refuses(before: str, after: str, complaint: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(REFERENCE, tmp_path / "reference")
+    family = folder / "functions" / "strings.yaml"
+    text = family.read_text(encoding="utf-8")
+    assert before in text
+    family.write_text(text.replace(before, after, 1), encoding="utf-8")
+
+    done = generate("--check", folder)
+
+    assert done.returncode == 1
+    assert complaint in done.stderr
