@@ -49,6 +49,17 @@ def test_every_distribution_introduces_itself_in_a_few_lines(where: Path) -> Non
     assert lines[0].startswith("# ")
 
 
+FOLDERS = sorted(
+    {path.relative_to(ROOT).parts[0] for path in tracked("*/*")}
+    | {f"tests/{path.name}" for path in ROOT.glob("tests/*/")}
+)
+
+
+@pytest.mark.parametrize("folder", [name for name in FOLDERS if not name.startswith(".") and "__" not in name])
+def test_every_folder_says_what_it_holds(folder: str) -> None:
+    assert (ROOT / folder / "README.md").is_file()
+
+
 def test_every_pin_carries_a_hash_and_no_download_address() -> None:
     for path in tracked("requirements/*.txt"):
         text = path.read_text()
