@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import subprocess
 from collections.abc import Callable
@@ -59,10 +58,6 @@ def rendered(file: str | Path, values: dict[str, Any], write: Write, capsys: Pri
 
 def secret(name: str, **fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "production"}, **fields}
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 DATABASE = {"username": "app", "password": "p@ss", "host": "db.example.com", "port": "5432", "dbname": "shop"}
@@ -203,8 +198,8 @@ def test_values_are_masked_unless_asked_for(write: Write, capsys: Printed) -> No
     shown = yaml.safe_load(printed.out)
     assert code == RENDERED
     assert "CANARY" not in printed.out + printed.err
-    assert shown["data"]["url"] == f"<masked, 13 bytes, sha256:{digest('CANARY-ada@db')}>"
-    assert shown["metadata"]["labels"] == {"fixed": "on", "of": f"<masked, 10 bytes, sha256:{digest('CANARY-ada')}>"}
+    assert shown["data"]["url"] == "<masked, 13 bytes>"
+    assert shown["metadata"]["labels"] == {"fixed": "on", "of": "<masked, 10 bytes>"}
 
 
 def test_values_of_other_kinds_are_masked_too(write: Write, capsys: Printed) -> None:
