@@ -7,7 +7,7 @@ of the parameters. A wrong one still fails only when it is reached, as in Go.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from gotmpl.bounds import MAX_TEXT, bounded
 from gotmpl.errors import Authored, FuncError, Quoted, TemplateError
@@ -18,8 +18,11 @@ from gotmpl.run import Run
 from gotmpl.signatures import Func, GoType
 from gotmpl.values import Value, go_type, truth
 
-Piped = Callable[[Run, Value, Value], Value]
-"""Like Eval, with the value that comes through the pipeline, or MISSING."""
+
+class Piped(Protocol):
+    """Like Eval, with the value that comes through the pipeline, or MISSING."""
+
+    def __call__(self, run: Run, dot: Value, final: Value | Missing = MISSING, /) -> Value: ...
 
 
 class Constant:
@@ -79,6 +82,8 @@ def retyped(given: Argument, kind: GoType) -> Argument:
 
 
 def _constant(node: Bool | String | Number, kind: GoType) -> Constant | Refused:
+    if type(node) is String and kind.constant in _TAKE_STRINGS:
+        return Constant(node, node.text)
     match kind.constant, node:
         case "none", _:
             return Refused(node, f"can't handle {node} for arg of type {kind.name}")
@@ -87,14 +92,15 @@ def _constant(node: Bool | String | Number, kind: GoType) -> Constant | Refused:
             return Constant(node, value) if value is not None else Refused(node, f"{node} overflows int")
         case (("any" | "bool"), Bool()):
             return Constant(node, node.value)
-        case (("any" | "string"), String()):
-            return Constant(node, node.text)
         case (("integer" | "unsigned" | "float"), Number()):
             value = typed_constant(node, kind)
             if value is not None:
                 return Constant(node, value)
     wanted = {"unsigned": "unsigned integer"}.get(kind.constant, kind.constant)
     return Refused(node, f"expected {wanted}; found {node}")
+
+
+_TAKE_STRINGS = ("string", "any")
 
 
 def check(run: Run, value: Value, kind: GoType, *, from_map: bool = False) -> Value:
@@ -177,7 +183,7 @@ def compile_call(
     problem = arity_error(func, len(arguments), 1 if piped else 0)
     if problem:
 
-        def refuse(run: Run, _dot: Value, _final: Value | Missing) -> Value:
+        def refuse(run: Run, _dot: Value, _final: Value | Missing = MISSING) -> Value:
             run.node = word
             raise run.error(problem)
 
@@ -193,7 +199,7 @@ def _of_one(func: Func, node: Node, argument: Computed, word: Identifier) -> Pip
     first, kind, from_map, call, cost = argument.eval, argument.kind, argument.from_map, func.call, func.cost
     accepted, takes_any = kind.python, kind.constant == "any"
 
-    def one(run: Run, dot: Value, _final: Value | Missing) -> Value:
+    def one(run: Run, dot: Value, _final: Value | Missing = MISSING) -> Value:
         run.node = word
         value = first(run, dot)
         if not takes_any and type(value) not in accepted:
@@ -215,7 +221,7 @@ def _of_one(func: Func, node: Node, argument: Computed, word: Identifier) -> Pip
 def _of_many(func: Func, node: Node, arguments: list[Argument], word: Identifier) -> Piped:
     evals, call, cost = [_evaluator(argument) for argument in arguments], func.call, func.cost
 
-    def many(run: Run, dot: Value, _final: Value | Missing) -> Value:
+    def many(run: Run, dot: Value, _final: Value | Missing = MISSING) -> Value:
         run.node = word
         values = [compute(run, dot) for compute in evals]
         run.steps -= cost
@@ -233,13 +239,40 @@ def _of_many(func: Func, node: Node, arguments: list[Argument], word: Identifier
 
 
 def _piped(func: Func, node: Node, arguments: list[Argument], word: Identifier) -> Piped:
+    constants = [argument for argument in arguments if type(argument) is Constant]
+    if len(constants) == len(arguments):
+        return _piped_to_constants(func, node, constants, word)
     evals, call, cost = [_evaluator(argument) for argument in arguments], func.call, func.cost
     kind = func.type_of(len(arguments))
     accepted, takes_any = kind.python, kind.constant == "any"
 
-    def with_final(run: Run, dot: Value, final: Value | Missing) -> Value:
+    def with_final(run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
         run.node = word
         values = [compute(run, dot) for compute in evals]
+        if not takes_any and type(final) not in accepted:
+            final = check(run, final, kind)
+        run.steps -= cost
+        if run.steps < run.alarm:
+            run.tick()
+        try:
+            result = call(*values, final)
+            if type(result) is str and len(result) > MAX_TEXT:
+                bounded(len(result))
+        except Exception as exc:  # noqa: BLE001 see failure
+            raise failure(run, func, node, exc) from None
+        return result
+
+    return with_final
+
+
+def _piped_to_constants(func: Func, node: Node, constants: list[Constant], word: Identifier) -> Piped:
+    """`| toJson`, `| replace "a" "b"`: most pipelines."""
+    values, last = [constant.value for constant in constants], constants[-1].node if constants else word
+    call, cost, kind = func.call, func.cost, func.type_of(len(constants))
+    accepted, takes_any = kind.python, kind.constant == "any"
+
+    def with_final(run: Run, _dot: Value, final: Value | Missing = MISSING) -> Value:
+        run.node = last
         if not takes_any and type(final) not in accepted:
             final = check(run, final, kind)
         run.steps -= cost
@@ -298,7 +331,7 @@ def _lazy(func: Func, arguments: list[Argument], word: Identifier) -> Piped:
     stops_on = func.lazy == "or"
     evals = [_evaluator(argument) for argument in arguments]
 
-    def decide(run: Run, dot: Value, final: Value | Missing) -> Value:
+    def decide(run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
         run.node = word
         problem = arity_error(func, len(arguments), 0 if final is MISSING else 1)
         if problem:
@@ -317,7 +350,7 @@ def _call_of_a_value(arguments: list[Argument], node: Identifier | Command, word
     """`call`: values here are never functions, so it can only say so, naming the argument as it is written."""
     written = node.args[1] if isinstance(node, Command) and len(node.args) > 1 else None
 
-    def refuse(run: Run, dot: Value, final: Value | Missing) -> Value:
+    def refuse(run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
         run.node = word
         if written is None and final is MISSING:
             raise run.error("wrong number of args for call: want at least 1 got 0")

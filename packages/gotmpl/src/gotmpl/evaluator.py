@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from gotmpl.calls import (
     Argument,
@@ -23,7 +23,8 @@ from gotmpl.calls import (
     retyped,
 )
 from gotmpl.errors import FuncError, LimitError, ParseError
-from gotmpl.formatting import display, spelled_out
+from gotmpl.formatting import display
+from gotmpl.loops import entries
 from gotmpl.nodes import (
     Action,
     Body,
@@ -41,6 +42,7 @@ from gotmpl.nodes import (
     Number,
     Operand,
     Pipe,
+    ShownField,
     Statement,
     String,
     Text,
@@ -52,20 +54,14 @@ from gotmpl.quoting import quote
 from gotmpl.run import Limits, Place, Run
 from gotmpl.scope import Binding, Scope
 from gotmpl.signatures import ANY, Func
-from gotmpl.values import StrMap, Value, has_interface_elements, joined, to_bytes, truth
+from gotmpl.values import StrMap, Value, has_interface_elements, joined, truth
 
 Signal = int | None
 BREAK, CONTINUE = 1, 2
 Exec = Callable[[Run, Value], Signal]
 
 
-class PlainField(Protocol):
-    """Both an Eval and a Piped."""
-
-    def __call__(self, run: Run, dot: Value, _final: Value = None, /) -> Value: ...
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Compiled:
     """One template body, ready to run."""
 
@@ -127,6 +123,8 @@ class _Compiler:
         match node:
             case Text():
                 return _text(node.text)
+            case ShownField():
+                return self._shown_field(node)
             case Action():
                 return self._action(node)
             case Branch(word="range"):
@@ -147,17 +145,35 @@ class _Compiler:
         if node.pipe.declared:
 
             def declare(run: Run, dot: Value) -> Signal:
-                run.node = node
                 pipe(run, dot)
                 return None
 
             return declare
 
         def show(run: Run, dot: Value) -> Signal:
-            run.node = node
             value = pipe(run, dot)
             run.node = node
-            run.write(value if type(value) is str else _displayed(run, value))
+            text = value if type(value) is str else _displayed(run, value)
+            run.left -= len(text)
+            if run.left < 0:
+                raise run.overflow()
+            run.out.append(text)
+            return None
+
+        return show
+
+    def _shown_field(self, node: ShownField) -> Exec:
+        name = node.field.names[0]
+        read = self._one_field(node.field, name)
+
+        def show(run: Run, dot: Value) -> Signal:
+            value = dot[name] if type(dot) is StrMap and name in dot else read(run, dot)
+            run.node = node
+            text = value if type(value) is str else _displayed(run, value)
+            run.left -= len(text)
+            if run.left < 0:
+                raise run.overflow()
+            run.out.append(text)
             return None
 
         return show
@@ -206,9 +222,8 @@ class _Compiler:
                 raise run.error(f"undefined variable: {undefined}")
             for _, slot in slots:
                 run.vars[slot or 0] = container
-            entries = _entries(run, container, len(slots))
             ran = False
-            for key, value in entries:
+            for key, value in entries(run, container, len(slots)):
                 ran = True
                 run.step()
                 run.vars[flag] = has_interface_elements(container)
@@ -261,17 +276,12 @@ class _Compiler:
         first = self._command(pipe.commands[0], piped=False)
         later = [self._command(command, piped=True) for command in pipe.commands[1:]]
         store = self._store(pipe) if declares and pipe.declared else None
-        if not later and store is None:
-
-            def single(run: Run, dot: Value) -> Value:
-                run.node = pipe
-                return first(run, dot, MISSING)
-
-            return single
+        if not later and store is None and not isinstance(pipe.commands[0].args[0], Pipe):
+            return first  # it sets run.node itself
 
         def chain(run: Run, dot: Value) -> Value:
             run.node = pipe
-            value = first(run, dot, MISSING)
+            value = first(run, dot)
             for command in later:
                 value = command(run, dot, value)
             if store is not None:
@@ -310,7 +320,7 @@ class _Compiler:
             case Pipe():
                 inner = self.pipe(word)
 
-                def parenthesised(run: Run, dot: Value, final: Value | Missing) -> Value:
+                def parenthesised(run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
                     not_a_function(run, command.args, final)
                     return inner(run, dot)
 
@@ -340,27 +350,20 @@ class _Compiler:
             case Field(names=(name,)):
                 return self._one_field(node, name)
             case Pipe():
-                return self._at(node, self.pipe(node))
+                return self.pipe(node)
             case Identifier():
                 func = self._functions[node.name]
-                return _unpiped(compile_call(func, node, [], node, piped=False))
+                return compile_call(func, node, [], node, piped=False)
             case Field() | Chain() | Variable():
-                return _unpiped(self._fields(node, [node]))
+                return self._fields(node, [node])
             case _:
-                return _unpiped(_literal(node, Command(node.pos, [node])))
+                return _literal(node, Command(node.pos, [node]))
 
-    def _at(self, node: Operand, inner: Eval) -> Eval:
-        def at(run: Run, dot: Value) -> Value:
-            run.node = node
-            return inner(run, dot)
-
-        return at
-
-    def _one_field(self, node: Field, name: str) -> PlainField:
+    def _one_field(self, node: Field, name: str) -> Piped:
         """`.name`, most of what templates do: as an operand, and as a command that nothing is piped into."""
         loop = self._scope.dot_loop
 
-        def field(run: Run, dot: Value, _final: Value = None) -> Value:
+        def field(run: Run, dot: Value, _final: Value | Missing = MISSING) -> Value:
             run.node = node
             if type(dot) is StrMap and name in dot:
                 return dot[name]
@@ -380,7 +383,7 @@ class _Compiler:
             case Field():
                 receiver, names, loop = (lambda _run, dot: dot), node.names, self._scope.dot_loop
 
-        def fields(run: Run, dot: Value, final: Value | Missing) -> Value:
+        def fields(run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
             run.node = node
             value = receiver(run, dot)
             in_interface = loop is not None and bool(run.vars[loop])
@@ -402,7 +405,7 @@ class _Compiler:
         binding = self._scope.find(node.names[0])
         names = node.names[1:]
 
-        def variable(run: Run, dot: Value, final: Value | Missing) -> Value:
+        def variable(run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
             run.node = node
             if binding is None:
                 raise run.error(f"undefined variable: {node.names[0]}")
@@ -425,15 +428,16 @@ def _displayed(run: Run, value: Value) -> str:
 
 
 def _text(text: str) -> Exec:
+    length = len(text)
+
     def write(run: Run, _dot: Value) -> Signal:
-        run.write(text)
+        run.left -= length
+        if run.left < 0:
+            raise run.overflow()
+        run.out.append(text)
         return None
 
     return write
-
-
-def _unpiped(piped: Piped) -> Eval:
-    return lambda run, dot: piped(run, dot, MISSING)
 
 
 def _literal(node: Operand, command: Command) -> Piped:
@@ -447,7 +451,7 @@ def _literal(node: Operand, command: Command) -> Piped:
         case _:
             value = None
 
-    def literal(run: Run, dot: Value, final: Value | Missing) -> Value:
+    def literal(run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
         run.node = node
         not_a_function(run, command.args, final)
         if isinstance(node, Dot):
@@ -480,21 +484,3 @@ def _method_call(
         return invoke(run, method, [receiver, *checked], args[0])
 
     return call
-
-
-def _entries(run: Run, container: Value, wanted: int) -> list[tuple[Value, Value]] | enumerate[Value]:
-    """What a loop goes over: index or key, and element. Maps are sorted by key."""
-    if isinstance(container, list):
-        return enumerate(container)
-    if isinstance(container, dict):
-        return sorted(container.items(), key=lambda item: to_bytes(item[0]))
-    if isinstance(container, int) and not isinstance(container, bool):
-        if wanted > 1:
-            raise run.error(f"can't use {container} to iterate over more than one variable")
-        if container > run.steps:
-            raise run.over(f"a range over {container} is too long")
-        kind = type(container)
-        return [(kind(i), kind(i)) for i in range(container)]
-    if container is None:
-        return []
-    raise run.error(f"range can't iterate over {spelled_out(container, run.place.text)}")

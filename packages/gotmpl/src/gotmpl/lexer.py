@@ -7,13 +7,14 @@ are indexes into the text; byte columns, which Go reports, are computed only whe
 from __future__ import annotations
 
 import re
-from enum import IntEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from gotmpl.quoting import quote, unicode_name
 
 
-class Kind(IntEnum):
+class Kind:
+    """What a token is. Plain numbers: members of an Enum are slow to read, and the parser asks for every token."""
+
     ERROR = 0
     BOOL = 1
     CHAR = 2
@@ -47,6 +48,8 @@ class Kind(IntEnum):
     RANGE = 29
     TEMPLATE = 30
     WITH = 31
+    SHOWN_FIELD = 32
+    """A whole action that only shows a field of the dot, `{{ .name }}`: the most common one."""
 
 
 KEYWORDS = {
@@ -69,7 +72,7 @@ KEYWORDS = {
 class Token:
     __slots__ = ("kind", "pos", "spaced", "text")
 
-    def __init__(self, kind: Kind, pos: int, text: str, spaced: bool = False) -> None:  # noqa: FBT001, FBT002 made for every token, so nothing but positions
+    def __init__(self, kind: int, pos: int, text: str, spaced: bool = False) -> None:  # noqa: FBT001, FBT002 made for every token, so nothing but positions
         self.kind = kind
         self.pos = pos
         self.text = text
@@ -77,9 +80,9 @@ class Token:
         """White space stands before it."""
 
     def __str__(self) -> str:
-        if self.kind is Kind.EOF:
+        if self.kind == Kind.EOF:
             return "EOF"
-        if self.kind is Kind.ERROR:
+        if self.kind == Kind.ERROR:
             return self.text
         if self.kind >= Kind.BLOCK:
             return f"<{self.text}>"
@@ -108,6 +111,11 @@ _INSIDE = (
     r")"
 )
 """The next token of an action with the spaces before it. A name must be followed by something that may follow one."""
+_USUAL = (
+    r"([ \t\r\n]*+)(\.(?:{word})?+{end}|{word}{end}|\$[A-Za-z0-9_]*+{end}|\"(?:[^\\\"\n]|\\[^\n])*+\"|`[^`]*+`|[=|()]"
+    r"|[0-9]++(?=[ \t\r\n|)]|\Z)|:=)"
+)
+"""The tokens that nearly every action is made of: a part of what _INSIDE knows, as the spaces and the word."""
 _NUMBER = re.compile(
     r"[+-]?(?:"
     r"0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?[0-9_]*)?"
@@ -131,6 +139,14 @@ def _inside(right: str) -> re.Pattern[str]:
     end = rf"(?=[ \t\r\n.,|:()]|{escaped}|\Z)"
     pattern = _INSIDE.replace("{word}", _WORD).replace("{end}", end).replace("{right}", escaped)
     return re.compile(pattern)
+
+
+@cache
+def _usual() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A whole action of usual tokens in the default delimiters, and one of its tokens."""
+    token = _USUAL.replace("{word}", _WORD).replace("{end}", r"(?=[ \t\r\n.,|:()]|}}|\Z)")
+    tokens = token.replace("([", "(?:[", 1).replace("(\\.", "(?:\\.", 1)
+    return re.compile(rf"((?:{tokens})*+)([ \t\r\n]*+)(-(?<=[ \t\r\n]-))?+}}}}"), re.compile(token)
 
 
 class _Broken(Exception):  # noqa: N818 not an error of ours yet: the parser decides what to say about it
@@ -176,8 +192,39 @@ class Lexer:
         after = inside + 2 if trims else inside
         if text.startswith("/*", after):
             return self._comment(start, after)
-        self._tokens.append(Token(Kind.LEFT_DELIM, start, left))
-        return self._action(after)
+        usual = self._usual_action(start, after) if self._right == "}}" else None
+        return usual or self._action(start, after)
+
+    def _usual_action(self, start: int, pos: int) -> int | None:
+        """What _action does, quicker, for an action of usual tokens; None if it has others or a lone parenthesis."""
+        whole, one = _usual()
+        found = whole.match(self._text, pos)
+        if found is None:
+            return None
+        words = one.findall(self._text, pos, found.end(1))
+        end = found.end()
+        after = end if found[3] is None else self._past_spaces(end)
+        if len(words) == 1 and words[0][1][0] == "." != words[0][1]:
+            self._tokens.append(Token(Kind.SHOWN_FIELD, pos + len(words[0][0]), words[0][1]))
+            return after
+        tokens = [Token(Kind.LEFT_DELIM, start, self._left)]
+        depth = 0
+        for spaces, word in words:
+            kind = _WORDS.get(word) or _STARTS.get(word[0], _NAME)
+            if kind == _LEFT_PAREN:
+                depth += 1
+            elif kind == _RIGHT_PAREN:
+                depth -= 1
+                if depth < 0:
+                    return None
+            pos += len(spaces)
+            tokens.append(Token(kind, pos, word, spaces != ""))
+            pos += len(word)
+        if depth:
+            return None
+        tokens.append(Token(Kind.RIGHT_DELIM, end - 2, "}}", found[2] != ""))
+        self._tokens += tokens
+        return after
 
     def _comment(self, start: int, pos: int) -> int:
         text, right = self._text, self._right
@@ -197,10 +244,11 @@ class Lexer:
             pos += 1
         return pos
 
-    def _action(self, pos: int) -> int:
-        """The tokens of one action."""
+    def _action(self, start: int, pos: int) -> int:
+        """The tokens of one action, whatever they are."""
         text, tokens, inside = self._text, self._tokens, self._inside
         append = tokens.append
+        append(Token(Kind.LEFT_DELIM, start, self._left))
         depth = 0
         while True:
             found = inside(text, pos)
@@ -291,7 +339,16 @@ class Lexer:
         return end
 
 
-_NAME = Kind.IDENTIFIER
+_NAME, _LEFT_PAREN, _RIGHT_PAREN = Kind.IDENTIFIER, Kind.LEFT_PAREN, Kind.RIGHT_PAREN
+_WORDS = {**KEYWORDS, **_SYMBOLS, ".": Kind.DOT, ":=": Kind.DECLARE}
+_STARTS = {
+    ".": Kind.FIELD,
+    "$": Kind.VARIABLE,
+    '"': Kind.STRING,
+    "`": Kind.RAW_STRING,
+    **dict.fromkeys("0123456789", Kind.NUMBER),
+}
+"""What the first character of any other usual token tells; the rest are names of functions."""
 _UNTERMINATED = {
     '"': "unterminated quoted string",
     "`": "unterminated raw quoted string",
@@ -308,7 +365,7 @@ _KINDS = {
 }
 
 
-def _kind(group: str | None, word: str) -> Kind:
+def _kind(group: str | None, word: str) -> int:
     if group == "word":
         return KEYWORDS.get(word, Kind.IDENTIFIER)
     return _KINDS[group or ""]

@@ -170,6 +170,19 @@ class Action:
         return "{{" + str(self.pipe) + "}}"
 
 
+class ShownField:
+    """`{{.name}}`, an action in one node."""
+
+    __slots__ = ("field", "pos")
+
+    def __init__(self, pos: int, name: str) -> None:
+        self.pos = pos
+        self.field = Field(pos, (name,))
+
+    def __str__(self) -> str:
+        return "{{" + str(self.field) + "}}"
+
+
 class Body:
     __slots__ = ("nodes", "pos")
 
@@ -238,5 +251,5 @@ class Include:
 
 
 Operand = Bool | String | Number | Nil | Dot | Field | Variable | Identifier | Chain | Pipe
-Statement = Text | Action | Branch | Break | Continue | Include
+Statement = Text | Action | ShownField | Branch | Break | Continue | Include
 Node = Operand | Statement | Command | Body

@@ -25,6 +25,7 @@ from gotmpl.nodes import (
     Number,
     Operand,
     Pipe,
+    ShownField,
     Statement,
     String,
     Text,
@@ -70,8 +71,8 @@ class _Parser:
     def tree(self) -> Tree:
         body = Body(0)
         tokens = self._tokens
-        while self._peek().kind is not Kind.EOF:
-            if tokens[self._at].kind is Kind.LEFT_DELIM and tokens[self._at + 1].kind is Kind.DEFINE:
+        while self._peek().kind != Kind.EOF:
+            if tokens[self._at].kind == Kind.LEFT_DELIM and tokens[self._at + 1].kind == Kind.DEFINE:
                 self._at += 2
                 self._last = tokens[self._at - 1]
                 self._define()
@@ -100,14 +101,14 @@ class _Parser:
         if token is not self._tokens[-1]:
             self._at -= 1
 
-    def _expect(self, kind: Kind, context: str) -> Token:
+    def _expect(self, kind: int, context: str) -> Token:
         token = self._next()
-        if token.kind is not kind:
+        if token.kind != kind:
             self._unexpected(token, context)
         return token
 
     def _unexpected(self, token: Token, context: str) -> NoReturn:
-        if token.kind is Kind.ERROR:
+        if token.kind == Kind.ERROR:
             extra = ""
             if self._opened and self._line(self._opened) != self._line(token):
                 extra = " started" if token.text.endswith(" action") else " in action started"
@@ -154,7 +155,7 @@ class _Parser:
         if self._nesting > MAX_NESTING:
             self._fail(f"nested deeper than {MAX_NESTING} levels")
         while True:
-            if self._peek().kind is Kind.EOF:
+            if self._peek().kind == Kind.EOF:
                 self._fail("unexpected EOF")
             node = self._text_or_action()
             if isinstance(node, _Stop):
@@ -164,9 +165,11 @@ class _Parser:
 
     def _text_or_action(self) -> Statement | _Stop:
         token = self._next()
-        if token.kind is Kind.TEXT:
+        if token.kind == Kind.TEXT:
             return Text(token.pos, token.text)
-        if token.kind is not Kind.LEFT_DELIM:
+        if token.kind == Kind.SHOWN_FIELD:
+            return ShownField(token.pos, token.text[1:])
+        if token.kind != Kind.LEFT_DELIM:
             self._unexpected(token, "input")
         self._opened = token
         action = self._action()
@@ -220,7 +223,7 @@ class _Parser:
     def _otherwise(self, word: str) -> Body:
         """The {{else}} part; `else if` and `else with` continue a chain of their own kind without another {{end}}."""
         following = self._peek()
-        if word in {"if", "with"} and following.kind is (Kind.IF if word == "if" else Kind.WITH):
+        if word in {"if", "with"} and following.kind == (Kind.IF if word == "if" else Kind.WITH):
             token = self._next()
             body = Body(token.pos)
             body.nodes.append(self._control(token))
@@ -254,7 +257,7 @@ class _Parser:
         name = self._string(token)
         pipe: Pipe | None = None
         following = self._next()
-        if following.kind is not Kind.RIGHT_DELIM:
+        if following.kind != Kind.RIGHT_DELIM:
             self._back(following)
             pipe = self._pipeline(context, Kind.RIGHT_DELIM)
         return Include(token.pos, name, pipe)
@@ -262,20 +265,22 @@ class _Parser:
     def _jump(self, token: Token) -> Break | Continue:
         shown = "{{" + token.text + "}}"
         following = self._next()
-        if following.kind is not Kind.RIGHT_DELIM:
+        if following.kind != Kind.RIGHT_DELIM:
             self._unexpected(following, shown)
         if not self._range_depth:
             self._fail(f"{shown} outside {{{{range}}}}")
-        return Break(token.pos) if token.kind is Kind.BREAK else Continue(token.pos)
+        return Break(token.pos) if token.kind == Kind.BREAK else Continue(token.pos)
 
     # Pipelines.
 
-    def _pipeline(self, context: str, end: Kind) -> Pipe:
-        pipe = Pipe(self._peek().pos)
-        self._declarations(pipe, context)
+    def _pipeline(self, context: str, end: int) -> Pipe:
+        first = self._peek()
+        pipe = Pipe(first.pos)
+        if first.kind == Kind.VARIABLE:
+            self._declarations(pipe, context)
         while True:
             token = self._peek()
-            if token.kind is end:
+            if token.kind == end:
                 self._next()
                 self._check(pipe, context)
                 return pipe
@@ -287,18 +292,18 @@ class _Parser:
     def _declarations(self, pipe: Pipe, context: str) -> None:
         while True:
             token = self._peek()
-            if token.kind is not Kind.VARIABLE:
+            if token.kind != Kind.VARIABLE:
                 return
             mark = self._at
             self._next()
             following = self._peek()
             if following.kind in {Kind.ASSIGN, Kind.DECLARE}:
-                pipe.assigns = following.kind is Kind.ASSIGN
+                pipe.assigns = following.kind == Kind.ASSIGN
                 self._next()
                 pipe.declared.append(Variable(token.pos, (token.text,)))
                 self._vars.append(token.text)
                 return
-            if not (following.kind is Kind.CHAR and following.text == ","):
+            if not (following.kind == Kind.CHAR and following.text == ","):
                 self._at = mark
                 return
             self._next()
@@ -319,47 +324,43 @@ class _Parser:
                 self._fail(f"non executable command in pipeline stage {stage}")
 
     def _command(self) -> Command:
-        command = Command(self._peek().pos)
+        tokens = self._tokens
+        command = Command(tokens[self._at].pos)
         args = command.args
         while True:
-            operand = self._operand()
-            if operand is not None:
+            token = self._last = tokens[self._at]
+            read = _TERMS[token.kind]
+            if read is not None:
+                self._at += 1
+                operand = read(self, token)
+                following = tokens[self._at]
+                if following.kind == _FIELD and not following.spaced:
+                    operand = self._fields(operand)
+                    following = tokens[self._at]
                 args.append(operand)
-                if self._tokens[self._at].spaced:
+                if following.spaced:
                     continue
-            token = self._peek()
-            if token.kind is not _RIGHT_DELIM and token.kind is not _RIGHT_PAREN:
+                token = self._last = following
+            if token.kind not in _ENDS:
                 self._next()
-                if token.kind is not Kind.PIPE:
+                if token.kind != _PIPE:
                     self._unexpected(token, "operand")
             break
         if not args:
             self._fail("empty command")
         return command
 
-    def _operand(self) -> Operand | None:
-        node = self._term()
-        if node is None:
-            return None
-        first = self._tokens[self._at]
-        if first.kind is not _FIELD or first.spaced:
-            return node
+    def _fields(self, node: Operand) -> Operand:
+        """A term with the fields that follow it without a space."""
+        first = self._peek()
         names: list[str] = []
-        while (following := self._peek()).kind is _FIELD and not following.spaced:
+        while (following := self._peek()).kind == _FIELD and not following.spaced:
             names.append(self._next().text[1:])
         if isinstance(node, _LITERALS):
             self._fail(f"unexpected . after term {quote(str(node))}")
         if isinstance(node, (Field, Variable)):
             return type(node)(first.pos, (*node.names, *names))
         return Chain(first.pos, node, tuple(names))
-
-    def _term(self) -> Operand | None:
-        token = self._last = self._tokens[self._at]
-        read = _TERMS[token.kind]
-        if read is None:
-            return None
-        self._at += 1
-        return read(self, token)
 
     def identifier(self, token: Token) -> Identifier:
         if token.text not in self._functions:
@@ -375,8 +376,8 @@ class _Parser:
         number = parse_number(
             token.pos,
             token.text,
-            is_char=token.kind is Kind.CHAR_CONSTANT,
-            is_complex=token.kind is Kind.COMPLEX,
+            is_char=token.kind == Kind.CHAR_CONSTANT,
+            is_complex=token.kind == Kind.COMPLEX,
         )
         if isinstance(number, str):
             self._fail(number)
@@ -408,9 +409,10 @@ class _Stop:
     shown: str
 
 
-_RIGHT_DELIM, _RIGHT_PAREN, _FIELD = Kind.RIGHT_DELIM, Kind.RIGHT_PAREN, Kind.FIELD
+_RIGHT_DELIM, _FIELD, _PIPE = Kind.RIGHT_DELIM, Kind.FIELD, Kind.PIPE
+_ENDS = (Kind.RIGHT_DELIM, Kind.RIGHT_PAREN)
 _LITERALS = (Bool, String, Number, Nil, Dot)
-_READERS: dict[Kind, Callable[[_Parser, Token], Operand]] = {
+_READERS: dict[int, Callable[[_Parser, Token], Operand]] = {
     Kind.IDENTIFIER: _Parser.identifier,
     Kind.DOT: lambda _, token: Dot(token.pos),
     Kind.NIL: lambda _, token: Nil(token.pos),
@@ -424,5 +426,5 @@ _READERS: dict[Kind, Callable[[_Parser, Token], Operand]] = {
     Kind.STRING: _Parser.string,
     Kind.RAW_STRING: _Parser.string,
 }
-_TERMS = [_READERS.get(kind) for kind in map(Kind, range(max(Kind) + 1))]
-"""What reads a term, by the kind of its first token: a list, because members of an Enum are slow to hash."""
+_TERMS = [_READERS.get(kind) for kind in range(Kind.SHOWN_FIELD + 1)]
+"""What reads a term, by the kind of its first token."""

@@ -54,11 +54,9 @@ class Run:
         self._limits = limits
         self._deadline: float | None = None
 
-    def write(self, text: str) -> None:
-        self.left -= len(text)
-        if self.left < 0:
-            raise self.over(f"output is larger than {self._limits.output_bytes} bytes")
-        self.out.append(text)
+    def overflow(self) -> LimitError:
+        """For whoever took more than is `left`. There is no method to write: it is done where the text is made."""
+        return self.over(f"output is larger than {self._limits.output_bytes} bytes")
 
     def step(self) -> None:
         """Count one iteration, call or inclusion. Hot places do this themselves."""
