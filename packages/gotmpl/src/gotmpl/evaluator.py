@@ -163,11 +163,14 @@ class _Compiler:
         return show
 
     def _shown_field(self, node: ShownField) -> Exec:
-        name = node.field.names[0]
-        read = self._one_field(node.field, name)
+        name, loop = node.name, self._scope.dot_loop
 
         def show(run: Run, dot: Value) -> Signal:
-            value = dot[name] if type(dot) is StrMap and name in dot else read(run, dot)
+            if type(dot) is StrMap and name in dot:
+                value = dot[name]
+            else:
+                run.node = Field(node.pos, (name,))
+                value = read_chain(run, dot, (name,), in_interface=loop is not None and run.vars[loop], call=None)
             run.node = node
             text = value if type(value) is str else _displayed(run, value)
             run.left -= len(text)

@@ -112,7 +112,7 @@ _INSIDE = (
 )
 """The next token of an action with the spaces before it. A name must be followed by something that may follow one."""
 _USUAL = (
-    r"([ \t\r\n]*+)(\.(?:{word})?+{end}|{word}{end}|\$[A-Za-z0-9_]*+{end}|\"(?:[^\\\"\n]|\\[^\n])*+\"|`[^`]*+`|[=|()]"
+    r"([ \t\r\n]*+)(\.(?:{word})?+{end}|{word}{end}|\$[A-Za-z0-9_]*+{end}|\"(?:[^\\\"\n]|\\[^\n])*+\"|`[^`]*+`|[=|(),]"
     r"|[0-9]++(?=[ \t\r\n|)]|\Z)|:=)"
 )
 """The tokens that nearly every action is made of: a part of what _INSIDE knows, as the spaces and the word."""
@@ -142,11 +142,15 @@ def _inside(right: str) -> re.Pattern[str]:
 
 
 @cache
-def _usual() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """A whole action of usual tokens in the default delimiters, and one of its tokens."""
+def _usual() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """In the default delimiters: an action that is only a field, one of usual tokens, and one of those tokens."""
     token = _USUAL.replace("{word}", _WORD).replace("{end}", r"(?=[ \t\r\n.,|:()]|}}|\Z)")
     tokens = token.replace("([", "(?:[", 1).replace("(\\.", "(?:\\.", 1)
-    return re.compile(rf"((?:{tokens})*+)([ \t\r\n]*+)(-(?<=[ \t\r\n]-))?+}}}}"), re.compile(token)
+    return (
+        re.compile(rf"[ \t\r\n]*+(\.{_WORD})[ \t\r\n]*+}}}}"),
+        re.compile(rf"((?:{tokens})*+)([ \t\r\n]*+)(-(?<=[ \t\r\n]-))?+}}}}"),
+        re.compile(token),
+    )
 
 
 class _Broken(Exception):  # noqa: N818 not an error of ours yet: the parser decides what to say about it
@@ -163,6 +167,7 @@ class Lexer:
         self._left = left
         self._right = right
         self._inside = _inside(right).match
+        self._usual = _usual()
         self._tokens: list[Token] = []
 
     def tokens(self) -> list[Token]:
@@ -197,19 +202,18 @@ class Lexer:
 
     def _usual_action(self, start: int, pos: int) -> int | None:
         """What _action does, quicker, for an action of usual tokens; None if it has others or a lone parenthesis."""
-        whole, one = _usual()
+        field, whole, one = self._usual
+        shown = field.match(self._text, pos)
+        if shown is not None:
+            self._tokens.append(Token(Kind.SHOWN_FIELD, shown.start(1), shown[1]))
+            return shown.end()
         found = whole.match(self._text, pos)
         if found is None:
             return None
-        words = one.findall(self._text, pos, found.end(1))
-        end = found.end()
-        after = end if found[3] is None else self._past_spaces(end)
-        if len(words) == 1 and words[0][1][0] == "." != words[0][1]:
-            self._tokens.append(Token(Kind.SHOWN_FIELD, pos + len(words[0][0]), words[0][1]))
-            return after
         tokens = [Token(Kind.LEFT_DELIM, start, self._left)]
+        append = tokens.append
         depth = 0
-        for spaces, word in words:
+        for spaces, word in one.findall(self._text, pos, found.end(1)):
             kind = _WORDS.get(word) or _STARTS.get(word[0], _NAME)
             if kind == _LEFT_PAREN:
                 depth += 1
@@ -218,13 +222,14 @@ class Lexer:
                 if depth < 0:
                     return None
             pos += len(spaces)
-            tokens.append(Token(kind, pos, word, spaces != ""))
+            append(Token(kind, pos, word, spaces != ""))
             pos += len(word)
         if depth:
             return None
-        tokens.append(Token(Kind.RIGHT_DELIM, end - 2, "}}", found[2] != ""))
+        end = found.end()
+        append(Token(Kind.RIGHT_DELIM, end - 2, "}}", found[2] != ""))
         self._tokens += tokens
-        return after
+        return end if found[3] is None else self._past_spaces(end)
 
     def _comment(self, start: int, pos: int) -> int:
         text, right = self._text, self._right
@@ -340,7 +345,7 @@ class Lexer:
 
 
 _NAME, _LEFT_PAREN, _RIGHT_PAREN = Kind.IDENTIFIER, Kind.LEFT_PAREN, Kind.RIGHT_PAREN
-_WORDS = {**KEYWORDS, **_SYMBOLS, ".": Kind.DOT, ":=": Kind.DECLARE}
+_WORDS = {**KEYWORDS, **_SYMBOLS, ".": Kind.DOT, ",": Kind.CHAR, ":=": Kind.DECLARE}
 _STARTS = {
     ".": Kind.FIELD,
     "$": Kind.VARIABLE,

@@ -173,14 +173,14 @@ class Action:
 class ShownField:
     """`{{.name}}`, an action in one node."""
 
-    __slots__ = ("field", "pos")
+    __slots__ = ("name", "pos")
 
     def __init__(self, pos: int, name: str) -> None:
         self.pos = pos
-        self.field = Field(pos, (name,))
+        self.name = name
 
     def __str__(self) -> str:
-        return "{{" + str(self.field) + "}}"
+        return "{{." + self.name + "}}"
 
 
 class Body:

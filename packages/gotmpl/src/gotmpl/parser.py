@@ -71,8 +71,8 @@ class _Parser:
     def tree(self) -> Tree:
         body = Body(0)
         tokens = self._tokens
-        while self._peek().kind != Kind.EOF:
-            if tokens[self._at].kind == Kind.LEFT_DELIM and tokens[self._at + 1].kind == Kind.DEFINE:
+        while (token := self._peek()).kind != _EOF:
+            if token.kind == _LEFT_DELIM and tokens[self._at + 1].kind == Kind.DEFINE:
                 self._at += 2
                 self._last = tokens[self._at - 1]
                 self._define()
@@ -155,7 +155,7 @@ class _Parser:
         if self._nesting > MAX_NESTING:
             self._fail(f"nested deeper than {MAX_NESTING} levels")
         while True:
-            if self._peek().kind == Kind.EOF:
+            if self._peek().kind == _EOF:
                 self._fail("unexpected EOF")
             node = self._text_or_action()
             if isinstance(node, _Stop):
@@ -165,11 +165,12 @@ class _Parser:
 
     def _text_or_action(self) -> Statement | _Stop:
         token = self._next()
-        if token.kind == Kind.TEXT:
+        kind = token.kind
+        if kind == _TEXT:
             return Text(token.pos, token.text)
-        if token.kind == Kind.SHOWN_FIELD:
+        if kind == _SHOWN_FIELD:
             return ShownField(token.pos, token.text[1:])
-        if token.kind != Kind.LEFT_DELIM:
+        if kind != _LEFT_DELIM:
             self._unexpected(token, "input")
         self._opened = token
         action = self._action()
@@ -278,11 +279,13 @@ class _Parser:
         pipe = Pipe(first.pos)
         if first.kind == Kind.VARIABLE:
             self._declarations(pipe, context)
+        tokens = self._tokens
         while True:
-            token = self._peek()
+            token = self._last = tokens[self._at]
             if token.kind == end:
-                self._next()
-                self._check(pipe, context)
+                self._at += 1
+                if len(pipe.commands) != 1:
+                    self._check(pipe, context)
                 return pipe
             if _TERMS[token.kind] is None:
                 self._next()
@@ -317,8 +320,6 @@ class _Parser:
     def _check(self, pipe: Pipe, context: str) -> None:
         if not pipe.commands:
             self._fail(f"missing value for {context}")
-        if len(pipe.commands) == 1:
-            return
         for stage, command in enumerate(pipe.commands[1:], 2):
             if isinstance(command.args[0], _LITERALS):
                 self._fail(f"non executable command in pipeline stage {stage}")
@@ -409,7 +410,8 @@ class _Stop:
     shown: str
 
 
-_RIGHT_DELIM, _FIELD, _PIPE = Kind.RIGHT_DELIM, Kind.FIELD, Kind.PIPE
+_TEXT, _SHOWN_FIELD, _EOF = Kind.TEXT, Kind.SHOWN_FIELD, Kind.EOF
+_LEFT_DELIM, _RIGHT_DELIM, _FIELD, _PIPE = Kind.LEFT_DELIM, Kind.RIGHT_DELIM, Kind.FIELD, Kind.PIPE
 _ENDS = (Kind.RIGHT_DELIM, Kind.RIGHT_PAREN)
 _LITERALS = (Bool, String, Number, Nil, Dot)
 _READERS: dict[int, Callable[[_Parser, Token], Operand]] = {

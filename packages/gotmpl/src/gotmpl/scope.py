@@ -35,4 +35,7 @@ class Scope:
         return binding
 
     def find(self, name: str) -> Binding | None:
-        return next((binding for binding in reversed(self.bindings) if binding.name == name), None)
+        for binding in reversed(self.bindings):
+            if binding.name == name:
+                return binding
+        return None
