@@ -196,19 +196,18 @@ def compile_call(
 
 
 def _of_one(func: Func, node: Node, argument: Computed, word: Identifier) -> Piped:
-    first, kind, from_map, call, cost = argument.eval, argument.kind, argument.from_map, func.call, func.cost
-    accepted, takes_any = kind.python, kind.constant == "any"
+    first, accepted = argument.eval, argument.kind.accepted
 
     def one(run: Run, dot: Value, _final: Value | Missing = MISSING) -> Value:
         run.node = word
         value = first(run, dot)
-        if not takes_any and type(value) not in accepted:
-            value = check(run, value, kind, from_map=from_map)
-        run.steps -= cost
+        if accepted is not None and type(value) not in accepted:
+            value = check(run, value, argument.kind, from_map=argument.from_map)
+        run.steps -= func.cost
         if run.steps < run.alarm:
             run.tick()
         try:
-            result = call(value)
+            result = func.call(value)
             if type(result) is str and len(result) > MAX_TEXT:
                 bounded(len(result))
         except Exception as exc:  # noqa: BLE001 see failure
@@ -219,16 +218,16 @@ def _of_one(func: Func, node: Node, argument: Computed, word: Identifier) -> Pip
 
 
 def _of_many(func: Func, node: Node, arguments: list[Argument], word: Identifier) -> Piped:
-    evals, call, cost = [_evaluator(argument) for argument in arguments], func.call, func.cost
+    evals = [_evaluator(argument) for argument in arguments]
 
     def many(run: Run, dot: Value, _final: Value | Missing = MISSING) -> Value:
         run.node = word
         values = [compute(run, dot) for compute in evals]
-        run.steps -= cost
+        run.steps -= func.cost
         if run.steps < run.alarm:
             run.tick()
         try:
-            result = call(*values)
+            result = func.call(*values)
             if type(result) is str and len(result) > MAX_TEXT:
                 bounded(len(result))
         except Exception as exc:  # noqa: BLE001 see failure
@@ -242,20 +241,20 @@ def _piped(func: Func, node: Node, arguments: list[Argument], word: Identifier) 
     constants = [argument for argument in arguments if type(argument) is Constant]
     if len(constants) == len(arguments):
         return _piped_to_constants(func, node, constants, word)
-    evals, call, cost = [_evaluator(argument) for argument in arguments], func.call, func.cost
+    evals = [_evaluator(argument) for argument in arguments]
     kind = func.type_of(len(arguments))
-    accepted, takes_any = kind.python, kind.constant == "any"
+    accepted = kind.accepted
 
     def with_final(run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
         run.node = word
         values = [compute(run, dot) for compute in evals]
-        if not takes_any and type(final) not in accepted:
+        if accepted is not None and type(final) not in accepted:
             final = check(run, final, kind)
-        run.steps -= cost
+        run.steps -= func.cost
         if run.steps < run.alarm:
             run.tick()
         try:
-            result = call(*values, final)
+            result = func.call(*values, final)
             if type(result) is str and len(result) > MAX_TEXT:
                 bounded(len(result))
         except Exception as exc:  # noqa: BLE001 see failure
@@ -268,18 +267,18 @@ def _piped(func: Func, node: Node, arguments: list[Argument], word: Identifier) 
 def _piped_to_constants(func: Func, node: Node, constants: list[Constant], word: Identifier) -> Piped:
     """`| toJson`, `| replace "a" "b"`: most pipelines."""
     values, last = [constant.value for constant in constants], constants[-1].node if constants else word
-    call, cost, kind = func.call, func.cost, func.type_of(len(constants))
-    accepted, takes_any = kind.python, kind.constant == "any"
+    kind = func.type_of(len(constants))
+    accepted = kind.accepted
 
     def with_final(run: Run, _dot: Value, final: Value | Missing = MISSING) -> Value:
         run.node = last
-        if not takes_any and type(final) not in accepted:
+        if accepted is not None and type(final) not in accepted:
             final = check(run, final, kind)
-        run.steps -= cost
+        run.steps -= func.cost
         if run.steps < run.alarm:
             run.tick()
         try:
-            result = call(*values, final)
+            result = func.call(*values, final)
             if type(result) is str and len(result) > MAX_TEXT:
                 bounded(len(result))
         except Exception as exc:  # noqa: BLE001 see failure
@@ -301,9 +300,9 @@ def _evaluator(argument: Argument) -> Eval:
             return constant
         case Computed():
             compute, kind, from_map = argument.eval, argument.kind, argument.from_map
-            if kind.constant == "any":
+            accepted = kind.accepted
+            if accepted is None:
                 return compute
-            accepted = kind.python
 
             def computed(run: Run, dot: Value) -> Value:
                 found = compute(run, dot)

@@ -28,6 +28,11 @@ class GoType:
     box: Callable[[Any], Value] | None = None
     """Wraps a constant, so that %T and later calls see the right type."""
 
+    @property
+    def accepted(self) -> tuple[type, ...] | None:
+        """The Python types of its values; None if it takes any."""
+        return None if self.constant == "any" else self.python
+
     def accepts(self, value: Value) -> bool:
         return self.constant == "any" or type(value) in self.python
 
