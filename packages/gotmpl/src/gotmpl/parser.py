@@ -183,6 +183,9 @@ class _Parser:
             return Action(token.pos, self._pipeline("command", _RIGHT_DELIM))
         self._next()
         match token.kind:
+            case Kind.END:
+                self._expect(_RIGHT_DELIM, "end")
+                return _END
             case Kind.IF | Kind.RANGE | Kind.WITH:
                 return self._control(token)
             case Kind.BLOCK:
@@ -191,9 +194,6 @@ class _Parser:
                 return self._include()
             case Kind.BREAK | Kind.CONTINUE:
                 return self._jump(token)
-            case Kind.END:
-                self._expect(Kind.RIGHT_DELIM, "end")
-                return _Stop("end", "{{end}}")
             case Kind.ELSE:
                 return self._else()
             case _:
@@ -204,9 +204,9 @@ class _Parser:
     def _else(self) -> _Stop:
         following = self._peek()
         if following.kind in {Kind.IF, Kind.WITH}:
-            return _Stop("else", "{{else}}")
+            return _ELSE
         self._expect(Kind.RIGHT_DELIM, "else")
-        return _Stop("else", "{{else}}")
+        return _ELSE
 
     def _control(self, token: Token) -> Branch:
         word = token.text
@@ -409,6 +409,8 @@ class _Stop:
     word: str
     shown: str
 
+
+_END, _ELSE = _Stop("end", "{{end}}"), _Stop("else", "{{else}}")
 
 _TEXT, _SHOWN_FIELD, _EOF = Kind.TEXT, Kind.SHOWN_FIELD, Kind.EOF
 _LEFT_DELIM, _RIGHT_DELIM, _FIELD, _PIPE = Kind.LEFT_DELIM, Kind.RIGHT_DELIM, Kind.FIELD, Kind.PIPE
