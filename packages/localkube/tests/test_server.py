@@ -138,6 +138,38 @@ def test_the_command_explains_what_is_wrong(tmp_path: Path, arguments: list[str]
     assert "Traceback" not in done.stderr
 
 
+REFUSED = [
+    pytest.param(
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: odd}\ndata: {key: CANARY-not-base64}\n",
+        "Secret odd was refused: ",
+        id="a Secret, without what it holds",
+    ),
+    pytest.param(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Odd_Name}\n",
+        'ConfigMap Odd_Name was refused: ConfigMap "Odd_Name" is invalid',
+        id="any other object, in the server's words",
+    ),
+]
+
+
+@pytest.mark.parametrize(("manifest", "says"), REFUSED)
+def test_an_object_refused_at_the_start_is_named(tmp_path: Path, manifest: str, says: str) -> None:
+    (tmp_path / "odd.yaml").write_text(manifest)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "localkube", "--memory", "--kubeconfig", "kubeconfig", "--crds", "odd.yaml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert "CANARY" not in done.stderr + done.stdout
+
+
 DEFINITION = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

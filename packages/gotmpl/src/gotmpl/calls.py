@@ -2,6 +2,9 @@
 
 What can be decided when the template is compiled is decided then: arity, and the conversion of constants to the types
 of the parameters. A wrong one still fails only when it is reached, as in Go.
+
+The closures below repeat how a call is counted, bounded and blamed instead of sharing a function for it: one more call
+for each function of each render is what the benchmark of templates would notice first.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import yaml
 from kuberun.meta import JsonObject
 from localkube.access.rbac import MASTERS
 from localkube.cluster import Cluster
+from localkube.errors import StatusError
 from localkube.model import User, WriteOptions
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -19,7 +20,7 @@ _MANAGER: Final = "localkube"
 
 
 class ManifestError(ValueError):
-    """A file cannot be read as Kubernetes objects; the message says which and why."""
+    """A file cannot be read as Kubernetes objects, or one of them is refused; the message says which and why."""
 
 
 def load(places: Iterable[Path]) -> list[JsonObject]:
@@ -41,7 +42,12 @@ async def install(cluster: Cluster, objects: Iterable[JsonObject]) -> None:
             raise ManifestError(f"{obj.get('apiVersion')} {obj.get('kind')} is not served here")
         metadata = obj["metadata"]
         namespace = metadata.get("namespace", "default") if kind.resource.namespaced else ""
-        await cluster.patch(kind, namespace, metadata["name"], "apply", obj, options)
+        try:
+            await cluster.patch(kind, namespace, metadata["name"], "apply", obj, options)
+        except StatusError as problem:
+            # The server's words may quote what a field holds, which is fine for every kind but this one.
+            why = problem.reason if kind.storage_key == "secrets" else problem.message
+            raise ManifestError(f"{obj['kind']} {metadata['name']} was refused: {why}") from None
 
 
 def _objects(file: Path) -> list[JsonObject]:

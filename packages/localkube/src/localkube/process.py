@@ -16,7 +16,6 @@ from typing import Final
 
 from kuberun.meta import JsonObject
 from localkube.access.files import write_private
-from localkube.errors import StatusError
 from localkube.manifests import ManifestError, install
 from localkube.server import LocalKube
 from localkube.storage import StorageError
@@ -62,8 +61,6 @@ async def _announce(
         await install(kube.cluster, objects)
     except ManifestError as problem:
         raise StartError(str(problem)) from problem
-    except StatusError as problem:
-        raise StartError(f"an object was refused: {problem.message}") from problem
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GENERATIONS)
