@@ -48,6 +48,10 @@ class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
     new: T | Malformed | None
     origin: Origin = Origin.WATCHED
 
+    def __repr__(self) -> str:
+        """Not the objects: they may be Secrets."""
+        return f"Change(key={self.key!s}, origin={self.origin.name})"
+
     @property
     def created(self) -> bool:
         """New to the consumer, or another object under the same name."""

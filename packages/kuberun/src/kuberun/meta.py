@@ -5,7 +5,7 @@ Pure values. Nothing here knows HTTP, caches or any particular kind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -147,7 +147,7 @@ class Malformed:
 class Page(Generic[T]):
     """One page of a list. An empty `continue_token` means it was the last one."""
 
-    items: list[T | Malformed]
+    items: list[T | Malformed] = field(repr=False)
     resource_version: str
     continue_token: str = ""
     remaining_item_count: int | None = None

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, assert_never
 
@@ -59,21 +59,21 @@ class Source(Protocol[T]):
 class Listed(Generic[T]):
     """All objects, at one moment."""
 
-    objects: Sequence[T | Malformed]
+    objects: Sequence[T | Malformed] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Applied(Generic[T]):
     """The object was created or changed."""
 
-    object: T | Malformed
+    object: T | Malformed = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted(Generic[T]):
     """The object is gone; this was its last state."""
 
-    object: T | Malformed
+    object: T | Malformed = field(repr=False)
 
 
 Event = Listed[T] | Applied[T] | Deleted[T]

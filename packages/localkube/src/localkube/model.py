@@ -131,7 +131,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    items: list[JsonObject]
+    items: list[JsonObject] = field(repr=False)
     resource_version: str
     continue_token: str = ""
     remaining: int | None = None
@@ -153,13 +153,13 @@ class WatchEvent:
     """One frame. A selector turns MODIFIED into ADDED or DELETED when an object enters or leaves its view."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-    object: JsonObject
+    object: JsonObject = field(repr=False)
 
 
 @dataclass(slots=True)
 class Written:
     """The object as stored, and the warnings the client should see."""
 
-    object: JsonObject
+    object: JsonObject = field(repr=False)
     created: bool = False
     warnings: list[str] = field(default_factory=list)

@@ -6,7 +6,7 @@ watchers, who must not edit it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -37,7 +37,7 @@ class Record:
 
     revision: int
     uid: str
-    body: bytes
+    body: bytes = field(repr=False)
 
     def decode(self) -> JsonObject:
         return _decoder.decode(self.body)
