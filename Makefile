@@ -67,12 +67,14 @@ layers: setup
 sizes: setup
 	@$(BIN)/python tools/check_sizes.py
 
-gen: setup ## write the generated files (CRDs, reference pages)
+gen: setup ## write the generated files (stubs, CRDs, reference pages)
+	@$(BIN)/python tools/gen_stubs.py
 	@$(BIN)/python tools/gen_crds.py deploy/crds
 	@$(BIN)/python tools/gen_docs.py docs/reference
 
 gen-check: setup
 	$(call say,generated files)
+	@$(BIN)/python tools/gen_stubs.py --check
 	@$(BIN)/python tools/gen_crds.py --check deploy/crds
 	@$(BIN)/python tools/gen_docs.py --check docs/reference
 

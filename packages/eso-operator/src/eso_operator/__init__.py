@@ -1,0 +1,1 @@
+"""The operator: the domain in motion."""

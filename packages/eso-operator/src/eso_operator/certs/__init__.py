@@ -1,0 +1,1 @@
+"""Certificates of the channels to providers: issue, rotate, roll over."""

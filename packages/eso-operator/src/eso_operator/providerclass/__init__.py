@@ -1,0 +1,1 @@
+"""Controllers of provider classes and of the Services they follow from."""

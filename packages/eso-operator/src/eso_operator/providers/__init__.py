@@ -1,0 +1,1 @@
+"""Calls to provider processes: channels, retries, budgets, the read planner."""

@@ -1,0 +1,1 @@
+"""From a store reference to a checked target with credentials."""

@@ -1,0 +1,202 @@
+"""What every kind of store reference resolves to, before any call to a provider.
+
+    StoreRef -> resolve -> ResolvedTarget -> bind (credentials) -> BoundTarget -> providers.gateway
+
+Values only. The rules that produce them are in `resolve.py` and its stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from eso_wire.errors import RetryClass
+from eso_wire.values import Config, ConfigDelivery, CredentialPath, Handshake, KindId, KindRole, ObjectRef, Operation
+
+
+class Form(StrEnum):
+    """The shape of the object a reference points at."""
+
+    V1 = "v1 store"
+    V1_PLUGIN = "v1 plugin store"
+    STORE = "v2 store"
+    PROVIDER = "provider"
+    DIRECT = "direct reference"
+    GENERATOR = "v2 generator"
+    V1_GENERATOR = "generator"
+
+
+class EndpointSource(StrEnum):
+    """How the address was found."""
+
+    EXPLICIT = "explicit"
+    CLASS = "class"
+    LABEL = "label"
+    NAMING = "naming"
+    BRIDGE = "bridge"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceKey:
+    """The Service behind which a provider runs; managed certificates are issued for it."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where to connect, and which name the server's certificate must carry.
+
+    `target` is what gRPC dials (`dns:///provider-aws.eso.svc:8080`, `ipv4:127.0.0.1:41234`); `label` names the provider
+    in metrics and messages (the class name, or the Service), never a raw address.
+    """
+
+    target: str
+    server_name: str
+    source: EndpointSource
+    label: str
+    service: ServiceKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedTls:
+    """Certificates issued by the operator for that Service."""
+
+    service: ServiceKey
+
+
+@dataclass(frozen=True, slots=True)
+class SecretTls:
+    """The user's own certificates: a Secret with tls.crt, tls.key and ca.crt."""
+
+    namespace: str
+    name: str
+
+
+TlsSource = ManagedTls | SecretTls
+
+
+@dataclass(frozen=True, slots=True)
+class CallToken:
+    """A service account whose token goes with every call, besides the client certificate."""
+
+    namespace: str
+    name: str
+    audiences: tuple[str, ...]
+
+
+class ReferenceRule(StrEnum):
+    """Where the credential references of a configuration may point."""
+
+    OWN_NAMESPACE = "own namespace"
+    """Only `auth_namespace`; a reference that names another one is refused."""
+    EXPLICIT_OR_AUTH = "explicit, else auth namespace"
+    """A reference may name its namespace; without one it means `auth_namespace` (v1 cluster stores)."""
+    IGNORE_EXPLICIT = "auth namespace, whatever it says"
+    """The namespace of a reference is ignored (v1 generators)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigBinding:
+    """Which configuration goes with every call, and where its credentials may come from.
+
+    `spec` is the configuration as JSON text; None when the provider reads the object itself.
+    """
+
+    ref: ObjectRef
+    kind: KindId
+    delivery: ConfigDelivery
+    spec: bytes | None = field(repr=False)
+    credentials: tuple[CredentialPath, ...]
+    rule: ReferenceRule
+
+
+@dataclass(frozen=True, slots=True)
+class CallPolicy:
+    """Behaviour that does not depend on the backend. Times in seconds; None means the operator's setting."""
+
+    gated: bool
+    max_retries: int | None = None
+    retry_interval: float | None = None
+    refresh_interval: float | None = None
+    connect_timeout: float | None = None
+    call_timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedTarget:
+    """Everything that decides how a provider is called for one store and one caller; no credentials yet."""
+
+    form: Form
+    role: KindRole
+    store: ObjectRef
+    caller: ObjectRef
+    endpoint: Endpoint
+    tls: TlsSource
+    call_token: CallToken | None
+    config: ConfigBinding
+    auth_namespace: str
+    pinned: bool
+    policy: CallPolicy
+    handshake: Handshake
+    operations: frozenset[Operation]
+
+
+class Reason(StrEnum):
+    """Why a reference does not resolve: one for each way a stage can fail."""
+
+    UNKNOWN_KIND = "UnknownStoreKind"
+    NOT_FOUND = "StoreNotFound"
+    BEING_DELETED = "StoreBeingDeleted"
+    MALFORMED = "StoreMalformed"
+    UNMANAGED = "UnmanagedStore"
+    NAMESPACE_DENIED = "NamespaceDenied"
+    CROSS_NAMESPACE = "CrossNamespaceDenied"
+    CONFIG_NAMESPACE_REQUIRED = "ConfigNamespaceRequired"
+    CONFIG_NOT_FOUND = "ProviderConfigNotFound"
+    INVALID_CONFIG = "InvalidProviderConfig"
+    CLASS_NOT_FOUND = "ProviderClassNotFound"
+    ADDRESS_INVALID = "AddressInvalid"
+    ADDRESS_DENIED = "AddressDenied"
+    NOT_INSTALLED = "ProviderNotInstalled"
+    AMBIGUOUS = "DiscoveryAmbiguous"
+    NOT_READY = "StoreNotReady"
+    NOT_CONNECTED = "ProviderNotConnected"
+    INCOMPATIBLE = "ProviderIncompatible"
+    UNSUPPORTED_KIND = "UnsupportedKind"
+    NOT_IMPLEMENTED = "NotImplemented"
+    CREDENTIALS_NOT_FOUND = "CredentialsNotFound"
+    FEATURE_DISABLED = "FeatureDisabled"
+
+
+class ResolutionError(Exception):
+    """A reference that does not resolve. The message says what, which object, what to do; `subject` is that object."""
+
+    def __init__(
+        self, reason: Reason, message: str, *, subject: ObjectRef, retry: RetryClass = RetryClass.AFTER_CHANGE
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.subject = subject
+        self.retry = retry
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTarget:
+    """A resolved target with its credentials read.
+
+    `identity` is a digest of everything that decides whose eyes a read has: configuration, credentials (by Secret uid
+    and resourceVersion, or token subject), auth namespace. Reads are shared only between equal identities.
+    `sources` are the objects read, so that a change of one of them can wake the users.
+    """
+
+    target: ResolvedTarget
+    config: Config
+    identity: str
+    sources: tuple[ObjectRef, ...] = ()
+    token: str = field(default="", repr=False)

@@ -1,0 +1,1 @@
+"""From remote refs to shaped values: fetch, rewrite, convert, decode."""

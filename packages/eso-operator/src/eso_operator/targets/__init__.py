@@ -1,0 +1,1 @@
+"""What is written to the cluster: decided, then done."""

@@ -1,0 +1,35 @@
+"""Versions of the protocol and their negotiation.
+
+Each side supports its own minor and the one before, so a core works with providers one minor older and one minor newer.
+The provider chooses: the highest version that both sides named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class ProtocolVersion(NamedTuple):
+    """A major is a protobuf package of its own; a minor only adds."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+CURRENT = ProtocolVersion(2, 1)
+"""2.1 adds conditional reads: `if_version_differs` of an item, answered by `not_modified`."""
+SUPPORTED = (ProtocolVersion(2, 0), CURRENT)
+
+
+def select(ours: Iterable[ProtocolVersion], theirs: Iterable[ProtocolVersion]) -> ProtocolVersion | None:
+    """The highest version both sides speak; None when there is none."""
+    return max(set(ours) & set(theirs), default=None)
+
+
+def spelled(versions: Iterable[ProtocolVersion]) -> str:
+    """For messages: `2.0, 2.1`."""
+    return ", ".join(str(version) for version in sorted(versions)) or "none"
