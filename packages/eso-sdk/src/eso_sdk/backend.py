@@ -1,0 +1,138 @@
+"""What an opened store and an opened generator have in common: a typed configuration, its credentials, the call.
+
+One instance is one session: a configuration at one credential identity, opened once and used by many calls at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, Protocol, TypeVar, get_args, get_origin
+
+import msgspec
+
+from eso_api.references import (
+    CaProvider,
+    RequiredSecretKeySelector,
+    SecretKeySelector,
+    SecretSelector,
+    ServiceAccountSelector,
+)
+from eso_api.values import SecretBytes
+from eso_sdk.credentials import Credentials
+from eso_wire.values import ObjectRef, Operation, SecretMap, Token, Validation, ValidationState
+from kuberun.clock import Clock
+
+C = TypeVar("C", bound=msgspec.Struct)
+
+
+class ApiCalls(Protocol):
+    """Counts what a provider asks its backend."""
+
+    def count(self, call: str, status: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call that is being answered. `deadline` is on the clock's monotonic scale."""
+
+    request_id: str
+    caller: ObjectRef
+    store: ObjectRef
+    deadline: float
+    max_retries: int = 0
+    retry_interval: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Opening(Generic[C]):
+    """Everything a session is made of."""
+
+    config: C = field(repr=False)
+    holder: ObjectRef
+    """The object that holds the configuration."""
+    credentials: Credentials = field(repr=False)
+    clock: Clock
+    api_calls: ApiCalls
+
+
+CURRENT_CALL: ContextVar[Call] = ContextVar("current_call")
+
+
+class Backend(Generic[C]):
+    """Base of `Store` and `Generator`. Authors override; the server constructs."""
+
+    OPERATIONS: ClassVar[frozenset[Operation]] = frozenset()
+    """What the kind does; set by its decorator."""
+
+    def __init__(self, opening: Opening[C]) -> None:
+        self.config: C = opening.config
+        self.holder = opening.holder
+        self.clock = opening.clock
+        self._credentials = opening.credentials
+        self._api_calls = opening.api_calls
+
+    # --- what an author may override ---------------------------------------------------------------------------------
+
+    @classmethod
+    def check_config(cls, config: C) -> tuple[str, ...]:
+        """Look at the configuration alone: warnings, or raise `invalid_config`. No outside calls: admission asks it."""
+        del config
+        return ()
+
+    async def open(self) -> None:
+        """Log in, connect. Called once, before anything else."""
+
+    async def close(self) -> None:
+        """Let go of what `open` took. Called once, when no call uses the session any more."""
+
+    async def validate(self) -> Validation:
+        """Ask the backend whether this configuration works."""
+        return Validation(ValidationState.READY)
+
+    # --- what an author may use --------------------------------------------------------------------------------------
+
+    @property
+    def call(self) -> Call:
+        """The call that is being answered."""
+        return CURRENT_CALL.get()
+
+    def secret(self, reference: SecretKeySelector | RequiredSecretKeySelector) -> SecretBytes:
+        """The value a reference of the configuration names."""
+        return self._credentials.secret(reference)
+
+    def whole_secret(self, reference: SecretSelector) -> SecretMap:
+        """All keys of the Secret a reference of the configuration names."""
+        return self._credentials.whole(reference)
+
+    def token(self, reference: ServiceAccountSelector) -> Token:
+        """A token of the service account a reference of the configuration names."""
+        return self._credentials.token(reference)
+
+    def ca(self, reference: CaProvider) -> bytes:
+        """The CA bundle a reference of the configuration names."""
+        return self._credentials.secret(reference).reveal()
+
+    @contextmanager
+    def observe(self, call: str) -> Iterator[None]:
+        """Count one call to the backend: `with self.observe("GetSecretValue"): ...`."""
+        try:
+            yield
+        except BaseException:
+            self._api_calls.count(call, "error")
+            raise
+        self._api_calls.count(call, "success")
+
+
+def config_type(backend: type[Backend[C]]) -> type[C]:
+    """The configuration a class is written for: the argument of its `Store[...]` or `Generator[...]`."""
+    for base in backend.__mro__:
+        for origin in getattr(base, "__orig_bases__", ()):
+            match get_args(origin):
+                case (type() as argument,) if issubclass(get_origin(origin) or object, Backend):
+                    return argument
+                case _:
+                    continue
+    raise TypeError(f"{backend.__name__} does not say its configuration; write Store[Config] or Generator[Config]")

@@ -1,0 +1,194 @@
+"""What makes a class a kind: `@store_kind` and `@generator_kind`.
+
+A decorator says the names; everything else follows from the class: operations from what it overrides, credential paths
+and CRDs from the type of its configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
+from eso_sdk.backend import Backend, config_type
+from eso_sdk.generator import Generator, generator_operations
+from eso_sdk.objects import AnyKind, cluster_twin, generator_object, namespaced
+from eso_sdk.pointers import patterns_of
+from eso_sdk.store import Store, store_operations
+from eso_wire.values import CredentialPath, KindId, KindInfo, KindRole, Operation
+
+S = TypeVar("S", bound=Store[Any])
+G = TypeVar("G", bound=Generator[Any])
+
+_ATTRIBUTE = "_eso_kind"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedKind:
+    """One class and everything that is known of it before it is opened."""
+
+    backend: type[Backend[Any]]
+    role: KindRole
+    config: type[msgspec.Struct]
+    operations: frozenset[Operation]
+    credentials: tuple[CredentialPath, ...]
+    owned: tuple[AnyKind, ...]
+    """The kinds this provider defines: their CRDs are its own."""
+    bridged: tuple[AnyKind, ...] = ()
+    """Kinds that are defined elsewhere, and whose spec this class understands."""
+    v1_key: str = ""
+    maintenance: str = "maintained"
+    concurrency: int = 16
+    infos: tuple[KindInfo, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        ids = [
+            KindId(kind.group, version, kind.name) for kind in (*self.owned, *self.bridged) for version in kind.versions
+        ]
+        # The key of the v1 block goes to one kind only: that is whose configuration the block follows.
+        infos = tuple(
+            KindInfo(
+                kind,
+                self.role,
+                self.operations,
+                maintenance=self.maintenance,
+                v1_provider_key=self.v1_key if kind == ids[0] else "",
+                credentials=self.credentials,
+            )
+            for kind in ids
+        )
+        object.__setattr__(self, "infos", infos)
+
+
+def store_kind(
+    *,
+    kind: str = "",
+    plural: str = "",
+    group: str = STORE_CONFIG_GROUP,
+    cluster: str | None = None,
+    objects: tuple[AnyKind, ...] = (),
+    v1_key: str = "",
+    maintenance: str = "maintained",
+    concurrency: int = 16,
+    operations: frozenset[Operation] | None = None,
+) -> Callable[[type[S]], type[S]]:
+    """Make a `Store` class a kind.
+
+    Args:
+        kind: the kind's name; with `plural` and `group` it makes the CRD.
+        plural: lower-case plural of `kind`.
+        group: API group of the kind.
+        cluster: name of the cluster-scoped twin; None for none. Its plural is `cluster` before the other one.
+        objects: the kinds themselves, for those who wrote them by hand; instead of the four above.
+        v1_key: `spec.provider.<key>` of v1 stores whose block is this configuration.
+        maintenance: maintained, deprecated, unmaintained or experimental.
+        concurrency: how many calls of one session run at a time.
+        operations: narrows what the class offers; it cannot offer what it does not override.
+    """
+
+    def decorate(store: type[S]) -> type[S]:
+        config = config_type(store)
+        served = ServedKind(
+            backend=store,
+            role=KindRole.STORE,
+            config=config,
+            operations=_narrowed(store.__name__, store_operations(store), operations),
+            credentials=patterns_of(config),
+            owned=objects or _store_objects(config, kind, plural, group=group, cluster=cluster),
+            v1_key=v1_key,
+            maintenance=maintenance,
+            concurrency=_positive(concurrency),
+        )
+        return _mark(store, served)
+
+    return decorate
+
+
+def generator_kind(
+    *,
+    kind: str = "",
+    plural: str = "",
+    group: str = GENERATOR_CONFIG_GROUP,
+    objects: tuple[AnyKind, ...] = (),
+    bridged: tuple[AnyKind, ...] = (),
+    maintenance: str = "maintained",
+    concurrency: int = 16,
+) -> Callable[[type[G]], type[G]]:
+    """Make a `Generator` class a kind.
+
+    Args:
+        kind: the kind's name; with `plural` and `group` it makes the CRD.
+        plural: lower-case plural of `kind`.
+        group: API group of the kind.
+        objects: the kinds themselves, for those who wrote them by hand; instead of the three above.
+        bridged: kinds of the core (v1alpha1 generators) that have the same spec and are served too.
+        maintenance: maintained, deprecated, unmaintained or experimental.
+        concurrency: how many calls of one session run at a time.
+    """
+
+    def decorate(generator: type[G]) -> type[G]:
+        config = config_type(generator)
+        served = ServedKind(
+            backend=generator,
+            role=KindRole.GENERATOR,
+            config=config,
+            operations=generator_operations(generator),
+            credentials=patterns_of(config),
+            owned=objects or (generator_object(config, *_named(kind, plural), group=group, plural=plural),),
+            bridged=bridged,
+            maintenance=maintenance,
+            concurrency=_positive(concurrency),
+        )
+        return _mark(generator, served)
+
+    return decorate
+
+
+def served_kind(backend: type[Backend[Any]]) -> ServedKind:
+    """What a decorator found out about a class."""
+    found = vars(backend).get(_ATTRIBUTE)
+    if not isinstance(found, ServedKind):
+        raise TypeError(f"{backend.__name__} is no kind; decorate it with @store_kind or @generator_kind")
+    return found
+
+
+B = TypeVar("B", bound=Backend[Any])
+
+
+def _mark(backend: type[B], served: ServedKind) -> type[B]:
+    setattr(backend, _ATTRIBUTE, served)
+    backend.OPERATIONS = served.operations
+    return backend
+
+
+def _store_objects(
+    config: type[msgspec.Struct], kind: str, plural: str, *, group: str, cluster: str | None
+) -> tuple[AnyKind, ...]:
+    _named(kind, plural)
+    own = namespaced(config, kind, group=group, plural=plural)
+    if cluster is None:
+        return (own,)
+    return (own, cluster_twin(config, cluster, group=group, plural=f"cluster{plural}"))
+
+
+def _named(kind: str, plural: str) -> tuple[str]:
+    if not kind or not plural:
+        raise TypeError("a kind needs kind= and plural=, or objects=")
+    return (kind,)
+
+
+def _narrowed(name: str, real: frozenset[Operation], declared: frozenset[Operation] | None) -> frozenset[Operation]:
+    if declared is None:
+        return real
+    if unreal := declared - real:
+        raise TypeError(f"{name} declares {', '.join(sorted(unreal))} but does not override or mark the method for it")
+    return declared
+
+
+def _positive(concurrency: int) -> int:
+    if concurrency < 1:
+        raise ValueError("concurrency must be at least 1")
+    return concurrency

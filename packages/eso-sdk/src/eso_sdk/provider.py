@@ -1,0 +1,106 @@
+"""A provider: its name, its version and the kinds it serves. What an author's module ends with.
+
+    PROVIDER = Provider(name="notes", version="1.0.0", kinds=(Notes,))
+
+This module is also the door to everything an author needs to write those kinds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from eso_sdk.answers import Check, Pushed, Value
+from eso_sdk.backend import Backend, Call
+from eso_sdk.generator import Generator
+from eso_sdk.kinds import ServedKind, generator_kind, served_kind, store_kind
+from eso_sdk.objects import AnyKind
+from eso_sdk.pointers import audiences
+from eso_sdk.store import Store, finds, pushes, reads
+from eso_wire.values import KindId, KindInfo, Limits
+from eso_wire.versions import SUPPORTED, ProtocolVersion
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "NAME_PATTERN",
+    "Call",
+    "Check",
+    "Generator",
+    "Provider",
+    "Pushed",
+    "Store",
+    "Value",
+    "audiences",
+    "finds",
+    "generator_kind",
+    "pushes",
+    "reads",
+    "store_kind",
+]
+
+NAME_PATTERN: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+"""A provider's name stands in labels, metrics, file names and Service names."""
+
+DEFAULT_LIMITS: Final = Limits(
+    max_batch_items=500, max_message_bytes=16 * 1024 * 1024, max_in_flight=256, max_deadline=60.0
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One provider process serves one of these."""
+
+    name: str
+    version: str
+    kinds: tuple[type[Backend[Any]], ...]
+    limits: Limits = DEFAULT_LIMITS
+    features: tuple[str, ...] = ()
+    served: dict[KindId, ServedKind] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not NAME_PATTERN.fullmatch(self.name):
+            raise ValueError(f'"{self.name}" is no name for a provider; use lower-case letters, digits and dashes')
+        served: dict[KindId, ServedKind] = {}
+        for backend in self.kinds:
+            kind = served_kind(backend)
+            for info in kind.infos:
+                if info.kind in served:
+                    raise ValueError(f"{info.kind} is served by two classes of provider {self.name}")
+                served[info.kind] = kind
+        object.__setattr__(self, "served", served)
+
+    @property
+    def kind_infos(self) -> tuple[KindInfo, ...]:
+        """What the handshake says."""
+        return tuple(info for backend in self.kinds for info in served_kind(backend).infos)
+
+    @property
+    def kinds_for_crds(self) -> tuple[AnyKind, ...]:
+        """The kinds this provider defines; what its entry point in `eso.kinds` names."""
+        return tuple(kind for backend in self.kinds for kind in served_kind(backend).owned)
+
+    def manifest(self, protocols: tuple[ProtocolVersion, ...] = SUPPORTED) -> dict[str, Any]:
+        """`provider.json`: what an image says about the provider in it, as plain JSON."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "protocol": {"min": str(min(protocols)), "max": str(max(protocols))},
+            "kinds": [_described(info) for info in self.kind_infos],
+        }
+
+
+def _described(info: KindInfo) -> dict[str, Any]:
+    return {
+        "group": info.kind.group,
+        "version": info.kind.version,
+        "kind": info.kind.kind,
+        "role": info.role.value,
+        "operations": sorted(info.operations),
+        "maintenance": info.maintenance,
+        "v1ProviderKey": info.v1_provider_key,
+        "credentials": [
+            {"pattern": path.pattern, "kind": path.kind.value, "audiences": list(path.audiences)}
+            for path in info.credentials
+        ],
+    }
