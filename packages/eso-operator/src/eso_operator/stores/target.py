@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import assert_never
 
 from eso_wire.errors import RetryClass
 from eso_wire.values import Config, ConfigDelivery, CredentialPath, Handshake, KindId, KindRole, ObjectRef, Operation
@@ -81,6 +82,26 @@ TlsSource = ManagedTls | SecretTls
 
 
 @dataclass(frozen=True, slots=True)
+class Connection:
+    """Where to connect and with which certificates: all that is needed for a handshake."""
+
+    endpoint: Endpoint
+    tls: TlsSource
+
+    @property
+    def key(self) -> str:
+        """Equal for equal connections, however they were found. What one answers says nothing about another."""
+        match self.tls:
+            case ManagedTls(service=service):
+                tls = f"managed {service}"
+            case SecretTls(namespace=namespace, name=name):
+                tls = f"secret {namespace}/{name}"
+            case _:
+                assert_never(self.tls)
+        return f"{self.endpoint.target} as {self.endpoint.server_name} with {tls}"
+
+
+@dataclass(frozen=True, slots=True)
 class CallToken:
     """A service account whose token goes with every call, besides the client certificate."""
 
@@ -129,7 +150,11 @@ class CallPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTarget:
-    """Everything that decides how a provider is called for one store and one caller; no credentials yet."""
+    """Everything that decides how a provider is called for one store and one caller; no credentials yet.
+
+    `pinned` says that the configuration, not the caller, decides where credentials come from: a fixed
+    `auth_namespace`, or a cluster-scoped configuration whose references may name namespaces.
+    """
 
     form: Form
     role: KindRole
@@ -144,6 +169,10 @@ class ResolvedTarget:
     policy: CallPolicy
     handshake: Handshake
     operations: frozenset[Operation]
+
+    @property
+    def connection(self) -> Connection:
+        return Connection(self.endpoint, self.tls)
 
 
 class Reason(StrEnum):
@@ -170,20 +199,36 @@ class Reason(StrEnum):
     UNSUPPORTED_KIND = "UnsupportedKind"
     NOT_IMPLEMENTED = "NotImplemented"
     CREDENTIALS_NOT_FOUND = "CredentialsNotFound"
+    CREDENTIALS_UNREADABLE = "CredentialsUnreadable"
+    REFERENT_AUTH = "ReferentAuthUnverified"
+    CERTIFICATE_REQUIRED = "ClientCertificateRequired"
     FEATURE_DISABLED = "FeatureDisabled"
 
 
 class ResolutionError(Exception):
-    """A reference that does not resolve. The message says what, which object, what to do; `subject` is that object."""
+    """A reference that does not resolve. The message says what, which object, what to do; `subject` is that object.
+
+    `connection` (reason NOT_CONNECTED) is what to shake hands with before trying again; `unwatched` (UNKNOWN_KIND) is
+    the kind of a configuration that the snapshot does not hold, to be watched if the API server has it.
+    """
 
     def __init__(
-        self, reason: Reason, message: str, *, subject: ObjectRef, retry: RetryClass = RetryClass.AFTER_CHANGE
+        self,
+        reason: Reason,
+        message: str,
+        *,
+        subject: ObjectRef,
+        retry: RetryClass = RetryClass.AFTER_CHANGE,
+        connection: Connection | None = None,
+        unwatched: KindId | None = None,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.subject = subject
         self.retry = retry
+        self.connection = connection
+        self.unwatched = unwatched
 
 
 @dataclass(frozen=True, slots=True)
