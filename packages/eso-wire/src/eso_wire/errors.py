@@ -110,3 +110,13 @@ class ProviderError(Exception):
     def is_not_found(self) -> bool:
         """The remote key, property or version is not there: an answer of the backend, not a failure to reach it."""
         return self.reason in NOT_FOUND_REASONS
+
+    def __eq__(self, other: object) -> bool:
+        """Errors travel as values inside results: equal ones say the same."""
+        return isinstance(other, ProviderError) and type(other) is type(self) and self._said() == other._said()
+
+    def __hash__(self) -> int:
+        return hash(self._said())
+
+    def _said(self) -> tuple[object, ...]:
+        return (self.reason, self.message, self.retry, self.retry_after, self.backend_code, self.subject)

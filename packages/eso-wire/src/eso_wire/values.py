@@ -263,6 +263,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class FindPage:
+    """Part of an answer to a query. A stream that ends without a last page was cut off."""
+
+    found: tuple[Found, ...]
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CheckResult:
     """Whether a remote key is there, and in which version, without its value."""
 
@@ -353,6 +361,13 @@ class DeleteResult:
 # --- validation ------------------------------------------------------------------------------------------------------
 
 
+class ValidationMode(StrEnum):
+    """How far a validation goes: STATIC asks no backend (admission), FULL may."""
+
+    FULL = "FULL"
+    STATIC = "STATIC"
+
+
 class ValidationState(StrEnum):
     READY = "READY"
     UNKNOWN = "UNKNOWN"
@@ -393,6 +408,33 @@ class WatchItem:
     name_regexp: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     known_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeOpen:
+    """The first message of a subscription, and only the first."""
+
+    context: Context
+    items: tuple[WatchItem, ...] = ()
+    resume_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeUpdate:
+    """Watch more, or less: `remove` names watch ids."""
+
+    add: tuple[WatchItem, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeAck:
+    """Everything up to this token was acted upon."""
+
+    resume_token: str
+
+
+SubscribeMessage = SubscribeOpen | SubscribeUpdate | SubscribeAck
 
 
 class ChangeType(StrEnum):
@@ -438,3 +480,16 @@ class Generated:
     data: SecretMap
     state: SecretBytes | None = None
     metadata: ValueMetadata = field(default_factory=ValueMetadata)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupRequest:
+    """Undo one generation. Repeating it is harmless."""
+
+    state: SecretBytes
+    idempotency_key: str = ""
+
+
+class CleanupOutcome(StrEnum):
+    CLEANED = "CLEANED"
+    ALREADY_GONE = "ALREADY_GONE"
