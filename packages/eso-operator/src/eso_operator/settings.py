@@ -1,0 +1,105 @@
+"""What the process was told at start: one frozen value, read once. `flags.py` makes it from the command line.
+
+Nothing here reads the environment or a file; times are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from eso_operator.stores.target import ServiceKey
+from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
+
+
+class SettingsError(ValueError):
+    """Settings the process cannot start with; the message names the flag and says what to write instead."""
+
+
+class FeatureGate(StrEnum):
+    """Behaviour that is off unless `--feature-gates` turns it on."""
+
+    UNIX_SOCKET_PROVIDERS = "UnixSocketProviders"
+    """Providers on Unix sockets of the same machine; TLS stays mandatory."""
+    PROVIDER_NAMING_CONVENTION = "ProviderNamingConvention"
+    """Providers found by the name of their Service."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    enabled: bool = False
+    lease: str = "external-secrets-controller"
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcilers:
+    """Which controllers run."""
+
+    secret_store: bool = True
+    cluster_store: bool = True
+    push_secret: bool = True
+    cluster_push_secret: bool = True
+    cluster_external_secret: bool = True
+    generator_state: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """Which provider processes may be reached, and how they are found."""
+
+    namespaces: tuple[str, ...] = ()
+    """Besides the core namespace: where labelled Services are providers for everybody."""
+    allowed_addresses: tuple[str, ...] = ()
+    trusted: tuple[tuple[ServiceKey, str], ...] = ()
+    """Services whose provider listens somewhere else, say on loopback: `(service, host:port)`."""
+    cluster_domain: str = "cluster.local"
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateSettings:
+    """Lifetimes of the certificates issued for providers."""
+
+    trust_domain: str = "cluster.local"
+    authority_validity: float = 365 * 86400.0
+    authority_renewal: float = 60 * 86400.0
+    leaf_validity: float = 90 * 86400.0
+    leaf_renewal: float = 35 * 86400.0
+    interval: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSettings:
+    """What syncing ExternalSecrets and PushSecrets goes by."""
+
+    flood_gate: bool = True
+    generic_targets: bool = False
+    left_delimiter: str = "{{"
+    right_delimiter: str = "}}"
+    generator_grace: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything. `ignored` holds flags that were given and mean nothing here, with the reason, to be logged once."""
+
+    kubeconfig: Path | None = None
+    context: str = ""
+    core_namespace: str = "external-secrets"
+    namespace: str = ""
+    controller_class: str = "default"
+    workers: int = 1
+    store_interval: float = 300.0
+    live: Listener = field(default_factory=lambda: Listener("", 8082))
+    logs: LogSettings = field(default_factory=LogSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    leader: LeaderSettings = field(default_factory=LeaderSettings)
+    reconcilers: Reconcilers = field(default_factory=Reconcilers)
+    providers: ProviderSettings = field(default_factory=ProviderSettings)
+    certificates: CertificateSettings = field(default_factory=CertificateSettings)
+    sync: SyncSettings = field(default_factory=SyncSettings)
+    gates: frozenset[FeatureGate] = frozenset()
+    ignored: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,93 @@
+"""Log lines of the process: one JSON object each, on standard error, with the keys that log collectors know.
+
+    {"level":"info","ts":1762300000.25,"msg":"store became ready","controller":"secretstore","key":"team/vault"}
+
+`msg` is constant text; what varies is in the other keys. Libraries that use the standard `logging` are heard from
+warnings on, by name and place: their texts may hold anything.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, MutableMapping
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any, Final, TextIO
+
+import structlog
+
+from eso_operator.telemetry.redact import printable
+from eso_operator.telemetry.settings import LogLevel, LogSettings, TimeEncoding
+from kuberun.clock import Clock
+
+_LEVELS: Final = {
+    LogLevel.DEBUG: logging.DEBUG,
+    LogLevel.INFO: logging.INFO,
+    LogLevel.WARN: logging.WARNING,
+    LogLevel.ERROR: logging.ERROR,
+    LogLevel.DPANIC: logging.CRITICAL,
+    LogLevel.PANIC: logging.CRITICAL,
+    LogLevel.FATAL: logging.CRITICAL,
+}
+
+Event = MutableMapping[str, Any]
+
+
+def configure(settings: LogSettings, clock: Clock, stream: TextIO = sys.stderr) -> None:
+    """Make every logger of the process write there. To be called before anything logs."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_log_level,
+            printable,
+            _stamped(settings.time, clock),
+            structlog.processors.EventRenamer("msg"),
+            structlog.processors.JSONRenderer(serializer=_compact),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.level]),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(handlers=[_LibraryHandler(level=logging.WARNING)], level=logging.WARNING, force=True)
+
+
+def timestamp(moment: datetime, encoding: TimeEncoding) -> float | int | str:
+    """The time in one of the encodings of the flag."""
+    match encoding:
+        case TimeEncoding.EPOCH:
+            return moment.timestamp()
+        case TimeEncoding.MILLIS:
+            return moment.timestamp() * 1000
+        case TimeEncoding.NANO:
+            return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1000
+        case TimeEncoding.ISO8601:
+            return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+        case TimeEncoding.RFC3339:
+            return f"{moment:%Y-%m-%dT%H:%M:%S}Z"
+        case TimeEncoding.RFC3339NANO:
+            fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
+            return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
+
+
+class _LibraryHandler(logging.Handler):
+    """What a library reports: where and how bad, not its text."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        place = f"{PurePath(record.pathname).name}:{record.lineno}"
+        error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
+        log = structlog.get_logger(record.name)
+        log.log(record.levelno, "a library reports a problem", library=record.name, place=place, error=error)
+
+
+def _stamped(encoding: TimeEncoding, clock: Clock) -> Callable[[Any, str, Event], Event]:
+    def stamped(_: Any, __: str, event: Event) -> Event:
+        event["ts"] = timestamp(clock.now(), encoding)
+        return event
+
+    return stamped
+
+
+def _compact(event: Any, **_: Any) -> str:
+    return json.dumps(event, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,31 @@
+"""All series of the process in one registry. Other parts that count things get the registry and add their own.
+
+Nothing is registered globally: two operators in one process, as tests have them, do not mix.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import generate_latest
+
+from eso_operator.telemetry.objects import LabelSet, ObjectSeries
+from eso_operator.telemetry.runtime import ControllerSeries
+from eso_operator.telemetry.settings import MetricsSettings
+from kuberun.clock import Clock
+
+
+class Metrics:
+    """`objects` and `controllers` are what reconcilers write to."""
+
+    def __init__(self, settings: MetricsSettings, clock: Clock) -> None:
+        self.registry = CollectorRegistry()
+        self.objects = ObjectSeries(LabelSet.EXTENDED if settings.extended_labels else LabelSet.PLAIN)
+        self.registry.register(self.objects)
+        self.controllers = ControllerSeries(self.registry, clock)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def exposition(self) -> bytes:
+        """Everything, in Prometheus' text format."""
+        return generate_latest(self.registry)

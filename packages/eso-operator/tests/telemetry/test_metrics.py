@@ -1,0 +1,167 @@
+"""Names and labels of metrics are the contract of dashboards; series follow objects and go with them."""
+
+import re
+
+import pytest
+
+from eso_operator.telemetry.metrics import Metrics
+from eso_operator.telemetry.objects import Subsystem
+from eso_operator.telemetry.settings import MetricsSettings
+from kuberun.controller import After, Controller, Done, Outcome, Retry
+from kuberun.meta import Condition, ObjectKey, ObjectMeta
+from kuberun.testing.builders import metadata
+from kuberun.testing.clock import VirtualClock
+from kuberun.workqueue import Request
+
+PLAIN = {"name", "namespace"}
+EXTENDED = {
+    f"app_kubernetes_io_{part}" for part in ("name", "instance", "version", "component", "part_of", "managed_by")
+}
+UPSTREAM_SUBSYSTEMS = (
+    "externalsecret",
+    "pushsecret",
+    "secretstore",
+    "clustersecretstore",
+    "clusterexternalsecret",
+    "clusterpushsecret",
+)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(MetricsSettings(), VirtualClock())
+
+
+def series(metrics: Metrics, name: str) -> dict[frozenset[tuple[str, str]], float]:
+    """The samples of one metric by their labels."""
+    found = {}
+    for line in metrics.exposition().decode().splitlines():
+        if match := re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line):
+            found[frozenset(re.findall(r'(\w+)="([^"]*)"', match[1] or ""))] = float(match[2])
+    return found
+
+
+def touch(metrics: Metrics, about: ObjectMeta) -> None:
+    for subsystem in Subsystem:
+        metrics.objects.conditions(subsystem, about, [Condition(type="Ready", status="True")])
+        metrics.objects.reconciled(subsystem, about, 0.25)
+    metrics.objects.synced(about)
+    metrics.objects.failed(about)
+
+
+@pytest.mark.parametrize("subsystem", UPSTREAM_SUBSYSTEMS)
+def test_object_series_have_the_names_and_labels_of_the_contract(metrics: Metrics, subsystem: str) -> None:
+    touch(metrics, metadata("db", "team"))
+
+    conditions = series(metrics, f"{subsystem}_status_condition")
+    durations = series(metrics, f"{subsystem}_reconcile_duration")
+
+    assert [{name for name, _ in labels} for labels in conditions] == [PLAIN | {"condition", "status"}] * 2
+    assert {dict(labels)["status"]: value for labels, value in conditions.items()} == {"True": 1.0, "False": 0.0}
+    assert durations == {frozenset({("name", "db"), ("namespace", "team")}): 250_000_000.0}
+
+
+@pytest.mark.parametrize("name", ["externalsecret_sync_calls_total", "externalsecret_sync_calls_error"])
+def test_syncs_are_counted_for_each_external_secret(metrics: Metrics, name: str) -> None:
+    touch(metrics, metadata("db", "team"))
+    touch(metrics, metadata("db", "team"))
+
+    assert series(metrics, name) == {frozenset({("name", "db"), ("namespace", "team")}): 2.0}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "controller_runtime_reconcile_total",
+        "controller_runtime_reconcile_errors_total",
+        "controller_runtime_reconcile_time_seconds_bucket",
+        "controller_runtime_active_workers",
+        "controller_runtime_max_concurrent_reconciles",
+        "workqueue_depth",
+        "process_resident_memory_bytes",
+    ],
+)
+async def test_what_dashboards_read_about_controllers_is_there(metrics: Metrics, name: str) -> None:
+    async def reconcile(_: ObjectKey) -> Outcome:
+        return Retry("no")
+
+    controller = Controller("secretstore", reconcile, clock=VirtualClock(), workers=3)
+    metrics.controllers.add(controller, 3)
+    await metrics.controllers.timed("secretstore", reconcile)(ObjectKey("a", "b"))
+
+    assert series(metrics, name)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result"),
+    [
+        pytest.param(Done(), "success", id="done"),
+        pytest.param(After(5), "requeue_after", id="again later"),
+        pytest.param(Retry("no"), "error", id="failed"),
+    ],
+)
+async def test_reconciles_are_counted_by_result(metrics: Metrics, outcome: Outcome, result: str) -> None:
+    async def reconcile(_: ObjectKey) -> Outcome:
+        return outcome
+
+    await metrics.controllers.timed("secretstore", reconcile)(ObjectKey("a", "b"))
+
+    expected = frozenset({("controller", "secretstore"), ("result", result)})
+    assert series(metrics, "controller_runtime_reconcile_total") == {expected: 1.0}
+
+
+async def test_the_depth_of_a_queue_is_what_is_due(metrics: Metrics) -> None:
+    async def reconcile(_: ObjectKey) -> Outcome:
+        return Done()
+
+    controller = Controller("secretstore", reconcile, clock=VirtualClock())
+    metrics.controllers.add(controller, 1)
+    controller.queue.add(Request(ObjectKey("a", "now")))
+    controller.queue.add(Request(ObjectKey("a", "later")), after=60)
+
+    assert series(metrics, "workqueue_depth") == {frozenset({("name", "secretstore")}): 1.0}
+
+
+def test_series_of_a_deleted_object_are_gone(metrics: Metrics) -> None:
+    touch(metrics, metadata("db", "team"))
+
+    for subsystem in Subsystem:
+        metrics.objects.forget(subsystem, ObjectKey("team", "db"))
+
+    assert 'name="db"' not in metrics.exposition().decode()
+
+
+def test_a_condition_that_turned_unknown_is_neither_true_nor_false(metrics: Metrics) -> None:
+    about = metadata("db", "team")
+    metrics.objects.conditions(Subsystem.SECRET_STORE, about, [Condition(type="Ready", status="Unknown")])
+
+    by_status = {
+        dict(labels)["status"]: value for labels, value in series(metrics, "secretstore_status_condition").items()
+    }
+
+    assert by_status == {"True": 0.0, "False": 0.0, "Unknown": 1.0}
+
+
+def test_extended_labels_come_from_the_object_and_leave_no_second_series() -> None:
+    metrics = Metrics(MetricsSettings(extended_labels=True), VirtualClock())
+    labels = {"app.kubernetes.io/part-of": "shop", "app.kubernetes.io/name": "old", "team": "x", "name": "spoof"}
+    touch(metrics, metadata("db", "team", labels=labels))
+    touch(metrics, metadata("db", "team", labels={**labels, "app.kubernetes.io/name": "new"}))
+
+    (found,) = series(metrics, "secretstore_reconcile_duration")
+
+    assert {name for name, _ in found} == PLAIN | EXTENDED
+    assert dict(found)["app_kubernetes_io_part_of"] == "shop"
+    assert dict(found)["app_kubernetes_io_name"] == "new"
+    assert dict(found)["app_kubernetes_io_version"] == ""
+    assert dict(found)["name"] == "db"
+
+
+def test_two_stores_of_one_name_in_two_generations_do_not_share_a_series(metrics: Metrics) -> None:
+    about = metadata("db", "team")
+    metrics.objects.conditions(Subsystem.SECRET_STORE, about, [Condition(type="Ready", status="True")])
+    metrics.objects.conditions(Subsystem.SECRET_STORE_V2, about, [Condition(type="Ready", status="False")])
+
+    lines = [line for line in metrics.exposition().decode().splitlines() if 'name="db"' in line]
+
+    assert len(lines) == len({line.rpartition(" ")[0] for line in lines})

@@ -1,0 +1,98 @@
+"""The metrics server: plain, over TLS, and only for those the API server lets in."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from eso_operator.telemetry.access import Admission, Gatekeeper
+from eso_operator.telemetry.endpoint import MetricsServer
+from eso_operator.telemetry.settings import Listener, MetricsSettings
+from kuberun import config
+from kuberun.client import Client
+from kuberun.clock import SystemClock
+from kuberun.testing.authority import Authority
+from kuberun.testing.rawapi import RawApi
+from kuberun.testing.servers import ApiServer
+from kuberun.transport import AiohttpTransport
+
+LOOPBACK = Listener("127.0.0.1", 0)
+
+
+@asynccontextmanager
+async def serving(server: MetricsServer) -> AsyncIterator[int]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(server.run())
+        yield await server.wait_listening()
+        task.cancel()
+
+
+async def fetched(url: str, *, context: ssl.SSLContext | bool = True, token: str = "") -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with aiohttp.ClientSession() as session, session.get(url, ssl=context, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+def hello() -> bytes:
+    return b"up 1\n"
+
+
+async def test_metrics_are_served_over_http() -> None:
+    async with serving(MetricsServer(MetricsSettings(listen=LOOPBACK), hello, clock=SystemClock())) as port:
+        assert await fetched(f"http://127.0.0.1:{port}/metrics") == (200, "up 1\n")
+        assert (await fetched(f"http://127.0.0.1:{port}/elsewhere"))[0] == 404
+
+
+async def test_metrics_are_served_with_the_certificate_of_the_folder(tmp_path: Path) -> None:
+    authority = Authority(SystemClock().now())
+    pair = authority.issue("localhost", address="127.0.0.1")
+    (tmp_path / "cert.pem").write_bytes(pair.certificate)
+    (tmp_path / "key.pem").write_bytes(pair.key)
+    settings = MetricsSettings(
+        listen=LOOPBACK,
+        secure=True,
+        certificate_folder=tmp_path,
+        certificate_name="cert.pem",
+        key_name="key.pem",
+    )
+    trusting = ssl.create_default_context(cadata=authority.pem.decode())
+
+    async with serving(MetricsServer(settings, hello, clock=SystemClock())) as port:
+        assert await fetched(f"https://127.0.0.1:{port}/metrics", context=trusting) == (200, "up 1\n")
+
+
+async def test_without_a_folder_the_certificate_is_made_up() -> None:
+    settings = MetricsSettings(listen=LOOPBACK, secure=True)
+
+    async with serving(MetricsServer(settings, hello, clock=SystemClock())) as port:
+        assert await fetched(f"https://127.0.0.1:{port}/metrics", context=False) == (200, "up 1\n")
+
+
+@pytest.mark.live
+async def test_only_whom_the_api_server_lets_in_may_read(api_server: ApiServer, api: RawApi, namespace: str) -> None:
+    client = Client(AiohttpTransport(config.load(api_server.kubeconfig)))
+    keeper = Gatekeeper(client, SystemClock())
+    await api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "scraper"}})
+    asked = await api.post(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts/scraper/token",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}},
+    )
+    settings = MetricsSettings(listen=LOOPBACK, secure=True, authenticated=True)
+    server = MetricsServer(settings, hello, clock=SystemClock(), admits=keeper.admission)
+
+    async with serving(server) as port:
+        url = f"https://127.0.0.1:{port}/metrics"
+        tokens = ("", "nonsense", asked.body["status"]["token"], api_server.token)
+        answers = [await fetched(url, context=False, token=token) for token in tokens]
+    await client.close()
+
+    assert [status for status, _ in answers] == [
+        Admission.UNKNOWN.value,
+        Admission.UNKNOWN.value,
+        Admission.FORBIDDEN.value,
+        Admission.ALLOWED.value,
+    ]
