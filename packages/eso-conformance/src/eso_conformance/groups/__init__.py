@@ -1,0 +1,30 @@
+"""The cases, one group of behaviours a file."""
+
+from eso_conformance.cases import Case, Profile
+from eso_conformance.groups import (
+    errors,
+    finding,
+    generating,
+    handshake,
+    reading,
+    robustness,
+    subscribing,
+    transport,
+    writing,
+)
+
+CASES: tuple[Case, ...] = (
+    *handshake.CASES,
+    *reading.CASES,
+    *finding.CASES,
+    *errors.CASES,
+    *robustness.CASES,
+    *writing.CASES,
+    *generating.CASES,
+    *subscribing.CASES,
+    *transport.CASES,
+)
+
+
+def cases_of(profile: Profile) -> tuple[Case, ...]:
+    return tuple(case for case in CASES if case.profile is profile)

@@ -1,0 +1,155 @@
+"""Errors: structured, honest about what is not offered, without values."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+
+from grpc import aio
+
+from eso_conformance.cases import NotApplicable, Profile, case, expect, violated
+from eso_conformance.subject import CALL_SECONDS, Subject, detail_of, item, reason_name, remote
+from eso_wire._generated import provider_pb2 as pb
+
+_STATES = (pb.VALIDATION_STATE_READY, pb.VALIDATION_STATE_UNKNOWN, pb.VALIDATION_STATE_INVALID)
+
+
+@case(Profile.READ, "validate", "finds the configuration of this run usable")
+async def validates(subject: Subject) -> None:
+    answer = await _validate(subject, subject.context())
+
+    expect(answer.state in _STATES, "the state is unspecified")
+    expect(answer.state != pb.VALIDATION_STATE_INVALID, f"the configuration is refused: {reason_name(answer.error)}")
+
+
+@case(Profile.READ, "validate", "narrows operations, never widens them")
+async def narrows_operations(subject: Subject) -> None:
+    answer = await _validate(subject, subject.context())
+
+    expect(set(answer.operations) <= set(subject.kind.operations), "validation offers what the handshake does not")
+
+
+@case(Profile.READ, "validate", "refuses configurations that cannot work, with the reason")
+async def refuses_invalid(subject: Subject) -> None:
+    if not subject.fixture.invalid:
+        raise NotApplicable("the fixture names no invalid configuration")
+    for spec in subject.fixture.invalid:
+        try:
+            answer = await _validate(subject, subject.with_spec(spec))
+        except aio.AioRpcError as error:
+            detail = _required_detail(error)
+            expect(detail.reason == pb.ERROR_REASON_CONFIG_INVALID, f"the reason is {reason_name(detail)}")
+        else:
+            expect(answer.state == pb.VALIDATION_STATE_INVALID, "an invalid configuration is not refused")
+
+
+@case(Profile.READ, "errors", "refuses a kind it does not serve with UNSUPPORTED_KIND")
+async def unsupported_kind(subject: Subject) -> None:
+    context = subject.context()
+    context.config.kind.kind = "ConformanceNoSuchKind"
+    context.config.ref.uid = str(uuid.uuid4())
+
+    await _fails(subject.get([item("only", "key")], context=context), pb.ERROR_REASON_UNSUPPORTED_KIND)
+
+
+@case(Profile.READ, "errors", "refuses a configuration that is not JSON with CONFIG_INVALID")
+async def broken_config(subject: Subject) -> None:
+    context = subject.context()
+    context.config.inline.spec_json = b"{not json"
+    context.config.ref.uid = str(uuid.uuid4())
+
+    await _fails(_any_call(subject, context), pb.ERROR_REASON_CONFIG_INVALID)
+
+
+@case(Profile.READ, "errors", "answers every operation it does not offer with UNSUPPORTED_OPERATION")
+async def honest_about_operations(subject: Subject) -> None:
+    """What is declared is what is there: no more, no less."""
+    if subject.kind.role != pb.KIND_ROLE_STORE:
+        raise NotApplicable("this kind is a generator")
+    context, entry = subject.context(), item("only", "key")
+    push = pb.PushItem(item_id="only", remote=remote("key"), value=b"v", precondition=pb.PUSH_PRECONDITION_NONE)
+    removal = pb.DeleteItem(item_id="only", remote=remote("key"))
+    calls: dict[pb.Operation.ValueType, Callable[[], Awaitable[object]]] = {
+        pb.OPERATION_GET: lambda: subject.get([entry]),
+        pb.OPERATION_EXISTS: lambda: subject.stores.CheckSecrets(
+            pb.CheckSecretsRequest(context=context, items=[entry]), timeout=CALL_SECONDS
+        ),
+        pb.OPERATION_PUSH: lambda: subject.stores.PushSecrets(
+            pb.PushSecretsRequest(context=context, items=[push], idempotency_key="conformance"), timeout=CALL_SECONDS
+        ),
+        pb.OPERATION_DELETE: lambda: subject.stores.DeleteSecrets(
+            pb.DeleteSecretsRequest(context=context, items=[removal], idempotency_key="conformance"),
+            timeout=CALL_SECONDS,
+        ),
+    }
+    tried = False
+    for operation, call in calls.items():
+        if not subject.offers(operation):
+            tried = True
+            await _fails(call(), pb.ERROR_REASON_UNSUPPORTED_OPERATION)
+    if not tried:
+        raise NotApplicable("it offers every operation")
+
+
+@case(Profile.READ, "errors", "shows no credential in an error")
+async def shows_no_credential(subject: Subject) -> None:
+    canary = f"CANARY-{uuid.uuid4()}"
+    context = subject.context()
+    context.config.inline.spec_json = f'{{"conformanceUnknown": "{canary}", '.encode()
+    context.config.inline.resolved.add(json_pointer="/conformance/secretRef", secret_value=canary.encode())
+    context.config.ref.uid = str(uuid.uuid4())
+
+    try:
+        await _any_call(subject, context)
+    except aio.AioRpcError as error:
+        shown = [str(error.details()), *(str(value) for _, value in error.trailing_metadata() or ())]
+        expect(not any(canary in text for text in shown), "the error repeats what was sent as a secret")
+    else:
+        violated("a configuration that is not JSON was accepted")
+
+
+async def _validate(subject: Subject, context: pb.RequestContext) -> pb.ValidateResponse:
+    request = pb.ValidateRequest(context=context)
+    call = subject.stores.Validate if subject.kind.role == pb.KIND_ROLE_STORE else subject.generators.ValidateGenerator
+    answer: pb.ValidateResponse = await call(request, timeout=CALL_SECONDS)
+    return answer
+
+
+async def _any_call(subject: Subject, context: pb.RequestContext) -> object:
+    if subject.kind.role == pb.KIND_ROLE_GENERATOR:
+        request = pb.GenerateRequest(context=context, idempotency_key="conformance")
+        return await subject.generators.Generate(request, timeout=CALL_SECONDS)
+    if subject.offers(pb.OPERATION_GET):
+        return await subject.get([item("only", "key")], context=context)
+    raise NotApplicable("it can neither read nor generate")
+
+
+async def _fails(call: Awaitable[object], reason: pb.ErrorReason.ValueType) -> None:
+    """The call fails as a whole, with this reason."""
+    wanted = reason_name(pb.ErrorDetail(reason=reason))
+    try:
+        await call
+    except aio.AioRpcError as error:
+        detail = _required_detail(error)
+        expect(detail.reason == reason, f"the reason is {reason_name(detail)}, not {wanted}")
+        expect(detail.message, "the error says nothing to its reader")
+    else:
+        violated(f"the call succeeded; {wanted} was due")
+
+
+def _required_detail(error: aio.AioRpcError) -> pb.ErrorDetail:
+    detail = detail_of(error)
+    if detail is None:
+        violated(f"the call failed with {error.code().name} and no ErrorDetail")
+    return detail
+
+
+CASES = (
+    validates,
+    narrows_operations,
+    refuses_invalid,
+    unsupported_kind,
+    broken_config,
+    honest_about_operations,
+    shows_no_credential,
+)

@@ -1,0 +1,100 @@
+"""Runs cases against a provider and says what came of it.
+
+Cases of one kind run one after another, so that a report can be read from top to bottom and a failure repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from grpc import aio
+
+from eso_conformance import fixture as fixtures
+from eso_conformance.cases import Case, NotApplicable, Profile, Violation
+from eso_conformance.fixture import Fixture, KindFixture
+from eso_conformance.groups import cases_of
+from eso_conformance.subject import Subject, Target, channel_to, shake_hands
+from eso_wire._generated import provider_pb2 as pb
+
+CASE_SECONDS = 30.0
+_ROLE_OF = {Profile.GENERATOR: pb.KIND_ROLE_GENERATOR}
+
+
+class Verdict(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_APPLICABLE = "not applicable"
+
+
+class UnreachableError(Exception):
+    """The provider cannot be asked anything; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What came of one case."""
+
+    kind: str
+    case: Case
+    verdict: Verdict
+    why: str = ""
+
+
+async def run(target: Target, profiles: Sequence[Profile], fixture: Fixture | None = None) -> AsyncIterator[CaseResult]:
+    """Try every case of the profiles on every kind they are about."""
+    async with channel_to(target) as channel:
+        handshake = await greet(target, channel)
+        known = fixture or fixtures.installed(handshake.provider_name)
+        for profile in profiles:
+            for kind in kinds_for(profile, handshake, known):
+                subject = Subject(target, channel, handshake, kind, fixture_of(kind, known))
+                for case in cases_of(profile):
+                    yield await attempt(case, subject)
+
+
+async def greet(target: Target, channel: aio.Channel) -> pb.HandshakeResponse:
+    """The provider's handshake, or why there is none."""
+    try:
+        handshake = await shake_hands(channel)
+    except aio.AioRpcError as error:
+        raise UnreachableError(f"{target.address}: {error.code().name}: {error.details()}") from error
+    if not handshake.kinds:
+        raise UnreachableError(f"{target.address}: the provider serves no kind")
+    return handshake
+
+
+def kinds_for(profile: Profile, handshake: pb.HandshakeResponse, known: Fixture) -> list[pb.KindInfo]:
+    """The kinds a profile is about; with a fixture, those it describes. TLS is the same for all, so one is enough."""
+    role = _ROLE_OF.get(profile, pb.KIND_ROLE_STORE)
+    kinds = [kind for kind in handshake.kinds if kind.role == role]
+    if profile in (Profile.READ, Profile.TLS) and not kinds:
+        kinds = list(handshake.kinds)
+    described = [kind for kind in kinds if known.of(kind.gvk.group, kind.gvk.kind)]
+    return (described or kinds)[: 1 if profile is Profile.TLS else None]
+
+
+def fixture_of(kind: pb.KindInfo, known: Fixture) -> KindFixture:
+    return known.of(kind.gvk.group, kind.gvk.kind) or KindFixture(kind=kind.gvk.kind)
+
+
+async def attempt(case: Case, subject: Subject) -> CaseResult:
+    """One case, within its time; every way it can end is a result."""
+    try:
+        async with asyncio.timeout(CASE_SECONDS):
+            await case.check(subject)
+    except NotApplicable as reason:
+        return CaseResult(subject.name, case, Verdict.NOT_APPLICABLE, str(reason))
+    except Violation as reason:
+        return CaseResult(subject.name, case, Verdict.FAILED, str(reason))
+    except TimeoutError:
+        return CaseResult(subject.name, case, Verdict.FAILED, f"no answer within {CASE_SECONDS:.0f} s")
+    except aio.AioRpcError as error:
+        return CaseResult(subject.name, case, Verdict.FAILED, f"a call failed with {error.code().name}")
+    except Exception as error:  # noqa: BLE001 - what a provider answers may upset any line of a case
+        return CaseResult(
+            subject.name, case, Verdict.FAILED, f"the answer cannot be understood ({type(error).__name__})"
+        )
+    return CaseResult(subject.name, case, Verdict.PASSED)

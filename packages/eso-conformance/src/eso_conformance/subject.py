@@ -1,0 +1,252 @@
+"""The provider under test, as a case sees it: a channel, and one kind with a configuration that works.
+
+Requests are built from the stubs directly, not by the codec that providers may share with the operator: a mistake in
+the codec must not hide itself.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+from google.protobuf.message import DecodeError
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # the wheel carries no type information
+from grpc import aio
+
+from eso_conformance.cases import NotApplicable, Violation
+from eso_conformance.fixture import KindFixture, KnownValue
+from eso_wire._generated import provider_pb2 as pb
+from eso_wire._generated import provider_pb2_grpc as stubs
+from eso_wire.versions import SUPPORTED
+
+CALL_SECONDS = 10.0
+MESSAGE_BYTES = 32 * 1024 * 1024
+NAMESPACE = "conformance"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A client's certificate, and the authorities it trusts. PEM."""
+
+    ca: bytes
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the provider listens, and who we are to it.
+
+    `authority` holds the CA's own certificate and key, if they are to be had: with them the suite can make certificates
+    that must be refused.
+    """
+
+    address: str
+    identity: Identity
+    server_name: str = ""
+    authority: tuple[bytes, bytes] | None = field(default=None, repr=False)
+
+
+def read_identity(folder: Path) -> Identity:
+    """ca.crt, tls.crt and tls.key of a folder."""
+    return Identity(*((folder / name).read_bytes() for name in ("ca.crt", "tls.crt", "tls.key")))
+
+
+@asynccontextmanager
+async def channel_to(target: Target) -> AsyncIterator[aio.Channel]:
+    """A connection for as long as the block lasts."""
+    identity = target.identity
+    credentials = grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
+    options: list[tuple[str, Any]] = [
+        ("grpc.max_receive_message_length", MESSAGE_BYTES),
+        ("grpc.max_send_message_length", MESSAGE_BYTES),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_retries", 0),
+    ]
+    if target.server_name:
+        options.append(("grpc.ssl_target_name_override", target.server_name))
+    async with aio.secure_channel(target.address, credentials, options=options) as channel:
+        yield channel
+
+
+class Subject:
+    """One kind of one provider, over one channel."""
+
+    failure = aio.AioRpcError
+
+    def __init__(
+        self,
+        target: Target,
+        channel: aio.Channel,
+        handshake: pb.HandshakeResponse,
+        kind: pb.KindInfo,
+        known: KindFixture,
+    ) -> None:
+        self.target = target
+        self.channel = channel
+        self.handshake = handshake
+        self.kind = kind
+        self.fixture = known
+        # The stubs serve both kinds of channel; their types name the blocking one only for construction.
+        self.info = stubs.ProviderInfoStub(channel)
+        self.stores = stubs.SecretStoreProviderStub(channel)
+        self.generators = stubs.GeneratorProviderStub(channel)
+
+    @property
+    def name(self) -> str:
+        return self.kind.gvk.kind
+
+    def offers(self, *operations: pb.Operation.ValueType) -> bool:
+        return set(operations) <= set(self.kind.operations)
+
+    def need(self, *operations: pb.Operation.ValueType) -> None:
+        """This case is about operations that the provider may not have."""
+        missing = [pb.Operation.Name(one).removeprefix("OPERATION_") for one in operations if not self.offers(one)]
+        if missing:
+            raise NotApplicable(f"{self.name} does not offer {', '.join(missing)}")
+
+    def context(self, **changes: Any) -> pb.RequestContext:
+        """The envelope of a call; a test changes what it is about."""
+        ref = pb.ObjectRef(
+            api_version=f"{self.kind.gvk.group}/{self.kind.gvk.version}",
+            kind=self.name,
+            namespace=NAMESPACE,
+            name="conformance",
+            uid=f"conformance-{self.name}",
+            generation=1,
+        )
+        config = pb.ProviderConfig(ref=ref, inline=self.inline(self.fixture.spec), kind=self.kind.gvk)
+        values: dict[str, Any] = {
+            "request_id": str(uuid.uuid4()),
+            "protocol": self.handshake.selected,
+            "caller": pb.ObjectRef(
+                api_version="external-secrets.io/v1", kind="ExternalSecret", namespace=NAMESPACE, name="es"
+            ),
+            "store": ref,
+            "config": config,
+            "auth_namespace": NAMESPACE,
+        }
+        return pb.RequestContext(**{**values, **changes})
+
+    def inline(self, spec: dict[str, Any]) -> pb.InlineConfig:
+        """A configuration with its credentials."""
+        resolved = [
+            pb.ResolvedValue(json_pointer=pointer, secret_value=value.encode())
+            for pointer, value in self.fixture.credentials.items()
+        ]
+        return pb.InlineConfig(spec_json=msgspec.json.encode(spec), resolved=resolved)
+
+    def with_spec(self, spec: dict[str, Any]) -> pb.RequestContext:
+        """A call with another configuration."""
+        context = self.context()
+        context.config.inline.CopyFrom(self.inline(spec))
+        context.config.ref.uid = f"conformance-{uuid.uuid4()}"
+        return context
+
+    async def get(self, items: Iterable[pb.GetItem], *, context: pb.RequestContext | None = None) -> list[pb.GetResult]:
+        request = pb.GetSecretsRequest(context=context or self.context(), items=items)
+        response: pb.GetSecretsResponse = await self.stores.GetSecrets(request, timeout=CALL_SECONDS)
+        return list(response.results)
+
+    async def get_one(self, key: str, *, version: str = "", prop: str = "") -> pb.GetResult:
+        """The result of one item, whose id is checked."""
+        (result,) = await self.get([item("only", key, version=version, prop=prop)])
+        if result.item_id != "only":
+            raise Violation("a result does not carry the id of its item")
+        return result
+
+    async def push(self, key: str, value: bytes, **changes: Any) -> pb.PushResult:
+        entry = pb.PushItem(item_id="only", remote=remote(key), value=value, precondition=pb.PUSH_PRECONDITION_NONE)
+        for name, change in changes.items():
+            setattr(entry, name, change)
+        request = pb.PushSecretsRequest(context=self.context(), items=[entry], idempotency_key=str(uuid.uuid4()))
+        response: pb.PushSecretsResponse = await self.stores.PushSecrets(request, timeout=CALL_SECONDS)
+        if [result.item_id for result in response.results] != ["only"]:
+            raise Violation("a push of one item gives not exactly one result with its id")
+        return response.results[0]
+
+    async def delete(self, key: str, owner_token: str = "") -> pb.DeleteResult:
+        entry = pb.DeleteItem(item_id="only", remote=remote(key), owner_token=owner_token)
+        request = pb.DeleteSecretsRequest(context=self.context(), items=[entry], idempotency_key=str(uuid.uuid4()))
+        response: pb.DeleteSecretsResponse = await self.stores.DeleteSecrets(request, timeout=CALL_SECONDS)
+        if [result.item_id for result in response.results] != ["only"]:
+            raise Violation("a deletion of one item gives not exactly one result with its id")
+        return response.results[0]
+
+    def fresh_key(self) -> str:
+        """A key nobody used before, where the fixture allows to write."""
+        return f"{self.fixture.writable}{uuid.uuid4()}"
+
+    async def known(self) -> KnownValue:
+        """A value that exists: from the fixture, or pushed now."""
+        if self.fixture.known:
+            return self.fixture.known[0]
+        if not self.offers(pb.OPERATION_PUSH):
+            raise NotApplicable("the fixture names no known value, and none can be pushed")
+        seeded = KnownValue(key=self.fresh_key(), value='{"user":"anna","port":5432}')
+        result = await self.push(seeded.key, seeded.value.encode())
+        if result.HasField("error"):
+            raise Violation(f"a value cannot be pushed: {reason_name(result.error)}")
+        return seeded
+
+    def over(self, channel: aio.Channel, target: Target) -> Subject:
+        """The same kind over another channel."""
+        return Subject(target, channel, self.handshake, self.kind, self.fixture)
+
+
+def item(
+    item_id: str, key: str, *, version: str = "", prop: str = "", shape: pb.ValueShape.ValueType = pb.VALUE_SHAPE_SINGLE
+) -> pb.GetItem:
+    return pb.GetItem(item_id=item_id, ref=remote(key, version=version, prop=prop), shape=shape)
+
+
+def remote(key: str, *, version: str = "", prop: str = "") -> pb.RemoteRef:
+    return pb.RemoteRef(key=key, version=version, property=prop, metadata_policy=pb.METADATA_POLICY_NONE)
+
+
+def reason_name(detail: pb.ErrorDetail) -> str:
+    """A reason as the documentation spells it; a number this suite does not know stays one."""
+    try:
+        return pb.ErrorReason.Name(detail.reason).removeprefix("ERROR_REASON_")
+    except ValueError:
+        return f"reason {detail.reason}"
+
+
+def detail_of(error: aio.AioRpcError) -> pb.ErrorDetail | None:
+    """The structured part of a failed call."""
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            return _detail_in(value)
+    return None
+
+
+def _detail_in(packed: bytes) -> pb.ErrorDetail | None:
+    try:
+        details = Status.FromString(packed).details
+    except DecodeError:
+        return None
+    for entry in details:
+        detail = pb.ErrorDetail()
+        if entry.Unpack(detail):
+            return detail
+    return None
+
+
+async def shake_hands(channel: aio.Channel, versions: Iterable[tuple[int, int]] = SUPPORTED) -> pb.HandshakeResponse:
+    """Ask the provider who it is."""
+    request = pb.HandshakeRequest(
+        core_version="conformance",
+        supported=[pb.ProtocolVersion(major=major, minor=minor) for major, minor in versions],
+    )
+    response: pb.HandshakeResponse = await stubs.ProviderInfoStub(channel).Handshake(request, timeout=CALL_SECONDS)
+    return response
+
+
+def without_client_certificate(target: Target) -> Target:
+    return replace(target, identity=Identity(target.identity.ca, b"", b""))
