@@ -44,6 +44,8 @@ class Call:
     deadline: float
     max_retries: int = 0
     retry_interval: float = 0.0
+    idempotency_key: str = ""
+    """Equal for repetitions of one push, delete, generation or cleanup."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,48 @@
+"""Which calls may share a session: those with the same configuration and the same credentials.
+
+The digest covers everything that decides whose eyes a session has. It never leaves the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from eso_api.values import SecretBytes
+from eso_wire.values import Context, Credential, Token
+
+
+def identity_of(context: Context) -> bytes:
+    """A digest of kind, configuration, credentials and auth namespace."""
+    digest = hashlib.sha256()
+    for part in _parts(context):
+        # Lengths keep "ab" + "c" apart from "a" + "bc".
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def _parts(context: Context) -> Iterator[bytes]:
+    config = context.config
+    ref = config.ref
+    for text in (*config.kind, ref.api_version, ref.kind, ref.namespace, ref.name, ref.uid, context.auth_namespace):
+        yield text.encode()
+    yield config.spec_json.reveal() if config.spec_json is not None else b""
+    for credential in sorted(config.credentials, key=lambda credential: credential.pointer):
+        yield credential.pointer.encode()
+        yield from _credential(credential)
+
+
+def _credential(credential: Credential) -> Iterator[bytes]:
+    match credential.value:
+        case SecretBytes() as value:
+            yield b"value"
+            yield value.reveal()
+        case Token(token=token):
+            yield b"token"
+            yield token.reveal()
+        case Mapping() as whole:
+            yield b"whole"
+            for name in sorted(whole):
+                yield name.encode()
+                yield whole[name].reveal()

@@ -1,0 +1,215 @@
+"""Get, check and find at one session: items side by side, each with an outcome of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from eso_api.values import SecretBytes
+from eso_sdk.answers import Value, secret, value
+from eso_sdk.errors import CutStream, too_large, unsupported
+from eso_sdk.redaction import Redactor
+from eso_sdk.store import Answer, Store, reads_batches
+from eso_wire.bounds import MAX_PAGE_ITEMS
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import (
+    CheckResult,
+    FindPage,
+    FindQuery,
+    Found,
+    GetItem,
+    GetResult,
+    MetadataPolicy,
+    NotModified,
+    Operation,
+    Shape,
+    ValueMetadata,
+)
+from eso_wire.versions import ProtocolVersion
+
+PAGE_ITEMS: Final = 100
+PAGE_BYTES: Final = 4 * 1024 * 1024
+CONDITIONAL_READS: Final = ProtocolVersion(2, 1)
+"""From this version on an answer may be "not modified"."""
+
+_ITEM_OVERHEAD: Final = 512  # what surrounds a value on the wire: ids, metadata
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What every read of one call has in common."""
+
+    store: Store[Any]
+    gate: asyncio.Semaphore
+    redactor: Redactor
+    protocol: ProtocolVersion
+    max_bytes: int
+
+    # --- get ---------------------------------------------------------------------------------------------------------
+
+    async def get(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+        """One result for each item, in their order."""
+        results = await side_by_side(items, self._get_item, self.gate) if not self._batches else await self._many(items)
+        return _within(results, self.max_bytes)
+
+    @property
+    def _batches(self) -> bool:
+        return reads_batches(type(self.store))
+
+    async def _many(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+        """Single values in one call to the author's `get_many`, everything else one by one."""
+        single = [item for item in items if item.shape is Shape.SINGLE and not self._refusal(item)]
+        answers: dict[str, Answer | ProviderError] = {}
+        if single:
+            async with self.gate:
+                got = await self.store.get_many([item.ref for item in single])
+            if len(got) != len(single):
+                raise ProviderError(ErrorReason.INTERNAL, "get_many did not answer every reference")
+            answers = {item.item_id: answer for item, answer in zip(single, got, strict=True)}
+        others = [item for item in items if item.item_id not in answers]
+        results = {result.item_id: result for result in await side_by_side(others, self._get_item, self.gate)}
+        for item in single:
+            results[item.item_id] = self._of_answer(item, answers[item.item_id])
+        return tuple(results[item.item_id] for item in items)
+
+    async def _get_item(self, item: GetItem) -> GetResult:
+        if refusal := self._refusal(item):
+            return GetResult(item.item_id, refusal)
+        try:
+            if item.shape is Shape.MAP:
+                return GetResult(item.item_id, _secrets(await self.store.get_map(item.ref)))
+            return self._of_answer(item, await self.store.get(item.ref))
+        except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
+            return GetResult(item.item_id, self.redactor.of_exception(exc))
+
+    def _of_answer(self, item: GetItem, answer: Answer | ProviderError) -> GetResult:
+        if isinstance(answer, ProviderError):
+            return GetResult(item.item_id, self.redactor.error(answer))
+        found = value(answer)
+        if self._known(item, found):
+            return GetResult(item.item_id, NotModified(), found.metadata)
+        return GetResult(item.item_id, found.raw, found.metadata)
+
+    def _known(self, item: GetItem, found: Value) -> bool:
+        asked = item.if_version_differs
+        return bool(asked) and self.protocol >= CONDITIONAL_READS and asked == found.metadata.provider_version
+
+    def _refusal(self, item: GetItem) -> ProviderError | None:
+        needed = {Operation.GET_MAP if item.shape is Shape.MAP else Operation.GET}
+        if item.ref.metadata_policy is MetadataPolicy.FETCH:
+            needed.add(Operation.METADATA_FETCH)
+        return missing(self.store, needed)
+
+    # --- check -------------------------------------------------------------------------------------------------------
+
+    async def check(self, items: Sequence[GetItem]) -> tuple[CheckResult, ...]:
+        """One result for each item, in their order."""
+        return await side_by_side(items, self._check_item, self.gate)
+
+    async def _check_item(self, item: GetItem) -> CheckResult:
+        try:
+            checked = await self.store.check(item.ref)
+        except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
+            error = self.redactor.of_exception(exc)
+            # "Is it there?" is answered by "no" as well as by "not found".
+            return CheckResult(item.item_id) if error.is_not_found else CheckResult(item.item_id, error=error)
+        return CheckResult(item.item_id, checked.exists, checked.version)
+
+    # --- find --------------------------------------------------------------------------------------------------------
+
+    async def find(self, query: FindQuery) -> AsyncIterator[FindPage]:
+        """Pages of what matches; the last one says that it is the last."""
+        limit = min(query.page_size or PAGE_ITEMS, MAX_PAGE_ITEMS)
+        page: list[Found] = []
+        size = 0
+        async with self.gate, closing(self.store.find(query)) as matches:
+            try:
+                async for found in matches:
+                    cost = len(found.value) + len(found.key) + _ITEM_OVERHEAD
+                    if cost > self.max_bytes:
+                        raise too_large(found.key)
+                    if page and (len(page) >= limit or size + cost > min(PAGE_BYTES, self.max_bytes)):
+                        yield FindPage(tuple(page))
+                        page, size = [], 0
+                    page.append(found)
+                    size += cost
+            except CutStream:
+                return
+        yield FindPage(tuple(page), last=True)
+
+
+def find_operations(query: FindQuery) -> set[Operation]:
+    """What a query needs a store to do."""
+    parts = {
+        Operation.FIND_BY_NAME: query.name_regexp,
+        Operation.FIND_BY_TAGS: query.tags,
+        Operation.FIND_BY_PATH: query.path,
+    }
+    return {operation for operation, part in parts.items() if part}
+
+
+def missing(store: Store[Any], needed: Iterable[Operation]) -> ProviderError | None:
+    """The refusal of what a store does not offer."""
+    if absent := sorted(set(needed) - store.OPERATIONS):
+        return unsupported(f"this kind does not offer {', '.join(absent)}")
+    return None
+
+
+async def side_by_side(items: Sequence[T], work: Callable[[T], Awaitable[R]], gate: asyncio.Semaphore) -> tuple[R, ...]:
+    """Every item in a task of its own, as many at a time as the gate lets through. Cancelling it cancels them all."""
+
+    async def gated(item: T) -> R:
+        async with gate:
+            return await work(item)
+
+    if len(items) == 1:
+        return (await gated(items[0]),)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(gated(item)) for item in items]
+    return tuple(task.result() for task in tasks)
+
+
+@asynccontextmanager
+async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+    """An author's generator must not outlive the call, also when the caller leaves in the middle."""
+    try:
+        yield stream
+    finally:
+        if close := getattr(stream, "aclose", None):
+            await close()
+
+
+def _secrets(members: Mapping[str, bytes | SecretBytes]) -> dict[str, SecretBytes]:
+    return {name: secret(raw) for name, raw in members.items()}
+
+
+def _within(results: tuple[GetResult, ...], max_bytes: int) -> tuple[GetResult, ...]:
+    """What does not fit into one message is refused item by item, so that the rest still arrives."""
+    left = max_bytes
+    fitting = []
+    for result in results:
+        size = _size(result)
+        if size > left:
+            what = "the value" if size > max_bytes else "the batch"
+            error = ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, f"{what} is larger than one message may be")
+            fitting.append(replace(result, outcome=error, metadata=ValueMetadata()))
+        else:
+            fitting.append(result)
+            left -= size
+    return tuple(fitting)
+
+
+def _size(result: GetResult) -> int:
+    match result.outcome:
+        case SecretBytes() as one:
+            return len(one) + _ITEM_OVERHEAD
+        case Mapping() as whole:
+            return sum(len(name.encode()) + len(raw) + 16 for name, raw in whole.items()) + _ITEM_OVERHEAD
+        case _:
+            return _ITEM_OVERHEAD

@@ -1,0 +1,161 @@
+"""Keeps what a request carried out of the words that leave: errors, conditions, warnings.
+
+Authors write messages, and backends echo what they were sent. So every text of an answer is searched for the
+credentials and values of its request, also in the spellings in which such things usually come back. And an exception
+that no author meant for users shows its type and place only, never its words.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+from eso_api.values import SecretBytes
+from eso_wire.bounds import MAX_MESSAGE_CHARS
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import Context, Credential, SecretMap, Token
+
+_MASK = "…"
+_SHORTEST = 4  # shorter strings occur in any sentence; replacing them would only destroy it
+_LONGEST_DOCUMENT = 64 * 1024  # larger values are looked for as a whole, not by their parts
+_BACKEND_CODE_CHARS = 128
+
+
+class Redactor:
+    """Masks the secrets of one request in texts."""
+
+    __slots__ = ("_forms", "_secrets")
+
+    def __init__(self, secrets: Iterable[SecretBytes]) -> None:
+        self._secrets = tuple(secrets)
+        self._forms: tuple[str, ...] | None = None
+
+    def text(self, text: str) -> str:
+        """The text without any of the secrets, and not longer than a message may be."""
+        for form in self._spellings():
+            text = text.replace(form, _MASK)
+        return text[:MAX_MESSAGE_CHARS]
+
+    def error(self, error: ProviderError) -> ProviderError:
+        """The same error, fit to leave."""
+        return ProviderError(
+            error.reason,
+            self.text(error.message),
+            retry=error.retry,
+            retry_after=error.retry_after,
+            backend_code=self.text(error.backend_code)[:_BACKEND_CODE_CHARS],
+            subject=error.subject,
+        )
+
+    def of_exception(self, exc: BaseException) -> ProviderError:
+        """Whatever author code raised, as an error fit to leave."""
+        match exc:
+            case ProviderError():
+                return self.error(exc)
+            case BaseExceptionGroup(exceptions=(first, *_)):
+                return self.of_exception(first)
+            case TimeoutError():
+                return ProviderError(ErrorReason.BACKEND_TIMEOUT, "the backend did not answer in time")
+            case ConnectionError():
+                return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"the backend was not reached: {seat(exc)}")
+            case _:
+                return ProviderError(ErrorReason.INTERNAL, f"the provider failed: {seat(exc)}")
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """What leaves this block as an exception is a `ProviderError` fit to leave. Cancellation passes."""
+        try:
+            yield
+        except Exception as exc:  # noqa: BLE001 - this is where every failure of author code gets its one form
+            raise self.of_exception(exc) from None
+
+    def _spellings(self) -> tuple[str, ...]:
+        """Made when the first error asks for them: most requests have none. Longest first, as one may hold another."""
+        if self._forms is None:
+            found = {form for secret in self._secrets for form in _forms(secret.reveal())}
+            self._forms = tuple(sorted((form for form in found if len(form) >= _SHORTEST), key=len, reverse=True))
+        return self._forms
+
+
+def secrets_of(context: Context, payloads: Iterable[SecretBytes | SecretMap] = ()) -> Iterator[SecretBytes]:
+    """Every secret a request carried: its credentials, and the values to write."""
+    for credential in context.config.credentials:
+        yield from _of_credential(credential)
+    for payload in payloads:
+        if isinstance(payload, SecretBytes):
+            yield payload
+        else:
+            yield from payload.values()
+
+
+def seat(exc: BaseException) -> str:
+    """Type and place of an exception, for logs and messages: `KeyError at notes.py:41`."""
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return type(exc).__name__
+    return f"{type(exc).__name__} at {PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+
+
+def _of_credential(credential: Credential) -> Iterator[SecretBytes]:
+    match credential.value:
+        case SecretBytes() as one:
+            yield one
+        case Token(token=token):
+            yield token
+        case Mapping() as whole:
+            yield from whole.values()
+
+
+def _forms(raw: bytes) -> Iterator[str]:
+    text = raw.decode(errors="replace").strip()
+    if not text:
+        return
+    yield from _spelled(text)
+    yield base64.b64encode(raw).decode()
+    yield base64.urlsafe_b64encode(raw).decode()
+    yield base64.b64encode(raw).decode().rstrip("=")
+    yield raw.hex()
+    if len(raw) > _LONGEST_DOCUMENT:
+        return
+    # A key file or a JSON document is rarely echoed as a whole.
+    for line in text.splitlines():
+        yield from _spelled(line.strip())
+    for leaf in _leaves(raw):
+        yield from _spelled(leaf)
+
+
+def _spelled(text: str) -> Iterator[str]:
+    yield text
+    yield quote(text, safe="")
+    yield quote_plus(text)
+    yield json.dumps(text)[1:-1]
+    yield repr(text)[1:-1]
+
+
+def _leaves(raw: bytes) -> Iterator[str]:
+    if raw[:1] not in (b"{", b"["):
+        return
+    try:
+        document = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return
+    pending: list[Any] = [document]
+    while pending:
+        match pending.pop():
+            case str() as text:
+                yield text
+            case dict() as members:
+                pending.extend(members.values())
+            case list() as entries:
+                pending.extend(entries)
+            case _:
+                continue

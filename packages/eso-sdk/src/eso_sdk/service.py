@@ -1,0 +1,241 @@
+"""What a provider answers, as values: from a decoded call to its session and author code, and back.
+
+    handshake, validate, get, find, check, push, delete, subscribe, generate, cleanup
+
+The same whether a call came over gRPC (`handlers.py`) or in memory (`testing`). Every exception that leaves is a
+`ProviderError` with its words redacted. Deadlines, limits, logs and metrics are the business of the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from eso_sdk.answers import secret
+from eso_sdk.backend import CURRENT_CALL, ApiCalls, Opening
+from eso_sdk.configuration import decoded, kind_of
+from eso_sdk.credentials import Credentials
+from eso_sdk.errors import invalid_request
+from eso_sdk.generator import Generator
+from eso_sdk.identity import identity_of
+from eso_sdk.kinds import ServedKind
+from eso_sdk.provider import Provider
+from eso_sdk.reading import Reading, find_operations, missing
+from eso_sdk.redaction import Redactor, secrets_of
+from eso_sdk.session import Session, Sessions
+from eso_sdk.store import Store
+from eso_sdk.subscription import Beat, Emit, Subscription
+from eso_sdk.validation import checked, examined
+from eso_sdk.writing import Writing
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import (
+    CheckResult,
+    CleanupOutcome,
+    CleanupRequest,
+    Context,
+    DeleteBatch,
+    DeleteResult,
+    FindPage,
+    FindQuery,
+    Generated,
+    GenerateRequest,
+    GetItem,
+    GetResult,
+    Handshake,
+    Hello,
+    KindRole,
+    Operation,
+    PushBatch,
+    PushResult,
+    SubscribeMessage,
+    SubscribeOpen,
+    Validation,
+    ValidationMode,
+)
+from eso_wire.versions import SUPPORTED, ProtocolVersion, select, spelled
+from kuberun.clock import Clock
+
+STORE, GENERATOR = KindRole.STORE, KindRole.GENERATOR
+_MESSAGE_OVERHEAD = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One provider, ready to be called."""
+
+    provider: Provider
+    clock: Clock
+    sessions: Sessions
+    api_calls: ApiCalls
+    instance_id: str
+    protocols: tuple[ProtocolVersion, ...] = SUPPORTED
+    beat: Beat = field(init=False)
+    heartbeat_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "beat", Beat(self.clock, self.heartbeat_seconds))
+
+    def handshake(self, hello: Hello) -> Handshake:
+        """Who we are, and the highest protocol version both sides speak; none when there is none."""
+        provider = self.provider
+        return Handshake(
+            selected=select(self.protocols, hello.supported),
+            supported=self.protocols,
+            provider_name=provider.name,
+            provider_version=provider.version,
+            instance_id=self.instance_id,
+            kinds=provider.kind_infos,
+            features=provider.features,
+            limits=provider.limits,
+        )
+
+    # --- stores ------------------------------------------------------------------------------------------------------
+
+    async def validate(self, context: Context, mode: ValidationMode, role: KindRole = STORE) -> Validation:
+        """What we think of a configuration. What is wrong with it is an answer; not knowing is an error."""
+        redactor = Redactor(secrets_of(context))
+        with redactor.guard():
+            self._check_protocol(context)
+            served = kind_of(self.provider, context, role)
+            if mode is ValidationMode.STATIC:
+                return checked(served, context, redactor)
+
+            async def ask() -> Validation:
+                async with self._session(context, role, redactor) as session, session.gate:
+                    return await session.backend.validate()
+
+            return await examined(served, ask, context, redactor)
+
+    async def get(self, context: Context, items: tuple[GetItem, ...]) -> tuple[GetResult, ...]:
+        redactor = Redactor(secrets_of(context))
+        async with self._store(context, redactor, len(items)) as (store, session):
+            results = await self._reading(store, session, redactor, context).get(items)
+            self._recall(context, (result.outcome for result in results))
+            return results
+
+    async def check(self, context: Context, items: tuple[GetItem, ...]) -> tuple[CheckResult, ...]:
+        redactor = Redactor(secrets_of(context))
+        async with self._store(context, redactor, len(items), {Operation.EXISTS}) as (store, session):
+            results = await self._reading(store, session, redactor, context).check(items)
+            self._recall(context, (result.error for result in results))
+            return results
+
+    async def find(self, context: Context, query: FindQuery) -> AsyncIterator[FindPage]:
+        redactor = Redactor(secrets_of(context))
+        async with self._store(context, redactor, 1, find_operations(query)) as (store, session):
+            if not store.OPERATIONS & _FINDS:
+                raise missing(store, {Operation.FIND_BY_NAME}) or invalid_request("nothing to find by")
+            async for page in self._reading(store, session, redactor, context).find(query):
+                yield page
+
+    async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
+        redactor = Redactor(secrets_of(context, (item.payload for item in batch.items)))
+        _repeatable(batch.idempotency_key)
+        async with self._store(context, redactor, len(batch.items), {Operation.PUSH}) as (store, session):
+            results = await Writing(store, session.gate, redactor).push(batch)
+            self._recall(context, (result.outcome for result in results))
+            return results
+
+    async def delete(self, context: Context, batch: DeleteBatch) -> tuple[DeleteResult, ...]:
+        redactor = Redactor(secrets_of(context))
+        _repeatable(batch.idempotency_key)
+        async with self._store(context, redactor, len(batch.items), {Operation.DELETE}) as (store, session):
+            results = await Writing(store, session.gate, redactor).delete(batch.items)
+            self._recall(context, (result.error for result in results))
+            return results
+
+    async def subscribe(self, opened: SubscribeOpen, incoming: AsyncIterator[SubscribeMessage], emit: Emit) -> None:
+        """Until the author's changes end or the caller leaves. Takes no place in the session's gate: it only waits."""
+        context = opened.context
+        redactor = Redactor(secrets_of(context))
+        async with self._store(context, redactor, 1, {Operation.SUBSCRIBE}) as (store, _session):
+            await Subscription(store, opened, emit, self.beat).run(incoming)
+
+    # --- generators --------------------------------------------------------------------------------------------------
+
+    async def generate(self, context: Context, request: GenerateRequest) -> Generated:
+        previous = () if request.previous_state is None else (request.previous_state,)
+        redactor = Redactor(secrets_of(context, previous))
+        _repeatable(request.idempotency_key)
+        with redactor.guard():
+            async with self._session(context, GENERATOR, redactor) as session, session.gate:
+                made = await cast(Generator[Any], session.backend).generate(request)
+        if isinstance(made, Generated):
+            return made
+        return Generated({name: secret(raw) for name, raw in made.items()})
+
+    async def cleanup(self, context: Context, request: CleanupRequest) -> CleanupOutcome:
+        redactor = Redactor(secrets_of(context, (request.state,)))
+        _repeatable(request.idempotency_key)
+        with redactor.guard():
+            served = kind_of(self.provider, context, GENERATOR)
+            if Operation.CLEANUP not in served.operations:
+                raise ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "this generator leaves nothing to clean up")
+            async with self._session(context, GENERATOR, redactor) as session, session.gate:
+                existed = await cast(Generator[Any], session.backend).cleanup(request.state)
+        return CleanupOutcome.ALREADY_GONE if existed is False else CleanupOutcome.CLEANED
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _store(
+        self, context: Context, redactor: Redactor, count: int, needed: Iterable[Operation] = ()
+    ) -> AsyncIterator[tuple[Store[Any], Session]]:
+        """The opened store of a call, once it is known that the store does what is asked."""
+        with redactor.guard():
+            if count > (limit := self.provider.limits.max_batch_items) > 0:
+                raise invalid_request(f"a call takes at most {limit} items")
+            served = kind_of(self.provider, context, STORE)
+            if refusal := missing(cast(Any, served.backend), needed):
+                raise refusal
+            async with self._session(context, STORE, redactor) as session:
+                yield cast(Store[Any], session.backend), session
+
+    @asynccontextmanager
+    async def _session(self, context: Context, role: KindRole, redactor: Redactor) -> AsyncIterator[Session]:
+        self._check_protocol(context)
+        served = kind_of(self.provider, context, role)
+        key = identity_of(context)
+        with redactor.guard():
+            try:
+                async with self.sessions.use(key, lambda: self._opening(served, context)) as session:
+                    yield session
+            except ProviderError as exc:
+                self._recall(context, (exc,))
+                raise
+
+    def _opening(self, served: ServedKind, context: Context) -> Session:
+        config = decoded(served, context)
+        served.backend.check_config(config)
+        credentials = Credentials(config, context.config.credentials)
+        backend = served.backend(Opening(config, context.config.ref, credentials, self.clock, self.api_calls))
+        return Session(backend, asyncio.Semaphore(served.concurrency))
+
+    def _recall(self, context: Context, outcomes: Iterable[object]) -> None:
+        """A login that the backend no longer accepts is not used again; the next call makes a new one."""
+        for outcome in outcomes:
+            if isinstance(outcome, ProviderError) and outcome.reason is ErrorReason.CREDENTIALS_REJECTED:
+                self.sessions.forget(identity_of(context))
+                return
+
+    def _reading(self, store: Store[Any], session: Session, redactor: Redactor, context: Context) -> Reading:
+        room = (self.provider.limits.max_message_bytes or 4 * 1024 * 1024) - _MESSAGE_OVERHEAD
+        return Reading(store, session.gate, redactor, context.protocol, max(room, 1024))
+
+    def _check_protocol(self, context: Context) -> None:
+        if context.protocol not in self.protocols:
+            raise ProviderError(
+                ErrorReason.PROTOCOL_INCOMPATIBLE,
+                f"the call speaks protocol {context.protocol}; this provider speaks {spelled(self.protocols)}",
+            )
+
+
+_FINDS = frozenset({Operation.FIND_BY_NAME, Operation.FIND_BY_TAGS, Operation.FIND_BY_PATH})
+
+
+def _repeatable(idempotency_key: str) -> None:
+    """Let author code see that two calls are the same one."""
+    CURRENT_CALL.set(replace(CURRENT_CALL.get(), idempotency_key=idempotency_key))

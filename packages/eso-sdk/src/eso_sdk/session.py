@@ -1,0 +1,167 @@
+"""Opened stores and generators, kept as long as they are used.
+
+    use(key, make) -> the session for that key, opened at most once; closed when forgotten and no call uses it
+
+Logging in to a backend costs more than a read, so a session outlives its call. What bounds that: a number of sessions
+(the one used longest ago goes first), a time without use, and the key, which changes with any credential.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from eso_sdk.backend import Backend
+from eso_sdk.redaction import seat
+from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+
+MAX_SESSIONS: Final = 256
+IDLE_SECONDS: Final = 600.0
+OPEN_SECONDS: Final = 60.0
+CLOSE_SECONDS: Final = 10.0
+
+_log = structlog.get_logger("eso_sdk.session")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An opened backend, and how many calls it takes at a time."""
+
+    backend: Backend[Any]
+    gate: asyncio.Semaphore
+
+
+class _Entry:
+    __slots__ = ("forgotten", "key", "last_used", "opened", "session", "users")
+
+    def __init__(self, key: bytes, session: Session, opened: asyncio.Future[Exception | None]) -> None:
+        self.key = key
+        self.session = session
+        self.opened = opened
+        """Done when `open` returned: with its exception, or None."""
+        self.users = 0
+        self.last_used = 0.0
+        self.forgotten = False
+
+
+class Sessions:
+    """The sessions of one process."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        limit: int = MAX_SESSIONS,
+        idle_seconds: float = IDLE_SECONDS,
+        on_change: Callable[[int], None] = lambda _count: None,
+    ) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._idle = idle_seconds
+        self._on_change = on_change
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @asynccontextmanager
+    async def use(self, key: bytes, make: Callable[[], Session]) -> AsyncIterator[Session]:
+        """The session for `key`, made and opened if there is none. Whoever comes while it opens waits for that."""
+        self.forget_idle()
+        entry = self._entries.get(key) or self._start(key, make())
+        self._entries.move_to_end(key)
+        entry.users += 1
+        try:
+            # The future is shared: a caller that gives up must not take it away from the others.
+            if failure := await asyncio.shield(entry.opened):
+                raise failure
+            yield entry.session
+        finally:
+            entry.users -= 1
+            entry.last_used = self._clock.monotonic()
+            self._close_if_over(entry)
+
+    def forget(self, key: bytes) -> None:
+        """Open anew for the next call: the backend no longer accepts this session."""
+        if entry := self._entries.pop(key, None):
+            self._drop(entry)
+
+    def forget_idle(self) -> None:
+        """Forget what nobody used for a while."""
+        now = self._clock.monotonic()
+        for entry in [entry for entry in self._entries.values() if not entry.users and entry.opened.done()]:
+            if now - entry.last_used >= self._idle:
+                self.forget(entry.key)
+
+    async def sweep(self) -> None:
+        """Forget idle sessions also when no call comes. Runs until cancelled."""
+        while True:
+            await self._clock.sleep(self._idle / 2)
+            self.forget_idle()
+
+    async def close(self) -> None:
+        """Forget all and wait until they are closed."""
+        for key in list(self._entries):
+            self.forget(key)
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self, key: bytes, session: Session) -> _Entry:
+        entry = _Entry(key, session, asyncio.get_running_loop().create_future())
+        entry.last_used = self._clock.monotonic()
+        self._entries[key] = entry
+        while len(self._entries) > self._limit:
+            _, oldest = self._entries.popitem(last=False)
+            self._drop(oldest)
+        self._on_change(len(self._entries))
+        self._own(self._open(entry))
+        return entry
+
+    async def _open(self, entry: _Entry) -> None:
+        """In a task of its own, since the call that asked first may be cancelled while others wait."""
+        try:
+            async with Deadline(self._clock, OPEN_SECONDS):
+                await entry.session.backend.open()
+        except Exception as exc:  # noqa: BLE001 - handed to every caller that waits
+            entry.opened.set_result(exc)
+            if self._entries.get(entry.key) is entry:
+                del self._entries[entry.key]
+                self._on_change(len(self._entries))
+            return
+        except BaseException:
+            entry.opened.cancel()
+            raise
+        entry.opened.set_result(None)
+        self._close_if_over(entry)
+
+    def _drop(self, entry: _Entry) -> None:
+        entry.forgotten = True
+        self._on_change(len(self._entries))
+        self._close_if_over(entry)
+
+    def _close_if_over(self, entry: _Entry) -> None:
+        """Close what was opened, is forgotten, and used by no call."""
+        opened = entry.opened.done() and not entry.opened.cancelled() and entry.opened.result() is None
+        if entry.forgotten and not entry.users and opened:
+            entry.forgotten = False
+            self._own(self._close(entry.session.backend))
+
+    async def _close(self, backend: Backend[Any]) -> None:
+        try:
+            async with Deadline(self._clock, CLOSE_SECONDS):
+                await backend.close()
+        except Exception as exc:  # noqa: BLE001 - nobody waits for it; the session is gone either way
+            _log.warning("session not closed cleanly", error=seat(exc))
+
+    def _own(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

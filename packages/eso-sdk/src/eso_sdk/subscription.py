@@ -1,0 +1,118 @@
+"""One subscription: an author's changes, heartbeats between them, and watches that come and go.
+
+SubscribeOpen -> author's subscribe(items, token) -> ChangeEvent ... Heartbeat ...
+SubscribeUpdate -> the same again with the new items, from the last token on
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+from eso_sdk.errors import invalid_request
+from eso_sdk.reading import closing
+from eso_sdk.store import Store
+from eso_wire.bounds import MAX_WATCHES
+from eso_wire.values import (
+    ChangeEvent,
+    Heartbeat,
+    SubscribeAck,
+    SubscribeMessage,
+    SubscribeOpen,
+    SubscribeUpdate,
+    WatchItem,
+)
+from kuberun.clock import Clock
+
+HEARTBEAT_SECONDS: Final = 30.0
+
+Event = ChangeEvent | Heartbeat
+Emit = Callable[[Event], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """When to say "still here"."""
+
+    clock: Clock
+    seconds: float = HEARTBEAT_SECONDS
+
+
+class Subscription:
+    """Runs until the author's changes end, the caller leaves, or something fails."""
+
+    def __init__(self, store: Store[Any], opened: SubscribeOpen, emit: Emit, beat: Beat) -> None:
+        self._store = store
+        self._emit = emit
+        self._beat = beat
+        self._items: dict[str, WatchItem] = {item.watch_id: item for item in opened.items}
+        self._resume_token = opened.resume_token
+        self._writing = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    async def run(self, incoming: AsyncIterator[SubscribeMessage]) -> None:
+        """Until the changes end. The caller may stop talking; it is still told."""
+        async with asyncio.TaskGroup() as group:
+            beats = group.create_task(self._heartbeats())
+            listening = group.create_task(self._listen(incoming))
+            await self._follow()
+            beats.cancel()
+            listening.cancel()
+
+    async def _follow(self) -> None:
+        """The author's changes, begun anew whenever the watches change."""
+        while True:
+            self._changed.clear()
+            changes = asyncio.ensure_future(self._changes())
+            woken = asyncio.ensure_future(self._changed.wait())
+            try:
+                await asyncio.wait((changes, woken), return_when=asyncio.FIRST_COMPLETED)
+                if changes.done():
+                    return changes.result()
+            finally:
+                await _ended(changes, woken)
+
+    async def _changes(self) -> None:
+        async with closing(self._store.subscribe(tuple(self._items.values()), self._resume_token)) as events:
+            async for event in events:
+                self._resume_token = event.resume_token or self._resume_token
+                await self._write(event)
+
+    async def _heartbeats(self) -> None:
+        """The first one at once: it says that the subscription stands."""
+        while True:
+            await self._write(Heartbeat(self._beat.clock.now(), self._resume_token))
+            await self._beat.clock.sleep(self._beat.seconds)
+
+    async def _listen(self, incoming: AsyncIterator[SubscribeMessage]) -> None:
+        async for message in incoming:
+            match message:
+                case SubscribeUpdate():
+                    self._update(message)
+                case SubscribeAck():
+                    continue  # the backend keeps no queue for us; tokens are the caller's to remember
+                case SubscribeOpen():
+                    raise invalid_request("a subscription is opened once; open another stream for another store")
+                case _ as never:
+                    assert_never(never)
+
+    def _update(self, update: SubscribeUpdate) -> None:
+        for watch_id in update.remove:
+            self._items.pop(watch_id, None)
+        self._items |= {item.watch_id: item for item in update.add}
+        if len(self._items) > MAX_WATCHES:
+            raise invalid_request(f"a subscription takes at most {MAX_WATCHES} watches")
+        self._changed.set()
+
+    async def _write(self, event: Event) -> None:
+        async with self._writing:
+            await self._emit(event)
+
+
+async def _ended(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel and wait: an author's generator has to be closed before it is asked for the next one."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

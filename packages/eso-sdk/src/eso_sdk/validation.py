@@ -1,0 +1,70 @@
+"""What is wrong with a configuration is the answer to a validation; not being able to tell is an error of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from eso_sdk.configuration import decoded
+from eso_sdk.kinds import ServedKind
+from eso_sdk.redaction import Redactor
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import ConditionReport, Context, Validation, ValidationState
+
+VERDICTS: Final = frozenset(
+    {
+        ErrorReason.CONFIG_INVALID,
+        ErrorReason.CONFIG_NOT_FOUND,
+        ErrorReason.CREDENTIALS_NOT_FOUND,
+        ErrorReason.CREDENTIALS_REJECTED,
+        ErrorReason.PERMISSION_DENIED,
+        ErrorReason.NAMESPACE_DENIED,
+    }
+)
+"""Reasons that speak of the configuration, and stay true until it changes."""
+
+
+def checked(served: ServedKind, context: Context, redactor: Redactor) -> Validation:
+    """By looking at the configuration alone. No session, no backend: this is what admission asks."""
+    try:
+        warnings = served.backend.check_config(decoded(served, context))
+    except Exception as exc:  # noqa: BLE001 - sorted into answers and errors right here
+        return _verdict(redactor.of_exception(exc), served)
+    return _fit(Validation(ValidationState.READY, warnings=tuple(warnings)), served, redactor)
+
+
+async def examined(
+    served: ServedKind, ask: Callable[[], Awaitable[Validation]], context: Context, redactor: Redactor
+) -> Validation:
+    """By asking the backend, after looking at the configuration."""
+    alone = checked(served, context, redactor)
+    if alone.state is not ValidationState.READY:
+        return alone
+    try:
+        validation = await ask()
+    except Exception as exc:  # noqa: BLE001 - sorted into answers and errors right here
+        return _verdict(redactor.of_exception(exc), served)
+    return _fit(replace(validation, warnings=(*alone.warnings, *validation.warnings)), served, redactor)
+
+
+def _verdict(error: ProviderError, served: ServedKind) -> Validation:
+    if error.reason not in VERDICTS:
+        raise error
+    return Validation(ValidationState.INVALID, error=error, operations=served.operations)
+
+
+def _fit(validation: Validation, served: ServedKind, redactor: Redactor) -> Validation:
+    """With its words redacted, and no operation that the kind does not have."""
+    narrowed = served.operations if validation.operations is None else validation.operations & served.operations
+    return replace(
+        validation,
+        warnings=tuple(redactor.text(warning) for warning in validation.warnings),
+        error=None if validation.error is None else redactor.error(validation.error),
+        operations=narrowed,
+        conditions=tuple(_condition(condition, redactor) for condition in validation.conditions),
+    )
+
+
+def _condition(condition: ConditionReport, redactor: Redactor) -> ConditionReport:
+    return replace(condition, message=redactor.text(condition.message))
