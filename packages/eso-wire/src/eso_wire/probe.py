@@ -1,0 +1,188 @@
+"""Why a connection to a provider fails, in one word and one sentence.
+
+gRPC reports every failed handshake as UNAVAILABLE. When that happens, this module makes one TLS connection of its own
+with the same certificates and reads the cause from where it shows: name resolution, connect, the server's certificate,
+or the alert by which the server refuses ours. It is a diagnosis after a failure; it opens no call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from eso_wire.tls import TlsMaterial, TlsMaterialError
+
+
+class TlsProblemKind(StrEnum):
+    """The values are reasons of conditions."""
+
+    DNS_FAILURE = "DNSFailure"
+    REFUSED = "Refused"
+    SERVER_CERT_EXPIRED = "ServerCertExpired"
+    UNKNOWN_CA = "UnknownCA"
+    HOSTNAME_MISMATCH = "HostnameMismatch"
+    CLIENT_CERT_REJECTED = "ClientCertRejected"
+    TIMEOUT = "Timeout"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsProblem:
+    """What stands in the way, for a condition: `kind` is its reason, `message` its text."""
+
+    kind: TlsProblemKind
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+async def diagnose(
+    host: str, port: int, *, server_name: str, material: TlsMaterial, deadline: float
+) -> TlsProblem | None:
+    """None when a connection can be made and the server accepts our certificate. `deadline` is in seconds."""
+    where = f"{host}:{port}"
+    try:
+        material.check()
+        async with asyncio.timeout(deadline):
+            return await _attempt(host, port, server_name, material)
+    except TlsMaterialError as error:
+        return TlsProblem(TlsProblemKind.UNKNOWN, f"our own certificates cannot be used: {error}")
+    except TimeoutError:
+        return TlsProblem(
+            TlsProblemKind.TIMEOUT, f"{where} did not answer within {deadline:g} s; check network policies and the pod"
+        )
+
+
+# --- one attempt -----------------------------------------------------------------------------------------------------
+
+
+async def _attempt(host: str, port: int, server_name: str, material: TlsMaterial) -> TlsProblem | None:
+    where = f"{host}:{port}"
+    try:
+        addresses = await _addresses(host, port)
+    except OSError as error:
+        return TlsProblem(
+            TlsProblemKind.DNS_FAILURE, f"the name {host} does not resolve ({error.strerror}); check the address"
+        )
+    context = _client_context(material)
+    try:
+        reader, writer = await _connect(addresses, port, context, server_name)
+    except ssl.SSLCertVerificationError as error:
+        return _of_server_certificate(error, where, server_name)
+    except ssl.SSLError as error:
+        return _of_alert(error, where)
+    except ConnectionRefusedError:
+        return TlsProblem(TlsProblemKind.REFUSED, f"{where} refuses connections; is the provider running?")
+    except TimeoutError:
+        raise
+    except OSError as error:
+        return TlsProblem(TlsProblemKind.UNKNOWN, f"{where} cannot be connected to: {_said(error)}")
+    try:
+        return await _verdict(reader, where)
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+async def _connect(
+    addresses: list[str], port: int, context: ssl.SSLContext, server_name: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """To the first address that lets us; the last one's error counts. A certificate is judged once, wherever it is."""
+    for address in addresses[:-1]:
+        with contextlib.suppress(ConnectionError):
+            return await asyncio.open_connection(address, port, ssl=context, server_hostname=server_name)
+    return await asyncio.open_connection(addresses[-1], port, ssl=context, server_hostname=server_name)
+
+
+async def _verdict(reader: asyncio.StreamReader, where: str) -> TlsProblem | None:
+    """In TLS 1.3 the server judges our certificate after the handshake: it greets us (HTTP/2), or sends an alert."""
+    try:
+        greeting = await reader.read(1)
+    except ssl.SSLError as error:
+        return _of_alert(error, where)
+    except OSError as error:
+        return TlsProblem(TlsProblemKind.UNKNOWN, f"{where} broke the connection off: {_said(error)}")
+    if greeting:
+        return None
+    return TlsProblem(TlsProblemKind.UNKNOWN, f"{where} closed the connection without a word")
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------------
+
+# Codes of X509_verify_cert.
+_EXPIRED = {9, 10}
+_WRONG_NAME = {62, 64}
+
+
+def _of_server_certificate(error: ssl.SSLCertVerificationError, where: str, server_name: str) -> TlsProblem:
+    if error.verify_code in _EXPIRED:
+        return TlsProblem(
+            TlsProblemKind.SERVER_CERT_EXPIRED,
+            f"the certificate of {where} is outside its validity ({error.verify_message}); is it renewed?",
+        )
+    if error.verify_code in _WRONG_NAME:
+        return TlsProblem(
+            TlsProblemKind.HOSTNAME_MISMATCH, f"the certificate of {where} is not for the name {server_name}"
+        )
+    return TlsProblem(
+        TlsProblemKind.UNKNOWN_CA,
+        f"the certificate of {where} is not from a CA we trust ({error.verify_message}); compare both sides' ca.crt",
+    )
+
+
+def _of_alert(error: ssl.SSLError, where: str) -> TlsProblem:
+    reason = error.reason or ""
+    if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")):
+        return TlsProblem(
+            TlsProblemKind.CLIENT_CERT_REJECTED,
+            f"{where} refuses our client certificate ({reason.lower()}); compare its ca.crt with our certificate",
+        )
+    return TlsProblem(TlsProblemKind.UNKNOWN, f"TLS with {where} fails: {reason.lower() or _said(error)}")
+
+
+def _said(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+# --- our side --------------------------------------------------------------------------------------------------------
+
+
+def _client_context(material: TlsMaterial) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2"])
+    context.load_verify_locations(cadata=material.ca.decode("ascii", errors="replace"))
+    with _key_file(material.certificate + b"\n" + material.key.reveal()) as path:
+        context.load_cert_chain(path)
+    return context
+
+
+@contextlib.contextmanager
+def _key_file(content: bytes) -> Iterator[str]:
+    """The ssl module loads keys from files only; this one stays in memory where the system can do that."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("eso-probe", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:  # pragma: no cover - systems without memfd
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
