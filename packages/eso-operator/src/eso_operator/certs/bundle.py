@@ -1,0 +1,370 @@
+"""The certificates of one provider Service as a frozen state, and what has to be done about them. Pure but for keys.
+
+    observe -> State -> plan -> steps -> carry_out -> State -> write -> observe ...
+
+A plan follows from what is stored and from the time, never from what was done a moment ago, so it survives a crash
+between any two writes. Leaves are renewed under their authority; the authority itself is replaced in three phases:
+
+    STEADY      one authority
+      |  it ends soon
+    PUBLISHING  1: both are in every trust bundle, the old one signs
+      |  both Secrets hold both authorities, and have for the settle time
+    RETIRING    2: the new one signs, leaves are issued again, the old one is still trusted
+      |  both leaves are of the new one, for the settle time and the longest life of a connection
+    STEADY      3: the old one is gone
+
+The settle time bounds how long a peer may take to read what we wrote. Whoever keeps to it never meets a valid peer that
+it does not trust. An issuer that was lost begins at phase 2 with all authorities found in the bundles still trusted,
+and replaces leaves only after the new one has settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, assert_never
+
+from eso_operator.certs import authority
+from eso_operator.certs.authority import Credential, ServerNames
+
+MAX_PREVIOUS: Final = 8
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+class Role(StrEnum):
+    SERVER = "server"
+    CLIENT = "client"
+
+
+class Phase(StrEnum):
+    STEADY = "steady"
+    PUBLISHING = "publishing"
+    RETIRING = "retiring"
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How long things live, when they are renewed. The checks keep a rollover inside the life of what it replaces."""
+
+    authority: timedelta = timedelta(days=365)
+    authority_renewal: timedelta = timedelta(days=60)
+    leaf: timedelta = timedelta(days=90)
+    leaf_renewal: timedelta = timedelta(days=35)
+    settle: timedelta = timedelta(hours=1)
+    connection_age: timedelta = timedelta(minutes=15)
+
+    def __post_init__(self) -> None:
+        rollover = 2 * self.settle + self.connection_age
+        ordered = (
+            ("settle and connection age", rollover, "leaf renewal", self.leaf_renewal),
+            ("leaf renewal", self.leaf_renewal, "leaf lifetime", self.leaf),
+            ("leaf renewal and rollover", self.leaf_renewal + rollover, "authority renewal", self.authority_renewal),
+            ("authority renewal", self.authority_renewal, "authority lifetime", self.authority),
+        )
+        for smaller, less, larger, more in ordered:
+            if less >= more:
+                raise ValueError(f"{smaller} ({less}) must be shorter than {larger} ({more})")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom the certificates are for. `authority` names the issuer in its own subject."""
+
+    authority: str
+    server: ServerNames
+    client: str
+
+    def wanted(self, role: Role) -> tuple[str, ...]:
+        """The alternative names a leaf must have."""
+        match role:
+            case Role.SERVER:
+                return (*self.server.dns, *self.server.addresses, self.server.identity)
+            case Role.CLIENT:
+                return (self.client,)
+            case _:
+                assert_never(role)
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """The authorities: `current` signs, `next` is being published, `previous` are still trusted but sign no more."""
+
+    current: Credential
+    next: Credential | None = None
+    previous: tuple[bytes, ...] = ()
+
+    @property
+    def phase(self) -> Phase:
+        if self.next is not None:
+            return Phase.PUBLISHING
+        return Phase.RETIRING if self.previous else Phase.STEADY
+
+    @property
+    def trust(self) -> tuple[bytes, ...]:
+        upcoming = () if self.next is None else (self.next.certificate,)
+        return (self.current.certificate, *upcoming, *self.previous)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What one side has: its certificate and whom it trusts; `written_at` is when any of it changed last."""
+
+    credential: Credential
+    trust: tuple[bytes, ...]
+    written_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that is stored; None is what is not there, or cannot be read."""
+
+    issuer: Issuer | None = None
+    server: Leaf | None = None
+    client: Leaf | None = None
+
+    def leaf(self, role: Role) -> Leaf | None:
+        match role:
+            case Role.SERVER:
+                return self.server
+            case Role.CLIENT:
+                return self.client
+            case _:
+                assert_never(role)
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        return tuple(leaf for leaf in (self.server, self.client) if leaf is not None)
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAuthority:
+    """Begin anew, trusting what is still trusted elsewhere."""
+
+    reason: str
+    keep: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareAuthority:
+    """Phase 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchAuthority:
+    """Phase 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropPrevious:
+    """Phase 3."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssueLeaf:
+    role: Role
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishTrust:
+    role: Role
+
+
+IssuerStep = FoundAuthority | PrepareAuthority | SwitchAuthority | DropPrevious
+LeafStep = IssueLeaf | PublishTrust
+Step = IssuerStep | LeafStep
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is due now, and when to look again if nothing happens. A step of the issuer is stored before any other."""
+
+    steps: tuple[Step, ...]
+    due: datetime
+
+
+# --- planning --------------------------------------------------------------------------------------------------------
+
+
+def plan(state: State, now: datetime, lifetimes: Lifetimes, identity: Identity) -> Plan:
+    step = _issuer_step(state, now, lifetimes)
+    if step is not None:
+        return Plan((step,), now)
+    steps = [found for role in Role if (found := _leaf_step(state, role, now, lifetimes, identity)) is not None]
+    if steps:
+        return Plan(tuple(steps), now)
+    upcoming = [moment for moment in _moments(state, lifetimes) if moment > now]
+    return Plan((), min(upcoming, default=now + lifetimes.leaf))
+
+
+def _issuer_step(state: State, now: datetime, lifetimes: Lifetimes) -> IssuerStep | None:
+    issuer = state.issuer
+    if issuer is None:
+        return FoundAuthority("no issuer is stored", _kept(state, now))
+    problem = authority.authority_problem(issuer.current, now)
+    match issuer.phase:
+        case Phase.PUBLISHING if issuer.next is not None and not authority.authority_problem(issuer.next, now):
+            return SwitchAuthority() if problem or _published(state, issuer, now, lifetimes) else None
+        case _ if problem is not None or issuer.phase is Phase.PUBLISHING:
+            reason = problem.name if problem else "the next authority is unusable"
+            return FoundAuthority(reason, _kept(state, now))
+        case Phase.STEADY:
+            ends = authority.validity_of(issuer.current.certificate).not_after
+            return PrepareAuthority() if ends - lifetimes.authority_renewal <= now else None
+        case _:
+            return DropPrevious() if _switched(state, issuer, now, lifetimes) else None
+
+
+def _published(state: State, issuer: Issuer, now: datetime, lifetimes: Lifetimes) -> bool:
+    """Whether every peer that keeps to the settle time trusts all authorities by now."""
+    return all(
+        leaf is not None and set(issuer.trust) <= set(leaf.trust) and leaf.written_at + lifetimes.settle <= now
+        for leaf in (state.server, state.client)
+    )
+
+
+def _switched(state: State, issuer: Issuer, now: datetime, lifetimes: Lifetimes) -> bool:
+    """Whether no peer can show a leaf of a previous authority any more, not even on an old connection."""
+    wait = lifetimes.settle + lifetimes.connection_age
+    return all(
+        leaf is not None and _signed(issuer.current.certificate, leaf) and leaf.written_at + wait <= now
+        for leaf in (state.server, state.client)
+    )
+
+
+def _leaf_step(state: State, role: Role, now: datetime, lifetimes: Lifetimes, identity: Identity) -> LeafStep | None:
+    issuer, leaf = state.issuer, state.leaf(role)
+    if issuer is None:
+        raise AssertionError("leaves are planned after their issuer")
+    if leaf is None:
+        return IssueLeaf(role, "none is stored")
+    if problem := authority.leaf_problem(leaf.credential, issuer.trust, identity.wanted(role), now):
+        return IssueLeaf(role, problem.name)
+    if not _signed(issuer.current.certificate, leaf):
+        if _published(state, issuer, now, lifetimes):
+            return IssueLeaf(role, "the authority has changed")
+    elif _renewal_due(leaf, issuer, now, lifetimes):
+        return IssueLeaf(role, "renewal is due")
+    return PublishTrust(role) if set(leaf.trust) != set(issuer.trust) else None
+
+
+def _renewal_due(leaf: Leaf, issuer: Issuer, now: datetime, lifetimes: Lifetimes) -> bool:
+    """Near its end, and a new one would last longer: one that already ends with its authority is left alone."""
+    ends = authority.validity_of(leaf.credential.certificate).not_after
+    would_end = min(now + lifetimes.leaf, authority.validity_of(issuer.current.certificate).not_after)
+    return ends - lifetimes.leaf_renewal <= now and would_end - ends > timedelta(seconds=1)
+
+
+def _moments(state: State, lifetimes: Lifetimes) -> Iterator[datetime]:
+    """When something may become due."""
+    for leaf in state.leaves:
+        ends = authority.validity_of(leaf.credential.certificate).not_after
+        yield ends - lifetimes.leaf_renewal
+        yield ends
+        yield leaf.written_at + lifetimes.settle
+        yield leaf.written_at + lifetimes.settle + lifetimes.connection_age
+    if state.issuer is not None:
+        yield authority.validity_of(state.issuer.current.certificate).not_after - lifetimes.authority_renewal
+
+
+def _kept(state: State, now: datetime) -> tuple[bytes, ...]:
+    """The authorities that a new one must be trusted beside: first those that signed a leaf in use.
+
+    An issuer that is lost again and again would grow the bundle for ever, hence the bound.
+    """
+    issuer = () if state.issuer is None else state.issuer.trust
+    known = _valid((*issuer, *(certificate for leaf in state.leaves for certificate in leaf.trust)), now)
+    in_use = [each for each in known if any(_signed(each, leaf) for leaf in state.leaves)]
+    return tuple(dict.fromkeys((*in_use, *known)))[:MAX_PREVIOUS]
+
+
+def _signed(certificate: bytes, leaf: Leaf) -> bool:
+    return authority.is_issued_by(leaf.credential.certificate, certificate)
+
+
+def _valid(certificates: tuple[bytes, ...], now: datetime) -> tuple[bytes, ...]:
+    alive = (each for each in certificates if authority.validity_of(each).not_after > now)
+    return tuple(dict.fromkeys(alive))
+
+
+# --- doing -----------------------------------------------------------------------------------------------------------
+
+
+def carry_out(step: Step, state: State, now: datetime, lifetimes: Lifetimes, identity: Identity) -> State:
+    """The state after one step; nothing is stored here."""
+    match step:
+        case FoundAuthority(keep=keep):
+            return replace(state, issuer=Issuer(_new_authority(now, lifetimes, identity), previous=keep))
+        case IssueLeaf(role=role):
+            return _with_leaf(state, role, _issued(state, role, now, lifetimes, identity))
+        case PublishTrust(role=role):
+            leaf = state.leaf(role)
+            if leaf is None or state.issuer is None:
+                raise AssertionError("trust is published to a leaf that is there")
+            return _with_leaf(state, role, replace(leaf, trust=state.issuer.trust, written_at=_second(now)))
+        case PrepareAuthority() | SwitchAuthority() | DropPrevious():
+            if state.issuer is None:
+                raise AssertionError("a rollover needs an issuer")
+            return replace(state, issuer=_rolled(step, state.issuer, now, lifetimes, identity))
+        case _:
+            assert_never(step)
+
+
+def _rolled(
+    step: PrepareAuthority | SwitchAuthority | DropPrevious,
+    issuer: Issuer,
+    now: datetime,
+    lifetimes: Lifetimes,
+    identity: Identity,
+) -> Issuer:
+    match step:
+        case PrepareAuthority():
+            return replace(issuer, next=_new_authority(now, lifetimes, identity))
+        case SwitchAuthority():
+            if issuer.next is None:
+                raise AssertionError("a switch follows a publication")
+            return Issuer(issuer.next, previous=_valid((issuer.current.certificate, *issuer.previous), now))
+        case DropPrevious():
+            return Issuer(issuer.current)
+        case _:
+            assert_never(step)
+
+
+def _new_authority(now: datetime, lifetimes: Lifetimes, identity: Identity) -> Credential:
+    return authority.issue_authority(identity.authority, authority.window(now, lifetimes.authority))
+
+
+def _issued(state: State, role: Role, now: datetime, lifetimes: Lifetimes, identity: Identity) -> Leaf:
+    issuer = state.issuer
+    if issuer is None:
+        raise AssertionError("leaves are issued by a stored issuer")
+    valid = authority.window(now, lifetimes.leaf)
+    match role:
+        case Role.SERVER:
+            credential = authority.issue_server(issuer.current, identity.server, valid)
+        case Role.CLIENT:
+            credential = authority.issue_client(issuer.current, identity.client, valid)
+        case _:
+            assert_never(role)
+    return Leaf(credential, issuer.trust, _second(now))
+
+
+def _with_leaf(state: State, role: Role, leaf: Leaf) -> State:
+    match role:
+        case Role.SERVER:
+            return replace(state, server=leaf)
+        case Role.CLIENT:
+            return replace(state, client=leaf)
+        case _:
+            assert_never(role)
+
+
+def _second(now: datetime) -> datetime:
+    """As it is stored."""
+    return now.replace(microsecond=0)

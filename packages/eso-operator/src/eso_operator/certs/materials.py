@@ -1,0 +1,318 @@
+"""The client's side: what a channel to a provider needs, wherever it comes from.
+
+    ManagedTls -> client Secret that the issuer keeps in the core namespace     informer, so a change is told at once
+               -> or a folder, for a process supervised beside us (`local.py`)  read again after a short while
+    SecretTls  -> the user's own Secret: tls.crt, tls.key, ca.crt               read again after a short while
+
+Whatever is handed out was checked: it parses, the key fits, and it is valid now. What is not becomes a
+`CertificateError` that carries the named problem. Material is shared, never copied, and no cache grows without bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NoReturn, Protocol, assert_never
+
+import structlog
+
+from eso_api.values import SecretBytes
+from eso_operator.certs import authority, secrets
+from eso_operator.certs.problems import CertificateError, Problem, ProblemName
+from eso_operator.certs.secrets import SecretObject
+from eso_operator.stores.target import ManagedTls, SecretTls, ServiceKey, TlsSource
+from eso_wire.tls import TlsMaterial, TlsMaterialError, load_material
+from kuberun.client import Client
+from kuberun.clock import Clock
+from kuberun.deadline import happens_within
+from kuberun.errors import ApiError, Forbidden, NotFound
+from kuberun.informer import Informer
+from kuberun.meta import Malformed, ObjectKey
+from kuberun.requests import Selection
+
+FAILURE_SECONDS: Final = 2.0
+KEYS: Final = (secrets.CERTIFICATE, secrets.KEY, secrets.TRUST)
+
+_log = structlog.get_logger(__name__)
+
+Changed = Callable[[TlsSource, str], None]
+"""Told the source and the fingerprint of its new material."""
+
+
+class Issuing(Protocol):
+    """What is asked of the issuer (`issuer.Issuer` is one)."""
+
+    def demand(self, service: ServiceKey) -> None: ...
+
+    def problem_of(self, service: ServiceKey) -> Problem | None: ...
+
+
+class NoIssuing:
+    """For a process without an issuer: certificates are there or they are not."""
+
+    def demand(self, service: ServiceKey) -> None: ...
+
+    def problem_of(self, _service: ServiceKey) -> Problem | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class MaterialSettings:
+    """`wait`: how long a first use waits for certificates; `fresh`: how long a read of a user's Secret holds. Seconds.
+
+    `folders` hold the client's certificates of processes supervised beside us.
+    """
+
+    core_namespace: str
+    wait: float = 5.0
+    fresh: float = 10.0
+    entries: int = 1024
+    folders: Mapping[ServiceKey, Path] = field(default_factory=dict)
+
+
+def client_secrets(client: Client, core_namespace: str, clock: Clock) -> Informer[SecretObject]:
+    """The informer that `Materials` reads: the client Secrets we issued, and no other Secret."""
+    selection = Selection(core_namespace, label_selector=f"{secrets.PART_LABEL}={secrets.CLIENT}")
+    return Informer(client.source(secrets.TYPED_SECRETS, selection), clock=clock, name="client certificates")
+
+
+class Materials:
+    """Add `run` to the manager as a service, and `informer` as an informer. Leaders and standbys both need it."""
+
+    def __init__(
+        self,
+        client: Client,
+        informer: Informer[SecretObject],
+        settings: MaterialSettings,
+        *,
+        clock: Clock,
+        issuing: Issuing | None = None,
+    ) -> None:
+        self.informer = informer
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._issuing = issuing or NoIssuing()
+        self._changes = informer.subscribe()
+        self._arrivals: dict[ObjectKey, asyncio.Event] = {}
+        self._known: OrderedDict[TlsSource, _Known] = OrderedDict()
+        self._failed: OrderedDict[TlsSource, _Failure] = OrderedDict()
+        self._reading: dict[TlsSource, asyncio.Lock] = {}
+        self._listeners: list[Changed] = []
+
+    def listen(self, listener: Changed) -> None:
+        """Have it told when the material of a source in use has changed. It must not raise and must not wait."""
+        self._listeners.append(listener)
+
+    async def of(self, tls: TlsSource) -> TlsMaterial:
+        """Good material, or a `CertificateError`."""
+        match tls:
+            case ManagedTls(service=service) if service in self._settings.folders:
+                material = await self._reread(tls)
+            case ManagedTls():
+                material = await self._managed(tls)
+            case SecretTls():
+                material = await self._reread(tls)
+            case _:
+                assert_never(tls)
+        if problem := authority.timing_problem(
+            material.certificate, self._clock.now(), ProblemName.CLIENT_CERT_EXPIRED
+        ):
+            raise CertificateError(Problem(problem.name, f"{_described(tls)}: {problem.message}"))
+        return material
+
+    async def run(self) -> NoReturn:
+        """Take in what the informer sees."""
+        while True:
+            for change in await self._changes.take():
+                secret = change.new
+                if isinstance(secret, SecretObject) and (service := secrets.service_of(secret.metadata)):
+                    self._take_in(ManagedTls(service), secret)
+                if arrival := self._arrivals.pop(change.key, None):
+                    arrival.set()
+
+    # --- managed -----------------------------------------------------------------------------------------------------
+
+    async def _managed(self, tls: ManagedTls) -> TlsMaterial:
+        secret = self._stored(tls) or await self._awaited(tls)
+        known = self._known.get(tls)
+        if known is None or known.version != secret.metadata.resource_version:
+            known = self._take_in(tls, secret)
+        if known is None:
+            raise CertificateError(_content_problem(tls, secret.data) or _not_issued(tls))
+        self._known.move_to_end(tls)
+        return known.material
+
+    def _stored(self, tls: ManagedTls) -> SecretObject | None:
+        found = self.informer.store.get(self._key(tls))
+        if found is None or isinstance(found, Malformed):
+            return None
+        return found if secrets.service_of(found.metadata) == tls.service else None
+
+    async def _awaited(self, tls: ManagedTls) -> SecretObject:
+        """Ask for certificates and wait a little: the first use of a provider comes before its certificates."""
+        self._issuing.demand(tls.service)
+        arrival = self._arrivals.setdefault(self._key(tls), asyncio.Event())
+        if not self._issuing.problem_of(tls.service):
+            await happens_within(self._clock, self._settings.wait, arrival)
+        if (secret := self._stored(tls)) is not None:
+            return secret
+        raise CertificateError(self._issuing.problem_of(tls.service) or _not_issued(tls))
+
+    def _take_in(self, tls: ManagedTls, secret: SecretObject) -> _Known | None:
+        if _content_problem(tls, secret.data) is not None:
+            return None
+        return self._remember(tls, _material(secret.data), secret.metadata.resource_version)
+
+    def _key(self, tls: ManagedTls) -> ObjectKey:
+        return secrets.keys_of(tls.service, self._settings.core_namespace).client
+
+    # --- the user's own, and folders ---------------------------------------------------------------------------------
+
+    async def _reread(self, tls: TlsSource) -> TlsMaterial:
+        """What was read a moment ago, or a new read; callers that come meanwhile share it."""
+        if material := self._recent(tls):
+            return material
+        lock = self._reading.setdefault(tls, asyncio.Lock())
+        try:
+            async with lock:
+                return self._recent(tls) or await self._read(tls)
+        except CertificateError as error:
+            self._fail(tls, error.problem)
+            raise
+        finally:
+            if not lock.locked():
+                self._reading.pop(tls, None)
+
+    async def _read(self, tls: TlsSource) -> TlsMaterial:
+        match tls:
+            case ManagedTls(service=service):
+                material, version = await self._in_folder(tls, self._settings.folders[service]), ""
+            case SecretTls():
+                material, version = await self._of_user(tls)
+            case _:
+                assert_never(tls)
+        return self._remember(tls, material, version).material
+
+    def _recent(self, tls: TlsSource) -> TlsMaterial | None:
+        """What the last read gave, if it is fresh: material or the failure itself."""
+        failure = self._failed.get(tls)
+        if failure is not None and failure.at + FAILURE_SECONDS > self._clock.monotonic():
+            raise CertificateError(failure.problem)
+        known = self._known.get(tls)
+        if known is None or known.read_at + self._settings.fresh <= self._clock.monotonic():
+            return None
+        self._known.move_to_end(tls)
+        return known.material
+
+    async def _of_user(self, tls: SecretTls) -> tuple[TlsMaterial, str]:
+        key = ObjectKey(tls.namespace, tls.name)
+        try:
+            secret = await self._client.get(secrets.TYPED_SECRETS, key)
+        except NotFound:
+            hint = "create it, or remove the reference to use managed certificates"
+            raise CertificateError(
+                Problem(ProblemName.SECRET_NOT_FOUND, f"Secret {key} with client certificates does not exist: {hint}")
+            ) from None
+        except ApiError as error:
+            hint = "grant the operator `get` on it" if isinstance(error, Forbidden) else "it is tried again"
+            raise CertificateError(
+                Problem(ProblemName.SECRET_UNREADABLE, f"Secret {key} cannot be read ({error.reason}): {hint}")
+            ) from error
+        if problem := _content_problem(tls, secret.data):
+            raise CertificateError(problem)
+        return _material(secret.data), secret.metadata.resource_version
+
+    async def _in_folder(self, tls: ManagedTls, folder: Path) -> TlsMaterial:
+        try:
+            return await asyncio.to_thread(load_material, folder)
+        except TlsMaterialError as error:
+            message = f"{_described(tls)}: {error}"
+            raise CertificateError(Problem(ProblemName.NOT_ISSUED, message)) from error
+
+    def _fail(self, tls: TlsSource, problem: Problem) -> None:
+        """A broken Secret costs one read for all its users, again and again, not one for each of them."""
+        known = self._failed.get(tls)
+        if known is None or known.at + FAILURE_SECONDS <= self._clock.monotonic():
+            self._failed[tls] = _Failure(problem, self._clock.monotonic())
+            self._failed.move_to_end(tls)
+        while len(self._failed) > self._settings.entries:
+            self._failed.popitem(last=False)
+
+    # --- what is known -----------------------------------------------------------------------------------------------
+
+    def _remember(self, tls: TlsSource, material: TlsMaterial, version: str) -> _Known:
+        before = self._known.get(tls)
+        if before is not None and before.material.fingerprint == material.fingerprint:
+            material = before.material
+        known = self._known[tls] = _Known(material, version, self._clock.monotonic())
+        self._known.move_to_end(tls)
+        while len(self._known) > self._settings.entries:
+            self._known.popitem(last=False)
+        if before is not None and before.material is not material:
+            _log.info("certificates have changed", source=_described(tls), expires=_when(material.expires_at))
+            for listener in self._listeners:
+                listener(tls, material.fingerprint)
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    material: TlsMaterial = field(repr=False)
+    version: str
+    read_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    problem: Problem
+    at: float
+
+
+def _material(data: Mapping[str, bytes]) -> TlsMaterial:
+    return TlsMaterial(
+        ca=data[secrets.TRUST], certificate=data[secrets.CERTIFICATE], key=SecretBytes(data[secrets.KEY])
+    )
+
+
+def _content_problem(tls: TlsSource, data: Mapping[str, bytes]) -> Problem | None:
+    """What is wrong with the three keys themselves; the time is another question."""
+    where = _described(tls)
+    if missing := [key for key in KEYS if not data.get(key)]:
+        hint = f"it needs {', '.join(KEYS)}, as a Secret of cert-manager has"
+        return Problem(ProblemName.SECRET_KEY_MISSING, f"{where} lacks {', '.join(missing)}: {hint}")
+    for key in (secrets.CERTIFICATE, secrets.TRUST):
+        try:
+            authority.split(data[key])
+        except ValueError:
+            return Problem(ProblemName.MALFORMED, f"{where}: {key} holds no PEM certificates")
+    if not authority.key_fits(data[secrets.CERTIFICATE], SecretBytes(data[secrets.KEY])):
+        message = f"{where}: {secrets.KEY} is not the key of {secrets.CERTIFICATE}, or not an unencrypted PEM key"
+        return Problem(ProblemName.KEY_MISMATCH, message)
+    return None
+
+
+def _not_issued(tls: ManagedTls) -> Problem:
+    message = (
+        f"no client certificate is issued for Service {tls.service} yet: see that the operator's issuer runs and may"
+        f" write Secrets in the namespaces of the operator and of the Service"
+    )
+    return Problem(ProblemName.NOT_ISSUED, message)
+
+
+def _described(tls: TlsSource) -> str:
+    match tls:
+        case ManagedTls(service=service):
+            return f"managed client certificate of Service {service}"
+        case SecretTls(namespace=namespace, name=name):
+            return f"Secret {namespace}/{name}"
+        case _:
+            assert_never(tls)
+
+
+def _when(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
