@@ -109,16 +109,22 @@ async def _connect(
 
 
 async def _verdict(reader: asyncio.StreamReader, where: str) -> TlsProblem | None:
-    """In TLS 1.3 the server judges our certificate after the handshake: it greets us (HTTP/2), or sends an alert."""
+    """In TLS 1.3 the server judges our certificate after the handshake.
+
+    One that accepts it greets us (HTTP/2 settings). One that refuses it sends an alert, or, as gRPC's own servers do,
+    just closes.
+    """
     try:
-        greeting = await reader.read(1)
+        if await reader.read(1):
+            return None
     except ssl.SSLError as error:
         return _of_alert(error, where)
-    except OSError as error:
-        return TlsProblem(TlsProblemKind.UNKNOWN, f"{where} broke the connection off: {_said(error)}")
-    if greeting:
-        return None
-    return TlsProblem(TlsProblemKind.UNKNOWN, f"{where} closed the connection without a word")
+    except OSError:
+        pass
+    return TlsProblem(
+        TlsProblemKind.CLIENT_CERT_REJECTED,
+        f"{where} closes the connection when it sees our client certificate; compare its ca.crt with our certificate",
+    )
 
 
 # --- verdicts --------------------------------------------------------------------------------------------------------
