@@ -26,7 +26,11 @@ if _version_not_supported:
 
 
 class ProviderInfoStub:
-    """---- negotiation: the only RPC that must exist in every protocol version, forever ----
+    """---------------------------------------------------------------------------------------------------------------------
+    Negotiation
+    ---------------------------------------------------------------------------------------------------------------------
+
+    The only service that exists in every protocol version, forever.
     """
 
     def __init__(self, channel):
@@ -43,11 +47,17 @@ class ProviderInfoStub:
 
 
 class ProviderInfoServicer:
-    """---- negotiation: the only RPC that must exist in every protocol version, forever ----
+    """---------------------------------------------------------------------------------------------------------------------
+    Negotiation
+    ---------------------------------------------------------------------------------------------------------------------
+
+    The only service that exists in every protocol version, forever.
     """
 
     def Handshake(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What the provider is, speaks and serves. Needs no configuration, asks no backend, and may be repeated at any time.
+        It does not fail for a core it cannot work with: it answers without `selected`.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -69,7 +79,11 @@ def add_ProviderInfoServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ProviderInfo:
-    """---- negotiation: the only RPC that must exist in every protocol version, forever ----
+    """---------------------------------------------------------------------------------------------------------------------
+    Negotiation
+    ---------------------------------------------------------------------------------------------------------------------
+
+    The only service that exists in every protocol version, forever.
     """
 
     @staticmethod
@@ -101,7 +115,11 @@ class ProviderInfo:
 
 
 class SecretStoreProviderStub:
-    """---- stores ----
+    """---------------------------------------------------------------------------------------------------------------------
+    Stores
+    ---------------------------------------------------------------------------------------------------------------------
+
+    Served for kinds with KIND_ROLE_STORE. Every call is for one configuration.
     """
 
     def __init__(self, channel):
@@ -148,50 +166,63 @@ class SecretStoreProviderStub:
 
 
 class SecretStoreProviderServicer:
-    """---- stores ----
+    """---------------------------------------------------------------------------------------------------------------------
+    Stores
+    ---------------------------------------------------------------------------------------------------------------------
+
+    Served for kinds with KIND_ROLE_STORE. Every call is for one configuration.
     """
 
     def Validate(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Whether the configuration can work. Asked when a store changes and at its refresh interval. An invalid
+        configuration is an answer (VALIDATION_STATE_INVALID with error), not a failed call. Changes nothing; may be
+        repeated.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSecrets(self, request, context):
-        """batch; partial success
+        """Read values. Changes nothing; may be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindSecrets(self, request, context):
-        """paged, no message-size ceiling
+        """Read all values that match, in pages of any size up to 1000. The stream ends with a page that has last=true; one
+        that ends without it was cut off, and core discards what it got. Changes nothing; may be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CheckSecrets(self, request, context):
-        """existence + version without the value
+        """Whether remote keys exist, and in which version, without reading values. Changes nothing; may be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PushSecrets(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Write values. Repeating a request with the same idempotency_key has no further effect: an item that is already as
+        requested is UNCHANGED (or again CREATED or UPDATED), and never SKIPPED_EXISTS because of itself.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSecrets(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Remove values. What is not there counts as removed. May be repeated.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Subscribe(self, request_iterator, context):
-        """push-based refresh
+        """Be told of changes instead of asking. The first message is `open`, and only the first. Events carry no values and
+        are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. A token it no longer knows
+        is no error: it answers with CHANGE_TYPE_RESYNC.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -244,7 +275,11 @@ def add_SecretStoreProviderServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SecretStoreProvider:
-    """---- stores ----
+    """---------------------------------------------------------------------------------------------------------------------
+    Stores
+    ---------------------------------------------------------------------------------------------------------------------
+
+    Served for kinds with KIND_ROLE_STORE. Every call is for one configuration.
     """
 
     @staticmethod
@@ -438,7 +473,11 @@ class SecretStoreProvider:
 
 
 class GeneratorProviderStub:
-    """---- generators ----
+    """---------------------------------------------------------------------------------------------------------------------
+    Generators
+    ---------------------------------------------------------------------------------------------------------------------
+
+    Served for kinds with KIND_ROLE_GENERATOR. RequestContext.store is the generator.
     """
 
     def __init__(self, channel):
@@ -465,23 +504,32 @@ class GeneratorProviderStub:
 
 
 class GeneratorProviderServicer:
-    """---- generators ----
+    """---------------------------------------------------------------------------------------------------------------------
+    Generators
+    ---------------------------------------------------------------------------------------------------------------------
+
+    Served for kinds with KIND_ROLE_GENERATOR. RequestContext.store is the generator.
     """
 
     def ValidateGenerator(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """As SecretStoreProvider.Validate.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Generate(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Make new values. Core stores `state_json` before it uses the values, so that a crash leaves nothing behind that
+        nobody knows of. A repeated idempotency_key should give the same outcome where the backend can do that; where it
+        cannot, core cleans up after the attempt it does not use.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Cleanup(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -513,7 +561,11 @@ def add_GeneratorProviderServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GeneratorProvider:
-    """---- generators ----
+    """---------------------------------------------------------------------------------------------------------------------
+    Generators
+    ---------------------------------------------------------------------------------------------------------------------
+
+    Served for kinds with KIND_ROLE_GENERATOR. RequestContext.store is the generator.
     """
 
     @staticmethod
