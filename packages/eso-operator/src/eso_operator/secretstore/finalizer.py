@@ -1,0 +1,71 @@
+"""Whether a store has to stay until PushSecrets have removed from its backend what they pushed. Pure.
+
+A PushSecret with deletionPolicy Delete holds a store that it has pushed to, or that it refers to by name or by label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from eso_api.pushsecret import PushSecret, PushStoreRef
+from eso_api.references import SelectorError
+from eso_operator.secretstore.kinds import StoreKind
+from kuberun.meta import JsonObject, ObjectKey, ObjectMeta
+from kuberun.ownership import finalizer_added, finalizer_removed
+
+FINALIZER: Final = "secretstore.externalsecrets.io/finalizer"
+
+
+def finalizer_patch(kind: StoreKind, store: ObjectMeta, push_secrets: Iterable[PushSecret]) -> JsonObject | None:
+    """The merge patch that puts the finalizer right; None when it is."""
+    if held(kind, store, push_secrets):
+        return finalizer_added(store, FINALIZER)
+    return finalizer_removed(store, FINALIZER)
+
+
+def held(kind: StoreKind, store: ObjectMeta, push_secrets: Iterable[PushSecret]) -> bool:
+    """Whether some PushSecret still needs the store for a deletion."""
+    return any(
+        push.spec.deletion_policy == "Delete"
+        and (not kind.resource.namespaced or push.metadata.namespace == store.namespace)
+        and (_has_pushed(kind, store, push) or _refers(kind, store, push))
+        for push in push_secrets
+    )
+
+
+def stores_named(kind: StoreKind, push: PushSecret) -> set[ObjectKey]:
+    """Stores of this kind that the PushSecret names or has pushed to. Those it selects by label are not among them."""
+    namespace = push.metadata.namespace if kind.resource.namespaced else ""
+    names = {ref.name for ref in push.spec.secret_store_refs if ref.name and _same_kind(kind, ref)}
+    prefix = f"{kind.status_key_prefix}/"
+    names |= {key.removeprefix(prefix) for key in push.status.synced_push_secrets if key.startswith(prefix)}
+    return {ObjectKey(namespace, name) for name in names if "/" not in name}
+
+
+def selects_by_label(kind: StoreKind, push: PushSecret) -> bool:
+    return any(ref.label_selector is not None and _same_kind(kind, ref) for ref in push.spec.secret_store_refs)
+
+
+def _has_pushed(kind: StoreKind, store: ObjectMeta, push: PushSecret) -> bool:
+    return f"{kind.status_key_prefix}/{store.name}" in push.status.synced_push_secrets
+
+
+def _refers(kind: StoreKind, store: ObjectMeta, push: PushSecret) -> bool:
+    return any(_same_kind(kind, ref) and _matches(ref, store) for ref in push.spec.secret_store_refs)
+
+
+def _matches(ref: PushStoreRef, store: ObjectMeta) -> bool:
+    if ref.name and ref.name == store.name:
+        return True
+    if ref.label_selector is None:
+        return False
+    try:
+        return ref.label_selector.matches(store.labels)
+    except SelectorError:
+        return False  # the PushSecret's own condition says so
+
+
+def _same_kind(kind: StoreKind, ref: PushStoreRef) -> bool:
+    group = ref.api_version.rpartition("/")[0] if ref.api_version else "external-secrets.io"
+    return (ref.kind or "SecretStore") == kind.resource.kind and group == kind.resource.group

@@ -1,0 +1,219 @@
+"""Capabilities, health, dependencies and the finalizer: the values a store controller goes by."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from eso_api.pushsecret import PushSecret
+from eso_operator.secretstore.capabilities import capabilities_of
+from eso_operator.secretstore.dependencies import ANY_PROVIDER, Dependencies, Endpoint, on_object
+from eso_operator.secretstore.finalizer import FINALIZER, finalizer_patch, held, stores_named
+from eso_operator.secretstore.health import (
+    HealthChange,
+    Readiness,
+    StoreHealth,
+    StoreIdentity,
+    readiness_of,
+    wake_delay,
+)
+from eso_operator.secretstore.kinds import CLUSTER_STORE, STORE, STORE_V2, StoreKind
+from eso_wire.values import ObjectRef, Operation
+from kuberun.meta import Condition, ObjectKey
+from kuberun.testing.builders import metadata
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        pytest.param({Operation.GET}, "ReadOnly", id="reads"),
+        pytest.param({Operation.FIND_BY_TAGS}, "ReadOnly", id="finds"),
+        pytest.param({Operation.PUSH, Operation.DELETE}, "WriteOnly", id="pushes"),
+        pytest.param({Operation.GET, Operation.PUSH}, "ReadWrite", id="both"),
+        pytest.param({Operation.GENERATE}, "", id="a generator does neither"),
+        pytest.param({Operation.DELETE, Operation.EXISTS}, "", id="deleting alone is no capability"),
+    ],
+)
+def test_capabilities_are_derived_from_operations(operations: set[Operation], expected: str) -> None:
+    assert capabilities_of(operations) == expected
+
+
+# --- health ----------------------------------------------------------------------------------------------------------
+
+VAULT = StoreIdentity("external-secrets.io", "SecretStore", ObjectKey("team", "vault"))
+
+
+async def test_a_listener_hears_each_change_once_and_the_newest_state() -> None:
+    health = StoreHealth()
+    health.report(VAULT, Readiness.NOT_READY)
+    feed = health.subscribe()
+
+    first = await feed.take()
+    health.report(VAULT, Readiness.UNKNOWN)
+    health.report(VAULT, Readiness.READY)
+    health.report(VAULT, Readiness.READY)
+    second = await feed.take()
+    health.forget(VAULT)
+    third = await feed.take()
+
+    assert first == [HealthChange(VAULT, Readiness.NOT_READY)]
+    assert second == [HealthChange(VAULT, Readiness.READY)]
+    assert third == [HealthChange(VAULT, None)]
+    assert health.of(VAULT) is None
+
+
+async def test_saying_the_same_again_wakes_nobody() -> None:
+    health = StoreHealth()
+    health.report(VAULT, Readiness.READY)
+    feed = health.subscribe()
+    await feed.take()
+
+    health.report(VAULT, Readiness.READY)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await feed.take()
+
+
+@pytest.mark.parametrize(
+    ("status", "readiness"),
+    [
+        pytest.param("True", Readiness.READY, id="true"),
+        pytest.param("False", Readiness.NOT_READY, id="false"),
+        pytest.param("Unknown", Readiness.UNKNOWN, id="unknown"),
+    ],
+)
+def test_readiness_is_what_the_condition_says(status: str, readiness: Readiness) -> None:
+    assert readiness_of(Condition(type="Ready", status=status)) is readiness
+    assert readiness_of(None) is Readiness.UNKNOWN
+
+
+def test_many_dependants_are_woken_over_seconds_and_one_at_once() -> None:
+    delays = [wake_delay(f"uid-{number}", 1000) for number in range(1000)]
+
+    assert wake_delay("uid", 1) == 0.0
+    assert max(delays) <= 5.0
+    assert max(delays) - min(delays) > 4.0
+    assert max(wake_delay(f"uid-{number}", 1_000_000) for number in range(100)) <= 15.0
+
+
+# --- dependencies ----------------------------------------------------------------------------------------------------
+
+
+def test_a_store_is_found_by_what_it_went_by_last_and_by_nothing_else() -> None:
+    dependencies = Dependencies()
+    secret = on_object(ObjectRef(api_version="v1", kind="Secret", namespace="team", name="token"))
+    store = ObjectKey("team", "vault")
+
+    dependencies.record(store, frozenset({secret, ANY_PROVIDER}))
+    waiting = dependencies.dependants(ANY_PROVIDER)
+    dependencies.record(store, frozenset({secret, Endpoint("aws")}))
+
+    assert waiting == [store]
+    assert dependencies.dependants(ANY_PROVIDER) == []
+    assert dependencies.dependants(secret) == [store]
+    assert dependencies.dependants(Endpoint("aws")) == [store]
+    dependencies.forget(store)
+    assert dependencies.dependants(secret) == []
+    assert dependencies._dependants == {}
+
+
+def test_two_versions_of_a_kind_are_one_dependency() -> None:
+    one, two = (
+        on_object(ObjectRef(api_version=f"g.example/{version}", kind="Fake", namespace="a", name="b"))
+        for version in ("v1", "v2")
+    )
+
+    assert one == two
+
+
+# --- the finalizer ---------------------------------------------------------------------------------------------------
+
+
+def push(namespace: str = "team", policy: str = "Delete", synced: tuple[str, ...] = (), **ref: Any) -> PushSecret:
+    document = {
+        "metadata": {"name": "push", "namespace": namespace},
+        "spec": {
+            "secretStoreRefs": [ref] if ref else [],
+            "selector": {"secret": {"name": "source"}},
+            "deletionPolicy": policy,
+        },
+        "status": {"syncedPushSecrets": {key: {} for key in synced}},
+    }
+    return msgspec.convert(document, PushSecret)
+
+
+V2_REF = {"apiVersion": "secretstore.external-secrets.io/v2alpha1", "kind": "SecretStore"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "push_secret", "expected"),
+    [
+        pytest.param(STORE, push(name="vault"), True, id="named"),
+        pytest.param(STORE, push(name="other"), False, id="another one is named"),
+        pytest.param(STORE, push(name="vault", policy="None"), False, id="nothing will be deleted"),
+        pytest.param(STORE, push("elsewhere", name="vault"), False, id="a namespaced store of another namespace"),
+        pytest.param(STORE, push(name="vault", kind="ClusterSecretStore"), False, id="another kind"),
+        pytest.param(STORE, push(labelSelector={"matchLabels": {"a": "b"}}), True, id="selected by label"),
+        pytest.param(STORE, push(labelSelector={"matchLabels": {"a": "c"}}), False, id="not selected"),
+        pytest.param(
+            STORE,
+            push(labelSelector={"matchExpressions": [{"key": "a", "operator": "Is"}]}),
+            False,
+            id="a selector that is none",
+        ),
+        pytest.param(STORE, push(synced=("SecretStore/vault",)), True, id="pushed before"),
+        pytest.param(STORE, push(synced=("ClusterSecretStore/vault",)), False, id="pushed to another kind"),
+        pytest.param(
+            CLUSTER_STORE,
+            push("elsewhere", name="vault", kind="ClusterSecretStore"),
+            True,
+            id="cluster store, any namespace",
+        ),
+        pytest.param(STORE_V2, push(name="vault"), False, id="a v1 reference does not hold a v2 store"),
+        pytest.param(STORE_V2, push(name="vault", **V2_REF), True, id="a v2 reference does"),
+        pytest.param(
+            STORE_V2,
+            push(synced=("secretstore.external-secrets.io/SecretStore/vault",)),
+            True,
+            id="pushed to v2 before",
+        ),
+    ],
+)
+def test_a_store_is_held_by_push_secrets_that_will_delete(
+    kind: StoreKind, push_secret: PushSecret, expected: bool
+) -> None:
+    namespace = "team" if kind.resource.namespaced else ""
+
+    assert held(kind, metadata("vault", namespace, labels={"a": "b"}), [push_secret]) is expected
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "deleting", "holding", "expected"),
+    [
+        pytest.param([], False, True, [FINALIZER], id="added when needed"),
+        pytest.param([FINALIZER], False, True, None, id="kept while needed"),
+        pytest.param([FINALIZER, "x"], False, False, ["x"], id="removed when not needed, others stay"),
+        pytest.param([FINALIZER], True, True, None, id="a deletion waits"),
+        pytest.param([FINALIZER], True, False, [], id="a deletion goes on"),
+        pytest.param([], True, True, None, id="too late to add"),
+    ],
+)
+def test_the_finalizer_is_there_while_the_store_is_held(
+    finalizers: list[str], deleting: bool, holding: bool, expected: list[str] | None
+) -> None:
+    about = metadata(
+        "vault", "team", finalizers=finalizers, deletion_timestamp="2030-01-01T00:00:00Z" if deleting else None
+    )
+
+    patch = finalizer_patch(STORE, about, [push(name="vault")] if holding else [])
+
+    assert (None if patch is None else patch["metadata"]["finalizers"] or []) == expected
+
+
+def test_the_stores_a_push_secret_names_are_those_to_look_at() -> None:
+    push_secret = push(synced=("SecretStore/old", "ClusterSecretStore/c"), name="vault")
+
+    assert stores_named(STORE, push_secret) == {ObjectKey("team", "old"), ObjectKey("team", "vault")}
+    assert stores_named(CLUSTER_STORE, push_secret) == {ObjectKey("", "c")}
