@@ -1,0 +1,315 @@
+"""Property lookup: one value out of a JSON document by a gjson path.
+
+    get(document, 'users.#(name=="jane").roles.0') -> Result(exists, text, raw)
+
+The path language and its results are those of gjson 1.18, so that a `property` written for External Secrets finds the
+same here. It is lenient: a document that is no JSON simply has no properties. Only a bound that is hit is an error,
+`GjsonError`, which names the bound and never a value.
+
+    gjson.py            the walk: objects, arrays, queries, multipaths, pipes
+    gjson_paths.py      the grammar of paths
+    gjson_values.py     scanning of documents, texts of values
+    gjson_queries.py    the comparisons of queries   gjson_matching.py  wildcards
+    gjson_modifiers.py  @keys, @flatten, …   gjson_pretty.py  @pretty, @ugly, @valid
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from eso_sdk.gjson_matching import effort, matches
+from eso_sdk.gjson_modifiers import TRANSFORMS
+from eso_sdk.gjson_paths import (
+    ArrayStep,
+    KeyStep,
+    Query,
+    Selector,
+    array_step,
+    key_step,
+    last_name,
+    literal,
+    modifier,
+    selectors,
+    split_at_pipe,
+)
+from eso_sdk.gjson_pretty import TooDeepError, is_valid
+from eso_sdk.gjson_queries import answers
+from eso_sdk.gjson_values import (
+    ELEMENT_OR_END,
+    KEY_OR_END,
+    MISSING,
+    OPENING,
+    STRING,
+    VALUE_START,
+    Kind,
+    Value,
+    elements,
+    pairs,
+    parse,
+    quoted,
+    span,
+    unescaped,
+    value_at,
+)
+
+MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
+MAX_PATH_CHARS: Final = 4096
+MAX_DEPTH: Final = 100
+_MAX_WORK: Final = 8 * MAX_DOCUMENT_BYTES
+"""Bytes that one lookup may look at or make: a path can name the same document many times over."""
+_COST_OF_A_STEP: Final = 64
+
+_OPENING_OBJECT: Final = 0x7B
+
+
+class GjsonError(ValueError):
+    """A document or path is beyond a bound."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """What a path finds. `text` is the value as a property, `raw` its JSON; a null exists and has no text."""
+
+    exists: bool
+    text: bytes
+    raw: bytes
+
+    def __repr__(self) -> str:
+        return f"Result(exists={self.exists})"
+
+
+def get(document: bytes, path: str) -> Result:
+    """Look up one path. Never fails but with `GjsonError`."""
+    if len(document) > MAX_DOCUMENT_BYTES:
+        raise GjsonError(f"the document has more than {MAX_DOCUMENT_BYTES} bytes")
+    if len(path) > MAX_PATH_CHARS:
+        raise GjsonError(f"the path has more than {MAX_PATH_CHARS} characters")
+    try:
+        value = _Lookup().select(document, path.encode("utf-8", "surrogateescape"), 0)
+    except TooDeepError as exc:
+        raise GjsonError(str(exc)) from exc
+    return Result(value.exists, value.text, value.raw)
+
+
+class _Lookup:
+    """One call of `get`: its budget, and the walk through pipes, modifiers and multipaths."""
+
+    def __init__(self) -> None:
+        self._work_left = _MAX_WORK
+
+    def charge(self, amount: int) -> None:
+        self._work_left -= amount
+        if self._work_left < 0:
+            raise GjsonError("the path asks for too much work on this document; ask for less at once")
+
+    def select(self, document: bytes, path: bytes, depth: int) -> Value:
+        """The value of a path in a document."""
+        _check_depth(depth)
+        self.charge(len(document) + _COST_OF_A_STEP)
+        if len(path) > 1:
+            if path.startswith((b"@", b"!")) and (made := self._made(document, path, depth)):
+                text, rest = made
+                return self.select(text, rest[1:], depth + 1) if rest.startswith((b"|", b".")) else parse(text)
+            if path.startswith((b"[", b"{")):
+                chosen, rest = selectors(path)
+                if chosen is not None and (not rest or rest.startswith((b"|", b"."))):
+                    text = self._multipath(document, path[:1], chosen, depth)
+                    return self.select(text, rest[1:], depth + 1) if rest else Value(Kind.JSON, text)
+                path = rest
+        return self._walk(document, path, depth)
+
+    def _walk(self, document: bytes, path: bytes, depth: int) -> Value:
+        search = _Search(self, document)
+        if path.startswith(b".."):
+            search.in_array(0, path[2:], depth + 1)
+        elif opening := OPENING.search(document):
+            search.inside(opening.start(), path, depth)
+        return search.value if search.pipe is None else self.select(search.value.raw, search.pipe, depth + 1)
+
+    def _made(self, document: bytes, path: bytes, depth: int) -> tuple[bytes, bytes] | None:
+        """The document that a modifier or literal makes, and the rest of the path; None when the path has none."""
+        if path.startswith(b"!"):
+            return literal(path)
+        found = modifier(path)
+        if found is None:
+            return None
+        name, argument, rest = found
+        text = self._dig(document, argument, depth) if name == b"dig" else TRANSFORMS[name](document, argument)
+        self.charge(len(document) + len(text))
+        _check_size(text)
+        return text, rest
+
+    def _multipath(self, document: bytes, kind: bytes, chosen: tuple[Selector, ...], depth: int) -> bytes:
+        texts: list[bytes] = []
+        for selector in chosen:
+            value = self.select(document, selector.path, depth + 1)
+            if value.exists:
+                texts.append((_name(selector) + b":" if kind == b"{" else b"") + (value.raw or value.text or b"null"))
+                self.charge(len(texts[-1]))
+        text = kind + b",".join(texts) + (b"}" if kind == b"{" else b"]")
+        _check_size(text)
+        return text
+
+    def _dig(self, document: bytes, path: bytes, depth: int) -> bytes:
+        """Everything a path finds in a document or in any value inside it."""
+        found: list[bytes] = []
+        self._dig_into(parse(document), path, found, depth + 1)
+        return b"[" + b",".join(found) + b"]"
+
+    def _dig_into(self, value: Value, path: bytes, found: list[bytes], depth: int) -> None:
+        here = self.select(value.raw, path, depth)
+        if here.exists:
+            found.append(here.raw)
+        if value.kind is Kind.JSON:
+            for _, inner in pairs(value):
+                self._dig_into(inner, path, found, depth + 1)
+
+
+class _Search:
+    """The walk through one document along dots. Keys may match more than once, so a dead end goes on to the next."""
+
+    def __init__(self, lookup: _Lookup, document: bytes) -> None:
+        self.value = MISSING
+        # Set as soon as the last step before a pipe is reached, found or not: the pipe then works on what there is.
+        self.pipe: bytes | None = None
+        self._lookup = lookup
+        self._document = document
+
+    def inside(self, opening: int, path: bytes, depth: int) -> tuple[int, bool]:
+        """Walk into the object or array that opens here. Gives where it ends, and whether the search is over."""
+        _check_depth(depth)
+        if self._document[opening] == _OPENING_OBJECT:
+            return self._in_object(opening + 1, path, depth + 1)
+        return self.in_array(opening + 1, path, depth + 1)
+
+    def _in_object(self, position: int, path: bytes, depth: int) -> tuple[int, bool]:
+        document = self._document
+        step = key_step(path)
+        if step.pipe is not None:
+            self.pipe = step.pipe
+        while (found := KEY_OR_END.search(document, position)) and found.group() == b'"':
+            key = STRING.match(document, found.start())
+            value = VALUE_START.search(document, key.end()) if key else None
+            if key is None or value is None:
+                return len(document), False
+            fits = self._fits(step, key.group())
+            if fits and step.rest is not None and value.group() in (b"{", b"["):
+                position, over = self.inside(value.start(), step.rest, depth)
+            else:
+                position = span(document, value.start())
+                over = fits and step.rest is None and position >= 0
+                if over:
+                    self.value = value_at(document, value.start(), position)
+            if over or position < 0:
+                return position, over
+        return (found.end() if found else len(document)), False
+
+    def _fits(self, step: KeyStep, key: bytes) -> bool:
+        name = unescaped(key[1:-1])
+        if not step.wild:
+            return name == step.part
+        self._lookup.charge(effort(name, step.part))
+        return matches(name, step.part)
+
+    def in_array(self, position: int, path: bytes, depth: int) -> tuple[int, bool]:
+        """Walk into the array opened before `position`; the end of the document closes it, too."""
+        step = array_step(path)
+        if step.pipe is not None:
+            self.pipe = step.pipe
+        if step.query is not None:
+            return self._query(position, step, step.query, depth)
+        if step.counts:
+            return self._count(position, step, depth)
+        return self._at_index(position, step, depth)
+
+    def _at_index(self, position: int, step: ArrayStep, depth: int) -> tuple[int, bool]:
+        document = self._document
+        index = 0
+        while (found := ELEMENT_OR_END.search(document, position)) and found.group() != b"]":
+            fits = index == step.index
+            index += 1
+            if fits and step.rest is not None and found.group() in (b"{", b"["):
+                position, over = self.inside(found.start(), step.rest, depth)
+            else:
+                position = span(document, found.start())
+                over = fits and step.rest is None and position >= 0
+                if over:
+                    self.value = value_at(document, found.start(), position)
+            if over or position < 0:
+                return position, over
+        return (found.end() if found else len(document)), False
+
+    def _count(self, position: int, step: ArrayStep, depth: int) -> tuple[int, bool]:
+        """`#`, the number of entries, or `#.path`, what the path finds in each of them."""
+        spans = list(elements(self._document, position))
+        end = _array_end(self._document, spans[-1][1] if spans else position)
+        if step.each is None:
+            self.value = Value(Kind.NUMBER, str(len(spans)).encode())
+            return end, True
+        path, pipe = split_at_pipe(step.each)
+        if pipe is not None:
+            self.pipe = pipe
+        texts = []
+        for start, stop in spans:
+            value = self._lookup.select(self._document[start:stop], path, depth)
+            if value.exists:
+                texts.append(value.raw or value.text)
+        self.value = Value(Kind.JSON, b"[" + b",".join(texts) + b"]")
+        return end, True
+
+    def _query(self, position: int, step: ArrayStep, query: Query, depth: int) -> tuple[int, bool]:
+        texts: list[bytes] = []
+        end = position
+        for start, end in elements(self._document, position):
+            entry = value_at(self._document, start, end)
+            if not self._answers(entry, query, depth):
+                continue
+            chosen = self._after_query(entry, step, depth)
+            if not query.keeps_all:
+                self.value = chosen
+                return end, True
+            if text := chosen.raw or chosen.text:
+                texts.append(text)
+        if query.keeps_all and not self.value.exists:
+            self.value = Value(Kind.JSON, b"[" + b",".join(texts) + b"]")
+        return _array_end(self._document, end), False
+
+    def _answers(self, entry: Value, query: Query, depth: int) -> bool:
+        if entry.kind is Kind.JSON:
+            entry = self._lookup.select(entry.raw, query.path, depth)
+        elif query.path:
+            return False
+        if query.operator in (b"%", b"!%"):
+            self._lookup.charge(effort(entry.raw, query.value))
+        return answers(entry, query)
+
+    def _after_query(self, entry: Value, step: ArrayStep, depth: int) -> Value:
+        if step.rest is None:
+            return entry
+        path, pipe = split_at_pipe(step.rest)
+        if pipe is not None:
+            self.pipe = pipe
+        return self._lookup.select(entry.raw, path, depth)
+
+
+def _name(selector: Selector) -> bytes:
+    if selector.name.startswith(b'"') and is_valid(selector.name):
+        return selector.name
+    return quoted(selector.name or last_name(selector.path))
+
+
+def _array_end(document: bytes, position: int) -> int:
+    """Where the array closes whose last entry ends here."""
+    found = ELEMENT_OR_END.search(document, position)
+    return found.end() if found and found.group() == b"]" else len(document)
+
+
+def _check_depth(depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise GjsonError(f"the path goes deeper than {MAX_DEPTH} levels")
+
+
+def _check_size(text: bytes) -> None:
+    if len(text) > MAX_DOCUMENT_BYTES:
+        raise GjsonError(f"the path makes a document of more than {MAX_DOCUMENT_BYTES} bytes")

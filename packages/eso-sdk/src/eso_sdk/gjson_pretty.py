@@ -1,0 +1,165 @@
+"""The layouts of `@pretty` and `@ugly`, and whether a document is JSON at all (`@valid`)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from eso_sdk.gjson_values import Kind, Value, pairs, parse
+
+_STRING_OR_BLANKS = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z))|[\x00-\x20]++', re.DOTALL)
+_TOKEN = re.compile(
+    rb'[ \t\r\n]*+(?:("(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+")'
+    rb"|(-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null)"
+    rb"|([{}\[\],:]))"
+)
+_MAX_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How `@pretty` writes: arrays of scalars that fit the width stay on one line."""
+
+    width: int = 80
+    prefix: bytes = b""
+    indent: bytes = b"  "
+    sort_keys: bool = False
+
+
+def compacted(document: bytes) -> bytes:
+    """Without blanks between the tokens."""
+    return _STRING_OR_BLANKS.sub(lambda found: found.group(1) or b"", document)
+
+
+def prettified(document: bytes, layout: Layout) -> bytes:
+    """Each member on its own line."""
+    value = parse(document)
+    printer = _Printer(layout)
+    if value.exists:
+        printer.write(value, 0)
+    text = layout.prefix + bytes(printer.out)
+    return text + b"\n" if text else text
+
+
+class TooDeepError(ValueError):
+    """A document nests deeper than is followed."""
+
+
+class _Printer:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.out = bytearray()
+        # Where the current line began. The first entry of an array counts its line break, the others do not: so does
+        # the original, and whether an array fits depends on it.
+        self._line_start = 0
+
+    def write(self, value: Value, depth: int) -> None:
+        if depth > _MAX_DEPTH:
+            raise TooDeepError(f"the document nests deeper than {_MAX_DEPTH} levels")
+        if value.kind is not Kind.JSON:
+            self.out += value.raw
+            return
+        if value.is_array and (line := self._one_line(value)) is not None:
+            self.out += line
+            return
+        if value.is_array:
+            self._write_array(value, depth)
+        else:
+            self._write_object(value, depth)
+
+    def _one_line(self, value: Value) -> bytes | None:
+        room = self.layout.width - (len(self.layout.prefix) + len(self.out) - self._line_start)
+        if self.layout.width <= 0 or room <= 3:
+            return None
+        line = _flat(value, room)
+        return line if line is not None and len(line) <= room else None
+
+    def _write_array(self, value: Value, depth: int) -> None:
+        self.out += b"["
+        count = 0
+        for _, entry in pairs(value):
+            if count:
+                self.out += b","
+            self._new_line(depth + 1)
+            self._line_start += 1 if count else 0
+            self.write(entry, depth + 1)
+            count += 1
+        self._close(b"]", count, depth)
+
+    def _write_object(self, value: Value, depth: int) -> None:
+        self.out += b"{"
+        members = list(pairs(value))
+        if self.layout.sort_keys:
+            members.sort(key=lambda member: member[0].text)
+        for position, (key, entry) in enumerate(members):
+            if position:
+                self.out += b","
+            self._new_line(depth + 1)
+            self.out += key.raw + b": "
+            self.write(entry, depth + 1)
+        self._close(b"}", len(members), depth)
+
+    def _close(self, bracket: bytes, count: int, depth: int) -> None:
+        if count:
+            self._new_line(depth)
+        self.out += bracket
+
+    def _new_line(self, depth: int) -> None:
+        self._line_start = len(self.layout.prefix) + len(self.out)
+        self.out += b"\n" + self.layout.prefix + self.layout.indent * depth
+
+
+def _flat(value: Value, room: int, depth: int = 0) -> bytes | None:
+    """An array on one line; None when it holds an object or does not fit."""
+    if value.is_object or depth > _MAX_DEPTH:
+        return None
+    if value.kind is not Kind.JSON:
+        return value.raw
+    line = bytearray(b"[")
+    for _, entry in pairs(value):
+        flat = _flat(entry, room, depth + 1)
+        if flat is None or len(line) > room:
+            return None
+        line += (b", " if len(line) > 1 else b"") + flat
+    return bytes(line + b"]")
+
+
+def is_valid(document: bytes) -> bool:
+    """Whether a document is JSON by the book: one value and blanks around it."""
+    expected, position, stack = _VALUE, 0, bytearray()
+    while found := _TOKEN.match(document, position):
+        position = found.end()
+        token = found.group(3) or (b"s" if found.group(1) is not None else b"v")
+        following = _follow(expected, token, stack)
+        if following is None:
+            return False
+        expected = following
+    return expected == _END and not stack and not document[position:].strip(b" \t\r\n")
+
+
+_VALUE, _VALUE_OR_CLOSE, _KEY, _KEY_OR_CLOSE, _COLON, _END = range(6)
+
+
+def _follow(expected: int, token: bytes, stack: bytearray) -> int | None:
+    """What may follow a token: a state of the machine, None when the token may not stand here."""
+    in_object = stack[-1:] == b"{"
+    match token:
+        case b"s" if expected in (_KEY, _KEY_OR_CLOSE):
+            return _COLON
+        case b"s" | b"v" if expected in (_VALUE, _VALUE_OR_CLOSE):
+            return _END
+        case b"{" | b"[" if expected in (_VALUE, _VALUE_OR_CLOSE):
+            stack += token
+            return _KEY_OR_CLOSE if token == b"{" else _VALUE_OR_CLOSE
+        case b":" if expected == _COLON:
+            return _VALUE
+        case b"," if expected == _END and stack:
+            return _KEY if in_object else _VALUE
+        case b"}" if in_object and expected in (_END, _KEY_OR_CLOSE):
+            stack.pop()
+            return _END
+        case b"]" if stack and not in_object and expected in (_END, _VALUE_OR_CLOSE):
+            stack.pop()
+            return _END
+        case _:
+            return None

@@ -1,0 +1,301 @@
+"""JSON as gjson reads it: lenient scanning over the bytes of a document, with values that keep their own text.
+
+The scanner never builds a tree and never fails: what is not JSON is passed over, and what ends too early ends there. It
+knows nothing of paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Final
+
+BLANKS: Final = bytes(range(0x21))
+"""What counts as space around values: every control character, too."""
+
+OPENING: Final = re.compile(rb"[{\[]")
+KEY_OR_END: Final = re.compile(rb'["}]')
+VALUE_START: Final = re.compile(rb'["{\[ntf+\-0-9iIN]')
+ELEMENT_OR_END: Final = re.compile(rb'["{\[ntf+\-0-9iIN\]]')
+STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+
+_WORD = re.compile(rb"[a-z]*+")
+_NUMBER_TAIL = re.compile(rb"[^\x00-\x20,\]}]*+")
+_UNTIL_BRACKET = re.compile(rb'(?:[^"\[\]{}()]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+_INTEGER = re.compile(rb"-?[0-9]*")
+_DECIMAL_FLOAT = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_HEX_FLOAT = re.compile(rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
+_NAMED_FLOAT = re.compile(rb"[+-]?inf(?:inity)?|nan", re.IGNORECASE)
+
+_SPECIAL = re.compile(rb"[\\\x00-\x1f]")
+_SIMPLE_ESCAPES = {
+    0x22: b'"',
+    0x2F: b"/",
+    0x5C: b"\\",
+    0x62: b"\b",
+    0x66: b"\f",
+    0x6E: b"\n",
+    0x72: b"\r",
+    0x74: b"\t",
+}
+_HEX4 = re.compile(rb"[0-9a-fA-F]{4}")
+_QUOTED_SPECIALLY = re.compile('[\x00-\x1f"\\\\<>&\u2028\u2029\udc80-\udcff]')
+_SHORT_QUOTES = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", '"': '\\"'}
+
+
+class Kind(Enum):
+    """What a value is. JSON stands for objects and arrays."""
+
+    NULL = "null"
+    FALSE = "false"
+    NUMBER = "number"
+    STRING = "string"
+    TRUE = "true"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Value:
+    """One value and its text in the document. A value of a secret: it does not print."""
+
+    kind: Kind
+    raw: bytes
+
+    @property
+    def exists(self) -> bool:
+        return self.kind is not Kind.NULL or bool(self.raw)
+
+    @property
+    def is_object(self) -> bool:
+        return self.kind is Kind.JSON and self.raw.startswith(b"{")
+
+    @property
+    def is_array(self) -> bool:
+        return self.kind is Kind.JSON and self.raw.startswith(b"[")
+
+    @property
+    def text(self) -> bytes:
+        """The value as a property lookup gives it."""
+        match self.kind:
+            case Kind.STRING:
+                whole = STRING.fullmatch(self.raw)
+                return unescaped(self.raw[1:-1] if whole else self.raw[1:])
+            case Kind.NUMBER:
+                return self.raw if _INTEGER.fullmatch(self.raw) else rendered(self.number)
+            case Kind.JSON:
+                return self.raw
+            case Kind.TRUE:
+                return b"true"
+            case Kind.FALSE:
+                return b"false"
+            case Kind.NULL:
+                return b""
+
+    @property
+    def number(self) -> float:
+        return parsed_float(self.raw)
+
+    @property
+    def truth(self) -> bool:
+        match self.kind:
+            case Kind.TRUE:
+                return True
+            case Kind.STRING:
+                return self.text.lower() in {b"1", b"t", b"true"}
+            case Kind.NUMBER:
+                return self.number != 0
+            case _:
+                return False
+
+    def __repr__(self) -> str:
+        return f"<{self.kind.value} value>"
+
+
+MISSING: Final = Value(Kind.NULL, b"")
+
+
+def parse(document: bytes) -> Value:
+    """The first value of a document; an object or array keeps everything after it, too."""
+    start = len(document) - len(document.lstrip(BLANKS))
+    if start == len(document) or not VALUE_START.match(document, start):
+        return MISSING
+    if document[start] in b"{[":
+        return Value(Kind.JSON, document[start:])
+    end = span(document, start)
+    return Value(kind_at(document, start), document[start:] if end < 0 else document[start:end])
+
+
+def value_at(document: bytes, start: int, end: int) -> Value:
+    return Value(kind_at(document, start), document[start:end])
+
+
+def kind_at(document: bytes, start: int) -> Kind:
+    match document[start : start + 1]:
+        case b"{" | b"[":
+            return Kind.JSON
+        case b'"':
+            return Kind.STRING
+        case b"t":
+            return Kind.TRUE
+        case b"f":
+            return Kind.FALSE
+        case b"n" if document[start + 1 : start + 2] in (b"", b"u"):
+            return Kind.NULL
+        case _:
+            return Kind.NUMBER
+
+
+def span(document: bytes, start: int) -> int:
+    """Where the value that starts here ends; -1 for a string without its end."""
+    match kind_at(document, start):
+        case Kind.JSON:
+            return balanced(document, start + 1)
+        case Kind.STRING:
+            found = STRING.match(document, start)
+            return found.end() if found else -1
+        case Kind.NUMBER:
+            return _end(_NUMBER_TAIL, document, start + 1)
+        case Kind.TRUE | Kind.FALSE | Kind.NULL:
+            return _end(_WORD, document, start + 1)
+
+
+def balanced(document: bytes, position: int) -> int:
+    """Where the bracket opened before `position` closes; the end of the document when it does not.
+
+    Kinds of brackets are not told apart: in a well-formed document they match.
+    """
+    depth = 1
+    while True:
+        position = _end(_UNTIL_BRACKET, document, position)
+        if position >= len(document) or document[position] == 0x22:
+            return len(document)
+        depth += 1 if document[position] in b"{[(" else -1
+        position += 1
+        if depth == 0:
+            return position
+
+
+def squashed(text: bytes) -> bytes:
+    """The leading bracketed part or string of a text, or all of it when it does not end."""
+    if text.startswith(b'"'):
+        found = STRING.match(text)
+        return found.group() if found else text
+    return text[: balanced(text, 1)]
+
+
+def pairs(value: Value) -> Iterator[tuple[Value, Value]]:
+    """Members of an object with their keys, entries of an array without; a scalar is its own only entry."""
+    if value.is_object:
+        yield from _members(value.raw)
+    elif value.is_array:
+        for start, end in elements(value.raw, 1):
+            yield MISSING, value_at(value.raw, start, end)
+    elif value.exists:
+        yield MISSING, value
+
+
+def elements(document: bytes, position: int) -> Iterator[tuple[int, int]]:
+    """Start and end of each entry of the array opened before `position`."""
+    while (found := ELEMENT_OR_END.search(document, position)) and found.group() != b"]":
+        position = span(document, found.start())
+        if position < 0:
+            return
+        yield found.start(), position
+
+
+def _members(document: bytes) -> Iterator[tuple[Value, Value]]:
+    position = 1
+    while (found := KEY_OR_END.search(document, position)) and found.group() != b"}":
+        key = STRING.match(document, found.start())
+        value = VALUE_START.search(document, key.end()) if key else None
+        position = span(document, value.start()) if value else -1
+        if key is None or value is None or position < 0:
+            return
+        yield Value(Kind.STRING, key.group()), value_at(document, value.start(), position)
+
+
+def _end(pattern: re.Pattern[bytes], document: bytes, position: int) -> int:
+    """The end of a match of a pattern that always matches."""
+    found = pattern.match(document, position)
+    return found.end() if found else position
+
+
+# --- texts and numbers -----------------------------------------------------------------------------------------------
+
+
+def unescaped(text: bytes) -> bytes:
+    """The content of a JSON string. A bad escape or, after an escape, a control character ends it."""
+    if b"\\" not in text:
+        return text
+    out = bytearray()
+    position = 0
+    while found := _SPECIAL.search(text, position):
+        out += text[position : found.start()]
+        escape = text[found.start() + 1 : found.start() + 2]
+        if found.group() != b"\\" or not escape:
+            return bytes(out)
+        if escape == b"u":
+            if found.start() + 6 > len(text):
+                return bytes(out)
+            character, position = _code_point(text, found.start())
+            out += character
+        elif (plain := _SIMPLE_ESCAPES.get(escape[0])) is not None:
+            out += plain
+            position = found.end() + 1
+        else:
+            return bytes(out)
+    return bytes(out + text[position:])
+
+
+def _code_point(text: bytes, position: int) -> tuple[bytes, int]:
+    code, position = _hex4(text, position + 2), position + 6
+    if 0xD800 <= code < 0xE000:
+        low = -1
+        if text[position : position + 2] == b"\\u" and position + 6 <= len(text):
+            low, position = _hex4(text, position + 2), position + 6
+        paired = code < 0xDC00 and 0xDC00 <= low < 0xE000
+        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00) if paired else 0xFFFD
+    return chr(code).encode(), position
+
+
+def _hex4(text: bytes, position: int) -> int:
+    found = _HEX4.match(text, position)
+    return int(found.group(), 16) if found else 0
+
+
+def quoted(text: bytes) -> bytes:
+    """A text as a JSON string that is also safe inside HTML; bytes that are no UTF-8 become U+FFFD."""
+    readable = text.decode("utf-8", "surrogateescape")
+    return b'"' + _QUOTED_SPECIALLY.sub(_quoted_character, readable).encode() + b'"'
+
+
+def _quoted_character(found: re.Match[str]) -> str:
+    character = found.group()
+    if short := _SHORT_QUOTES.get(character):
+        return short
+    return "\\ufffd" if character >= "\udc80" else f"\\u{ord(character):04x}"
+
+
+def parsed_float(text: bytes) -> float:
+    """A number as Go reads it: 0 for what is none, infinity for what is too large."""
+    if _DECIMAL_FLOAT.fullmatch(text) or _NAMED_FLOAT.fullmatch(text):
+        return float(text)
+    if _HEX_FLOAT.fullmatch(text):
+        try:
+            return float.fromhex(text.decode())
+        except OverflowError:
+            return float("-inf") if text.startswith(b"-") else float("inf")
+    return 0.0
+
+
+def rendered(number: float) -> bytes:
+    """The shortest decimal that reads back as the same number, never with an exponent."""
+    if number != number:  # noqa: PLR0124 - the one value that is not equal to itself
+        return b"NaN"
+    if number in (float("inf"), float("-inf")):
+        return b"+Inf" if number > 0 else b"-Inf"
+    text = format(Decimal(repr(number)), "f")
+    return text.removesuffix(".0").encode()
