@@ -1,0 +1,101 @@
+"""Stage 11: what the provider said in its handshake: a common protocol, the kind served, the operations needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from eso_api.v2.connection import ProviderConfig
+from eso_operator.stores.configuration import Configuration
+from eso_operator.stores.need import Need
+from eso_operator.stores.snapshot import Snapshot
+from eso_operator.stores.store import Bridged, Owned, Store
+from eso_operator.stores.target import ConfigBinding, Connection, Form, Reason, ResolutionError
+from eso_wire.errors import RetryClass
+from eso_wire.values import ConfigDelivery, Handshake, KindInfo
+from eso_wire.versions import SUPPORTED, spelled
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The handshake, and the part of it about this kind."""
+
+    handshake: Handshake
+    info: KindInfo
+
+
+def agree(
+    store: Store, connection: Connection, configuration: Configuration, need: Need, snapshot: Snapshot
+) -> Agreement:
+    """Everything this caller needs, the provider can do."""
+    handshake = _handshake(store, connection, snapshot)
+    label = connection.endpoint.label
+    if handshake.selected is None:
+        raise ResolutionError(
+            Reason.INCOMPATIBLE,
+            f"{store}: provider {label} speaks protocol {spelled(handshake.supported)}, this operator"
+            f" {spelled(SUPPORTED)}: upgrade the older of the two",
+            subject=store.ref,
+        )
+    info = configuration.wanted.served(handshake)
+    if info is None:
+        raise ResolutionError(
+            Reason.UNSUPPORTED_KIND,
+            f"{store}: provider {label} ({handshake.provider_name} {handshake.provider_version}) does not serve"
+            f" {configuration.wanted} as a {store.role.lower()}; it serves"
+            f" {', '.join(sorted(str(kind.kind) for kind in handshake.kinds)) or 'nothing'}",
+            subject=store.ref,
+        )
+    if missing := need.operations - info.operations:
+        raise ResolutionError(
+            Reason.NOT_IMPLEMENTED,
+            f"{store}: provider {label} cannot {', '.join(sorted(missing))} with {info.kind.kind}",
+            subject=store.ref,
+        )
+    return Agreement(handshake, info)
+
+
+def bind_config(store: Store, configuration: Configuration, info: KindInfo) -> ConfigBinding:
+    """The configuration as the provider wants it: with its credentials, unless it can only read the object itself."""
+    inline = ConfigDelivery.INLINE in info.deliveries
+    if not inline and not _is_object(store):
+        raise ResolutionError(
+            Reason.UNSUPPORTED_KIND,
+            f"{store}: its provider reads configurations itself, and this one is no object it could read: name one with"
+            " providerRef",
+            subject=store.ref,
+        )
+    return ConfigBinding(
+        ref=configuration.ref,
+        kind=info.kind,
+        delivery=ConfigDelivery.INLINE if inline else ConfigDelivery.BY_REFERENCE,
+        spec=msgspec.json.encode(configuration.spec, order="deterministic") if inline else None,
+        credentials=info.credentials if inline else (),
+        rule=configuration.rule,
+    )
+
+
+def _is_object(store: Store) -> bool:
+    """Whether the configuration is all of an object's spec, and not a part of one."""
+    match store.source:
+        case ProviderConfig(provider_ref=ref):
+            return ref is not None
+        case Owned():
+            return store.form is Form.DIRECT or store.namespaced
+        case Bridged():
+            return False
+
+
+def _handshake(store: Store, connection: Connection, snapshot: Snapshot) -> Handshake:
+    found = snapshot.handshakes.get(connection.key)
+    if isinstance(found, Handshake):
+        return found
+    why = found or "there has been no handshake with it yet"
+    raise ResolutionError(
+        Reason.NOT_CONNECTED,
+        f"{store}: provider {connection.endpoint.label} is not connected: {why}",
+        subject=store.ref,
+        retry=RetryClass.BACKOFF,
+        connection=connection,
+    )

@@ -1,0 +1,247 @@
+"""Stage 7: where the provider is. Explicit address, else class, else found by what it serves.
+
+    1  the store's own namespace: labelled Services and ProviderClasses     (not for cluster-scoped stores)
+    2  ClusterProviderClasses
+    3  the providers' namespaces: labelled Services
+    4  Services by name, if that is turned on
+
+The first level with a match decides. A tenant's own Service is seen by that namespace alone, and never by a
+cluster-scoped store: its configuration and credentials may belong to somebody else. A candidate that declares nothing
+is asked by a handshake first, so that the order of levels does not depend on who answered already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from eso_api.v2.connection import ProviderConfig
+from eso_operator.stores.access import check_namespace
+from eso_operator.stores.addresses import author_of, endpoint_at
+from eso_operator.stores.classes import (
+    CLASS,
+    CLUSTER_CLASS,
+    Candidate,
+    Class,
+    class_candidates,
+    class_endpoint,
+    class_named,
+    service_candidate,
+    service_candidates,
+    trusted_candidates,
+)
+from eso_operator.stores.configuration import Configuration
+from eso_operator.stores.settings import ResolverSettings
+from eso_operator.stores.snapshot import SERVICE, Snapshot
+from eso_operator.stores.store import Store
+from eso_operator.stores.target import Endpoint, EndpointSource, Form, Reason, ResolutionError
+from eso_operator.stores.wanted import Wanted, WantedGenerator, WantedKey, WantedKind
+from eso_wire.errors import RetryClass
+from eso_wire.values import Handshake, ObjectRef
+from kuberun.meta import ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where the provider is, and the class that says so, if one does."""
+
+    endpoint: Endpoint
+    provider_class: Class | None = None
+
+
+def locate(
+    store: Store, caller: ObjectRef, *, configuration: Configuration, settings: ResolverSettings, snapshot: Snapshot
+) -> Located:
+    """The provider of a store, as far as this caller may use it."""
+    config = store.source if isinstance(store.source, ProviderConfig) else None
+    if config is not None and config.address:
+        return _explicit(store, config.address, caller, settings, snapshot)
+    if config is not None and config.class_ref is not None:
+        cls = class_named(config.class_ref, store.ref.namespace, store.ref, snapshot)
+        check_namespace(cls.spec.allowed_namespaces, caller.namespace, cls.ref, snapshot)
+        return Located(class_endpoint(cls, settings=settings, snapshot=snapshot), cls)
+    found = _Search(store, caller, configuration, settings, snapshot).run()
+    endpoint = found.endpoint
+    if found.provider_class is None:
+        _check_classes_of(endpoint, caller, settings, snapshot)
+    if store.form in (Form.V1, Form.V1_GENERATOR):
+        endpoint = replace(endpoint, source=EndpointSource.BRIDGE)
+    return Located(endpoint, found.provider_class)
+
+
+def _explicit(store: Store, address: str, caller: ObjectRef, settings: ResolverSettings, snapshot: Snapshot) -> Located:
+    endpoint = endpoint_at(
+        address,
+        author_of(store.ref, settings),
+        source=EndpointSource.EXPLICIT,
+        settings=settings,
+        snapshot=snapshot,
+    )
+    _check_classes_of(endpoint, caller, settings, snapshot)
+    return Located(endpoint)
+
+
+def _check_classes_of(endpoint: Endpoint, caller: ObjectRef, settings: ResolverSettings, snapshot: Snapshot) -> None:
+    """Who may use a provider is said by its class; coming to it by another way must not get around that."""
+    classes = class_candidates(CLUSTER_CLASS, "", settings=settings, snapshot=snapshot)
+    same = [found for found in classes if found.endpoint.target == endpoint.target]
+    if same:
+        _allowed(same, caller.namespace, snapshot)
+
+
+class _Verdict(Enum):
+    YES = auto()
+    NO = auto()
+    ASK = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    store: Store
+    caller: ObjectRef
+    configuration: Configuration
+    settings: ResolverSettings
+    snapshot: Snapshot
+
+    def run(self) -> Candidate:
+        failures: list[str] = []
+        for level in self._levels():
+            if found := self._choose(_without_doubles(level), failures):
+                return found
+        raise self._not_installed(failures)
+
+    def _levels(self) -> Iterator[Iterable[Candidate]]:
+        settings, snapshot, home = self.settings, self.snapshot, self.store.ref.namespace
+        if home:
+            yield [
+                *class_candidates(CLASS, home, settings=settings, snapshot=snapshot),
+                *service_candidates(home, settings, snapshot),
+            ]
+        yield class_candidates(CLUSTER_CLASS, "", settings=settings, snapshot=snapshot)
+        shared = [
+            found
+            for namespace in settings.shared_namespaces
+            for found in service_candidates(namespace, settings, snapshot)
+        ]
+        yield [*shared, *trusted_candidates(settings)]
+        if settings.naming_convention:
+            yield from ([found] for found in self._by_name(home))
+
+    def _choose(self, level: Sequence[Candidate], failures: list[str]) -> Candidate | None:
+        verdicts = [(found, self._verdict(found, failures)) for found in level]
+        matching = [found for found, verdict in verdicts if verdict is _Verdict.YES]
+        if matching:
+            return self._only(_allowed(matching, self.caller.namespace, self.snapshot))
+        for found, verdict in verdicts:
+            if verdict is _Verdict.ASK:
+                raise ResolutionError(
+                    Reason.NOT_CONNECTED,
+                    f"{self.store}: {found.endpoint.label} has not said yet what it serves",
+                    subject=found.ref,
+                    retry=RetryClass.BACKOFF,
+                    connection=found.connection,
+                )
+        return None
+
+    def _verdict(self, candidate: Candidate, failures: list[str]) -> _Verdict:
+        if candidate.endpoint.source is EndpointSource.NAMING:
+            return _Verdict.YES
+        wanted = self.configuration.wanted
+        declared = _declared(candidate, wanted)
+        if declared is not None:
+            return _Verdict.YES if declared else _Verdict.NO
+        match self.snapshot.handshakes.get(candidate.connection.key):
+            case None:
+                return _Verdict.ASK
+            case Handshake() as handshake:
+                return _Verdict.NO if wanted.served(handshake) is None else _Verdict.YES
+            case str() as failure:
+                failures.append(f"{candidate.endpoint.label}: {failure}")
+                return _Verdict.NO
+
+    def _only(self, matching: Sequence[Candidate]) -> Candidate:
+        if len(matching) == 1:
+            return matching[0]
+        marked = [found for found in matching if found.default]
+        if len(marked) == 1:
+            return marked[0]
+        names = ", ".join(sorted(_shown(found.ref) for found in matching))
+        raise ResolutionError(
+            Reason.AMBIGUOUS,
+            f"{self.store}: {self.configuration.wanted} is served by {names}: name one in classRef or address, or mark"
+            ' exactly one with the annotation external-secrets.io/provider-default: "true"',
+            subject=self.store.ref,
+        )
+
+    def _by_name(self, home: str) -> Iterator[Candidate]:
+        wanted = self.configuration.wanted
+        match wanted:
+            case WantedKey(key=key):
+                names = [f"provider-{key.lower()}"]
+            case WantedKind(kind=kind) | WantedGenerator(kind=kind):
+                names = [
+                    f"{kind.kind.lower()}-{self.configuration.ref.name}",
+                    f"provider-{self.configuration.ref.name}",
+                ]
+        for namespace in dict.fromkeys(([home] if home else []) + [*self.settings.shared_namespaces]):
+            for name in names:
+                obj = self.snapshot.objects.get(SERVICE, ObjectKey(namespace, name))
+                found = service_candidate(obj, self.settings, EndpointSource.NAMING) if obj is not None else None
+                if found is not None:
+                    yield found
+
+    def _not_installed(self, failures: list[str]) -> ResolutionError:
+        wanted = self.configuration.wanted
+        match wanted:
+            case WantedKey(key=key):
+                how = (
+                    f'install the provider for "{key}" (eso-provider-{key.lower()}), or list the key in v1ProviderKeys'
+                    " of the ClusterProviderClass of one that is installed"
+                )
+            case _:
+                how = "install it, name its address or class, or list the kind in serves of its ClusterProviderClass"
+        unreachable = f"; not reached: {'; '.join(failures)}" if failures else ""
+        return ResolutionError(
+            Reason.NOT_INSTALLED,
+            f"{self.store}: no installed provider handles {wanted}: {how}{unreachable}",
+            subject=self.store.ref,
+            retry=RetryClass.BACKOFF if failures else RetryClass.AFTER_CHANGE,
+        )
+
+
+def _declared(candidate: Candidate, wanted: Wanted) -> bool | None:
+    """Whether it is declared to serve that; None when nothing of the sort is declared."""
+    match wanted:
+        case WantedKey():
+            return wanted.declared(candidate.v1_keys) if candidate.v1_keys else None
+        case WantedKind() | WantedGenerator():
+            return wanted.declared(candidate.kinds) if candidate.kinds else None
+
+
+def _allowed(candidates: Sequence[Candidate], namespace: str, snapshot: Snapshot) -> list[Candidate]:
+    """Those the namespace may use; the last refusal when there is none."""
+    allowed = []
+    refusal: ResolutionError | None = None
+    for found in candidates:
+        try:
+            if found.provider_class is not None:
+                check_namespace(found.provider_class.spec.allowed_namespaces, namespace, found.ref, snapshot)
+            allowed.append(found)
+        except ResolutionError as error:
+            refusal = error
+    if not allowed and refusal is not None:
+        raise refusal
+    return allowed
+
+
+def _without_doubles(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """A class and the Service it was made from are one provider: the first stands for both."""
+    by_target: dict[str, Candidate] = {}
+    for found in candidates:
+        by_target.setdefault(found.endpoint.target, found)
+    return list(by_target.values())
+
+
+def _shown(ref: ObjectRef) -> str:
+    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"

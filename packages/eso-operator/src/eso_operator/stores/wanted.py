@@ -1,0 +1,79 @@
+"""What a provider must serve to be the right one, and whether it does: by its own word, or by what is declared of it.
+
+A v1 store wants the provider of its key, every other form wants a kind of configuration. A cluster-scoped twin
+(`ClusterX`) is served wherever its namespaced kind (`X`) is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from eso_operator.stores.snapshot import Scope
+from eso_wire.values import Handshake, KindId, KindInfo, KindRole
+
+_CLUSTER = "Cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class WantedKind:
+    """A kind of configuration."""
+
+    role: KindRole
+    kind: KindId
+    scope: Scope = Scope.NAMESPACED
+
+    def __str__(self) -> str:
+        return str(self.kind)
+
+    @property
+    def kinds(self) -> tuple[KindId, ...]:
+        """The kind itself, then the one it is a twin of."""
+        name = self.kind.kind
+        if self.scope is Scope.CLUSTER and name.startswith(_CLUSTER) and name != _CLUSTER:
+            return self.kind, self.kind._replace(kind=name.removeprefix(_CLUSTER))
+        return (self.kind,)
+
+    def declared(self, kinds: Collection[KindId]) -> bool:
+        return any(kind in kinds for kind in self.kinds)
+
+    def served(self, handshake: Handshake) -> KindInfo | None:
+        infos = {info.kind: info for info in reversed(handshake.kinds) if info.role is self.role}
+        return next((infos[kind] for kind in self.kinds if kind in infos), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedGenerator:
+    """A v1alpha1 generator: served as that kind, or bridged by its name."""
+
+    kind: KindId
+
+    def __str__(self) -> str:
+        return str(self.kind)
+
+    def declared(self, kinds: Collection[KindId]) -> bool:
+        return self.kind in kinds
+
+    def served(self, handshake: Handshake) -> KindInfo | None:
+        makers = [info for info in handshake.kinds if info.role is KindRole.GENERATOR]
+        exact = next((info for info in makers if info.kind == self.kind), None)
+        return exact or next((info for info in makers if info.v1_provider_key == self.kind.kind), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedKey:
+    """The key below `spec.provider` of a v1 store."""
+
+    key: str
+
+    def __str__(self) -> str:
+        return f"spec.provider.{self.key}"
+
+    def declared(self, keys: Collection[str]) -> bool:
+        return self.key in keys
+
+    def served(self, handshake: Handshake) -> KindInfo | None:
+        return next((i for i in handshake.kinds if i.role is KindRole.STORE and i.v1_provider_key == self.key), None)
+
+
+Wanted = WantedKind | WantedGenerator | WantedKey
