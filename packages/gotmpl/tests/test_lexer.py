@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gotmpl.lexer import Kind, Lexer, Token
+from gotmpl.lexer import Kind, Token, _Lexer, tokens
 
 USUAL = [
     *(" ", " ", "\n", ".", ".a", "$", "$x", "_x", "foo", "end", "nil", '"s"', r'"a\"b"', "`r`"),
@@ -18,7 +18,7 @@ INSIDES = st.one_of(
 )
 
 
-class ThoroughLexer(Lexer):
+class ThoroughLexer(_Lexer):
     def _usual_action(self, start: int, pos: int) -> None:
         del start, pos
 
@@ -27,7 +27,7 @@ class ThoroughLexer(Lexer):
 def test_an_action_of_usual_tokens_reads_the_same_as_any_other(inside: str, end: str) -> None:
     text = "{{" + inside + end
 
-    quick, thorough = Lexer(text, "{{", "}}").tokens(), ThoroughLexer(text, "{{", "}}").tokens()
+    quick, thorough = tokens(text, "{{", "}}"), ThoroughLexer(text, "{{", "}}").tokens()
 
     assert _described(quick) == _described(thorough)
 
@@ -36,9 +36,7 @@ def _described(tokens: list[Token]) -> list[tuple[object, ...]]:
     """Every token; an action that only shows a field is one entry, whichever way it was read."""
     out: list[tuple[object, ...]] = []
     for token in tokens:
-        out.append((token.kind, token.pos, token.text, token.spaced))
-        if token.kind == Kind.SHOWN_FIELD:
-            out[-1] = (token.kind, token.pos, token.text)
-        elif [entry[0] for entry in out[-3:]] == [Kind.LEFT_DELIM, Kind.FIELD, Kind.RIGHT_DELIM]:
+        out.append(token[:3] if token[0] == Kind.SHOWN_FIELD else token)
+        if [entry[0] for entry in out[-3:]] == [Kind.LEFT_DELIM, Kind.FIELD, Kind.RIGHT_DELIM]:
             out[-3:] = [(Kind.SHOWN_FIELD, *out[-2][1:3])]
     return out

@@ -7,6 +7,7 @@ are indexes into the text; byte columns, which Go reports, are computed only whe
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache, lru_cache
 
 from gotmpl.quoting import quote, unicode_name
@@ -69,29 +70,26 @@ KEYWORDS = {
 }
 
 
-class Token:
-    __slots__ = ("kind", "pos", "spaced", "text")
+Token = tuple[int, int, str, bool]
+"""Kind, position, text, and whether white space stands before it: a tuple, because one is made for every word."""
 
-    def __init__(self, kind: int, pos: int, text: str, spaced: bool = False) -> None:  # noqa: FBT001, FBT002 made for every token, so nothing but positions
-        self.kind = kind
-        self.pos = pos
-        self.text = text
-        self.spaced = spaced
-        """White space stands before it."""
 
-    def __str__(self) -> str:
-        if self.kind == Kind.EOF:
-            return "EOF"
-        if self.kind == Kind.ERROR:
-            return self.text
-        if self.kind >= Kind.BLOCK:
-            return f"<{self.text}>"
-        if len(self.text.encode("utf-8", "surrogateescape")) > 10:
-            return quote(self.text[:10]) + "..."
-        return quote(self.text)
+def shown(token: Token) -> str:
+    """The token as messages quote it."""
+    kind, _, text, _ = token
+    if kind == Kind.EOF:
+        return "EOF"
+    if kind == Kind.ERROR:
+        return text
+    if kind >= Kind.BLOCK:
+        return f"<{text}>"
+    if len(text.encode("utf-8", "surrogateescape")) > 10:
+        return quote(text[:10]) + "..."
+    return quote(text)
 
 
 _SPACES = " \t\r\n"
+_ONE_SPACE = frozenset(_SPACES)
 _ESCAPED = r"(?:[^\\{q}\n]|\\[^\n])*"
 _WORD = r"[A-Za-z_][A-Za-z0-9_]*+"
 _INSIDE = (
@@ -142,15 +140,18 @@ def _inside(right: str) -> re.Pattern[str]:
 
 
 @cache
-def _usual() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """In the default delimiters: an action that is only a field, one of usual tokens, and one of those tokens."""
+def _usual() -> tuple[_Match, _Match, Callable[[str, int, int], list[tuple[str, str]]]]:
+    """In the default delimiters: match an action that is only a field, one of usual tokens; find all those tokens."""
     token = _USUAL.replace("{word}", _WORD).replace("{end}", r"(?=[ \t\r\n.,|:()]|}}|\Z)")
     tokens = token.replace("([", "(?:[", 1).replace("(\\.", "(?:\\.", 1)
     return (
-        re.compile(rf"[ \t\r\n]*+(\.{_WORD})[ \t\r\n]*+}}}}"),
-        re.compile(rf"((?:{tokens})*+)([ \t\r\n]*+)(-(?<=[ \t\r\n]-))?+}}}}"),
-        re.compile(token),
+        re.compile(rf"[ \t\r\n]*+(\.{_WORD})[ \t\r\n]*+}}}}").match,
+        re.compile(rf"((?:{tokens})*+)([ \t\r\n]*+)(-(?<=[ \t\r\n]-))?+}}}}").match,
+        re.compile(token).findall,
     )
+
+
+_Match = Callable[[str, int], re.Match[str] | None]
 
 
 class _Broken(Exception):  # noqa: N818 not an error of ours yet: the parser decides what to say about it
@@ -158,62 +159,64 @@ class _Broken(Exception):  # noqa: N818 not an error of ours yet: the parser dec
 
     def __init__(self, pos: int, message: str) -> None:
         super().__init__(message)
-        self.token = Token(Kind.ERROR, pos, message)
+        self.token: Token = (Kind.ERROR, pos, message, False)
 
 
-class Lexer:
+def tokens(text: str, left: str, right: str) -> list[Token]:
+    """Every token of a text; the last one is EOF or ERROR."""
+    return _Lexer(text, left, right).tokens()
+
+
+class _Lexer:
     def __init__(self, text: str, left: str, right: str) -> None:
         self._text = text
         self._left = left
         self._right = right
-        self._inside = _inside(right).match
-        self._usual = _usual()
         self._tokens: list[Token] = []
 
     def tokens(self) -> list[Token]:
-        """Every token; the last one is EOF or ERROR."""
+        text, left, out = self._text, self._left, self._tokens
         pos = 0
         try:
-            while pos <= len(self._text):
-                pos = self._outside(pos)
+            while (start := text.find(left, pos)) >= 0:
+                inside = start + len(left)
+                if text.startswith("-", inside) and text[inside + 1 : inside + 2] in _ONE_SPACE:
+                    before, inside = text[pos:start].rstrip(_SPACES), inside + 2
+                else:
+                    before = text[pos:start]
+                if before:
+                    out.append((_TEXT, pos, before, False))
+                pos = self._action(start, inside)
         except _Broken as broken:
-            self._tokens.append(broken.token)
-        return self._tokens
+            out.append(broken.token)
+            return out
+        if pos < len(text):
+            out.append((_TEXT, pos, text[pos:], False))
+        out.append((Kind.EOF, len(text), "", False))
+        return out
 
-    def _outside(self, pos: int) -> int:
-        """Text up to the next action, then that action. Returns where text goes on; past the end, nothing is left."""
-        text, left = self._text, self._left
-        start = text.find(left, pos)
-        if start < 0:
-            if pos < len(text):
-                self._tokens.append(Token(Kind.TEXT, pos, text[pos:]))
-            self._tokens.append(Token(Kind.EOF, len(text), ""))
-            return len(text) + 1
-        inside = start + len(left)
-        trims = text[inside : inside + 1] == "-" and text[inside + 1 : inside + 2] in _SPACES and inside + 1 < len(text)
-        before = text[pos:start].rstrip(_SPACES) if trims else text[pos:start]
-        if before:
-            self._tokens.append(Token(Kind.TEXT, pos, before))
-        after = inside + 2 if trims else inside
-        if text.startswith("/*", after):
-            return self._comment(start, after)
-        usual = self._usual_action(start, after) if self._right == "}}" else None
-        return usual or self._action(start, after)
+    def _action(self, start: int, pos: int) -> int:
+        """The tokens of the action whose inside begins at `pos`. Returns where text goes on."""
+        if self._text.startswith("/*", pos):
+            return self._comment(start, pos)
+        usual = self._usual_action(start, pos) if self._right == "}}" else None
+        return usual or self._any_action(start, pos)
 
     def _usual_action(self, start: int, pos: int) -> int | None:
-        """What _action does, quicker, for an action of usual tokens; None if it has others or a lone parenthesis."""
-        field, whole, one = self._usual
-        shown = field.match(self._text, pos)
-        if shown is not None:
-            self._tokens.append(Token(Kind.SHOWN_FIELD, shown.start(1), shown[1]))
-            return shown.end()
-        found = whole.match(self._text, pos)
+        """What _any_action does, quicker, for usual tokens; None if there are others or a lone parenthesis."""
+        field, whole, one = _usual()
+        text = self._text
+        alone = field(text, pos)
+        if alone is not None:
+            self._tokens.append((Kind.SHOWN_FIELD, alone.start(1), alone[1], False))
+            return alone.end()
+        found = whole(text, pos)
         if found is None:
             return None
-        tokens = [Token(Kind.LEFT_DELIM, start, self._left)]
-        append = tokens.append
+        out: list[Token] = [(Kind.LEFT_DELIM, start, self._left, False)]
+        append = out.append
         depth = 0
-        for spaces, word in one.findall(self._text, pos, found.end(1)):
+        for spaces, word in one(text, pos, found.end(1)):
             kind = _WORDS.get(word) or _STARTS.get(word[0], _NAME)
             if kind == _LEFT_PAREN:
                 depth += 1
@@ -222,13 +225,13 @@ class Lexer:
                 if depth < 0:
                     return None
             pos += len(spaces)
-            append(Token(kind, pos, word, spaces != ""))
+            append((kind, pos, word, spaces != ""))
             pos += len(word)
         if depth:
             return None
         end = found.end()
-        append(Token(Kind.RIGHT_DELIM, end - 2, "}}", found[2] != ""))
-        self._tokens += tokens
+        append((Kind.RIGHT_DELIM, end - 2, "}}", found[2] != ""))
+        self._tokens += out
         return end if found[3] is None else self._past_spaces(end)
 
     def _comment(self, start: int, pos: int) -> int:
@@ -249,57 +252,47 @@ class Lexer:
             pos += 1
         return pos
 
-    def _action(self, start: int, pos: int) -> int:
+    def _any_action(self, start: int, pos: int) -> int:
         """The tokens of one action, whatever they are."""
-        text, tokens, inside = self._text, self._tokens, self._inside
-        append = tokens.append
-        append(Token(Kind.LEFT_DELIM, start, self._left))
+        text, right, inside = self._text, self._right, _inside(self._right).match
+        append = self._tokens.append
+        append((Kind.LEFT_DELIM, start, self._left, False))
         depth = 0
         while True:
             found = inside(text, pos)
             group = found.lastgroup if found else None
             if found is None or group is None:
                 start = self._past_spaces(pos)
-                pos, spaced = self._unusual(start), start > pos
-                tokens[-1].spaced = spaced
-                continue
-            word, end = found[group], found.end()
-            start = end - len(word)
-            spaced = start > pos
-            pos = end
-            kind = _KINDS.get(group)
-            if kind is not None:
-                append(Token(kind, start, word, spaced))
-            elif group == "word":
-                append(Token(KEYWORDS.get(word, _NAME), start, word, spaced))
-            elif group == "symbol":
-                depth += 1 if word == "(" else -1 if word == ")" else 0
-                if depth < 0:
-                    raise _Broken(start, "unexpected right paren")
-                append(Token(_SYMBOLS[word], start, word, spaced))
-            elif group == "number":
-                pos = self._number(start)
-                tokens[-1].spaced = spaced
+                kind, end = self._unusual(start)
             else:
-                if depth:
-                    raise _Broken(start, "unclosed left paren")
-                append(Token(Kind.RIGHT_DELIM, end - len(self._right), self._right, spaced))
-                return self._past_spaces(end) if group == "trim" else end
+                end = found.end()
+                start = end - len(found[group])
+                if group in _CLOSING:
+                    if depth:
+                        raise _Broken(start, "unclosed left paren")
+                    append((Kind.RIGHT_DELIM, end - len(right), right, start > pos))
+                    return self._past_spaces(end) if group == "trim" else end
+                if group == "symbol":
+                    depth += _DEPTHS[text[start]]
+                    if depth < 0:
+                        raise _Broken(start, "unexpected right paren")
+                kind, end = self._number(start) if group == "number" else (_kind(group, text[start:end]), end)
+            append((kind, start, text[start:end], start > pos))
+            pos = end
 
     def _ends_well(self, pos: int) -> bool:
         text = self._text
         return pos >= len(text) or text[pos] in _TERMINATORS or text.startswith(self._right, pos)
 
-    def _number(self, pos: int) -> int:
+    def _number(self, pos: int) -> tuple[int, int]:
+        """The kind of the number at `pos`, and its end."""
         end = self._scan_number(pos)
-        kind = Kind.NUMBER
-        if self._text[end : end + 1] in {"+", "-"}:
-            second = self._scan_number(end, pos)
-            if self._text[second - 1] != "i":
-                raise _Broken(pos, f"bad number syntax: {quote(self._text[pos:second])}")
-            kind, end = Kind.COMPLEX, second
-        self._tokens.append(Token(kind, pos, self._text[pos:end]))
-        return end
+        if self._text[end : end + 1] not in {"+", "-"}:
+            return Kind.NUMBER, end
+        second = self._scan_number(end, pos)
+        if self._text[second - 1] != "i":
+            raise _Broken(pos, f"bad number syntax: {quote(self._text[pos:second])}")
+        return Kind.COMPLEX, second
 
     def _scan_number(self, pos: int, start: int | None = None) -> int:
         """The end of a number at `pos`, the second part of one that began at `start`."""
@@ -311,15 +304,14 @@ class Lexer:
             raise _Broken(start, f"bad number syntax: {quote(self._text[start : end + 1])}")
         return end
 
-    def _unusual(self, pos: int) -> int:
-        """What the table does not know: names beyond ASCII, lone dots, printable characters, and every mistake."""
+    def _unusual(self, pos: int) -> tuple[int, int]:
+        """Kind and end of what the table does not know: names beyond ASCII, lone dots, signs, and every mistake."""
         text = self._text
         if pos >= len(text):
             raise _Broken(pos, "unclosed action")
         char = text[pos]
         if char == "." and pos + 1 == len(text):
-            self._tokens.append(Token(Kind.NUMBER, pos, "."))  # a dot may start a number, and nothing says it does not
-            return pos + 1
+            return Kind.NUMBER, pos + 1  # a dot may start a number, and nothing says it does not
         if char in "\"`'":
             raise _Broken(pos, _UNTERMINATED[char])
         if char == ":":
@@ -327,11 +319,10 @@ class Lexer:
         if char in ".$" or is_alphanumeric(char):
             return self._name(pos)
         if " " <= char <= "~":
-            self._tokens.append(Token(Kind.CHAR, pos, char))
-            return pos + 1
+            return Kind.CHAR, pos + 1
         raise _Broken(pos, f"unrecognized character in action: {unicode_name(char)}")
 
-    def _name(self, pos: int) -> int:
+    def _name(self, pos: int) -> tuple[int, int]:
         text = self._text
         end = pos + 1 if text[pos] in ".$" else pos
         while end < len(text) and is_alphanumeric(text[end]):
@@ -339,12 +330,17 @@ class Lexer:
         if not self._ends_well(end):
             raise _Broken(pos, f"bad character {unicode_name(text[end])}")
         word = text[pos:end]
-        kind = {".": "field", "$": "variable"}.get(word[0], "word")
-        self._tokens.append(Token(Kind.DOT if word == "." else _kind(kind, word), pos, word))
-        return end
+        group = {".": "field", "$": "variable"}.get(word[0], "word")
+        return Kind.DOT if word == "." else _kind(group, word), end
 
 
-_NAME, _LEFT_PAREN, _RIGHT_PAREN = Kind.IDENTIFIER, Kind.LEFT_PAREN, Kind.RIGHT_PAREN
+def _kind(group: str, word: str) -> int:
+    return _KINDS.get(group) or _WORDS.get(word, _NAME)
+
+
+_TEXT, _NAME, _LEFT_PAREN, _RIGHT_PAREN = Kind.TEXT, Kind.IDENTIFIER, Kind.LEFT_PAREN, Kind.RIGHT_PAREN
+_CLOSING = ("trim", "close")
+_DEPTHS = {"(": 1, ")": -1, "|": 0, "=": 0}
 _WORDS = {**KEYWORDS, **_SYMBOLS, ".": Kind.DOT, ",": Kind.CHAR, ":=": Kind.DECLARE}
 _STARTS = {
     ".": Kind.FIELD,
@@ -368,9 +364,3 @@ _KINDS = {
     "integer": Kind.NUMBER,
     "declare": Kind.DECLARE,
 }
-
-
-def _kind(group: str | None, word: str) -> int:
-    if group == "word":
-        return KEYWORDS.get(word, Kind.IDENTIFIER)
-    return _KINDS[group or ""]

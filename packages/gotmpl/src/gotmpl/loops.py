@@ -1,4 +1,4 @@
-"""What {{range}} goes over. The loop itself is a closure of the evaluator."""
+"""What {{range}} goes over. The loop itself is a statement."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def entries(run: Run, container: Value, wanted: int) -> list[tuple[Value, Value]
         return [(kind(i), kind(i)) for i in range(container)]
     if container is None:
         return []
-    raise run.error(f"range can't iterate over {spelled_out(container, run.place.text)}")
+    raise run.error(f"range can't iterate over {spelled_out(container, run.text)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gotmpl.nodes import Number
+from gotmpl.operands import Number
 from gotmpl.quoting import quote, unquote_char
 
 _DECIMAL = re.compile(r"[+-]?[0-9]+\Z")

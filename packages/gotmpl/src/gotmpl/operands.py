@@ -1,108 +1,233 @@
-"""Operands -> closures: constants, fields, variables, chains.
+"""Operands: literals, the dot, fields, variables, chains.
 
-A closure takes the run and the dot and returns a value. It sets `run.node` exactly where Go would, so that the place in
-an error message is Go's.
+A node of a template evaluates itself: what the parser builds is the program, and nothing is compiled after it. `eval`
+takes the run and the dot. It sets `run.node` exactly where Go would, so that the place in an error message is Go's;
+`str(node)` is the source in Go's normal form, which error messages quote as `at <…>`.
+
+Plain classes, here and in the other modules of nodes: a tree is made for every text, and these are made faster than
+dataclasses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
-from gotmpl.errors import FuncError
-from gotmpl.nodes import Number
-from gotmpl.run import Run
-from gotmpl.signatures import Func, GoType
-from gotmpl.values import GoObject, Value, go_type, has_interface_elements
-
-Eval = Callable[[Run, Value], Value]
+from gotmpl.fields import CallMethod, read_chain
+from gotmpl.run import Node, Run
+from gotmpl.values import StrMap, Value
 
 
-class Missing:
-    """No value came through the pipeline."""
+class Operand(Node, Protocol):
+    """A node that has a value."""
+
+    def eval(self, run: Run, dot: Value, /) -> Value: ...
 
 
-MISSING = Missing()
+class Bool:
+    __slots__ = ("pos", "value")
 
-CallMethod = Callable[[Run, Value, Func], Value]
-"""Calls a method of the last receiver with the arguments of the command."""
+    def __init__(self, pos: int, value: bool) -> None:  # noqa: FBT001 the value is a bool
+        self.pos = pos
+        self.value = value
+
+    def __str__(self) -> str:
+        return "true" if self.value else "false"
+
+    def eval(self, run: Run, _dot: Value) -> Value:
+        run.node = self
+        return self.value
 
 
-def ideal_constant(number: Number) -> Value:
-    """The value of an untyped constant: int if it is one, else float64 or complex128. None if it overflows int."""
-    if number.complex_value is not None:
-        return number.complex_value
-    if number.is_rune:
-        return number.int_value
-    if number.float_value is not None and not _is_hex(number.text) and set(number.text) & set(".eEpP"):
-        return number.float_value
-    return number.int_value if number.int_value is not None else None
+class String:
+    __slots__ = ("pos", "quoted", "value")
+
+    def __init__(self, pos: int, quoted: str, value: str) -> None:
+        self.pos = pos
+        self.quoted = quoted
+        self.value = value
+
+    def __str__(self) -> str:
+        return self.quoted
+
+    def eval(self, run: Run, _dot: Value) -> Value:
+        run.node = self
+        return self.value
+
+
+class Number:
+    """A constant; which of the forms are set says what Go type it can become."""
+
+    __slots__ = ("complex_value", "float_value", "int_value", "is_rune", "pos", "text", "uint_value")
+
+    def __init__(self, pos: int, text: str) -> None:
+        self.pos = pos
+        self.text = text
+        self.int_value: int | None = None
+        self.uint_value: int | None = None
+        self.float_value: float | None = None
+        self.complex_value: complex | None = None
+        self.is_rune = False
+
+    def __str__(self) -> str:
+        return self.text
+
+    def eval(self, run: Run, _dot: Value) -> Value:
+        run.node = self
+        value = self.ideal
+        if value is None:
+            raise run.error(f"{self} overflows int")
+        return value
+
+    @property
+    def ideal(self) -> Value:
+        """The value of an untyped constant: int if it is one, else float64 or complex128. None if it overflows int."""
+        if self.complex_value is not None:
+            return self.complex_value
+        if self.is_rune:
+            return self.int_value
+        if self.float_value is not None and not _is_hex(self.text) and set(self.text) & set(".eEpP"):
+            return self.float_value
+        return self.int_value
 
 
 def _is_hex(text: str) -> bool:
     return len(text) > 2 and text[0] == "0" and text[1] in "xX" and not set(text) & set("pP")
 
 
-def typed_constant(number: Number, kind: GoType) -> Value:
-    """The constant as a value of a parameter type, or None if it does not fit."""
-    match kind.constant:
-        case "integer":
-            value: Value = number.int_value
-        case "unsigned":
-            value = number.uint_value
-        case "float":
-            value = number.float_value
-        case _:
-            return None
-    return kind.box(value) if kind.box is not None and value is not None else value
+class Nil:
+    __slots__ = ("pos",)
+
+    def __init__(self, pos: int) -> None:
+        self.pos = pos
+
+    def __str__(self) -> str:
+        return "nil"
+
+    def eval(self, run: Run, _dot: Value) -> Value:
+        run.node = self
+        raise run.error("nil is not a command")
 
 
-def read_field(run: Run, receiver: Value, name: str, *, in_interface: bool, call: CallMethod | None) -> Value:
-    """One step of a field chain. `call` is given where the name may be a method that takes arguments."""
-    if receiver is None:
-        if in_interface:
-            raise run.error(f"nil pointer evaluating interface {{}}.{name}")
-        raise run.error(f'nil data; no entry for key "{name}"')
-    if isinstance(receiver, dict):
-        return _read_entry(run, receiver, name, call)
-    if isinstance(receiver, GoObject):
-        method = receiver.methods.get(name)
-        if method is not None:
-            return (call or _call_bare)(run, receiver, method)
-        if name in receiver.refusals:
-            raise run.error(receiver.refusals[name])
-        read = receiver.fields.get(name)
-        if read is not None:
-            if call is not None and call is not _call_bare:
-                raise run.error(f"{name} has arguments but cannot be invoked as function")
-            return read(receiver)
-    shown = "interface {}" if in_interface else go_type(receiver)
-    raise run.error(f"can't evaluate field {name} in type {shown}")
+class Dot:
+    __slots__ = ("pos",)
+
+    def __init__(self, pos: int) -> None:
+        self.pos = pos
+
+    def __str__(self) -> str:
+        return "."
+
+    def eval(self, run: Run, dot: Value) -> Value:
+        run.node = self
+        return dot
 
 
-def _read_entry(run: Run, receiver: dict[str, Value], name: str, call: CallMethod | None) -> Value:
-    if call is not None:
-        raise run.error(f"{name} is not a method but has arguments")
-    try:
-        return receiver[name]
-    except KeyError:
-        raise run.error(f'map has no entry for key "{name}"') from None
+class Field:
+    """`.a.b`: fields of the dot. `loop` is the slot that says how the dot's type reads in messages (see scope.py)."""
+
+    __slots__ = ("loop", "names", "pos")
+
+    def __init__(self, pos: int, names: tuple[str, ...], loop: int | None) -> None:
+        self.pos = pos
+        self.names = names
+        self.loop = loop
+
+    def __str__(self) -> str:
+        return "".join(f".{name}" for name in self.names)
+
+    def eval(self, run: Run, dot: Value) -> Value:
+        run.node = self
+        names = self.names
+        if type(dot) is StrMap and len(names) == 1 and names[0] in dot:
+            return dot[names[0]]
+        return self.read(run, dot, None)
+
+    def read(self, run: Run, dot: Value, call: CallMethod | None) -> Value:
+        """The value; the last name may be a method that takes arguments."""
+        run.node = self
+        in_interface = self.loop is not None and bool(run.vars[self.loop])
+        return read_chain(run, dot, self.names, in_interface=in_interface, call=call)
 
 
-def _call_bare(run: Run, receiver: Value, method: Func) -> Value:
-    if method.params:
-        raise run.error(f"wrong number of args for {method.name}: want {len(method.params)} got 0")
-    try:
-        return method.call(receiver)
-    except FuncError as exc:
-        raise run.error(f"error calling {method.name}: {exc}") from None
+class Variable:
+    """`$x.a.b`; the first name holds the dollar sign. `slot` is None if nothing binds the name here."""
+
+    __slots__ = ("loop", "names", "pos", "slot")
+
+    def __init__(self, pos: int, names: tuple[str, ...], slot: int | None, loop: int | None) -> None:
+        self.pos = pos
+        self.names = names
+        self.slot = slot
+        self.loop = loop
+
+    def __str__(self) -> str:
+        return ".".join(self.names)
+
+    def eval(self, run: Run, dot: Value) -> Value:
+        if self.slot is not None and len(self.names) == 1:
+            run.node = self
+            return run.vars[self.slot]
+        return self.read(run, dot, None)
+
+    def read(self, run: Run, _dot: Value, call: CallMethod | None) -> Value:
+        """The value; the last name may be a method that takes arguments."""
+        run.node = self
+        name, *names = self.names
+        if self.slot is None:
+            raise run.error(f"undefined variable: {name}")
+        value = run.vars[self.slot]
+        if not names:
+            return value
+        in_interface = self.loop is not None and bool(run.vars[self.loop])
+        return read_chain(run, value, names, in_interface=in_interface, call=call)
 
 
-def read_chain(
-    run: Run, receiver: Value, names: tuple[str, ...], *, in_interface: bool, call: CallMethod | None
-) -> Value:
-    """Every step of a field chain; only the last one may take arguments."""
-    for name in names[:-1]:
-        value = read_field(run, receiver, name, in_interface=in_interface, call=None)
-        in_interface = has_interface_elements(receiver)
-        receiver = value
-    return read_field(run, receiver, names[-1], in_interface=in_interface, call=call)
+class Chain:
+    """`(pipeline).a.b`, or a term followed by fields."""
+
+    __slots__ = ("names", "node", "pos")
+
+    def __init__(self, pos: int, node: Operand, names: tuple[str, ...]) -> None:
+        self.pos = pos
+        self.node = node
+        self.names = names
+
+    def __str__(self) -> str:
+        return str(self.node) + "".join(f".{name}" for name in self.names)
+
+    def eval(self, run: Run, dot: Value) -> Value:
+        return self.read(run, dot, None)
+
+    def read(self, run: Run, dot: Value, call: CallMethod | None) -> Value:
+        """The value; the last name may be a method that takes arguments."""
+        run.node = self
+        if isinstance(self.node, Nil):
+            raise run.error(f"indirection through explicit nil in {self}")
+        return read_chain(run, self.node.eval(run, dot), self.names, in_interface=False, call=call)
+
+
+class Group:
+    """`(pipeline)` where a value is wanted."""
+
+    __slots__ = ("inner", "pos")
+
+    def __init__(self, pos: int, inner: Operand) -> None:
+        self.pos = pos
+        self.inner = inner
+
+    def __str__(self) -> str:
+        return f"({self.inner})"
+
+    def eval(self, run: Run, dot: Value) -> Value:
+        return self.inner.eval(run, dot)
+
+
+def as_command(node: Node) -> str:
+    """How Go shows what a command begins with: a group without its parentheses."""
+    return str(node.inner if isinstance(node, Group) else node)
+
+
+Literal = Bool | String | Number | Nil | Dot
+LITERALS = (Bool, String, Number, Nil, Dot)
+Path = Field | Variable | Chain
+PATHS = (Field, Variable, Chain)

@@ -1,78 +1,87 @@
-"""Tokens -> tree, with Go's grammar and Go's words for every mistake."""
+"""Tokens -> nodes that execute themselves, with Go's grammar and Go's words for every mistake.
+
+Names of functions and slots of variables are resolved on the way. The name of the template is not needed here: a text
+is parsed once for all keys that have it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NoReturn
 
+from gotmpl.calls import Call, Identifier, call
 from gotmpl.errors import ParseError
-from gotmpl.lexer import Kind, Lexer, Token
-from gotmpl.nodes import (
+from gotmpl.lexer import Kind, Token, shown, tokens
+from gotmpl.numbers import parse_number
+from gotmpl.operands import LITERALS, Bool, Chain, Dot, Field, Group, Nil, Number, Operand, String, Variable
+from gotmpl.pipelines import Application, Command, Declaration, Pipe
+from gotmpl.quoting import quote, unquote
+from gotmpl.scope import Scope
+from gotmpl.signatures import Func
+from gotmpl.statements import (
     Action,
     Body,
-    Bool,
-    Branch,
     Break,
-    Chain,
-    Command,
     Continue,
-    Dot,
-    Field,
-    Identifier,
+    If,
     Include,
-    Nil,
-    Number,
-    Operand,
-    Pipe,
+    Loop,
+    Range,
     ShownField,
     Statement,
-    String,
+    Template,
     Text,
-    Variable,
+    With,
+    is_empty,
 )
-from gotmpl.numbers import parse_number
-from gotmpl.quoting import quote, unquote
 
 MAX_NESTING = 60
 """Deeper trees are refused: Python's stack is shallower than Go's."""
 
 
-@dataclass(slots=True)
-class Tree:
-    """One parsed text: its own body, and the templates it defines by name."""
+class Unparsable(Exception):  # noqa: N818 becomes a ParseError when the name is known
+    """The text is not a template."""
 
-    name: str
-    text: str
-    body: Body
-    defined: dict[str, Body] = field(default_factory=dict)
+    def __init__(self, message: str, line: int, *, opened: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.opened = opened
+        """The line where the action in question started, if that is another one."""
+
+    def in_template(self, name: str) -> ParseError:
+        started = "" if self.opened is None else f" at {name}:{self.opened}"
+        return ParseError(f"template: {name}:{self.line}: {self.message}{started}", line=self.line)
 
 
-def parse(name: str, text: str, functions: Container[str], *, left: str = "{{", right: str = "}}") -> Tree:
-    return _Parser(name, text, functions, left or "{{", right or "}}").tree()
+def parse(text: str, functions: Mapping[str, Func], *, left: str = "{{", right: str = "}}") -> Template:
+    try:
+        return _Parser(text, functions, left or "{{", right or "}}").template()
+    except RecursionError:
+        raise Unparsable("nested too deeply", 1) from None
 
 
 class _Parser:
-    def __init__(self, name: str, text: str, functions: Container[str], left: str, right: str) -> None:
-        self._name = name
+    def __init__(self, text: str, functions: Mapping[str, Func], left: str, right: str) -> None:
         self._text = text
         self._functions = functions
-        self._tokens = Lexer(text, left, right).tokens()
+        self._tokens = tokens(text, left, right)
         self._at = 0
         self._end = len(self._tokens) - 1
         self._last = self._tokens[0]
-        self._vars = ["$"]
+        self._scope = Scope()
         self._range_depth = 0
         self._nesting = 0
-        self._defined: dict[str, Body] = {}
+        self._defined: dict[str, Template] = {}
         self._opened: Token | None = None
         """Where the action being read starts; None between actions."""
 
-    def tree(self) -> Tree:
-        body = Body(0)
+    def template(self) -> Template:
+        body: Body = []
         tokens = self._tokens
-        while (token := self._peek()).kind != _EOF:
-            if token.kind == _LEFT_DELIM and tokens[self._at + 1].kind == Kind.DEFINE:
+        while (kind := self._peek()[0]) != _EOF:
+            if kind == _LEFT_DELIM and tokens[self._at + 1][0] == Kind.DEFINE:
                 self._at += 2
                 self._last = tokens[self._at - 1]
                 self._define()
@@ -80,96 +89,89 @@ class _Parser:
             node = self._text_or_action()
             if isinstance(node, _Stop):
                 self._fail("unexpected " + node.shown)
-            body.nodes.append(node)
-        return Tree(self._name, self._text, body, self._defined)
+            body.append(node)
+        return Template(body, self._scope.size)
 
     # Reading tokens.
 
     def _next(self) -> Token:
-        token = self._tokens[self._at]
+        token = self._last = self._tokens[self._at]
         if self._at < self._end:
             self._at += 1
-        self._last = token
         return token
 
     def _peek(self) -> Token:
         token = self._last = self._tokens[self._at]
         return token
 
-    def _back(self, token: Token) -> None:
-        """Put one token back. At the very end the position did not move."""
-        if token is not self._tokens[-1]:
-            self._at -= 1
-
-    def _expect(self, kind: int, context: str) -> Token:
+    def _expect(self, kind: int, context: str) -> None:
         token = self._next()
-        if token.kind != kind:
+        if token[0] != kind:
             self._unexpected(token, context)
-        return token
 
     def _unexpected(self, token: Token, context: str) -> NoReturn:
-        if token.kind == Kind.ERROR:
-            extra = ""
-            if self._opened and self._line(self._opened) != self._line(token):
-                extra = " started" if token.text.endswith(" action") else " in action started"
-                extra += f" at {self._name}:{self._line(self._opened)}"
-            self._fail(f"{token}{extra}", token)
-        self._fail(f"unexpected {token} in {context}", token)
+        kind, _, text, _ = token
+        if kind != Kind.ERROR:
+            self._fail(f"unexpected {shown(token)} in {context}", token)
+        line = self._line(token)
+        opened = self._line(self._opened) if self._opened else line
+        if opened == line:
+            raise Unparsable(text, line)
+        started = " started" if text.endswith(" action") else " in action started"
+        raise Unparsable(text + started, line, opened=opened)
 
     def _line(self, token: Token) -> int:
-        return 1 + self._text.count("\n", 0, token.pos)
+        return 1 + self._text.count("\n", 0, token[1])
 
     def _fail(self, message: str, token: Token | None = None) -> NoReturn:
-        line = self._line(token or self._last)
-        raise ParseError(f"template: {self._name}:{line}: {message}", line=line)
+        raise Unparsable(message, self._line(token or self._last))
 
     # Statements.
 
     def _define(self) -> None:
         context = "define clause"
-        token = self._next()
-        if token.kind not in {Kind.STRING, Kind.RAW_STRING}:
-            self._unexpected(token, context)
-        name = self._string(token)
+        _, name = self._quoted_name(context)
         self._expect(Kind.RIGHT_DELIM, context)
-        outer = self._vars, self._range_depth
-        self._vars, self._range_depth = ["$"], 0
-        body, stop = self._body()
-        self._vars, self._range_depth = outer
-        if stop.word != "end":
-            self._fail(f"unexpected {stop.shown} in {context}")
-        self._add(name, body)
+        self._definition(name, context)
 
-    def _add(self, name: str, body: Body) -> None:
-        """A second definition replaces only an empty one; an empty one never replaces anything."""
+    def _definition(self, name: str, context: str) -> None:
+        """The body of a template of its own. A second one replaces only an empty one; an empty one replaces nothing."""
+        outer = self._scope, self._range_depth
+        self._scope, self._range_depth = Scope(), 0
+        body, stop = self._body()
+        size = self._scope.size
+        self._scope, self._range_depth = outer
+        if stop is not _END:
+            self._fail(f"unexpected {stop.shown} in {context}")
         existing = self._defined.get(name)
-        if existing is None or existing.is_empty:
-            self._defined[name] = body
-        elif not body.is_empty:
+        if existing is None or is_empty(existing.body):
+            self._defined[name] = Template(body, size)
+        elif not is_empty(body):
             self._fail(f"template: multiple definition of template {quote(name)}")
 
     def _body(self) -> tuple[Body, _Stop]:
         """Statements up to {{end}} or {{else}}."""
-        body = Body(self._peek().pos)
+        body: Body = []
+        self._peek()
         self._nesting += 1
         if self._nesting > MAX_NESTING:
             self._fail(f"nested deeper than {MAX_NESTING} levels")
         while True:
-            if self._peek().kind == _EOF:
+            if self._peek()[0] == _EOF:
                 self._fail("unexpected EOF")
             node = self._text_or_action()
             if isinstance(node, _Stop):
                 self._nesting -= 1
                 return body, node
-            body.nodes.append(node)
+            body.append(node)
 
     def _text_or_action(self) -> Statement | _Stop:
         token = self._next()
-        kind = token.kind
+        kind, pos, text, _ = token
         if kind == _TEXT:
-            return Text(token.pos, token.text)
+            return Text(text)
         if kind == _SHOWN_FIELD:
-            return ShownField(token.pos, token.text[1:])
+            return ShownField(pos, text[1:], self._scope.dot_loop)
         if kind != _LEFT_DELIM:
             self._unexpected(token, "input")
         self._opened = token
@@ -179,250 +181,298 @@ class _Parser:
 
     def _action(self) -> Statement | _Stop:
         token = self._peek()
-        if token.kind < Kind.BLOCK:
-            return Action(token.pos, self._pipeline("command", _RIGHT_DELIM))
-        self._next()
-        match token.kind:
-            case Kind.END:
-                self._expect(_RIGHT_DELIM, "end")
-                return _END
-            case Kind.IF | Kind.RANGE | Kind.WITH:
-                return self._control(token)
-            case Kind.BLOCK:
-                return self._block()
-            case Kind.TEMPLATE:
-                return self._include()
-            case Kind.BREAK | Kind.CONTINUE:
-                return self._jump(token)
-            case Kind.ELSE:
-                return self._else()
-            case _:
-                self._back(token)
-                first = self._peek()
-                return Action(first.pos, self._pipeline("command", Kind.RIGHT_DELIM))
+        read = _STATEMENTS.get(token[0])
+        if read is not None:
+            self._next()
+            return read(self, token)
+        pipe = self._pipeline("command", _RIGHT_DELIM)
+        return pipe if isinstance(pipe, Declaration) else Action(token[1], pipe)
 
-    def _else(self) -> _Stop:
-        following = self._peek()
-        if following.kind in {Kind.IF, Kind.WITH}:
-            return _ELSE
-        self._expect(Kind.RIGHT_DELIM, "else")
+    def end(self, _token: Token) -> _Stop:
+        self._expect(_RIGHT_DELIM, "end")
+        return _END
+
+    def else_(self, _token: Token) -> _Stop:
+        if self._peek()[0] not in {Kind.IF, Kind.WITH}:
+            self._expect(Kind.RIGHT_DELIM, "else")
         return _ELSE
 
-    def _control(self, token: Token) -> Branch:
-        word = token.text
-        depth = len(self._vars)
+    def if_or_with(self, token: Token) -> If:
+        kind, _, word, _ = token
+        scope = self._scope
+        outer, loop = scope.mark(), scope.dot_loop
         pipe = self._pipeline(word, Kind.RIGHT_DELIM)
-        self._range_depth += word == "range"
+        inner = scope.mark()
+        if kind == Kind.WITH:
+            scope.dot_loop = None
         body, stop = self._body()
-        self._range_depth -= word == "range"
-        otherwise: Body | None = None
-        if stop.word == "else":
-            otherwise = self._otherwise(word)
-        del self._vars[depth:]
-        return Branch(pipe.pos, word, pipe, body, otherwise)
+        scope.unbind(inner)
+        scope.dot_loop = loop
+        otherwise = self._otherwise(kind) if stop is _ELSE else []
+        scope.forget(outer)
+        return (With if kind == Kind.WITH else If)(pipe, body, otherwise)
 
-    def _otherwise(self, word: str) -> Body:
-        """The {{else}} part; `else if` and `else with` continue a chain of their own kind without another {{end}}."""
-        following = self._peek()
-        if word in {"if", "with"} and following.kind == (Kind.IF if word == "if" else Kind.WITH):
-            token = self._next()
-            body = Body(token.pos)
-            body.nodes.append(self._control(token))
-            return body
+    def range_(self, token: Token) -> Range:
+        scope = self._scope
+        outer, outer_loop, flag = scope.mark(), scope.dot_loop, scope.slot()
+        pos = self._peek()[1]
+        names, operator = self._declarations("range")
+        written = ", ".join(names) + operator if names else ""
+        pipe = self._commands(pos, "range", Kind.RIGHT_DELIM, written=written)
+        loop = Loop(flag, names, [self._bound(name, operator, flag) for name in names])
+        inner = scope.mark()
+        scope.dot_loop = flag
+        self._range_depth += 1
         body, stop = self._body()
-        if stop.word != "end":
+        self._range_depth -= 1
+        scope.unbind(inner)
+        scope.dot_loop = outer_loop
+        otherwise = self._otherwise(token[0]) if stop is _ELSE else []
+        scope.forget(outer)
+        return Range(pipe, loop, body, otherwise)
+
+    def _otherwise(self, kind: int) -> Body:
+        """The {{else}} part; `else if` and `else with` continue a chain of their own kind without another {{end}}."""
+        if kind != Kind.RANGE and self._peek()[0] == kind:
+            return [self.if_or_with(self._next())]
+        body, stop = self._body()
+        if stop is not _END:
             self._fail(f"expected end; found {stop.shown}")
         return body
 
-    def _block(self) -> Include:
+    def block(self, _token: Token) -> Include:
         context = "block clause"
-        token = self._next()
-        if token.kind not in {Kind.STRING, Kind.RAW_STRING}:
-            self._unexpected(token, context)
-        name = self._string(token)
+        pos, name = self._quoted_name(context)
         pipe = self._pipeline(context, Kind.RIGHT_DELIM)
-        outer = self._vars, self._range_depth
-        self._vars, self._range_depth = ["$"], 0
-        body, stop = self._body()
-        self._vars, self._range_depth = outer
-        if stop.word != "end":
-            self._fail(f"unexpected {stop.shown} in {context}")
-        self._add(name, body)
-        return Include(token.pos, name, pipe)
+        self._definition(name, context)
+        return Include(pos, name, pipe, self._defined)
 
-    def _include(self) -> Include:
+    def include(self, _token: Token) -> Include:
         context = "template clause"
-        token = self._next()
-        if token.kind not in {Kind.STRING, Kind.RAW_STRING}:
-            self._unexpected(token, context)
-        name = self._string(token)
-        pipe: Pipe | None = None
-        following = self._next()
-        if following.kind != Kind.RIGHT_DELIM:
-            self._back(following)
+        pos, name = self._quoted_name(context)
+        pipe: Operand | None = None
+        if self._peek()[0] == Kind.RIGHT_DELIM:
+            self._next()
+        else:
             pipe = self._pipeline(context, Kind.RIGHT_DELIM)
-        return Include(token.pos, name, pipe)
+        return Include(pos, name, pipe, self._defined)
 
-    def _jump(self, token: Token) -> Break | Continue:
-        shown = "{{" + token.text + "}}"
-        following = self._next()
-        if following.kind != Kind.RIGHT_DELIM:
-            self._unexpected(following, shown)
+    def _quoted_name(self, context: str) -> tuple[int, str]:
+        token = self._next()
+        if token[0] not in {Kind.STRING, Kind.RAW_STRING}:
+            self._unexpected(token, context)
+        return token[1], self._unquoted(token[2])
+
+    def jump(self, token: Token) -> Break | Continue:
+        words = "{{" + token[2] + "}}"
+        self._expect(Kind.RIGHT_DELIM, words)
         if not self._range_depth:
-            self._fail(f"{shown} outside {{{{range}}}}")
-        return Break(token.pos) if token.kind == Kind.BREAK else Continue(token.pos)
+            self._fail(f"{words} outside {{{{range}}}}")
+        return Break() if token[0] == Kind.BREAK else Continue()
 
     # Pipelines.
 
-    def _pipeline(self, context: str, end: int) -> Pipe:
-        first = self._peek()
-        pipe = Pipe(first.pos)
-        if first.kind == Kind.VARIABLE:
-            self._declarations(pipe, context)
+    def _pipeline(self, context: str, end: int) -> Operand:
+        kind, pos, _, _ = self._peek()
+        if kind != Kind.VARIABLE:
+            return self._commands(pos, context, end)
+        names, operator = self._declarations(context)
+        if not names:
+            return self._commands(pos, context, end)
+        pipe = self._commands(pos, context, end, written=names[0] + operator)
+        pipe = pipe if isinstance(pipe, Pipe) else Pipe(pos, pipe, [], names[0] + operator)
+        return Declaration(pipe, names[0], self._bound(names[0], operator))
+
+    def _bound(self, name: str, operator: str, loop: int | None = None) -> int | None:
+        """The slot of a variable that is declared or assigned to; None if there is none."""
+        binding = self._scope.find(name) if operator == _ASSIGNS else self._scope.declare(name, loop)
+        return binding.slot if binding is not None else None
+
+    def _commands(self, pos: int, context: str, end: int, *, written: str = "") -> Operand:
+        """One command stands for itself; one in parentheses, or several, make a pipe."""
         tokens = self._tokens
+        first: Operand | None = None
+        later: list[Command] = []
         while True:
             token = self._last = tokens[self._at]
-            if token.kind == end:
+            kind = token[0]
+            if kind == end:
                 self._at += 1
-                if len(pipe.commands) != 1:
-                    self._check(pipe, context)
-                return pipe
-            if _TERMS[token.kind] is None:
+                break
+            if _TERMS[kind] is None:
                 self._next()
                 self._unexpected(token, context)
-            pipe.commands.append(self._command())
+            if first is None:
+                first = self._first_command()
+            else:
+                later.append(self._later_command())
+        if first is None:
+            self._fail(f"missing value for {context}")
+        if not later and not _is_group(first):
+            return first
+        for stage, command in enumerate(later, 2):
+            if isinstance(command, Application) and isinstance(command.word, LITERALS):
+                self._fail(f"non executable command in pipeline stage {stage}")
+        return Pipe(pos, first, later, written)
 
-    def _declarations(self, pipe: Pipe, context: str) -> None:
+    def _declarations(self, context: str) -> tuple[list[str], str]:
+        """The names before := or =, and that operator."""
+        names: list[str] = []
         while True:
-            token = self._peek()
-            if token.kind != Kind.VARIABLE:
-                return
+            kind, _, name, _ = self._peek()
+            if kind != Kind.VARIABLE:
+                return names, _DECLARES
             mark = self._at
             self._next()
-            following = self._peek()
-            if following.kind in {Kind.ASSIGN, Kind.DECLARE}:
-                pipe.assigns = following.kind == Kind.ASSIGN
+            kind, _, text, _ = self._peek()
+            if kind in {Kind.ASSIGN, Kind.DECLARE}:
                 self._next()
-                pipe.declared.append(Variable(token.pos, (token.text,)))
-                self._vars.append(token.text)
-                return
-            if not (following.kind == Kind.CHAR and following.text == ","):
+                self._scope.mention(name)
+                return [*names, name], _ASSIGNS if kind == Kind.ASSIGN else _DECLARES
+            if not (kind == Kind.CHAR and text == ","):
                 self._at = mark
-                return
+                return names, _DECLARES
             self._next()
-            pipe.declared.append(Variable(token.pos, (token.text,)))
-            self._vars.append(token.text)
-            if not (context == "range" and len(pipe.declared) < 2):
+            names.append(name)
+            self._scope.mention(name)
+            if not (context == "range" and len(names) < 2):
                 self._fail(f"too many declarations in {context}")
-            if self._peek().kind not in {Kind.VARIABLE, Kind.RIGHT_DELIM, Kind.RIGHT_PAREN}:
+            if self._peek()[0] not in {Kind.VARIABLE, Kind.RIGHT_DELIM, Kind.RIGHT_PAREN}:
                 self._fail("range can only initialize variables")
 
-    def _check(self, pipe: Pipe, context: str) -> None:
-        if not pipe.commands:
-            self._fail(f"missing value for {context}")
-        for stage, command in enumerate(pipe.commands[1:], 2):
-            if isinstance(command.args[0], _LITERALS):
-                self._fail(f"non executable command in pipeline stage {stage}")
+    def _first_command(self) -> Operand:
+        word, args = self._terms()
+        if isinstance(word, Identifier):
+            return call(word, args, piped=0)
+        return Application(word, args) if args else word
 
-    def _command(self) -> Command:
+    def _later_command(self) -> Call | Application:
+        word, args = self._terms()
+        return call(word, args, piped=1) if isinstance(word, Identifier) else Application(word, args)
+
+    def _terms(self) -> tuple[Operand, list[Operand]]:
+        """The terms of one command: what it begins with, and its arguments."""
         tokens = self._tokens
-        command = Command(tokens[self._at].pos)
-        args = command.args
+        terms: list[Operand] = []
         while True:
             token = self._last = tokens[self._at]
-            read = _TERMS[token.kind]
+            read = _TERMS[token[0]]
             if read is not None:
                 self._at += 1
                 operand = read(self, token)
                 following = tokens[self._at]
-                if following.kind == _FIELD and not following.spaced:
+                if following[0] == _FIELD and not following[3]:
                     operand = self._fields(operand)
                     following = tokens[self._at]
-                args.append(operand)
-                if following.spaced:
+                terms.append(operand)
+                if following[3]:
                     continue
                 token = self._last = following
-            if token.kind not in _ENDS:
+            if token[0] not in _ENDS:
                 self._next()
-                if token.kind != _PIPE:
+                if token[0] != _PIPE:
                     self._unexpected(token, "operand")
             break
-        if not args:
+        if not terms:
             self._fail("empty command")
-        return command
+        return terms[0], terms[1:]
 
     def _fields(self, node: Operand) -> Operand:
         """A term with the fields that follow it without a space."""
         first = self._peek()
         names: list[str] = []
-        while (following := self._peek()).kind == _FIELD and not following.spaced:
-            names.append(self._next().text[1:])
-        if isinstance(node, _LITERALS):
+        while (following := self._peek())[0] == _FIELD and not following[3]:
+            names.append(self._next()[2][1:])
+        if isinstance(node, LITERALS):
             self._fail(f"unexpected . after term {quote(str(node))}")
-        if isinstance(node, (Field, Variable)):
-            return type(node)(first.pos, (*node.names, *names))
-        return Chain(first.pos, node, tuple(names))
+        pos = first[1]
+        match node:
+            case Field():
+                return Field(pos, (*node.names, *names), node.loop)
+            case Variable():
+                return Variable(pos, (*node.names, *names), node.slot, node.loop)
+            case _:
+                return Chain(pos, node, tuple(names))
+
+    # Terms.
 
     def identifier(self, token: Token) -> Identifier:
-        if token.text not in self._functions:
-            self._fail(f"function {quote(token.text)} not defined")
-        return Identifier(token.pos, token.text)
+        _, pos, name, _ = token
+        if name not in self._functions:
+            self._fail(f"function {quote(name)} not defined")
+        return Identifier(pos, name, self._functions[name])
 
     def variable(self, token: Token) -> Variable:
-        if token.text not in self._vars:
-            self._fail(f"undefined variable {quote(token.text)}")
-        return Variable(token.pos, (token.text,))
+        _, pos, name, _ = token
+        if name not in self._scope.names:
+            self._fail(f"undefined variable {quote(name)}")
+        binding = self._scope.find(name)
+        return Variable(pos, (name,), *((binding.slot, binding.loop) if binding else (None, None)))
+
+    def field(self, token: Token) -> Field:
+        return Field(token[1], (token[2][1:],), self._scope.dot_loop)
 
     def number(self, token: Token) -> Number:
-        number = parse_number(
-            token.pos,
-            token.text,
-            is_char=token.kind == Kind.CHAR_CONSTANT,
-            is_complex=token.kind == Kind.COMPLEX,
-        )
+        kind, pos, text, _ = token
+        number = parse_number(pos, text, is_char=kind == Kind.CHAR_CONSTANT, is_complex=kind == Kind.COMPLEX)
         if isinstance(number, str):
             self._fail(number)
         return number
 
-    def parenthesis(self, _token: Token) -> Pipe:
+    def parenthesis(self, token: Token) -> Group:
         self._nesting += 1
         if self._nesting > MAX_NESTING:
             self._fail(f"nested deeper than {MAX_NESTING} levels")
         pipe = self._pipeline("parenthesized pipeline", Kind.RIGHT_PAREN)
         self._nesting -= 1
-        return pipe
+        return Group(token[1], pipe)
 
     def string(self, token: Token) -> String:
-        return String(token.pos, token.text, self._string(token))
+        _, pos, text, _ = token
+        return String(pos, text, self._unquoted(text))
 
-    def _string(self, token: Token) -> str:
-        value = unquote(token.text)
+    def _unquoted(self, text: str) -> str:
+        value = unquote(text)
         if value is None:
             self._fail("invalid syntax")
         return value
+
+
+def _is_group(command: Operand) -> bool:
+    return isinstance(command.word if isinstance(command, Application) else command, Group)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
     """{{end}} or {{else}}: where a body ends."""
 
-    word: str
     shown: str
 
 
-_END, _ELSE = _Stop("end", "{{end}}"), _Stop("else", "{{else}}")
+_END, _ELSE = _Stop("{{end}}"), _Stop("{{else}}")
+_DECLARES, _ASSIGNS = " := ", " = "
 
 _TEXT, _SHOWN_FIELD, _EOF = Kind.TEXT, Kind.SHOWN_FIELD, Kind.EOF
 _LEFT_DELIM, _RIGHT_DELIM, _FIELD, _PIPE = Kind.LEFT_DELIM, Kind.RIGHT_DELIM, Kind.FIELD, Kind.PIPE
 _ENDS = (Kind.RIGHT_DELIM, Kind.RIGHT_PAREN)
-_LITERALS = (Bool, String, Number, Nil, Dot)
+_STATEMENTS: dict[int, Callable[[_Parser, Token], Statement | _Stop]] = {
+    Kind.BLOCK: _Parser.block,
+    Kind.BREAK: _Parser.jump,
+    Kind.CONTINUE: _Parser.jump,
+    Kind.ELSE: _Parser.else_,
+    Kind.END: _Parser.end,
+    Kind.IF: _Parser.if_or_with,
+    Kind.RANGE: _Parser.range_,
+    Kind.TEMPLATE: _Parser.include,
+    Kind.WITH: _Parser.if_or_with,
+}
 _READERS: dict[int, Callable[[_Parser, Token], Operand]] = {
     Kind.IDENTIFIER: _Parser.identifier,
-    Kind.DOT: lambda _, token: Dot(token.pos),
-    Kind.NIL: lambda _, token: Nil(token.pos),
+    Kind.DOT: lambda _, token: Dot(token[1]),
+    Kind.NIL: lambda _, token: Nil(token[1]),
     Kind.VARIABLE: _Parser.variable,
-    Kind.FIELD: lambda _, token: Field(token.pos, (token.text[1:],)),
-    Kind.BOOL: lambda _, token: Bool(token.pos, token.text == "true"),
+    Kind.FIELD: _Parser.field,
+    Kind.BOOL: lambda _, token: Bool(token[1], token[2] == "true"),
     Kind.CHAR_CONSTANT: _Parser.number,
     Kind.COMPLEX: _Parser.number,
     Kind.NUMBER: _Parser.number,

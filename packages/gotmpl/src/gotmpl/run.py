@@ -1,15 +1,15 @@
 """One execution of a template: its output, its variables, its bounds, and where it is.
 
-`node` is the node visited last. Go reports errors there, so every closure sets it and none names a place itself.
+`node` is the node visited last. Go reports errors there, so every node sets it and none names a place itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from gotmpl.errors import ExecError, LimitError
-from gotmpl.nodes import Node
 from gotmpl.quoting import quote
 from gotmpl.values import Value, to_bytes
 
@@ -28,20 +28,26 @@ class Limits:
     """A monotonic clock; without one there is no time bound."""
 
 
-@dataclass(slots=True)
-class Place:
-    """The template being executed, for messages."""
+class Node(Protocol):
+    """A piece of a template that an error can happen at; `str()` is its source in Go's normal form."""
 
-    name: str
-    tree_name: str
-    text: str
+    @property
+    def pos(self) -> int:
+        """Where it begins: an index into the text."""
 
 
 class Run:
-    __slots__ = ("_deadline", "_limits", "alarm", "data", "depth", "left", "node", "out", "place", "steps", "vars")
+    __slots__ = (
+        *("_deadline", "_limits", "_name", "alarm", "data", "depth", "left", "node", "out", "steps", "template"),
+        *("text", "vars"),
+    )
 
-    def __init__(self, place: Place, limits: Limits, data: Value = None) -> None:
-        self.place = place
+    def __init__(self, name: str, text: str, limits: Limits, data: Value = None) -> None:
+        self._name = name
+        self.text = text
+        """The source: what it spells out, messages may show."""
+        self.template = name
+        """The template being executed: the text itself, or one that it defines."""
         self.data = data
         self.out: list[str] = []
         self.left = limits.output_bytes
@@ -95,11 +101,11 @@ class Run:
         return LimitError(text, line=line, column=column)
 
     def _located(self, message: str) -> tuple[str, int, int]:
-        place, node = self.place, self.node
+        node = self.node
         if node is None:
-            return f"template: {place.tree_name}: {message}", 0, 0
-        before = place.text[: node.pos]
+            return f"template: {self._name}: {message}", 0, 0
+        before = self.text[: node.pos]
         line = before.count("\n") + 1
         column = len(to_bytes(before[before.rfind("\n") + 1 :]))
-        where = f"{place.tree_name}:{line}:{column}"
-        return f"template: {where}: executing {quote(place.name)} at <{node}>: {message}", line, column
+        where = f"{self._name}:{line}:{column}"
+        return f"template: {where}: executing {quote(self.template)} at <{node}>: {message}", line, column

@@ -1,33 +1,44 @@
-"""Variables, resolved to slots when a template is compiled.
+"""Variables, resolved to slots when a template is parsed.
 
-Go keeps a stack of names at run time; scoping is lexical, so the slot of every use is known before.
+Go keeps a stack of names at run time; scoping is lexical, so the slot of every use is known before. Go's parser is more
+generous than its execution: it still knows in {{else}} what the body before declared. So there are two lists.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 
-
-@dataclass(slots=True)
 class Binding:
-    name: str
-    slot: int
-    loop: int | None = None
-    """The slot that says whether the loop that binds this name has elements of type interface {}."""
+    __slots__ = ("loop", "name", "slot")
+
+    def __init__(self, name: str, slot: int, loop: int | None = None) -> None:
+        self.name = name
+        self.slot = slot
+        self.loop = loop
+        """The slot that says whether the loop that binds this name has elements of type interface {}."""
 
 
-@dataclass(slots=True)
+_ROOT = Binding("$", 0)
+
+
 class Scope:
-    """The variables of one template body while it is compiled."""
+    """The variables of one template body while it is parsed."""
 
-    bindings: list[Binding] = field(default_factory=lambda: [Binding("$", 0)])
-    size: int = 1
-    dot_loop: int | None = None
-    """Like Binding.loop, for the dot."""
+    __slots__ = ("bindings", "dot_loop", "names", "size")
+
+    def __init__(self) -> None:
+        self.bindings = [_ROOT]
+        self.names = ["$"]
+        """What the parser takes for a variable, bound or not."""
+        self.size = 1
+        self.dot_loop: int | None = None
+        """Like Binding.loop, for the dot."""
 
     def slot(self) -> int:
         self.size += 1
         return self.size - 1
+
+    def mention(self, name: str) -> None:
+        self.names.append(name)
 
     def declare(self, name: str, loop: int | None = None) -> Binding:
         binding = Binding(name, self.slot(), loop)
@@ -39,3 +50,15 @@ class Scope:
             if binding.name == name:
                 return binding
         return None
+
+    def mark(self) -> tuple[int, int]:
+        return len(self.bindings), len(self.names)
+
+    def unbind(self, mark: tuple[int, int]) -> None:
+        """A body ends: what it declared is not bound any more."""
+        del self.bindings[mark[0] :]
+
+    def forget(self, mark: tuple[int, int]) -> None:
+        """A statement ends: what it declared is not a variable any more."""
+        del self.bindings[mark[0] :]
+        del self.names[mark[1] :]

@@ -7,7 +7,7 @@ values when the function is called.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from gotmpl.values import Int32, Int64, IntSlice, NilSlice, NilStrSlice, StrSlice, Uint8, Uint32, Value, go_type
@@ -28,10 +28,11 @@ class GoType:
     box: Callable[[Any], Value] | None = None
     """Wraps a constant, so that %T and later calls see the right type."""
 
-    @property
-    def accepted(self) -> tuple[type, ...] | None:
-        """The Python types of its values; None if it takes any."""
-        return None if self.constant == "any" else self.python
+    accepted: tuple[type, ...] | None = field(init=False)
+    """The Python types of its values; None if it takes any."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "accepted", None if self.constant == "any" else self.python)
 
     def accepts(self, value: Value) -> bool:
         return self.constant == "any" or type(value) in self.python
@@ -68,7 +69,7 @@ class Func:
     params: tuple[GoType, ...] = ()
     variadic: GoType | None = None
     lazy: str = ""
-    """`and`, `or` or `call`: the evaluator treats these itself."""
+    """`and`, `or` or `call`: calls.py treats these itself."""
     cost: int = 1
     """Steps one call takes of the bound; more than one for what is slow by design."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from gotmpl.evaluator import Program
-from gotmpl.parser import parse
-from gotmpl.run import Limits
+from gotmpl.errors import LimitError
+from gotmpl.parser import Unparsable, parse
+from gotmpl.run import Limits, Run
 from gotmpl.signatures import Func
-from gotmpl.values import Value
+from gotmpl.statements import Template
+from gotmpl.values import Value, joined
 
 MAX_CACHED = 2048
 MAX_TEXT = 2**20
@@ -17,16 +18,25 @@ MAX_TEXT = 2**20
 
 
 class Engine:
-    """Templates over one set of functions, compiled once for each (name, text, delimiters)."""
+    """Templates over one set of functions, parsed once for each text and its delimiters."""
 
     def __init__(self, functions: Mapping[str, Func], limits: Limits | None = None) -> None:
         self._functions = functions
         self._limits = limits or Limits()
-        self._cached = lru_cache(maxsize=MAX_CACHED)(self._compile)
+        self._cached = lru_cache(maxsize=MAX_CACHED)(self._parse)
 
     def render(self, text: str, data: Value, *, name: str = "tpl", left: str = "{{", right: str = "}}") -> str:
-        compile_ = self._compile if len(text) > MAX_TEXT else self._cached
-        return compile_(name, text, left, right).execute(data, self._limits)
+        """One text over one value; `name` is what messages call it."""
+        try:
+            template = (self._parse if len(text) > MAX_TEXT else self._cached)(text, left, right)
+        except Unparsable as exc:
+            raise exc.in_template(name) from None
+        run = Run(name, text, self._limits, data)
+        try:
+            template.execute(run, data)
+        except RecursionError:
+            raise LimitError(f"template: {name}: exceeded maximum template depth") from None
+        return joined(run.out)
 
-    def _compile(self, name: str, text: str, left: str, right: str) -> Program:
-        return Program(parse(name, text, self._functions, left=left, right=right), self._functions)
+    def _parse(self, text: str, left: str, right: str) -> Template:
+        return parse(text, self._functions, left=left, right=right)

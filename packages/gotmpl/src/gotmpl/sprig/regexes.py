@@ -137,7 +137,7 @@ def _find_all(expression: Any, text: str, limit: int) -> StrSlice:
     return found or NilStrSlice()
 
 
-def _replace_all(expression: Any, text: str, replacement: str) -> str:
+def replace_all(expression: Any, text: str, replacement: str) -> str:
     return _replaced(expression, text, lambda found: expand(replacement, found))
 
 
@@ -226,7 +226,7 @@ def _both(name: str, params: tuple[Any, ...], call: Any) -> None:
 
 _both("regexFind", (STRING, STRING), _find)
 _both("regexFindAll", (STRING, STRING, INT), _find_all)
-_both("regexReplaceAll", (STRING, STRING, STRING), _replace_all)
+_both("regexReplaceAll", (STRING, STRING, STRING), replace_all)
 _both("regexReplaceAllLiteral", (STRING, STRING, STRING), _replace_literally)
 _both("regexSplit", (STRING, STRING, INT), _split)
 

@@ -1,0 +1,68 @@
+"""Fields and methods of values: what `.a.b` reads.
+
+Only maps and the tables of Go objects are looked at, never a Python attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gotmpl.errors import FuncError
+from gotmpl.run import Run
+from gotmpl.signatures import Func
+from gotmpl.values import GoObject, Value, go_type, has_interface_elements
+
+CallMethod = Callable[[Run, Value, Func], Value]
+"""Calls a method of the last receiver with the arguments of the command."""
+
+
+def read_chain(
+    run: Run, receiver: Value, names: Sequence[str], *, in_interface: bool, call: CallMethod | None
+) -> Value:
+    """Every step of a field chain; only the last one may take arguments."""
+    for name in names[:-1]:
+        value = read_field(run, receiver, name, in_interface=in_interface, call=None)
+        in_interface = has_interface_elements(receiver)
+        receiver = value
+    return read_field(run, receiver, names[-1], in_interface=in_interface, call=call)
+
+
+def read_field(run: Run, receiver: Value, name: str, *, in_interface: bool, call: CallMethod | None) -> Value:
+    """One step of a field chain. `call` is given where the name may be a method that takes arguments."""
+    if receiver is None:
+        if in_interface:
+            raise run.error(f"nil pointer evaluating interface {{}}.{name}")
+        raise run.error(f'nil data; no entry for key "{name}"')
+    if isinstance(receiver, dict):
+        return _read_entry(run, receiver, name, call)
+    if isinstance(receiver, GoObject):
+        method = receiver.methods.get(name)
+        if method is not None:
+            return (call or _call_bare)(run, receiver, method)
+        if name in receiver.refusals:
+            raise run.error(receiver.refusals[name])
+        read = receiver.fields.get(name)
+        if read is not None:
+            if call is not None and call is not _call_bare:
+                raise run.error(f"{name} has arguments but cannot be invoked as function")
+            return read(receiver)
+    shown = "interface {}" if in_interface else go_type(receiver)
+    raise run.error(f"can't evaluate field {name} in type {shown}")
+
+
+def _read_entry(run: Run, receiver: dict[str, Value], name: str, call: CallMethod | None) -> Value:
+    if call is not None:
+        raise run.error(f"{name} is not a method but has arguments")
+    try:
+        return receiver[name]
+    except KeyError:
+        raise run.error(f'map has no entry for key "{name}"') from None
+
+
+def _call_bare(run: Run, receiver: Value, method: Func) -> Value:
+    if method.params:
+        raise run.error(f"wrong number of args for {method.name}: want {len(method.params)} got 0")
+    try:
+        return method.call(receiver)
+    except FuncError as exc:
+        raise run.error(f"error calling {method.name}: {exc}") from None

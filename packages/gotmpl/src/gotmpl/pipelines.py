@@ -1,0 +1,111 @@
+"""Pipelines, and the commands in them that do not call a function by its name."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gotmpl.calls import MISSING, Missing, arity_error, check, invoke
+from gotmpl.constants import typed
+from gotmpl.fields import CallMethod
+from gotmpl.operands import LITERALS, PATHS, Nil, Operand, Variable, as_command
+from gotmpl.run import Run
+from gotmpl.signatures import ANY, Func, GoType
+from gotmpl.values import Value
+
+
+class Command(Operand, Protocol):
+    """An operand that takes the value which comes through the pipeline."""
+
+    def eval(self, run: Run, dot: Value, final: Value | Missing = MISSING, /) -> Value: ...
+
+
+class Application:
+    """`.when.Format "2006"`, `x | $y.Method`: a term that is given arguments. Only methods can take them."""
+
+    __slots__ = ("args", "word")
+
+    def __init__(self, word: Operand, args: list[Operand]) -> None:
+        self.word = word
+        self.args = args
+
+    @property
+    def pos(self) -> int:
+        return self.word.pos
+
+    def __str__(self) -> str:
+        return " ".join(map(str, [self.word, *self.args]))
+
+    def eval(self, run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
+        word = self.word
+        if isinstance(word, Variable) and len(word.names) == 1:
+            word.eval(run, dot)
+        elif isinstance(word, PATHS):
+            return word.read(run, dot, self._call(dot, final))
+        elif isinstance(word, LITERALS):
+            run.node = word
+        raise run.error(f"can't give argument to non-function {as_command(word)}")
+
+    def _call(self, dot: Value, final: Value | Missing) -> CallMethod:
+        def call(run: Run, receiver: Value, method: Func) -> Value:
+            problem = arity_error(method, len(self.args), 0 if final is MISSING else 1)
+            if problem:
+                raise run.error(problem)
+            values = [
+                _as_argument(arg, kind).eval(run, dot) for arg, kind in zip(self.args, method.params, strict=False)
+            ]
+            if final is not MISSING:
+                values.append(final)
+            checked = [check(run, value, kind) for value, kind in zip(values, method.params, strict=True)]
+            return invoke(run, method, [receiver, *checked], self.word)
+
+        return call
+
+
+def _as_argument(node: Operand, kind: GoType) -> Operand:
+    """The type of a method's parameter is known only when it is called; nil is checked then like any value."""
+    return typed(node, ANY if isinstance(node, Nil) else kind)
+
+
+class Pipe:
+    """`a | b | c`, with the variables it declares. What a {{range}} declares, the loop sets."""
+
+    __slots__ = ("first", "later", "pos", "written")
+
+    def __init__(self, pos: int, first: Operand, later: list[Command], written: str = "") -> None:
+        self.pos = pos
+        self.first = first
+        self.later = later
+        self.written = written
+        """The declaration before the first command, `$x := `."""
+
+    def __str__(self) -> str:
+        return self.written + " | ".join(map(str, [self.first, *self.later]))
+
+    def eval(self, run: Run, dot: Value) -> Value:
+        run.node = self
+        value = self.first.eval(run, dot)
+        for command in self.later:
+            value = command.eval(run, dot, value)
+        return value
+
+
+class Declaration(Pipe):
+    """`$x := …` and `$x = …`. Inside an action of its own it shows nothing."""
+
+    __slots__ = ("name", "slot")
+
+    def __init__(self, pipe: Pipe, name: str, slot: int | None) -> None:
+        super().__init__(pipe.pos, pipe.first, pipe.later, pipe.written)
+        self.name = name
+        self.slot = slot
+        """None if nothing binds the name here, as Go finds out when it gets there."""
+
+    def eval(self, run: Run, dot: Value) -> Value:
+        value = super().eval(run, dot)
+        if self.slot is None:
+            raise run.error(f"undefined variable: {self.name}")
+        run.vars[self.slot] = value
+        return value
+
+    def execute(self, run: Run, dot: Value) -> None:
+        self.eval(run, dot)

@@ -1,0 +1,241 @@
+"""Statements: what a template does in order.
+
+`execute` returns a signal (None, BREAK or CONTINUE), so that loops need no exceptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from gotmpl.errors import FuncError
+from gotmpl.formatting import display
+from gotmpl.loops import entries
+from gotmpl.operands import Field, Operand
+from gotmpl.quoting import quote
+from gotmpl.run import Run
+from gotmpl.values import StrMap, Value, has_interface_elements, truth
+
+Signal = int | None
+BREAK, CONTINUE = 1, 2
+
+
+class Statement(Protocol):
+    def execute(self, run: Run, dot: Value, /) -> Signal: ...
+
+
+Body = list[Statement]
+
+
+def perform(body: Body, run: Run, dot: Value) -> Signal:
+    for statement in body:
+        signal = statement.execute(run, dot)
+        if signal is not None:
+            return signal
+    return None
+
+
+def is_empty(body: Body) -> bool:
+    """Nothing but definitions and white space."""
+    return all(isinstance(node, Text) and not node.text.strip(" \t\r\n") for node in body)
+
+
+class Text:
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def execute(self, run: Run, _dot: Value) -> Signal:
+        run.left -= len(self.text)
+        if run.left < 0:
+            raise run.overflow()
+        run.out.append(self.text)
+        return None
+
+
+class Action:
+    """`{{pipeline}}`: its value, shown."""
+
+    __slots__ = ("pipe", "pos")
+
+    def __init__(self, pos: int, pipe: Operand) -> None:
+        self.pos = pos
+        self.pipe = pipe
+
+    def __str__(self) -> str:
+        return "{{" + str(self.pipe) + "}}"
+
+    def execute(self, run: Run, dot: Value) -> Signal:
+        value = self.pipe.eval(run, dot)
+        run.node = self
+        text = value if type(value) is str else _displayed(run, value)
+        run.left -= len(text)
+        if run.left < 0:
+            raise run.overflow()
+        run.out.append(text)
+        return None
+
+
+class ShownField:
+    """`{{.name}}`, an action in one node."""
+
+    __slots__ = ("loop", "name", "pos")
+
+    def __init__(self, pos: int, name: str, loop: int | None) -> None:
+        self.pos = pos
+        self.name = name
+        self.loop = loop
+
+    def __str__(self) -> str:
+        return "{{." + self.name + "}}"
+
+    def execute(self, run: Run, dot: Value) -> Signal:
+        name = self.name
+        known = type(dot) is StrMap and name in dot
+        value = dot[name] if known else Field(self.pos, (name,), self.loop).eval(run, dot)
+        run.node = self
+        text = value if type(value) is str else _displayed(run, value)
+        run.left -= len(text)
+        if run.left < 0:
+            raise run.overflow()
+        run.out.append(text)
+        return None
+
+
+def _displayed(run: Run, value: Value) -> str:
+    try:
+        return display(value)
+    except FuncError as exc:
+        raise run.error(str(exc)) from None
+
+
+class If:
+    __slots__ = ("body", "otherwise", "pipe")
+
+    def __init__(self, pipe: Operand, body: Body, otherwise: Body) -> None:
+        self.pipe = pipe
+        self.body = body
+        self.otherwise = otherwise
+
+    def execute(self, run: Run, dot: Value) -> Signal:
+        value = self.pipe.eval(run, dot)
+        return perform(self.body if truth(value) else self.otherwise, run, dot)
+
+
+class With(If):
+    """Like If, and the value is the dot of the body."""
+
+    __slots__ = ()
+
+    def execute(self, run: Run, dot: Value) -> Signal:
+        value = self.pipe.eval(run, dot)
+        return perform(self.body, run, value) if truth(value) else perform(self.otherwise, run, dot)
+
+
+class Loop:
+    """What a {{range}} binds. A slot is None if it assigns to a name that nothing binds here."""
+
+    __slots__ = ("flag", "names", "slots")
+
+    def __init__(self, flag: int, names: list[str], slots: list[int | None]) -> None:
+        self.flag = flag
+        """The slot that says whether the elements have the type interface {}."""
+        self.names = names
+        self.slots = slots
+
+    def bind(self, run: Run, container: Value) -> None:
+        """Each variable holds the container until the first element comes, as in Go."""
+        for name, slot in zip(self.names, self.slots, strict=True):
+            if slot is None:
+                raise run.error(f"undefined variable: {name}")
+            run.vars[slot] = container
+
+
+class Range:
+    __slots__ = ("body", "loop", "otherwise", "pipe")
+
+    def __init__(self, pipe: Operand, loop: Loop, body: Body, otherwise: Body) -> None:
+        self.pipe = pipe
+        self.loop = loop
+        self.body = body
+        self.otherwise = otherwise
+
+    def execute(self, run: Run, dot: Value) -> Signal:
+        container = self.pipe.eval(run, dot)
+        loop, body, slots = self.loop, self.body, self.loop.slots
+        loop.bind(run, container)
+        key_slot = slots[0] if len(slots) == 2 else None
+        value_slot = slots[-1] if slots else None
+        in_interface = has_interface_elements(container)
+        ran = False
+        for key, value in entries(run, container, len(slots)):
+            ran = True
+            run.step()
+            variables = run.vars
+            variables[loop.flag] = in_interface
+            if key_slot is not None:
+                variables[key_slot] = key
+            if value_slot is not None:
+                variables[value_slot] = value
+            if perform(body, run, value) == BREAK:
+                break
+        return None if ran else perform(self.otherwise, run, dot)
+
+
+class Break:
+    __slots__ = ()
+
+    def execute(self, _run: Run, _dot: Value) -> Signal:
+        return BREAK
+
+
+class Continue:
+    __slots__ = ()
+
+    def execute(self, _run: Run, _dot: Value) -> Signal:
+        return CONTINUE
+
+
+class Template:
+    """The body of a text, or one that it defines, with the number of slots its variables need."""
+
+    __slots__ = ("body", "size")
+
+    def __init__(self, body: Body, size: int) -> None:
+        self.body = body
+        self.size = size
+
+    def execute(self, run: Run, dot: Value) -> None:
+        run.vars = [dot, *[None] * (self.size - 1)]
+        perform(self.body, run, dot)
+
+
+class Include:
+    """`{{template "name" pipeline}}`: another template in this place."""
+
+    __slots__ = ("name", "pipe", "pos", "templates")
+
+    def __init__(self, pos: int, name: str, pipe: Operand | None, templates: Mapping[str, Template]) -> None:
+        self.pos = pos
+        self.name = name
+        self.pipe = pipe
+        self.templates = templates
+        """Every template that the text defines, here or later."""
+
+    def __str__(self) -> str:
+        return "{{template " + quote(self.name) + (f" {self.pipe}" if self.pipe else "") + "}}"
+
+    def execute(self, run: Run, dot: Value) -> Signal:
+        run.node = self
+        target = self.templates.get(self.name)
+        if target is None:
+            raise run.error(f"template {quote(self.name)} not defined")
+        run.enter()
+        inner = self.pipe.eval(run, dot) if self.pipe is not None else None
+        outer_template, outer_vars = run.template, run.vars
+        run.template = self.name
+        target.execute(run, inner)
+        run.template, run.vars = outer_template, outer_vars
+        run.depth -= 1
+        return None
