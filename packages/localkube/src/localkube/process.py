@@ -9,7 +9,8 @@ import asyncio
 import gc
 import json
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,7 +37,24 @@ class Files:
     ready_file: Path | None = None
 
 
-async def run(kube: LocalKube, objects: Iterable[JsonObject], files: Files, *, announce: Callable[[str], None]) -> None:
+Company = Callable[[Path], AbstractAsyncContextManager[None]]
+"""What runs beside the server, given its kubeconfig: entered before the server is announced, left before it stops."""
+
+
+@asynccontextmanager
+async def alone(_: Path) -> AsyncIterator[None]:
+    """Nothing runs beside the server."""
+    yield
+
+
+async def run(
+    kube: LocalKube,
+    objects: Iterable[JsonObject],
+    files: Files,
+    *,
+    announce: Callable[[str], None],
+    company: Company = alone,
+) -> None:
     """Serve, with these objects applied, until SIGINT or SIGTERM."""
     _forget_readiness(files)
     stop = asyncio.Event()
@@ -47,16 +65,16 @@ async def run(kube: LocalKube, objects: Iterable[JsonObject], files: Files, *, a
     except (OSError, StorageError) as problem:
         raise StartError(str(problem)) from problem
     try:
-        await _announce(kube, objects, files, announce)
-        await stop.wait()
+        await _prepare(kube, objects, files)
+        async with company(files.kubeconfig.absolute()):
+            _announce(kube, files, announce)
+            await stop.wait()
     finally:
         _forget_readiness(files)
         await kube.__aexit__(None, None, None)
 
 
-async def _announce(
-    kube: LocalKube, objects: Iterable[JsonObject], files: Files, announce: Callable[[str], None]
-) -> None:
+async def _prepare(kube: LocalKube, objects: Iterable[JsonObject], files: Files) -> None:
     try:
         await install(kube.cluster, objects)
     except ManifestError as problem:
@@ -64,15 +82,21 @@ async def _announce(
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GENERATIONS)
-    kubeconfig = files.kubeconfig.absolute()
     try:
-        write_private(kubeconfig, kube.kubeconfig_text.encode())
-        announce(f"ready {kubeconfig}")
-        if files.ready_file is not None:
-            ready = {"kubeconfig": str(kubeconfig), "server": kube.url}
-            write_private(files.ready_file, json.dumps(ready).encode())
+        write_private(files.kubeconfig.absolute(), kube.kubeconfig_text.encode())
     except OSError as problem:
         raise StartError(str(problem)) from problem
+
+
+def _announce(kube: LocalKube, files: Files, announce: Callable[[str], None]) -> None:
+    kubeconfig = files.kubeconfig.absolute()
+    announce(f"ready {kubeconfig}")
+    if files.ready_file is not None:
+        ready = {"kubeconfig": str(kubeconfig), "server": kube.url}
+        try:
+            write_private(files.ready_file, json.dumps(ready).encode())
+        except OSError as problem:
+            raise StartError(str(problem)) from problem
 
 
 def _forget_readiness(files: Files) -> None:

@@ -1,0 +1,129 @@
+"""Children of `eso up`: kept running, heard with their names, stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from eso_cli import supervisor
+from eso_cli.supervisor import Component, named, supervised
+from kuberun.backoff import Backoff
+from kuberun.clock import SystemClock
+
+QUICK = Backoff(first=0.01, cap=0.02)
+SECONDS = 20.0
+
+
+class Heard:
+    """Lines of the stream, and a way to wait for one."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._news = asyncio.Event()
+
+    def emit(self, line: str) -> None:
+        self.lines.append(line)
+        self._news.set()
+
+    async def until(self, text: str, times: int = 1) -> None:
+        async with asyncio.timeout(SECONDS):
+            while sum(text in line for line in self.lines) < times:
+                self._news.clear()
+                await self._news.wait()
+
+
+def component(name: str, program: str) -> Component:
+    return Component(name, [sys.executable, "-c", program], dict(os.environ))
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        pytest.param('{"event": "up"}', '{"component": "fake", "event": "up"}', id="a JSON entry gets the name inside"),
+        pytest.param("plain words", "fake | plain words", id="plain words get the name in front"),
+        pytest.param("[1, 2]", "fake | [1, 2]", id="JSON that is no object counts as plain words"),
+        pytest.param("", "fake | ", id="an empty line stays one"),
+    ],
+)
+def test_a_line_carries_the_name_of_its_component(line: str, shown: str) -> None:
+    assert named("fake", line) == shown
+
+
+async def test_a_component_that_ends_is_started_again_and_its_end_is_told() -> None:
+    heard = Heard()
+
+    async with supervised(
+        [component("short", "print('hello', flush=True); raise SystemExit(3)")],
+        SystemClock(),
+        heard.emit,
+        backoff=QUICK,
+    ):
+        await heard.until("hello", times=3)
+
+    told = [json.loads(line) for line in heard.lines if line.startswith("{")]
+    assert told[0]["component"] == "short"
+    assert "ended with 3" in told[0]["event"]
+
+
+async def test_a_component_is_asked_to_stop_and_its_last_words_do_not_block_it(tmp_path: Path) -> None:
+    heard = Heard()
+    stopped = tmp_path / "stopped"
+    program = (
+        "import pathlib, signal, sys, time\n"
+        "def stop(*_):\n"
+        "    sys.stdout.write('x' * 300000); sys.stdout.flush()\n"
+        f"    pathlib.Path({str(stopped)!r}).touch(); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, stop)\n"
+        "print('running', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+
+    async with supervised([component("polite", program)], SystemClock(), heard.emit, backoff=QUICK):
+        await heard.until("running")
+
+    assert stopped.exists()
+
+
+async def test_a_component_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.2)
+    heard = Heard()
+    program = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print(os.getpid(), flush=True); time.sleep(600)\n"
+    )
+
+    async with supervised([component("stubborn", program)], SystemClock(), heard.emit, backoff=QUICK):
+        await heard.until("stubborn | ")
+
+    pid = int(heard.lines[0].removeprefix("stubborn | "))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_a_line_longer_than_the_bound_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "LINE_BYTES", 1000)
+    heard = Heard()
+
+    async with supervised(
+        [component("long", "print('y' * 5000, flush=True); print('end', flush=True); import time; time.sleep(600)")],
+        SystemClock(),
+        heard.emit,
+        backoff=QUICK,
+    ):
+        await heard.until("long | end")
+
+    assert max(len(line) for line in heard.lines) < 2100
+    assert sum(line.count("y") for line in heard.lines) == 5000
+
+
+async def test_a_command_that_does_not_exist_is_told_and_tried_again() -> None:
+    heard = Heard()
+
+    async with supervised([Component("missing", ["/no/such/command"], {})], SystemClock(), heard.emit, backoff=QUICK):
+        await heard.until("cannot be started", times=2)

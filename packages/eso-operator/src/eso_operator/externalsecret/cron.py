@@ -1,0 +1,148 @@
+"""Cron schedules of sync windows: five fields or a word, in UTC. Pure.
+
+    minute hour day-of-month month day-of-week      *  ?  1,2  1-5  */15  jan  mon
+    @yearly @annually @monthly @weekly @daily @midnight @hourly @every DURATION
+
+As in the existing operator, days of month and of week are alternatives when both are restricted, and `@every` is not
+anchored to any clock.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from eso_api import durations
+from eso_api.durations import DurationError
+
+_WORDS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_MONTHS: Final = {
+    name: at
+    for at, name in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)
+}
+_DAYS: Final = {name: at for at, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
+_TERM: Final = re.compile(r"(?P<first>\*|\?|[0-9]+|[a-z]{3})(?:-(?P<last>[0-9]+|[a-z]{3}))?(?:/(?P<step>[0-9]+))?")
+_HORIZON: Final = timedelta(days=5 * 366)
+"""A schedule that does not fire for five years never does (29 February is at most eight years apart around 2100; even
+then the window is only missed once)."""
+
+
+class ScheduleError(ValueError):
+    """A text that is no schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Fires each `period` after whenever one asks."""
+
+    period: timedelta
+
+    def after(self, moment: datetime) -> datetime | None:
+        """Whole seconds, like the operator whose manifests these are."""
+        return moment.replace(microsecond=0) + self.period
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """Fires at every minute that all fields allow."""
+
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    either_day: bool
+    """Days of month and of week are both restricted: one of the two is enough."""
+
+    def after(self, moment: datetime) -> datetime | None:
+        """The first time it fires strictly after a moment; None if it never does."""
+        at = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
+        end = at + _HORIZON
+        while at < end:
+            if at.month not in self.months:
+                at = _next_month(at)
+            elif not self._on_day(at):
+                at = at.replace(hour=0, minute=0) + timedelta(days=1)
+            elif at.hour not in self.hours:
+                at = at.replace(minute=0) + timedelta(hours=1)
+            elif at.minute not in self.minutes:
+                at += timedelta(minutes=1)
+            else:
+                return at
+        return None
+
+    def _on_day(self, at: datetime) -> bool:
+        by_month, by_week = at.day in self.days, at.isoweekday() % 7 in self.weekdays
+        return by_month or by_week if self.either_day else by_month and by_week
+
+
+Schedule = Cron | Every
+
+
+def parse_schedule(text: str) -> Schedule:
+    """The schedule of a text, or `ScheduleError` with the part that is wrong."""
+    if text.startswith("@every "):
+        try:
+            period = durations.parse(text.removeprefix("@every ")) // durations.SECOND
+        except DurationError as problem:
+            raise ScheduleError(str(problem)) from problem
+        return Every(timedelta(seconds=max(1, period)))
+    fields = _WORDS.get(text, text).lower().split()
+    if len(fields) != 5:
+        raise ScheduleError(f"{text!r} has {len(fields)} fields; five are needed")
+    days, weekdays = _field(fields[2], 1, 31, {}), _field(fields[4], 0, 6, _DAYS)
+    return Cron(
+        minutes=_field(fields[0], 0, 59, {}),
+        hours=_field(fields[1], 0, 23, {}),
+        days=days,
+        months=_field(fields[3], 1, 12, _MONTHS),
+        weekdays=weekdays,
+        either_day=not _is_open(fields[2]) and not _is_open(fields[4]),
+    )
+
+
+def _field(text: str, low: int, high: int, names: dict[str, int]) -> frozenset[int]:
+    allowed: set[int] = set()
+    for term in text.split(","):
+        match = _TERM.fullmatch(term)
+        if match is None:
+            raise ScheduleError(f"{term!r} is no part of a schedule")
+        step = int(match["step"] or 1)
+        if match["first"] in "*?":
+            first, last = low, high
+        else:
+            first = _number(match["first"], names)
+            # A step without an end runs to the end of the field.
+            last = _number(match["last"], names) if match["last"] else high if match["step"] else first
+        if not (low <= first <= last <= high and step > 0):
+            raise ScheduleError(f"{term!r} is not between {low} and {high}")
+        allowed.update(range(first, last + 1, step))
+    return frozenset(allowed)
+
+
+def _number(text: str, names: dict[str, int]) -> int:
+    if text.isdigit():
+        return int(text)
+    if text not in names:
+        raise ScheduleError(f"{text!r} is no part of a schedule")
+    return names[text]
+
+
+def _is_open(text: str) -> bool:
+    """Whether a field of days leaves the choice to the other one; a step counts as open too."""
+    return any(term[0] in "*?" for term in text.split(","))
+
+
+def _next_month(at: datetime) -> datetime:
+    first = at.replace(day=1, hour=0, minute=0)
+    return first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)

@@ -1,0 +1,136 @@
+"""Steps that rename or merge fetched keys, first to last, each on what the one before gave. Pure.
+
+Where two keys become one, the first in the order of their old names is replaced by the later one. The existing operator
+leaves that to chance; here the same input always gives the same Secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, assert_never
+
+from eso_api.rewrite import MergeRewrite, RegexpRewrite, Rewrite, TransformRewrite
+from eso_api.values import SecretBytes
+from eso_operator.sync.errors import ShapeError
+from eso_render.engine import render_text
+from eso_render.errors import RenderError
+from gotmpl.floats import format_float
+from gotmpl.jsontext import JsonError, decode, encode
+from gotmpl.sprig.regexes import BadPatternError, compiled, replace_all
+
+Values = Mapping[str, SecretBytes]
+
+_MAX_KEYS: Final = 100_000
+
+
+def rewritten(values: Values, steps: Sequence[Rewrite]) -> dict[str, SecretBytes]:
+    """The values after every step; an error names the step."""
+    current = dict(values)
+    for index, step in enumerate(steps):
+        try:
+            current = _step(current, step)
+        except ShapeError as problem:
+            raise ShapeError(f"rewrite[{index}]: {problem}") from None
+    return current
+
+
+def _step(values: Values, step: Rewrite) -> dict[str, SecretBytes]:
+    """A step has one operation; if somebody managed to set more, this is their order."""
+    operation = step.merge or step.regexp or step.transform
+    match operation:
+        case MergeRewrite():
+            return _merged(values, operation)
+        case RegexpRewrite():
+            return _renamed(values, _by_regexp(operation))
+        case TransformRewrite():
+            return _renamed(values, _by_template(operation))
+        case None:
+            return dict(values)
+        case _:
+            assert_never(operation)
+
+
+def _renamed(values: Values, rename: Callable[[str], str]) -> dict[str, SecretBytes]:
+    return {rename(key): values[key] for key in sorted(values)}
+
+
+def _by_regexp(operation: RegexpRewrite) -> Callable[[str], str]:
+    try:
+        pattern = compiled(operation.source)
+    except BadPatternError as problem:
+        raise ShapeError(f"regexp.source is no regular expression (RE2): {problem}") from None
+    return lambda key: replace_all(pattern, key, operation.target)
+
+
+def _by_template(operation: TransformRewrite) -> Callable[[str], str]:
+    def rename(key: str) -> str:
+        try:
+            rendered = render_text(
+                operation.template, {"value": key.encode("utf-8", "surrogateescape")}, name="transform"
+            )
+            return rendered.decode("utf-8", "surrogateescape")
+        except RenderError as problem:
+            raise ShapeError(f'transform of key "{key}": {problem}') from None
+
+    return rename
+
+
+def _merged(values: Values, operation: MergeRewrite) -> dict[str, SecretBytes]:
+    merged: dict[str, Any] = {}
+    conflicts: set[str] = set()
+    for key in _in_order(values, operation):
+        properties = _object(key, values[key])
+        conflicts |= merged.keys() & properties.keys()
+        merged |= properties
+    if conflicts and operation.conflict_policy != "Ignore":
+        named = ", ".join(f'"{name}"' for name in sorted(conflicts)[:20])
+        raise ShapeError(
+            f"merge: several keys have the properties {named}; set conflictPolicy Ignore to let priority decide"
+        )
+    if operation.strategy == "JSON":
+        if not operation.into:
+            raise ShapeError("merge: strategy JSON needs into, the key for the merged object")
+        return {**values, operation.into: _secret(encode(merged, escape_html=False))}
+    return {name: _secret(_text(value)) for name, value in merged.items()}
+
+
+def _in_order(values: Values, operation: MergeRewrite) -> list[str]:
+    """Keys that priority does not name, then those it does; later ones win."""
+    missing = [key for key in operation.priority if key not in values]
+    if missing and operation.priority_policy != "IgnoreNotFound":
+        raise ShapeError(f'merge: priority names "{missing[0]}", which was not fetched; see priorityPolicy')
+    named = [key for key in operation.priority if key in values]
+    return [*sorted(key for key in values if key not in operation.priority), *named]
+
+
+def _object(key: str, value: SecretBytes) -> dict[str, Any]:
+    try:
+        found = decode(value.reveal().decode("utf-8", "surrogateescape"))
+    except JsonError:
+        found = ()
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ShapeError(f'merge: the value of "{key}" is no JSON object')
+    if len(found) > _MAX_KEYS:
+        raise ShapeError(f'merge: the value of "{key}" has more than {_MAX_KEYS} properties')
+    return found
+
+
+def _text(value: Any) -> str:
+    """A property as the bytes of a key."""
+    match value:
+        case str():
+            return value
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return format_float(value, "f", -1)
+        case _:
+            return encode(value)
+
+
+def _secret(text: str) -> SecretBytes:
+    return SecretBytes(text.encode("utf-8", "surrogateescape"))
