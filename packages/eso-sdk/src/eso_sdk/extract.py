@@ -1,12 +1,33 @@
-"""What is inside a remote value: the members of a JSON object."""
+"""What is inside a remote value: one property by a gjson path, or the members of a JSON object."""
 
 from __future__ import annotations
 
 import msgspec
 
+from eso_sdk.errors import invalid_request, property_not_found
+from eso_sdk.gjson import GjsonError, get
+from eso_wire.values import RemoteRef
+
 
 class NotAnObjectError(ValueError):
     """The value is no JSON object. Says nothing about the value."""
+
+
+def property_of(raw: bytes, path: str) -> bytes | None:
+    """What a gjson path finds in a value; None when it finds nothing. A null is found, and empty."""
+    try:
+        found = get(raw, path)
+    except GjsonError as exc:
+        raise invalid_request(f"the property cannot be looked up: {exc}") from None
+    return found.text if found.exists else None
+
+
+def property_in(raw: bytes, ref: RemoteRef) -> bytes:
+    """The property that a reference names, or the whole value when it names none."""
+    found = property_of(raw, ref.property) if ref.property else raw
+    if found is None:
+        raise property_not_found(ref.key, ref.property)
+    return found
 
 
 def json_map(raw: bytes) -> dict[str, bytes]:
@@ -14,7 +35,7 @@ def json_map(raw: bytes) -> dict[str, bytes]:
     try:
         members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         return {name: _member(bytes(member)) for name, member in members.items()}
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # A decoding error quotes what it found.
         raise NotAnObjectError("the value is no JSON object") from None
 

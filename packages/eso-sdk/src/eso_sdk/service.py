@@ -9,7 +9,7 @@ The same whether a call came over gRPC (`handlers.py`) or in memory (`testing`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -50,6 +50,7 @@ from eso_wire.values import (
     Operation,
     PushBatch,
     PushResult,
+    Shape,
     SubscribeMessage,
     SubscribeOpen,
     Validation,
@@ -111,7 +112,9 @@ class Service:
 
     async def get(self, context: Context, items: tuple[GetItem, ...]) -> tuple[GetResult, ...]:
         redactor = Redactor(secrets_of(context))
-        async with self._store(context, redactor, len(items)) as (store, session):
+        # An item that is not offered is refused by itself; a call of nothing else is refused as a whole.
+        wanted = {Operation.GET_MAP if item.shape is Shape.MAP else Operation.GET for item in items}
+        async with self._store(context, redactor, len(items), wanted if len(wanted) == 1 else ()) as (store, session):
             results = await self._reading(store, session, redactor, context).get(items)
             self._recall(context, (result.outcome for result in results))
             return results
@@ -123,7 +126,7 @@ class Service:
             self._recall(context, (result.error for result in results))
             return results
 
-    async def find(self, context: Context, query: FindQuery) -> AsyncIterator[FindPage]:
+    async def find(self, context: Context, query: FindQuery) -> AsyncGenerator[FindPage, None]:
         redactor = Redactor(secrets_of(context))
         async with self._store(context, redactor, 1, find_operations(query)) as (store, session):
             if not store.OPERATIONS & _FINDS:

@@ -1,0 +1,231 @@
+"""What surrounds every call: who may make it, how many run, how long one may take, what is logged and counted.
+
+    peer identity -> in-flight limit -> decode -> deadline -> Service -> encode -> status, log line, metrics
+
+Author code runs inside; nothing that it does leaves in another form than an answer or a `ProviderError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, Protocol
+
+import structlog
+from google.protobuf.message import Message
+
+from eso_sdk.backend import CURRENT_CALL, Call
+from eso_sdk.errors import invalid_request
+from eso_sdk.methods import Method, parsed
+from eso_sdk.metrics import Metrics
+from eso_sdk.redaction import Redactor
+from eso_sdk.service import Service
+from eso_wire import codec
+from eso_wire._generated import provider_pb2 as pb
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.status import abort_details
+from eso_wire.tls import peer_spiffe_ids
+from eso_wire.values import Context, SubscribeMessage, SubscribeOpen
+from kuberun.deadline import Deadline
+
+DEFAULT_DEADLINE: Final = 60.0
+MAX_SUBSCRIPTIONS: Final = 256
+RETRY_SECONDS: Final = 1.0
+
+_log = structlog.get_logger("eso_sdk.call")
+
+
+class Rpc(Protocol):
+    """The part of grpc.aio's servicer context that is used here."""
+
+    def auth_context(self) -> Mapping[str, Any]: ...
+    def time_remaining(self) -> float | None: ...
+    async def abort(
+        self, code: Any, details: str = "", trailing_metadata: tuple[tuple[str, bytes], ...] = ()
+    ) -> NoReturn: ...
+    async def write(self, message: bytes) -> None: ...
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known of one call for its log line."""
+
+    method: str
+    request_id: str = ""
+    kind: str = ""
+    code: str = "OK"
+    reason: str = ""
+    place: str = ""
+
+    def of(self, context: Context) -> None:
+        self.request_id = context.request_id
+        self.kind = context.config.kind.kind
+
+
+@dataclass(slots=True)
+class Frame:
+    """The calls of one process."""
+
+    service: Service
+    metrics: Metrics
+    allowed_clients: frozenset[str]
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    _running: int = 0
+    _subscriptions: int = 0
+
+    # --- one entry for each form of call -----------------------------------------------------------------------------
+
+    async def unary(self, method: Method, raw: bytes, rpc: Rpc) -> bytes:
+        """One request, one answer."""
+        answer = b""
+
+        async def work(record: _Record) -> None:
+            nonlocal answer
+            context, request = method.decoded(raw)
+            async with self._deadline(rpc, record, context):
+                answer = encoded(method.encode(await method.answer(self.service, context, request)))
+
+        await self._call(method.name, rpc, work)
+        return answer
+
+    async def find(self, raw: bytes, rpc: Rpc) -> None:
+        """One request, pages until the last."""
+
+        async def work(record: _Record) -> None:
+            context, query = codec.from_find_request(parsed(pb.FindSecretsRequest, raw))
+            async with self._deadline(rpc, record, context), aclosing(self.service.find(context, query)) as pages:
+                async for page in pages:
+                    await rpc.write(encoded(codec.to_find_page(page)))
+
+        await self._call("FindSecrets", rpc, work)
+
+    async def subscribe(self, incoming: AsyncIterator[bytes], rpc: Rpc) -> None:
+        """A stream both ways, until the caller leaves or the process drains. Long by nature: no deadline of ours."""
+
+        async def work(record: _Record) -> None:
+            if self._subscriptions >= MAX_SUBSCRIPTIONS:
+                raise busy(f"{MAX_SUBSCRIPTIONS} subscriptions")
+            messages = _messages(incoming)
+            opened = await anext(messages, None)
+            if not isinstance(opened, SubscribeOpen):
+                raise invalid_request("a subscription begins with its opening message")
+            self._enter(record, opened.context, float("inf"))
+            self._subscriptions += 1
+            try:
+                await self._until_draining(self.service.subscribe(opened, messages, emit))
+            finally:
+                self._subscriptions -= 1
+
+        async def emit(event: Any) -> None:
+            await rpc.write(encoded(codec.to_subscribe_response(event)))
+
+        await self._call("Subscribe", rpc, work)
+
+    # --- around every call -------------------------------------------------------------------------------------------
+
+    async def _call(self, method: str, rpc: Rpc, work: Callable[[_Record], Awaitable[None]]) -> None:
+        record = _Record(method)
+        error: ProviderError | None = None
+        clock = self.service.clock
+        begun = clock.monotonic()
+        self.metrics.started.labels(method).inc()
+        self._running += 1
+        self.metrics.in_flight.set(self._running)
+        try:
+            self._admit(rpc)
+            await work(record)
+        except Exception as exc:  # noqa: BLE001 - the outermost frame: nothing passes it in another form
+            error = Redactor(()).of_exception(exc)
+            record.code, record.reason = abort_details(error).code.name, error.reason.value
+            record.place = error.message if error.reason is ErrorReason.INTERNAL else ""
+        except asyncio.CancelledError:
+            record.code = "CANCELLED"
+            raise
+        finally:
+            self._running -= 1
+            self.metrics.in_flight.set(self._running)
+            self._report(record, clock.monotonic() - begun)
+        if error is not None:
+            await rpc.abort(*abort_details(error))
+
+    def _admit(self, rpc: Rpc) -> None:
+        """The certificate was checked by TLS; here, whether it is the one workload that may call."""
+        if self.allowed_clients.isdisjoint(peer_spiffe_ids(rpc)):
+            raise ProviderError(
+                ErrorReason.PERMISSION_DENIED, "this client is not allowed to call the provider; see --allowed-client"
+            )
+        if self._running - self._subscriptions > (limit := self.service.provider.limits.max_in_flight) > 0:
+            raise busy(f"{limit} calls")
+
+    @asynccontextmanager
+    async def _deadline(self, rpc: Rpc, record: _Record, context: Context | None) -> AsyncIterator[None]:
+        """The caller's deadline or ours, whichever comes first. A call without one gets ours."""
+        longest = self.service.provider.limits.max_deadline or DEFAULT_DEADLINE
+        asked = rpc.time_remaining()
+        seconds = longest if asked is None else min(asked, longest)
+        if context is not None:
+            self._enter(record, context, seconds)
+        deadline = Deadline(self.service.clock, seconds)
+        try:
+            async with deadline:
+                yield
+        except TimeoutError:
+            raise ProviderError(
+                ErrorReason.BACKEND_TIMEOUT, f"the backend did not answer within {seconds:.0f} seconds"
+            ) from None
+
+    def _enter(self, record: _Record, context: Context, seconds: float) -> None:
+        record.of(context)
+        CURRENT_CALL.set(
+            Call(
+                request_id=context.request_id,
+                caller=context.caller,
+                store=context.store,
+                deadline=self.service.clock.monotonic() + seconds,
+                max_retries=context.max_backend_retries,
+                retry_interval=context.backend_retry_interval,
+            )
+        )
+
+    async def _until_draining(self, streaming: Coroutine[Any, Any, None]) -> None:
+        """A stream that never ends must not hold up a shutdown; the caller comes back and finds another replica."""
+        stream = asyncio.ensure_future(streaming)
+        drained = asyncio.ensure_future(self.draining.wait())
+        try:
+            await asyncio.wait((stream, drained), return_when=asyncio.FIRST_COMPLETED)
+            if not stream.done():
+                raise ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "the provider shuts down; subscribe again")
+            stream.result()
+        finally:
+            for task in (stream, drained):
+                task.cancel()
+            await asyncio.gather(stream, drained, return_exceptions=True)
+
+    def _report(self, record: _Record, seconds: float) -> None:
+        self.metrics.handled.labels(record.method, record.code, record.reason).inc()
+        self.metrics.latency.labels(record.method).observe(seconds)
+        _log.info(
+            "call handled",
+            method=record.method,
+            request_id=record.request_id,
+            kind=record.kind,
+            code=record.code,
+            reason=record.reason,
+            duration=round(seconds, 6),
+            **({"error": record.place} if record.place else {}),
+        )
+
+
+def busy(what: str) -> ProviderError:
+    return ProviderError(ErrorReason.RATE_LIMITED, f"the provider already runs {what}", retry_after=RETRY_SECONDS)
+
+
+def encoded(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+async def _messages(incoming: AsyncIterator[bytes]) -> AsyncIterator[SubscribeMessage]:
+    async for raw in incoming:
+        yield codec.from_subscribe_request(parsed(pb.SubscribeRequest, raw))

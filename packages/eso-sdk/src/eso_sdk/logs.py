@@ -1,0 +1,84 @@
+"""Log lines of a provider process: one JSON object each, on standard error, with constant events and bound keys.
+
+    {"level":"info","ts":"2030-01-01T00:00:00Z","event":"call handled","method":"GetSecrets","code":"OK", ...}
+
+Nothing else is printed. Libraries and crashes are heard by their type and place only: their texts may hold anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import MutableMapping
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, Final, TextIO
+
+import structlog
+
+from eso_sdk.redaction import seat
+from kuberun.clock import Clock, rfc3339
+
+_MAX_TEXT: Final = 512
+
+
+def configure(clock: Clock, stream: TextIO = sys.stderr) -> None:
+    """Make every logger of the process, and its last words, go that way. To be called before anything logs."""
+
+    def stamped(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {"level": event.pop("level", "info"), "ts": rfc3339(clock.now()), **event}
+
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_log_level,
+            _printable,
+            stamped,
+            structlog.processors.JSONRenderer(serializer=_compact),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(handlers=[_LibraryHandler(level=logging.WARNING)], level=logging.WARNING, force=True)
+    sys.excepthook = _last_words
+
+
+def loop_exception_handler(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What asyncio would print with a traceback."""
+    exc = context.get("exception")
+    where = seat(exc) if isinstance(exc, BaseException) else "unknown"
+    structlog.get_logger("eso_sdk").error("background work failed", error=where)
+
+
+class _LibraryHandler(logging.Handler):
+    """What a library reports: where and how bad, not its text."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        place = f"{PurePath(record.pathname).name}:{record.lineno}"
+        error = seat(record.exc_info[1]) if record.exc_info and record.exc_info[1] else ""
+        log = structlog.get_logger(record.name)
+        log.log(record.levelno, "a library reports a problem", library=record.name, place=place, error=error)
+
+
+def _last_words(_type: type[BaseException], exc: BaseException, _trace: TracebackType | None) -> None:
+    structlog.get_logger("eso_sdk").error("the process ends with an error", error=seat(exc))
+
+
+def _printable(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Names and numbers are printed; anything else by its type."""
+    for name, value in event.items():
+        match value:
+            case None | bool() | int() | float():
+                continue
+            case str():
+                event[name] = value[:_MAX_TEXT]
+            case _:
+                event[name] = f"<{type(value).__name__}>"
+    return event
+
+
+def _compact(event: Any, **_: Any) -> str:
+    return json.dumps(event, separators=(",", ":"), ensure_ascii=False)

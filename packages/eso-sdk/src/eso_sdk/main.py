@@ -1,0 +1,114 @@
+"""The console script of a provider: `eso-provider-NAME`.
+
+    def main() -> None:
+        raise SystemExit(run(PROVIDER))
+
+Flags, or the same as environment variables: `--tls-dir` is `ESO_PROVIDER_TLS_DIR`. Exit codes: 0 after a shutdown on
+request, 1 when serving failed, 2 when the command line makes no sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from eso_sdk.provider import Provider
+from kuberun.clock import SystemClock
+
+_PREFIX: Final = "ESO_PROVIDER_"
+
+
+def run(provider: Provider, arguments: Sequence[str] | None = None) -> int:
+    """Serve until told to stop; the exit code says how it went."""
+    # gRPC's own lines bypass our logs; they are for its developers.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    from eso_sdk.logs import configure
+    from eso_sdk.server import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ServeError, ServeOptions, serve
+
+    chosen = _parser(provider, os.environ).parse_args(arguments)
+    if chosen.manifest:
+        sys.stdout.write(json.dumps(provider.manifest(), indent=2) + "\n")
+        return EXIT_OK
+    if chosen.tls_dir is None or not chosen.allowed_client:
+        missing = "--tls-dir" if chosen.tls_dir is None else "--allowed-client"
+        sys.stderr.write(f"eso-provider-{provider.name}: {missing} is needed; see --help\n")
+        return EXIT_USAGE
+    configure(SystemClock())
+    options = ServeOptions(
+        tls_dir=chosen.tls_dir,
+        allowed_clients=tuple(chosen.allowed_client),
+        listen=chosen.listen,
+        metrics=chosen.metrics,
+        ready_file=chosen.ready_file,
+        drain_seconds=chosen.drain,
+        tls_wait_seconds=chosen.tls_wait,
+    )
+    try:
+        return serve(provider, options)
+    except ServeError as exc:
+        structlog.get_logger("eso_sdk").error("cannot serve", provider=provider.name, problem=str(exc))
+        return EXIT_FAILED
+
+
+def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    def from_environment(name: str, otherwise: str) -> str:
+        return environment.get(_PREFIX + name, otherwise)
+
+    parser = argparse.ArgumentParser(
+        prog=f"eso-provider-{provider.name}",
+        description=f"External Secrets provider {provider.name} {provider.version}",
+        epilog=f"Each flag can be given as {_PREFIX}…, for example {_PREFIX}TLS_DIR; several clients with commas.",
+    )
+    tls_dir = from_environment("TLS_DIR", "")
+    clients = [name for name in from_environment("ALLOWED_CLIENT", "").split(",") if name]
+    ready_file = from_environment("READY_FILE", "")
+    parser.add_argument("--listen", default=from_environment("LISTEN", "0.0.0.0:8080"), help="host:port for gRPC")
+    parser.add_argument(
+        "--tls-dir",
+        type=Path,
+        default=Path(tls_dir) if tls_dir else None,
+        help="folder with ca.crt, tls.crt and tls.key; read again whenever they change",
+    )
+    parser.add_argument(
+        "--allowed-client",
+        action="append",
+        default=clients,
+        metavar="SPIFFE_ID",
+        help="identity that may call, spiffe://cluster.local/ns/NAMESPACE/sa/external-secrets; may be repeated",
+    )
+    parser.add_argument(
+        "--metrics",
+        default=from_environment("METRICS", "0.0.0.0:8081"),
+        help="host:port for /metrics, /healthz and /readyz; empty for none",
+    )
+    parser.add_argument(
+        "--ready-file",
+        type=Path,
+        default=Path(ready_file) if ready_file else None,
+        help="written as JSON once the server listens",
+    )
+    parser.add_argument(
+        "--drain", type=_seconds, default=from_environment("DRAIN", "25"), help="seconds for running calls at the end"
+    )
+    parser.add_argument(
+        "--tls-wait", type=_seconds, default=from_environment("TLS_WAIT", "60"), help="seconds to wait for certificates"
+    )
+    parser.add_argument("--manifest", action="store_true", help="print provider.json and end")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f'"{text}" is no number of seconds between 0 and 3600')
+    return seconds

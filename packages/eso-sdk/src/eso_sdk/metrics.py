@@ -1,0 +1,72 @@
+"""What a provider process counts, in a registry of its own.
+
+Labels are closed sets (methods, codes, reasons) or names that the author wrote; never a key, a name or a value of a
+user, so that the number of series stays small whatever is asked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter as Tally
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+_LATENCY_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_MAX_CALL_NAMES: Final = 200  # an author who names calls by key would otherwise fill the memory
+_OTHER: Final = "other"
+
+
+class ApiCallSeries(Collector):
+    """Calls to the backend, under the name that dashboards know; it lacks `_total`, hence no declared type."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._lock = threading.Lock()
+        self._calls: Tally[tuple[str, str]] = Tally()
+
+    def count(self, call: str, status: str) -> None:
+        with self._lock:
+            known = {name for name, _ in self._calls}
+            self._calls[(call if call in known or len(known) < _MAX_CALL_NAMES else _OTHER, status)] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        series = Metric("externalsecret_provider_api_calls_count", "Calls to the backend", "unknown")
+        with self._lock:
+            calls = dict(self._calls)
+        for (call, status), count in sorted(calls.items()):
+            series.add_sample(series.name, {"provider": self._provider, "call": call, "status": status}, count)
+        yield series
+
+
+class Metrics:
+    """All series of one provider process."""
+
+    def __init__(self, provider: str) -> None:
+        self.registry = CollectorRegistry()
+        self.api_calls = ApiCallSeries(provider)
+        self.registry.register(self.api_calls)
+        self.started = Counter("eso_grpc_server_started", "Calls begun", ["method"], registry=self.registry)
+        self.handled = Counter(
+            "eso_grpc_server_handled", "Calls ended", ["method", "code", "reason"], registry=self.registry
+        )
+        self.latency = Histogram(
+            "eso_grpc_server_latency_seconds",
+            "Time from a call's begin to its end",
+            ["method"],
+            buckets=_LATENCY_BUCKETS,
+            registry=self.registry,
+        )
+        self.in_flight = Gauge("eso_provider_calls_in_flight", "Calls that run", registry=self.registry)
+        self.sessions = Gauge("eso_provider_sessions", "Sessions that are open", registry=self.registry)
+        self.tls_reloads = Counter(
+            "eso_provider_tls_reloads", "Changes of the certificates", ["result"], registry=self.registry
+        )
+
+    def exposition(self) -> bytes:
+        """Everything, in Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,82 @@
+"""`/metrics`, `/healthz` and `/readyz` over plain HTTP, for kubelets and Prometheus. Nothing else, no values, no input.
+
+A server of a few lines: GET only, one request a connection, bounded in size, time and number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+
+_REQUEST_SECONDS: Final = 5.0
+_MAX_LINE: Final = 8192
+_MAX_HEADERS: Final = 100
+_MAX_CONNECTIONS: Final = 64
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(slots=True)
+class Probes:
+    """What a process tells about itself."""
+
+    clock: Clock
+    exposition: Callable[[], bytes]
+    ready: Callable[[], bool]
+    _server: asyncio.Server | None = field(default=None, init=False)
+    _open: int = field(default=0, init=False)
+
+    async def start(self, host: str, port: int) -> str:
+        """Listen; the address says which port it became."""
+        self._server = await asyncio.start_server(self._serve, host, port, limit=_MAX_LINE)
+        name, number, *_ = self._server.sockets[0].getsockname()
+        return f"{name}:{number}"
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= _MAX_CONNECTIONS:
+                async with Deadline(self.clock, _REQUEST_SECONDS):
+                    writer.write(self._answer(await _request_line(reader)))
+                    await writer.drain()
+        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+            pass  # whoever speaks no HTTP, or too slowly, gets no answer
+        finally:
+            self._open -= 1
+            writer.close()
+
+    def _answer(self, request_line: bytes) -> bytes:
+        match request_line.split(b" ")[:2]:
+            case [b"GET", b"/metrics"]:
+                return _response("200 OK", self.exposition())
+            case [b"GET", b"/healthz"]:
+                return _response("200 OK", b"ok\n")
+            case [b"GET", b"/readyz"]:
+                return _response("200 OK", b"ok\n") if self.ready() else _response("503 Service Unavailable", b"no\n")
+            case [b"GET", _]:
+                return _response("404 Not Found", b"/metrics /healthz /readyz\n")
+            case _:
+                return _response("405 Method Not Allowed", b"")
+
+
+async def _request_line(reader: asyncio.StreamReader) -> bytes:
+    """The first line, with the headers read away."""
+    first = await reader.readuntil(b"\n")
+    for _ in range(_MAX_HEADERS):
+        if (await reader.readuntil(b"\n")).strip() == b"":
+            return first
+    raise ValueError("too many headers")
+
+
+def _response(status: str, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {_TEXT}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body

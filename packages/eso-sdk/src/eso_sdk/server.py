@@ -1,0 +1,218 @@
+"""A provider process's server: gRPC over mutual TLS, health, probes, and an orderly end.
+
+    start -> SERVING -> (SIGTERM) drain: NOT_SERVING, no new calls, running ones finish -> stop
+
+`serve` is the whole life of such a process; `Server` its parts, for tests and for those who run a loop of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from grpc import aio
+
+from eso_sdk.frame import Frame
+from eso_sdk.handlers import generic_handlers
+from eso_sdk.health import Health
+from eso_sdk.logs import loop_exception_handler
+from eso_sdk.metrics import Metrics
+from eso_sdk.probes import Probes
+from eso_sdk.provider import Provider
+from eso_sdk.service import Service
+from eso_sdk.session import Sessions
+from eso_sdk.subscription import HEARTBEAT_SECONDS
+from eso_sdk.tlsfolder import TlsFolder, wait_for_certificates
+from eso_wire.options import SERVER_OPTIONS
+from eso_wire.tls import ServerCertificates, TlsMaterial, TlsMaterialError
+from eso_wire.versions import SUPPORTED, ProtocolVersion
+from kuberun.clock import Clock, SystemClock
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+_log = structlog.get_logger("eso_sdk.server")
+
+
+class ServeError(Exception):
+    """The server cannot start; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How a provider is served. Addresses are `host:port`; port 0 takes a free one."""
+
+    tls_dir: Path
+    allowed_clients: tuple[str, ...]
+    listen: str = "127.0.0.1:0"
+    metrics: str = ""
+    """Where the probes listen; empty for nowhere."""
+    ready_file: Path | None = None
+    """Written once the server listens, with its addresses as JSON."""
+    drain_seconds: float = 25.0
+    tls_wait_seconds: float = 60.0
+    protocols: tuple[ProtocolVersion, ...] = SUPPORTED
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    max_connection_age: float | None = None
+    """Seconds; None for that of the protocol. Established connections outlive their certificates, hence a bound."""
+
+
+class Server:
+    """One provider, served in this loop."""
+
+    def __init__(self, provider: Provider, options: ServeOptions, clock: Clock | None = None) -> None:
+        if not options.allowed_clients:
+            raise ServeError("no client is allowed to call; name the operator's identity with --allowed-client")
+        self.provider = provider
+        self.options = options
+        self.clock: Clock = clock or SystemClock()
+        self.metrics = Metrics(provider.name)
+        self.sessions = Sessions(self.clock, on_change=self.metrics.sessions.set)
+        service = Service(
+            provider,
+            self.clock,
+            self.sessions,
+            self.metrics.api_calls,
+            instance_id=uuid.uuid4().hex,
+            protocols=options.protocols,
+            heartbeat_seconds=options.heartbeat_seconds,
+        )
+        self.frame = Frame(service, self.metrics, frozenset(options.allowed_clients))
+        self.address = ""
+        self.metrics_address = ""
+        self._ready = False
+        self._health = Health()
+        self._probes = Probes(self.clock, self.metrics.exposition, lambda: self._ready)
+        self._grpc: aio.Server | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen and say so. Waits for the certificates first."""
+        certificates = await self._certificates()
+        server = aio.server(options=self._grpc_options())
+        server.add_generic_rpc_handlers(generic_handlers(self.frame))
+        self._health.add_to(server)
+        host, _ = address_parts(self.options.listen)
+        try:
+            port = server.add_secure_port(self.options.listen, certificates.credentials())
+        except RuntimeError:
+            raise ServeError(f"cannot listen on {self.options.listen}; is the port taken?") from None
+        await server.start()
+        self._grpc = server
+        self._sweeping = asyncio.get_running_loop().create_task(self.sessions.sweep())
+        self.address = f"{host}:{port}"
+        if self.options.metrics:
+            self.metrics_address = await self._start_probes()
+        self._ready = True
+        await self._health.serving()
+        _log.info("serving", provider=self.provider.name, address=self.address, metrics=self.metrics_address)
+        if self.options.ready_file is not None:
+            _write_ready(self.options.ready_file, self.describe())
+
+    def describe(self) -> dict[str, Any]:
+        """What the ready file says."""
+        return {
+            "address": self.address,
+            "metrics": self.metrics_address,
+            "name": self.provider.name,
+            "pid": os.getpid(),
+        }
+
+    async def drain(self) -> None:
+        """Take no new calls, let the running ones finish within the drain time, then close everything."""
+        if self._grpc is None:
+            return
+        self._ready = False
+        _log.info("draining", provider=self.provider.name, seconds=self.options.drain_seconds)
+        await self._health.draining()
+        self.frame.draining.set()
+        await self._grpc.stop(self.options.drain_seconds)
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        await self.sessions.close()
+        await self._probes.stop()
+        _log.info("stopped", provider=self.provider.name)
+
+    async def _certificates(self) -> ServerCertificates:
+        folder = self.options.tls_dir
+        source = TlsFolder(folder, lambda result: self.metrics.tls_reloads.labels(result).inc())
+        try:
+            first = await wait_for_certificates(source, self.clock, self.options.tls_wait_seconds)
+            self._warn_if_expired(first)
+            return ServerCertificates(source)
+        except TlsMaterialError as exc:
+            raise ServeError(
+                f"no usable certificates in {folder} after {self.options.tls_wait_seconds:.0f} seconds: {exc};"
+                " it needs ca.crt, tls.crt and tls.key, which the operator issues for the provider's Service"
+            ) from exc
+
+    def _warn_if_expired(self, material: TlsMaterial) -> None:
+        if material.expires_at <= self.clock.now():
+            _log.warning("the certificate has expired; clients will refuse it", folder=str(self.options.tls_dir))
+
+    def _grpc_options(self) -> list[tuple[str, Any]]:
+        options: dict[str, Any] = dict(SERVER_OPTIONS)
+        if self.options.max_connection_age is not None:
+            options["grpc.max_connection_age_ms"] = int(self.options.max_connection_age * 1000)
+        if size := self.provider.limits.max_message_bytes:
+            options["grpc.max_receive_message_length"] = size
+            options["grpc.max_send_message_length"] = size
+        return list(options.items())
+
+    async def _start_probes(self) -> str:
+        host, port = address_parts(self.options.metrics)
+        try:
+            return await self._probes.start(host, port)
+        except OSError as exc:
+            raise ServeError(f"cannot listen on {self.options.metrics} for metrics: {exc.strerror}") from None
+
+
+def serve(provider: Provider, options: ServeOptions) -> int:
+    """Serve until SIGTERM or SIGINT, then drain. The exit code says how it went."""
+    return asyncio.run(_serve(provider, options))
+
+
+def address_parts(address: str) -> tuple[str, int]:
+    """`host:port`, taken apart."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isdigit() or int(port) > 65535:
+        raise ServeError(f'"{address}" is no address; write host:port')
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+async def _serve(provider: Provider, options: ServeOptions) -> int:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(loop_exception_handler)
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked.set)
+    server = Server(provider, options)
+    starting = loop.create_task(server.start())
+    stopping = loop.create_task(asked.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # told to stop while it waited for certificates
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return EXIT_OK
+    try:
+        starting.result()
+        await stopping
+    finally:
+        stopping.cancel()
+        await server.drain()
+    return EXIT_OK
+
+
+def _write_ready(path: Path, content: dict[str, Any]) -> None:
+    """At once or not at all: whoever waits for the file reads it as soon as it is there."""
+    partial = path.with_name(f"{path.name}.part")
+    partial.write_text(json.dumps(content), encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,129 @@
+"""Typed calls to a provider, for tests: values in, values or `ProviderError` out, whatever carries the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
+
+from eso_sdk.methods import FIND_PATH, GENERATORS, INFO, STORES, SUBSCRIBE_PATH
+from eso_wire import codec
+from eso_wire._generated import provider_pb2 as pb
+from eso_wire.values import (
+    ChangeEvent,
+    CheckResult,
+    CleanupOutcome,
+    CleanupRequest,
+    Context,
+    DeleteBatch,
+    DeleteResult,
+    FindPage,
+    FindQuery,
+    Found,
+    Generated,
+    GenerateRequest,
+    GetItem,
+    GetResult,
+    Handshake,
+    Heartbeat,
+    Hello,
+    KindRole,
+    PushBatch,
+    PushResult,
+    RemoteRef,
+    Shape,
+    SubscribeMessage,
+    Validation,
+    ValidationMode,
+)
+from eso_wire.versions import SUPPORTED
+
+TIMEOUT = 10.0
+
+
+class Transport(Protocol):
+    """Carries the bytes of one call. Raises `ProviderError`."""
+
+    async def unary(self, path: str, raw: bytes, timeout: float | None) -> bytes: ...  # noqa: ASYNC109 - gRPC's own
+    def stream(self, path: str, requests: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]: ...
+
+
+class Client:
+    """All calls of the protocol."""
+
+    def __init__(self, transport: Transport, deadline: float | None = TIMEOUT) -> None:
+        self._transport = transport
+        self._deadline = deadline
+
+    async def handshake(self, hello: Hello | None = None) -> Handshake:
+        asked = hello or Hello("test", SUPPORTED)
+        return codec.from_handshake(await self._ask(INFO, "Handshake", codec.to_hello(asked), pb.HandshakeResponse))
+
+    async def validate(
+        self, context: Context, mode: ValidationMode = ValidationMode.FULL, role: KindRole = KindRole.STORE
+    ) -> Validation:
+        service, name = (STORES, "Validate") if role is KindRole.STORE else (GENERATORS, "ValidateGenerator")
+        request = codec.to_validate_request(context, mode)
+        return codec.from_validate_response(await self._ask(service, name, request, pb.ValidateResponse))
+
+    async def get(self, context: Context, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+        request = codec.to_get_request(context, items)
+        return codec.from_get_response(await self._ask(STORES, "GetSecrets", request, pb.GetSecretsResponse))
+
+    async def get_one(self, context: Context, key: str, *, shape: Shape = Shape.SINGLE, **ref: Any) -> GetResult:
+        """One item, and its result."""
+        return (await self.get(context, [GetItem("only", RemoteRef(key, **ref), shape)]))[0]
+
+    async def check(self, context: Context, items: Sequence[GetItem]) -> tuple[CheckResult, ...]:
+        request = codec.to_check_request(context, items)
+        return codec.from_check_response(await self._ask(STORES, "CheckSecrets", request, pb.CheckSecretsResponse))
+
+    async def pages(self, context: Context, query: FindQuery) -> AsyncGenerator[FindPage, None]:
+        """The pages of a find, as they come."""
+        requests = _one(codec.to_find_request(context, query).SerializeToString())
+        async with aclosing(self._transport.stream(FIND_PATH, requests)) as answers:
+            async for raw in answers:
+                yield codec.from_find_page(pb.FindSecretsResponse.FromString(raw))
+
+    async def find(self, context: Context, query: FindQuery) -> tuple[Found, ...]:
+        """Everything a find gives, all pages together."""
+        return tuple([found async for page in self.pages(context, query) for found in page.found])
+
+    async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
+        request = codec.to_push_request(context, batch)
+        return codec.from_push_response(await self._ask(STORES, "PushSecrets", request, pb.PushSecretsResponse))
+
+    async def delete(self, context: Context, batch: DeleteBatch) -> tuple[DeleteResult, ...]:
+        request = codec.to_delete_request(context, batch)
+        return codec.from_delete_response(await self._ask(STORES, "DeleteSecrets", request, pb.DeleteSecretsResponse))
+
+    async def subscribe(
+        self, messages: AsyncIterator[SubscribeMessage]
+    ) -> AsyncGenerator[ChangeEvent | Heartbeat, None]:
+        """Events until the stream ends; the first message opens it."""
+
+        async def requests() -> AsyncIterator[bytes]:
+            async for message in messages:
+                yield codec.to_subscribe_request(message).SerializeToString()
+
+        async with aclosing(self._transport.stream(SUBSCRIBE_PATH, requests())) as answers:
+            async for raw in answers:
+                yield codec.from_subscribe_response(pb.SubscribeResponse.FromString(raw))
+
+    async def generate(self, context: Context, request: GenerateRequest | None = None) -> Generated:
+        message = codec.to_generate_request(context, request or GenerateRequest())
+        return codec.from_generate_response(await self._ask(GENERATORS, "Generate", message, pb.GenerateResponse))
+
+    async def cleanup(self, context: Context, request: CleanupRequest) -> CleanupOutcome:
+        message = codec.to_cleanup_request(context, request)
+        return codec.from_cleanup_response(await self._ask(GENERATORS, "Cleanup", message, pb.CleanupResponse))
+
+    async def _ask(self, service: str, name: str, request: Message, answer: type[Message]) -> Any:
+        raw = await self._transport.unary(f"/{service}/{name}", request.SerializeToString(), self._deadline)
+        return answer.FromString(raw)
+
+
+async def _one(raw: bytes) -> AsyncIterator[bytes]:
+    yield raw

@@ -1,0 +1,127 @@
+"""A provider without sockets: the same frame, service and author code, called in this loop.
+
+async with InMemory(PROVIDER) as provider:
+    result = await provider.get_one(call_context(Notes, {...}), "greeting")
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self
+
+from grpc import aio
+
+from eso_sdk.errors import unsupported
+from eso_sdk.frame import Frame
+from eso_sdk.methods import FIND_PATH, UNARY
+from eso_sdk.metrics import Metrics
+from eso_sdk.provider import Provider
+from eso_sdk.service import Service
+from eso_sdk.session import Sessions
+from eso_sdk.testing.client import Client
+from eso_wire.status import error_of
+from eso_wire.versions import SUPPORTED, ProtocolVersion
+from kuberun.clock import Clock, SystemClock
+
+IDENTITY: Final = "spiffe://test/ns/eso/sa/external-secrets"
+
+_METHODS: Final = {method.path: method for method in UNARY}
+_END: Final = b""  # no message of a stream is empty: each has a field that is always set
+_QUEUE: Final = 16
+
+
+class MemoryRpc:
+    """Stands in for grpc.aio's servicer context."""
+
+    def __init__(self, timeout: float | None = None, identity: str = IDENTITY) -> None:
+        self._timeout = timeout
+        self._identity = identity
+        self.written: asyncio.Queue[bytes] = asyncio.Queue(_QUEUE)
+
+    def auth_context(self) -> Mapping[str, Any]:
+        return {"peer_spiffe_id": [self._identity.encode()]} if self._identity else {}
+
+    def time_remaining(self) -> float | None:
+        return self._timeout
+
+    async def abort(
+        self, code: Any, details: str = "", trailing_metadata: tuple[tuple[str, bytes], ...] = ()
+    ) -> NoReturn:
+        raise aio.AioRpcError(code, aio.Metadata(), aio.Metadata(*trailing_metadata), details=details)
+
+    async def write(self, message: bytes) -> None:
+        await self.written.put(message)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except aio.AioRpcError as exc:
+        raise error_of(exc) from exc
+
+
+class MemoryTransport:
+    """Hands bytes to the frame and back."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    async def unary(self, path: str, raw: bytes, timeout: float | None) -> bytes:  # noqa: ASYNC109 - as gRPC has it
+        if path not in _METHODS:
+            raise unsupported(f"there is no call {path}")
+        with _translated():
+            return await self._frame.unary(_METHODS[path], raw, MemoryRpc(timeout))
+
+    async def stream(self, path: str, requests: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        rpc = MemoryRpc()
+
+        async def work() -> None:
+            try:
+                if path == FIND_PATH:
+                    await self._frame.find(await anext(requests), rpc)
+                else:
+                    await self._frame.subscribe(requests, rpc)
+            finally:
+                await rpc.written.put(_END)
+
+        task = asyncio.get_running_loop().create_task(work())
+        try:
+            while (message := await rpc.written.get()) != _END:
+                yield message
+            with _translated():
+                await task
+        finally:
+            task.cancel()
+            while not task.done():
+                # Whoever writes into a full queue while it is cancelled must not wait for a reader that left.
+                while not rpc.written.empty():
+                    rpc.written.get_nowait()
+                await asyncio.wait((task,), timeout=0.01)
+
+
+class InMemory(Client):
+    """One provider, callable in this loop."""
+
+    def __init__(
+        self, provider: Provider, clock: Clock | None = None, protocols: tuple[ProtocolVersion, ...] = SUPPORTED
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.metrics = Metrics(provider.name)
+        self.sessions = Sessions(self.clock, on_change=self.metrics.sessions.set)
+        service = Service(
+            provider, self.clock, self.sessions, self.metrics.api_calls, instance_id="memory", protocols=protocols
+        )
+        self.frame = Frame(service, self.metrics, frozenset({IDENTITY}))
+        super().__init__(MemoryTransport(self.frame))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _exc: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.sessions.close()

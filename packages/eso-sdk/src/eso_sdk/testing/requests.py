@@ -1,0 +1,56 @@
+"""The envelope of a call, for tests: a test says only what it is about."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from eso_api.values import SecretBytes
+from eso_sdk.backend import Backend
+from eso_sdk.kinds import served_kind
+from eso_wire.values import Config, Context, Credential, ObjectRef, SecretMap, Token
+from eso_wire.versions import CURRENT
+
+
+def call_context(
+    backend: type[Backend[Any]],
+    spec: Mapping[str, Any] | bytes | None = None,
+    credentials: Mapping[str, str | bytes | Token | SecretMap] | None = None,
+    *,
+    namespace: str = "team",
+    **changes: Any,
+) -> Context:
+    """A call to one kind with this configuration; `credentials` by pointer. `changes` go to the `Context`."""
+    kind = served_kind(backend).infos[0].kind
+    ref = ObjectRef(kind.api_version, kind.kind, namespace, "config", uid="uid-1", generation=1)
+    caller = ObjectRef("external-secrets.io/v1", "ExternalSecret", namespace, "caller", uid="uid-2", generation=1)
+    store = ObjectRef(
+        "secretstore.external-secrets.io/v2alpha1", "SecretStore", namespace, "store", uid="uid-3", generation=1
+    )
+    sent = tuple(Credential(pointer, _value(value)) for pointer, value in (credentials or {}).items())
+    given: dict[str, Any] = {
+        "request_id": uuid.uuid4().hex,
+        "protocol": CURRENT,
+        "caller": caller,
+        "store": store,
+        "config": Config(ref, kind, _spec(spec), sent),
+        "auth_namespace": namespace,
+    }
+    return Context(**(given | changes))
+
+
+def _spec(spec: Mapping[str, Any] | bytes | None) -> SecretBytes:
+    return SecretBytes(spec if isinstance(spec, bytes) else msgspec.json.encode(spec or {}))
+
+
+def _value(value: str | bytes | Token | SecretMap) -> SecretBytes | Token | SecretMap:
+    match value:
+        case str():
+            return SecretBytes(value.encode())
+        case bytes():
+            return SecretBytes(value)
+        case _:
+            return value

@@ -1,0 +1,77 @@
+"""Certificates in a folder, as a mounted Secret shows them: read when they change, and waited for at the start.
+
+The operator issues a provider's certificates, usually after its pod started. So their absence is a reason to wait, and
+only then an error.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from eso_wire.tls import CA_FILE, CERTIFICATE_FILE, KEY_FILE, TlsMaterial, TlsMaterialError, load_material
+from kuberun.clock import Clock
+
+_FILES: Final = (CA_FILE, CERTIFICATE_FILE, KEY_FILE)
+_POLL_SECONDS: Final = 0.5
+
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+class TlsFolder:
+    """The source of a server's certificates. gRPC asks at every handshake, from its own threads."""
+
+    def __init__(self, folder: Path, on_reload: Callable[[str], None] = lambda _result: None) -> None:
+        self._folder = folder
+        self._on_reload = on_reload
+        self._lock = threading.Lock()
+        self._stamp: Stamp = ()
+        self._material: TlsMaterial | None = None
+
+    def __call__(self) -> TlsMaterial:
+        """What is there now, or the last good set while a new one is being written."""
+        with self._lock:
+            stamp = self._stamped()
+            if self._material is None or stamp != self._stamp:
+                self._stamp = stamp
+                self._load()
+            if self._material is None:
+                raise TlsMaterialError(f"no usable certificates in {self._folder}")
+            return self._material
+
+    def _load(self) -> None:
+        try:
+            fresh = load_material(self._folder)
+        except TlsMaterialError:
+            if self._material is None:
+                raise
+            self._on_reload("failure")
+            return
+        if self._material is not None:
+            self._on_reload("success")
+        self._material = fresh
+
+    def _stamped(self) -> Stamp:
+        """Changes when a file does, also behind the symbolic links of a mounted Secret."""
+        stamps = []
+        for name in _FILES:
+            try:
+                status = (self._folder / name).stat()
+                stamps.append((status.st_mtime_ns, status.st_size, status.st_ino))
+            except OSError:
+                stamps.append((0, 0, 0))
+        return tuple(stamps)
+
+
+async def wait_for_certificates(source: TlsFolder, clock: Clock, seconds: float) -> TlsMaterial:
+    """The first usable set; raises TlsMaterialError, saying what is wrong, when there is none in that time."""
+    until = clock.monotonic() + seconds
+    while True:
+        try:
+            return source()
+        except TlsMaterialError:
+            if clock.monotonic() >= until:
+                raise
+        await clock.sleep(_POLL_SECONDS)
