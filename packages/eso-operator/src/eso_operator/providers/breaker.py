@@ -1,0 +1,55 @@
+"""A circuit breaker for each endpoint: a provider process that does not answer is left alone for a while.
+
+It counts failures of the infrastructure only: not reached, or silent until the deadline. Whatever a provider answers,
+even an error, shows that it is there.
+"""
+
+from __future__ import annotations
+
+from eso_operator.providers.errors import is_infrastructure
+from eso_operator.providers.settings import BreakerSettings
+from eso_operator.providers.valve import Admission, Valve
+from eso_wire.errors import ProviderError
+from kuberun.backoff import Random, system_random
+from kuberun.clock import Clock
+
+
+class Breaker:
+    """The breaker of one endpoint."""
+
+    def __init__(self, clock: Clock, settings: BreakerSettings, draw: Random = system_random) -> None:
+        self._settings = settings
+        self._draw = draw
+        self._valve = Valve(clock)
+        self._failures = 0
+        self._rests = 0
+
+    @property
+    def state(self) -> str:
+        if self._valve.is_open:
+            return "closed"
+        return "half-open" if self._valve.is_probing else "open"
+
+    async def enter(self, within: float) -> Admission:
+        """Raise the last failure while the endpoint rests; otherwise report with `answered`, `failed`, `gave_up`."""
+        return await self._valve.enter(within)
+
+    def answered(self) -> None:
+        self._failures = self._rests = 0
+        self._valve.open()
+
+    def failed(self, error: ProviderError, admission: Admission) -> None:
+        if not is_infrastructure(error):
+            self.answered()
+            return
+        if admission is Admission.OPEN and not self._valve.is_open:
+            return  # sent before it was shut: nothing new
+        self._failures += 1
+        if self._failures >= self._settings.threshold:
+            self._rests += 1
+            self._valve.shut(error, self._settings.rest.delay(self._rests, self._draw))
+
+    def gave_up(self, admission: Admission) -> None:
+        """The caller was cancelled before anything was learnt."""
+        if admission is Admission.PROBE:
+            self._valve.abandon()

@@ -1,0 +1,288 @@
+"""One call with everything that protects both sides of it.
+
+    budget of the identity -> breaker of the connection -> slot of the endpoint -> channel -> one try
+        ^                                                                                       |
+        +------------- pause, while a retry can help, does no harm and fits the time -----------+
+
+Refusals of budget and breaker are final for the call: they exist to answer at once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from eso_operator.providers.breaker import Breaker
+from eso_operator.providers.budget import Budgets
+from eso_operator.providers.channel import GrpcTransport
+from eso_operator.providers.client import ProviderClient
+from eso_operator.providers.diagnosis import Diagnoses, Probe
+from eso_operator.providers.limits import InFlight
+from eso_operator.providers.metrics import RuntimeMetrics
+from eso_operator.providers.pool import ChannelPool, Dial
+from eso_operator.providers.retries import Repeat, RetryPlan
+from eso_operator.providers.settings import RuntimeSettings
+from eso_operator.providers.transport import CallOptions, Lease, short_name
+from eso_operator.providers.valve import Admission, Urgency
+from eso_operator.stores.target import CallPolicy, Connection, TlsSource
+from eso_wire.errors import ProviderError
+from eso_wire.options import AUTHORIZATION_KEY, REQUEST_ID_KEY
+from eso_wire.probe import diagnose
+from eso_wire.status import CODE_OF, TransportError
+from eso_wire.tls import TlsMaterial
+from eso_wire.values import Limits
+from kuberun.backoff import Random, system_random
+from kuberun.clock import Clock
+
+T = TypeVar("T")
+
+_MAX_CONNECTIONS = 1000
+
+
+class Materials(Protocol):
+    """Where client certificates come from; raises ProviderError when there are none."""
+
+    async def of(self, tls: TlsSource) -> TlsMaterial: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """What tests replace: how connections are made, how failures are looked into, and chance."""
+
+    dial: Dial | None = None
+    probe: Probe = diagnose
+    draw: Random = system_random
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """To whom a call goes, and on whose behalf. No identity: nobody's, as for a handshake."""
+
+    connection: Connection
+    policy: CallPolicy
+    limits: Limits = field(default_factory=Limits)
+    identity: str = ""
+    token: str = field(default="", repr=False)
+
+
+def no_trouble(_: object) -> None:
+    """An answer that says nothing bad about the identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[T]):
+    """What is asked. `trouble` finds, in a successful answer, an error that concerns the whole identity."""
+
+    method: str
+    attempt: Callable[[ProviderClient], Awaitable[T]]
+    request_id: str
+    repeat: Repeat = Repeat.HARMLESS
+    urgency: Urgency = Urgency.PATIENT
+    trouble: Callable[[T], ProviderError | None] = no_trouble
+    within: float | None = None
+
+
+class Dispatcher:
+    """Runs jobs. Holds everything that calls share."""
+
+    def __init__(
+        self, materials: Materials, clock: Clock, *, settings: RuntimeSettings, metrics: RuntimeMetrics, seams: Seams
+    ) -> None:
+        self._materials = materials
+        self._clock = clock
+        self._settings = settings
+        self._metrics = metrics
+        self._draw = seams.draw
+        dial = seams.dial or (lambda endpoint, material: GrpcTransport(endpoint, material, clock))
+        self.pool = ChannelPool(dial, clock, settings=settings.pool, metrics=metrics, draw=seams.draw)
+        self._budgets = Budgets(clock, seams.draw)
+        self._diagnoses = Diagnoses(clock, seams.probe)
+        self._breakers: OrderedDict[str, Breaker] = OrderedDict()
+        self._slots: OrderedDict[tuple[str, str], InFlight] = OrderedDict()
+        self._fingerprints: OrderedDict[str, str] = OrderedDict()
+
+    async def run(self, route: Route, job: Job[T]) -> T:
+        """The answer, or the error of the last try."""
+        deadline = self._clock.monotonic() + self._seconds(route.policy, job.within)
+        plan = RetryPlan.of(route.policy, self._settings.calls)
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                passes = await self._enter(route, job.urgency, deadline - self._clock.monotonic())
+            except ProviderError as refusal:
+                raise await self._explained(route, refusal) from None
+            try:
+                return await self._try(route, job, passes, deadline - self._clock.monotonic())
+            except ProviderError as error:
+                left = deadline - self._clock.monotonic()
+                pause = plan.pause(error, tries, left=left, draw=self._draw)
+                if pause is None or job.repeat is Repeat.HARMFUL:
+                    raise await self._explained(route, error) from None
+            finally:
+                passes.abandon()
+            self._metrics.retried(short_name(job.method), route.connection.endpoint.label)
+            await self._clock.sleep(pause)
+
+    @asynccontextmanager
+    async def stream(self, route: Route, job: Job[T]) -> AsyncIterator[tuple[T, Lease]]:
+        """A job whose answer lives as long as the block: a stream. It takes no slot and is not retried."""
+        within = self._seconds(route.policy, job.within)
+        passes = await self._enter(route, job.urgency, within)
+        try:
+            async with self._leased(route) as lease:
+                client = self._client(route, lease, self._options(route, job.request_id, timeout=None))
+                yield await self._measured(route, job, passes, client), lease
+        except TransportError as error:
+            raise await self._explained(route, error) from None
+        finally:
+            passes.abandon()
+
+    # --- one try -----------------------------------------------------------------------------------------------------
+
+    async def _enter(self, route: Route, urgency: Urgency, left: float) -> _Passes:
+        budget_key = (route.connection.key, route.identity)
+        budget = await self._budgets.enter(budget_key, left, urgency)
+        breaker = self._breaker(route.connection)
+        passes = _Passes(self._budgets, budget_key, breaker, budget=budget)
+        try:
+            passes.breaker_pass = await breaker.enter(left)
+        except BaseException:
+            passes.abandon()
+            raise
+        return passes
+
+    async def _try(self, route: Route, job: Job[T], passes: _Passes, left: float) -> T:
+        started = self._clock.monotonic()
+        await self._materials.of(route.connection.tls)  # they may have to be issued first: not while holding a slot
+        async with self._in_flight(route).slot(left), self._leased(route) as lease:
+            timeout = left - (self._clock.monotonic() - started)
+            if route.limits.max_deadline > 0:
+                timeout = min(timeout, route.limits.max_deadline)
+            options = self._options(route, job.request_id, timeout=max(timeout, 0.0))
+            return await self._measured(route, job, passes, self._client(route, lease, options))
+
+    async def _measured(self, route: Route, job: Job[T], passes: _Passes, client: ProviderClient) -> T:
+        method, label = short_name(job.method), route.connection.endpoint.label
+        self._metrics.started(method, label)
+        started = self._clock.monotonic()
+        code, reason = "CANCELLED", ""
+        try:
+            answer = await job.attempt(client)
+            code = "OK"
+            passes.answered(job.trouble(answer))
+        except ProviderError as error:
+            code, reason = CODE_OF[error.reason].name, error.reason.value
+            passes.failed(error)
+            raise
+        finally:
+            seconds = self._clock.monotonic() - started
+            self._metrics.handled(method, label, code=code, reason=reason, seconds=seconds)
+            self._metrics.breaker(label, self._breaker(route.connection).state)
+            self._metrics.budgets(self._budgets.shut)
+        return answer
+
+    @asynccontextmanager
+    async def _leased(self, route: Route) -> AsyncIterator[Lease]:
+        connection = route.connection
+        material = await self._materials.of(connection.tls)
+        before = self._fingerprints.get(connection.key)
+        if before != material.fingerprint:
+            self._fingerprints[connection.key] = material.fingerprint
+            _trim(self._fingerprints)
+            if before is not None:
+                self.pool.retire(connection.endpoint, before)
+        async with self.pool.lease(connection.endpoint, material) as lease:
+            yield lease
+
+    async def _explained(self, route: Route, error: ProviderError) -> ProviderError:
+        if not isinstance(error, TransportError):
+            return error
+        try:
+            material = await self._materials.of(route.connection.tls)
+        except ProviderError:
+            return error
+        return await self._diagnoses.explained(error, route.connection.endpoint, material)
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _seconds(self, policy: CallPolicy, within: float | None) -> float:
+        timeout = self._settings.calls.timeout if policy.call_timeout is None else policy.call_timeout
+        return timeout if within is None else min(timeout, within)
+
+    def _options(self, route: Route, request_id: str, *, timeout: float | None) -> CallOptions:
+        metadata: tuple[tuple[str, str], ...] = ((REQUEST_ID_KEY, request_id),)
+        if route.token:
+            metadata += ((AUTHORIZATION_KEY, f"Bearer {route.token}"),)
+        connect = route.policy.connect_timeout
+        return CallOptions(
+            timeout=timeout,
+            connect_timeout=self._settings.pool.connect_timeout if connect is None else connect,
+            metadata=metadata,
+        )
+
+    def _client(self, route: Route, lease: Lease, options: CallOptions) -> ProviderClient:
+        label = route.connection.endpoint.label
+        return ProviderClient(lease.transport, label, options, self._settings.calls, token=route.token)
+
+    def _breaker(self, connection: Connection) -> Breaker:
+        """For each connection: one user's bad certificates say nothing about the others' good ones."""
+        breaker = self._breakers.get(connection.key)
+        if breaker is None:
+            breaker = self._breakers[connection.key] = Breaker(self._clock, self._settings.breaker, self._draw)
+            _trim(self._breakers)
+        return breaker
+
+    def _in_flight(self, route: Route) -> InFlight:
+        endpoint, calls = route.connection.endpoint, self._settings.calls
+        slots = min(calls.max_in_flight, route.limits.max_in_flight or calls.max_in_flight)
+        key = (endpoint.target, endpoint.server_name)
+        found = self._slots.get(key)
+        if found is None:
+            found = InFlight(endpoint.label, self._clock, slots=slots, max_waiting=calls.max_waiting)
+            self._slots[key] = found
+            _trim(self._slots)
+        elif route.identity:  # a handshake does not know the limits yet
+            found.resize(slots)
+        return found
+
+
+@dataclass(slots=True)
+class _Passes:
+    """What one try was admitted by, and has to report to exactly once."""
+
+    budgets: Budgets
+    budget_key: tuple[str, str]
+    breaker: Breaker
+    budget: Admission
+    breaker_pass: Admission = Admission.OPEN
+    told: bool = False
+
+    def answered(self, trouble: ProviderError | None) -> None:
+        self.told = True
+        self.breaker.answered()
+        if trouble is None:
+            self.budgets.worked(self.budget_key)
+        else:
+            self.budgets.failed(self.budget_key, trouble, self.budget)
+
+    def failed(self, error: ProviderError) -> None:
+        self.told = True
+        self.breaker.failed(error, self.breaker_pass)
+        self.budgets.failed(self.budget_key, error, self.budget)
+
+    def abandon(self) -> None:
+        """Nothing was learnt: cancelled, or never sent."""
+        if not self.told:
+            self.told = True
+            self.breaker.gave_up(self.breaker_pass)
+            self.budgets.gave_up(self.budget_key, self.budget)
+
+
+def _trim(table: OrderedDict[Any, Any]) -> None:
+    """Forget the oldest; it is made anew when it is needed."""
+    if len(table) > _MAX_CONNECTIONS:
+        table.popitem(last=False)

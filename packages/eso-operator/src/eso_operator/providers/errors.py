@@ -1,0 +1,154 @@
+"""What a provider's error means to a store and its users, and the errors the operator's own end raises.
+
+    ProviderError                      as the wire carries it (eso_wire.errors)
+    ├── TransportError                 the process was not reached (eso_wire.status)
+    └── NoAnswerError                       it was reached and stayed silent until the deadline
+
+Controllers do not look at reasons: they ask `effect_of`, one row for each reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.status import TransportError
+from eso_wire.values import Handshake
+from eso_wire.versions import ProtocolVersion, spelled
+
+
+class StoreHealth(StrEnum):
+    """What a failed call says about the store it was made for."""
+
+    UNAFFECTED = "unaffected"
+    NOT_READY = "not ready"
+    """The store cannot work as it is; its gate closes."""
+    THROTTLED = "throttled"
+    UNREACHABLE = "unreachable"
+    """Counts toward breaker and gate."""
+    INCOMPATIBLE = "incompatible"
+    """The class is not ready either."""
+
+
+class Retry(StrEnum):
+    """When asking again makes sense."""
+
+    AT_INTERVAL = "at the refresh interval"
+    AFTER_CHANGE = "after a change"
+    SLOWLY = "after a change, and slowly by itself"
+    WITH_BACKOFF = "with back-off"
+    WHEN_TOLD = "after the time the provider names"
+    NEW_INSTANCE = "when another provider instance answers"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What controllers do about one error: `reason` is the condition's."""
+
+    store_health: StoreHealth
+    reason: str
+    retry: Retry
+
+
+_SYNC_FAILED = "SecretSyncedError"
+_ABSENT = Effect(StoreHealth.UNAFFECTED, _SYNC_FAILED, Retry.AT_INTERVAL)
+_BAD_CONFIG = Effect(StoreHealth.NOT_READY, "InvalidProviderConfig", Retry.AFTER_CHANGE)
+_NO_ACCESS = Effect(StoreHealth.NOT_READY, "AuthenticationFailed", Retry.SLOWLY)
+_CONFLICT = Effect(StoreHealth.UNAFFECTED, "Conflict", Retry.WITH_BACKOFF)
+_UNREACHABLE = Effect(StoreHealth.UNREACHABLE, _SYNC_FAILED, Retry.WITH_BACKOFF)
+_FAILED = Effect(StoreHealth.UNAFFECTED, _SYNC_FAILED, Retry.WITH_BACKOFF)
+_BAD_REQUEST = Effect(StoreHealth.UNAFFECTED, "InvalidSpec", Retry.AFTER_CHANGE)
+_INCOMPATIBLE = Effect(StoreHealth.INCOMPATIBLE, "ProviderIncompatible", Retry.NEW_INSTANCE)
+
+EFFECTS: dict[ErrorReason, Effect] = {
+    ErrorReason.UNSPECIFIED: _FAILED,
+    ErrorReason.SECRET_NOT_FOUND: _ABSENT,
+    ErrorReason.PROPERTY_NOT_FOUND: _ABSENT,
+    ErrorReason.VERSION_NOT_FOUND: _ABSENT,
+    ErrorReason.CONFIG_NOT_FOUND: _BAD_CONFIG,
+    ErrorReason.CONFIG_INVALID: _BAD_CONFIG,
+    ErrorReason.CREDENTIALS_NOT_FOUND: _NO_ACCESS,
+    ErrorReason.CREDENTIALS_REJECTED: _NO_ACCESS,
+    ErrorReason.PERMISSION_DENIED: Effect(StoreHealth.UNAFFECTED, "AccessDenied", Retry.WITH_BACKOFF),
+    ErrorReason.NAMESPACE_DENIED: Effect(StoreHealth.UNAFFECTED, "NamespaceDenied", Retry.AFTER_CHANGE),
+    ErrorReason.ALREADY_EXISTS: Effect(StoreHealth.UNAFFECTED, "SecretAlreadyExists", Retry.AT_INTERVAL),
+    ErrorReason.OWNERSHIP_CONFLICT: _CONFLICT,
+    ErrorReason.PRECONDITION_FAILED: _CONFLICT,
+    ErrorReason.UNSUPPORTED_OPERATION: Effect(StoreHealth.UNAFFECTED, "NotImplemented", Retry.AFTER_CHANGE),
+    ErrorReason.UNSUPPORTED_KIND: _INCOMPATIBLE,
+    ErrorReason.PROTOCOL_INCOMPATIBLE: _INCOMPATIBLE,
+    ErrorReason.RATE_LIMITED: Effect(StoreHealth.THROTTLED, _SYNC_FAILED, Retry.WHEN_TOLD),
+    ErrorReason.BACKEND_UNAVAILABLE: _UNREACHABLE,
+    ErrorReason.BACKEND_TIMEOUT: _UNREACHABLE,
+    ErrorReason.BACKEND_ERROR: _FAILED,
+    ErrorReason.INVALID_REQUEST: _BAD_REQUEST,
+    ErrorReason.PAYLOAD_TOO_LARGE: _BAD_REQUEST,
+    ErrorReason.INTERNAL: _FAILED,
+}
+
+
+def effect_of(error: ProviderError) -> Effect:
+    """What to do about an error."""
+    return EFFECTS[error.reason]
+
+
+class NoAnswerError(ProviderError):
+    """The provider took the call and gave no answer in time."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorReason.BACKEND_TIMEOUT, message)
+
+
+def is_infrastructure(error: ProviderError) -> bool:
+    """Whether the provider process failed to answer, as opposed to answering with an error."""
+    return isinstance(error, TransportError | NoAnswerError)
+
+
+def answered_wrongly(label: str, what: str) -> ProviderError:
+    """An answer that breaks the protocol. Nothing of the answer itself is repeated."""
+    return ProviderError(
+        ErrorReason.INTERNAL, f"provider {label} answered wrongly: {what}; this is a defect of the provider"
+    )
+
+
+def overloaded(label: str, waiting: int) -> ProviderError:
+    """The operator's own queue is full; the provider was not asked."""
+    return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"{waiting} calls already wait for provider {label}")
+
+
+def incompatible(label: str, handshake: Handshake, ours: Iterable[ProtocolVersion]) -> ProviderError:
+    return ProviderError(
+        ErrorReason.PROTOCOL_INCOMPATIBLE,
+        f"provider {label} ({handshake.provider_name} {handshake.provider_version}) speaks protocol"
+        f" {spelled(handshake.supported)}, this operator speaks {spelled(ours)}: upgrade the older of the two",
+    )
+
+
+def restated(
+    error: ProviderError,
+    *,
+    message: str | None = None,
+    backend_code: str | None = None,
+    retry_after: float | None = None,
+) -> ProviderError:
+    """An equal error of its own: one exception object must not be raised to several callers."""
+    text = error.message if message is None else message
+    code = error.backend_code if backend_code is None else backend_code
+    if isinstance(error, TransportError):
+        copy: ProviderError = TransportError(error.cause)
+        copy.message, copy.args, copy.backend_code = text, (text,), code
+    elif isinstance(error, NoAnswerError):
+        copy = NoAnswerError(text)
+    else:
+        copy = ProviderError(error.reason, text, backend_code=code, subject=error.subject)
+    copy.retry = error.retry
+    copy.retry_after = error.retry_after if retry_after is None else retry_after
+    return copy
+
+
+def heals_by_itself(error: ProviderError) -> bool:
+    """Whether the same call may well succeed within seconds."""
+    slow = {ErrorReason.PERMISSION_DENIED, ErrorReason.OWNERSHIP_CONFLICT, ErrorReason.PRECONDITION_FAILED}
+    return error.retry is RetryClass.BACKOFF and (error.reason not in slow or error.retry_after > 0)

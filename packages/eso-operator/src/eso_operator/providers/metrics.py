@@ -1,0 +1,93 @@
+"""Figures about calls to providers, in a registry that the caller owns. Providers appear by label, never by address."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+BREAKER_STATES = ("closed", "half-open", "open")
+
+
+class RuntimeMetrics(Protocol):
+    """What the runtime reports."""
+
+    def started(self, method: str, provider: str) -> None: ...
+
+    def handled(self, method: str, provider: str, *, code: str, reason: str, seconds: float) -> None: ...
+
+    def retried(self, method: str, provider: str) -> None: ...
+
+    def batch(self, provider: str, *, items: int, wanted: int) -> None:
+        """A read of `items` distinct items that answers `wanted` of the callers."""
+        ...
+
+    def breaker(self, provider: str, state: str) -> None: ...
+
+    def pool(self, channels: int, draining: int) -> None: ...
+
+    def budgets(self, shut: int) -> None: ...
+
+    def subscriptions(self, open_streams: int, degraded: int) -> None: ...
+
+
+class PrometheusMetrics:
+    """The same as Prometheus collectors."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        call = ("method", "provider")
+        self._started = Counter("eso_grpc_client_started", "Calls to providers", call, registry=registry)
+        self._handled = Counter(
+            "eso_grpc_client_handled", "Calls to providers that ended", (*call, "code", "reason"), registry=registry
+        )
+        self._latency = Histogram(
+            "eso_grpc_client_latency_seconds", "How long calls to providers took", call, registry=registry
+        )
+        self._retried = Counter("eso_grpc_client_retried", "Calls that were made again", call, registry=registry)
+        self._batch = Histogram(
+            "eso_provider_read_batch_items",
+            "Distinct items in one read",
+            ("provider",),
+            buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500),
+            registry=registry,
+        )
+        self._merged = Counter(
+            "eso_provider_reads_merged", "Items answered by another caller's read", ("provider",), registry=registry
+        )
+        self._breaker = Gauge(
+            "eso_provider_breaker_state", "1 for the state the breaker is in", ("provider", "state"), registry=registry
+        )
+        self._pool = Gauge("eso_provider_channels", "Channels to providers", ("state",), registry=registry)
+        self._budgets = Gauge(
+            "eso_provider_budgets_shut", "Credential identities that are not called for now", registry=registry
+        )
+        self._streams = Gauge("eso_provider_subscriptions", "Streams of changes", ("state",), registry=registry)
+
+    def started(self, method: str, provider: str) -> None:
+        self._started.labels(method, provider).inc()
+
+    def handled(self, method: str, provider: str, *, code: str, reason: str, seconds: float) -> None:
+        self._handled.labels(method, provider, code, reason).inc()
+        self._latency.labels(method, provider).observe(seconds)
+
+    def retried(self, method: str, provider: str) -> None:
+        self._retried.labels(method, provider).inc()
+
+    def batch(self, provider: str, *, items: int, wanted: int) -> None:
+        self._batch.labels(provider).observe(items)
+        self._merged.labels(provider).inc(wanted - items)
+
+    def breaker(self, provider: str, state: str) -> None:
+        for each in BREAKER_STATES:
+            self._breaker.labels(provider, each).set(1 if each == state else 0)
+
+    def pool(self, channels: int, draining: int) -> None:
+        self._pool.labels("open").set(channels)
+        self._pool.labels("draining").set(draining)
+
+    def budgets(self, shut: int) -> None:
+        self._budgets.set(shut)
+
+    def subscriptions(self, open_streams: int, degraded: int) -> None:
+        self._streams.labels("open").set(open_streams)
+        self._streams.labels("degraded").set(degraded)

@@ -1,0 +1,235 @@
+"""Reads of many callers as few calls: merged, de-duplicated, batched, fanned out.
+
+    read(bound, items) --+
+    read(bound, items) --+--> window of one connection and identity --> distinct items --> batches --> gateway.get
+    read(bound, items) --+      (open for a moment)                                                       |
+                         <------------------------- each caller gets its own items back ------------------+
+
+Only callers with equal eyes share: same connection, identity, token and policy. A caller that leaves hurts nobody, and
+what nobody waits for any more is not read. A read never joins a call that is already on its way: its value may be older
+than the question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+from eso_operator.providers.errors import overloaded, restated
+from eso_operator.providers.metrics import RuntimeMetrics
+from eso_operator.providers.settings import PlannerSettings
+from eso_operator.stores.target import BoundTarget, CallPolicy, CallToken, Connection
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import GetItem, GetResult, RemoteRef, Shape
+from kuberun.clock import Clock
+
+_SPLIT = frozenset({ErrorReason.PAYLOAD_TOO_LARGE, ErrorReason.INVALID_REQUEST})
+"""Errors of a whole call that a single item may have caused: the others deserve a call without it."""
+
+
+class Reads(Protocol):
+    """The part of the gateway that is used here."""
+
+    async def get(self, bound: BoundTarget, items: Sequence[GetItem]) -> tuple[GetResult, ...]: ...
+
+
+class ReadPlanner:
+    """One for the process."""
+
+    def __init__(self, gateway: Reads, clock: Clock, *, settings: PlannerSettings, metrics: RuntimeMetrics) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._settings = settings
+        self._metrics = metrics
+        self._open: dict[_Eyes, _Window] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._waiting = 0
+
+    async def read(self, bound: BoundTarget, items: Sequence[GetItem]) -> list[GetResult]:
+        """The outcome of each item, in order. Raises what the call raised if none of them got an answer."""
+        if not items:
+            return []
+        if self._waiting + len(items) > self._settings.max_waiting_items:
+            raise overloaded(bound.target.endpoint.label, self._waiting)
+        reader = _Reader(len(items), asyncio.get_running_loop().create_future())
+        self._join(bound, items, reader)
+        self._waiting += len(items)
+        try:
+            await reader.answered
+        finally:
+            self._waiting -= len(items)
+            reader.answered.cancel()  # says that nobody waits any more, where that is so
+        return reader.results(items)
+
+    async def close(self) -> None:
+        """End what is on its way; its readers are cancelled."""
+        for task in list(self._running):
+            task.cancel()
+        while self._running:
+            await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _join(self, bound: BoundTarget, items: Sequence[GetItem], reader: _Reader) -> None:
+        eyes = _eyes(bound)
+        window = self._open.get(eyes)
+        if window is None:
+            window = self._open[eyes] = _Window(bound)
+            task = asyncio.get_running_loop().create_task(self._serve(eyes, window))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        for index, item in enumerate(items):
+            window.wanted.setdefault(_question(item), []).append(_Slot(reader, index))
+
+    async def _serve(self, eyes: _Eyes, window: _Window) -> None:
+        try:
+            await self._clock.sleep(self._settings.merge_window)
+            del self._open[eyes]  # whoever comes from now on opens the next window
+            async with asyncio.TaskGroup() as group:
+                for batch in self._batches(window):
+                    group.create_task(self._ask(window.bound, batch))
+        except Exception as defect:  # noqa: BLE001 - a defect of ours, which every reader has to hear of
+            window.fail(defect)
+        finally:
+            if self._open.get(eyes) is window:
+                del self._open[eyes]
+            window.abandon()
+
+    def _batches(self, window: _Window) -> Iterator[list[_Asked]]:
+        told = window.bound.target.handshake.limits.max_batch_items
+        size = min(self._settings.max_batch_items, told or self._settings.max_batch_items)
+        asked = window.asked()
+        for start in range(0, len(asked), size):
+            yield asked[start : start + size]
+
+    async def _ask(self, bound: BoundTarget, batch: list[_Asked]) -> None:
+        """One call; if a single item may be to blame for its failure, two calls of half the size."""
+        items = [_item(str(number), each.question) for number, each in enumerate(batch)]
+        label = bound.target.endpoint.label
+        self._metrics.batch(label, items=len(batch), wanted=sum(len(each.slots) for each in batch))
+        try:
+            results = await self._gateway.get(bound, items)
+        except ProviderError as error:
+            if error.reason not in _SPLIT or len(batch) == 1:
+                for each in batch:
+                    each.fail(error)
+                return
+        else:
+            for each, result in zip(batch, results, strict=True):
+                each.answer(result)
+            return
+        middle = len(batch) // 2
+        await self._ask(bound, batch[:middle])
+        await self._ask(bound, batch[middle:])
+
+
+class _Eyes(NamedTuple):
+    """Equal for callers that would get the same answers in the same way."""
+
+    connection: str
+    identity: str
+    call_token: CallToken | None
+    policy: CallPolicy
+
+
+def _eyes(bound: BoundTarget) -> _Eyes:
+    target = bound.target
+    return _Eyes(Connection(target.endpoint, target.tls).key, bound.identity, target.call_token, target.policy)
+
+
+class _Question(NamedTuple):
+    ref: RemoteRef
+    shape: Shape
+    if_version_differs: str
+
+
+def _question(item: GetItem) -> _Question:
+    return _Question(item.ref, item.shape, item.if_version_differs)
+
+
+def _item(item_id: str, question: _Question) -> GetItem:
+    return GetItem(item_id, question.ref, question.shape, question.if_version_differs)
+
+
+@dataclass(slots=True, eq=False)
+class _Reader:
+    """One caller: its answers so far, and the promise it waits for."""
+
+    missing: int
+    answered: asyncio.Future[None]
+    answers: dict[int, GetResult | ProviderError] = field(default_factory=dict)
+
+    def take(self, index: int, answer: GetResult | ProviderError) -> None:
+        self.answers[index] = answer
+        self.missing -= 1
+        if self.missing == 0 and not self.answered.done():
+            self.answered.set_result(None)
+
+    def results(self, items: Sequence[GetItem]) -> list[GetResult]:
+        failures = [answer for answer in self.answers.values() if isinstance(answer, ProviderError)]
+        if len(failures) == len(items):
+            raise restated(failures[0])
+        return [_own(item.item_id, self.answers[index]) for index, item in enumerate(items)]
+
+
+def _own(item_id: str, answer: GetResult | ProviderError) -> GetResult:
+    """The answer under the caller's id; exceptions are not shared between callers."""
+    if isinstance(answer, ProviderError):
+        return GetResult(item_id, restated(answer))
+    if isinstance(answer.outcome, ProviderError):
+        return replace(answer, item_id=item_id, outcome=restated(answer.outcome))
+    return replace(answer, item_id=item_id)
+
+
+class _Slot(NamedTuple):
+    """One item of one caller."""
+
+    reader: _Reader
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One distinct question and everybody who asked it."""
+
+    question: _Question
+    slots: list[_Slot]
+
+    def answer(self, result: GetResult) -> None:
+        for slot in self.slots:
+            slot.reader.take(slot.position, result)
+
+    def fail(self, error: ProviderError) -> None:
+        for slot in self.slots:
+            slot.reader.take(slot.position, error)
+
+
+@dataclass(slots=True, eq=False)
+class _Window:
+    bound: BoundTarget
+    wanted: dict[_Question, list[_Slot]] = field(default_factory=dict)
+
+    def asked(self) -> list[_Asked]:
+        """What somebody still waits for."""
+        return [
+            _Asked(question, slots)
+            for question, slots in self.wanted.items()
+            if any(not slot.reader.answered.done() for slot in slots)
+        ]
+
+    def fail(self, defect: Exception) -> None:
+        for reader in self._waiting():
+            error = ProviderError(ErrorReason.INTERNAL, f"reading failed inside the operator: {type(defect).__name__}")
+            error.__cause__ = defect
+            reader.answered.set_exception(error)
+
+    def abandon(self) -> None:
+        """Nobody may wait for ever: whoever has no answer when the work has ended gets none."""
+        for reader in self._waiting():
+            reader.answered.cancel()
+
+    def _waiting(self) -> Iterator[_Reader]:
+        for slots in self.wanted.values():
+            for slot in slots:
+                if not slot.reader.answered.done():
+                    yield slot.reader

@@ -1,0 +1,216 @@
+"""Streams of changes, kept alive: one for each connection and identity, re-opened with back-off where they broke off.
+
+    want(bound, items) -> stream --change--> events queue --> whoever reads values again
+                             |  silent for three heartbeats: degraded, and opened anew
+                             |  channel drains, provider ends it, error: opened anew with the last resume token
+                             +- nothing to resume from: RESYNC, so that nothing is missed
+
+Events only say that something changed; values are read the usual way. The queue is bounded: while it is full no stream
+is read, and gRPC makes the provider wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from eso_operator.providers.gateway import Subscription
+from eso_operator.providers.metrics import RuntimeMetrics
+from eso_operator.providers.settings import SubscriptionSettings
+from eso_operator.stores.target import BoundTarget, Connection
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, WatchItem
+from kuberun.backoff import Random, system_random
+from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+
+
+class StreamKey(NamedTuple):
+    """One stream: the connection and whose eyes."""
+
+    connection: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Something to read again: `event.watch_ids` are those of `want`."""
+
+    key: StreamKey
+    event: ChangeEvent
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """For the condition of a store. `error` says why it is degraded; None while it works."""
+
+    error: ProviderError | None
+
+
+class Subscribes(Protocol):
+    """The part of the gateway that is used here."""
+
+    def subscribe(
+        self, bound: BoundTarget, items: Sequence[WatchItem], *, resume_token: str = ""
+    ) -> AbstractAsyncContextManager[Subscription]: ...
+
+
+StateListener = Callable[[StreamKey, StreamState], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    key: StreamKey
+    bound: BoundTarget
+    items: tuple[WatchItem, ...]
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    dropped: bool = False
+    resume_token: str = ""
+    opened: bool = False
+    failures: int = 0
+    error: ProviderError | None = None
+
+
+class Subscriptions:
+    """`run` owns the streams; `want` and `drop` may be called at any time."""
+
+    def __init__(
+        self,
+        gateway: Subscribes,
+        clock: Clock,
+        *,
+        settings: SubscriptionSettings,
+        metrics: RuntimeMetrics,
+        draw: Random = system_random,
+    ) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._settings = settings
+        self._metrics = metrics
+        self._draw = draw
+        self._streams: dict[StreamKey, _Stream] = {}
+        self._new: asyncio.Queue[_Stream] = asyncio.Queue()
+        self._listeners: list[StateListener] = []
+        self.events: asyncio.Queue[Changed] = asyncio.Queue(settings.max_events)
+
+    def listen(self, listener: StateListener) -> None:
+        """Call it when a stream is degraded or works again."""
+        self._listeners.append(listener)
+
+    def want(self, bound: BoundTarget, items: Sequence[WatchItem]) -> StreamKey:
+        """Be told about these, and only these, of this identity."""
+        target = bound.target
+        key = StreamKey(Connection(target.endpoint, target.tls).key, bound.identity)
+        stream = self._streams.get(key)
+        if stream is not None:
+            if stream.items != tuple(items):
+                stream.bound, stream.items = bound, tuple(items)
+                stream.changed.set()
+            return key
+        if len(self._streams) >= self._settings.max_streams:
+            raise ProviderError(
+                ErrorReason.BACKEND_UNAVAILABLE, f"{len(self._streams)} subscriptions are open; no more are opened"
+            )
+        stream = self._streams[key] = _Stream(key, bound, tuple(items))
+        self._new.put_nowait(stream)
+        return key
+
+    def drop(self, key: StreamKey) -> None:
+        """Nobody wants these any more."""
+        if stream := self._streams.pop(key, None):
+            stream.dropped = True
+            stream.changed.set()
+
+    def resume_token(self, key: StreamKey) -> str:
+        """Where the stream is; to be kept across restarts of the operator."""
+        stream = self._streams.get(key)
+        return stream.resume_token if stream else ""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                stream = await self._new.get()
+                group.create_task(self._keep(stream))
+
+    async def _keep(self, stream: _Stream) -> None:
+        while not stream.dropped:
+            try:
+                await self._follow(stream)
+                stream.failures = 0
+            except ProviderError as error:
+                stream.failures += 1
+                self._report(stream, error)
+                if error.reason is ErrorReason.UNSUPPORTED_OPERATION:
+                    return
+                await self._pause(stream)
+
+    async def _follow(self, stream: _Stream) -> None:
+        """One stream from its opening to its end. Returns when it is to be opened anew without delay."""
+        stream.changed.clear()
+        resumes = bool(stream.resume_token)
+        async with self._gateway.subscribe(
+            stream.bound, stream.items, resume_token=stream.resume_token
+        ) as subscription:
+            if stream.opened and not resumes:
+                await self._emit(stream, ChangeEvent(ChangeType.RESYNC))
+            stream.opened = True
+            await self._until_interrupted(stream, subscription)
+
+    async def _until_interrupted(self, stream: _Stream, subscription: Subscription) -> None:
+        """Reads until the watched items change, the channel drains, or the stream breaks."""
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(self._read(stream, subscription))
+            interrupts = [
+                group.create_task(stream.changed.wait()),
+                group.create_task(subscription.draining.wait()),
+            ]
+            done, _ = await asyncio.wait([reading, *interrupts], return_when=asyncio.FIRST_COMPLETED)
+            for task in (reading, *interrupts):
+                task.cancel()
+        if reading in done and (failure := reading.result()) is not None:
+            raise failure
+
+    async def _read(self, stream: _Stream, subscription: Subscription) -> ProviderError | None:
+        """An error is returned, not raised: in a task group it would come out wrapped."""
+        try:
+            while True:
+                event = await self._next(subscription)
+                if stream.error is not None:
+                    self._report(stream, None)
+                stream.failures = 0
+                if isinstance(event, ChangeEvent):
+                    await self._emit(stream, event)
+                stream.resume_token = event.resume_token or stream.resume_token
+        except ProviderError as error:
+            if error.reason is ErrorReason.INVALID_REQUEST:
+                stream.resume_token = ""  # it may be the token that is refused
+            return error
+
+    async def _next(self, subscription: Subscription) -> ChangeEvent | Heartbeat:
+        silence = self._settings.heartbeat * self._settings.missed_heartbeats
+        try:
+            async with Deadline(self._clock, silence):
+                event = await subscription.changes.receive()
+        except TimeoutError:
+            text = f"no heartbeat for {silence:g} s; changes are still found at the refresh interval"
+            raise ProviderError(ErrorReason.BACKEND_TIMEOUT, text) from None
+        if event is None:
+            raise ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "the provider ended the stream of changes")
+        return event
+
+    async def _emit(self, stream: _Stream, event: ChangeEvent) -> None:
+        await self.events.put(Changed(stream.key, event))
+
+    async def _pause(self, stream: _Stream) -> None:
+        await self._clock.sleep(self._settings.reconnect.delay(stream.failures, self._draw))
+
+    def _report(self, stream: _Stream, error: ProviderError | None) -> None:
+        stream.error = error
+        degraded = sum(1 for each in self._streams.values() if each.error is not None)
+        self._metrics.subscriptions(len(self._streams), degraded)
+        for listener in self._listeners:
+            listener(stream.key, StreamState(error))

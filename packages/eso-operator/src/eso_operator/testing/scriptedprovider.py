@@ -1,0 +1,241 @@
+"""A provider that behaves, and misbehaves on demand. Speaks bytes, so that a test can also send nonsense.
+
+    ScriptedProvider    what it knows, what it does wrong, what it was asked
+    LoopbackTransport   the operator's transport without sockets (codec only, virtual time)
+
+`providerhost.py` puts the same provider behind a real gRPC server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+
+from google.protobuf.message import Message
+
+from eso_api.values import SecretBytes
+from eso_operator.providers import transport as methods
+from eso_operator.providers.errors import NoAnswerError
+from eso_operator.providers.transport import CallOptions
+from eso_wire import codec
+from eso_wire._generated import provider_pb2 as pb
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import (
+    ChangeEvent,
+    CheckResult,
+    CleanupOutcome,
+    DeleteResult,
+    FindPage,
+    Found,
+    Generated,
+    GetItem,
+    GetResult,
+    Handshake,
+    Heartbeat,
+    KindInfo,
+    Limits,
+    PushOutcome,
+    PushResult,
+    SecretMap,
+    Shape,
+    SubscribeOpen,
+    Validation,
+    ValidationState,
+)
+from eso_wire.versions import SUPPORTED, ProtocolVersion, select
+from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+
+Nonsense = Callable[[str, bytes], bytes | None]
+"""What to send instead of the answer: gets the method and the true answer; None leaves it as it is."""
+
+
+@dataclass(slots=True)
+class ScriptedProvider:
+    """Change the fields at any time; they hold for the next call."""
+
+    clock: Clock
+    data: dict[str, bytes] = field(default_factory=dict)
+    instance_id: str = "instance-1"
+    kinds: tuple[KindInfo, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    speaks: tuple[ProtocolVersion, ...] = SUPPORTED
+    # --- faults
+    latency: float = 0.0
+    errors: deque[ProviderError] = field(default_factory=deque)
+    """Each fails one call, in order."""
+    broken: ProviderError | None = None
+    """Fails every call but the handshake."""
+    item_errors: dict[str, ProviderError] = field(default_factory=dict)
+    hangs: bool = False
+    nonsense: Nonsense | None = None
+    page_size: int = 100
+    pages: int | None = None
+    """End a find after so many pages, without the last one."""
+    # --- what was seen
+    calls: Counter[str] = field(default_factory=Counter)
+    asked: list[tuple[GetItem, ...]] = field(default_factory=list)
+    identities: list[bytes] = field(default_factory=list)
+    openings: list[SubscribeOpen] = field(default_factory=list)
+    events: asyncio.Queue[ChangeEvent | Heartbeat | None] = field(default_factory=asyncio.Queue)
+
+    async def unary(self, method: str, request: bytes) -> bytes:
+        self.calls[methods.short_name(method)] += 1
+        await self._misbehave(method)
+        return self._spoilt(method, self._answer(method, request).SerializeToString())
+
+    async def stream(self, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
+        self.calls[methods.short_name(method)] += 1
+        await self._misbehave(method)
+        _, query = codec.from_find_request(pb.FindSecretsRequest.FromString(request))
+        found = [
+            Found(key, SecretBytes(value)) for key, value in sorted(self.data.items()) if key.startswith(query.path)
+        ]
+        pages = [found[start : start + self.page_size] for start in range(0, len(found), self.page_size)] or [[]]
+        for number, page in enumerate(pages):
+            if number == self.pages:
+                return
+            last = number == len(pages) - 1
+            yield self._spoilt(method, codec.to_find_page(FindPage(tuple(page), last)).SerializeToString())
+
+    async def opened(self, request: bytes) -> None:
+        """The first message of a subscription."""
+        self.calls["Subscribe"] += 1
+        await self._misbehave(methods.SUBSCRIBE)
+        opening = codec.from_subscribe_request(pb.SubscribeRequest.FromString(request))
+        assert isinstance(opening, SubscribeOpen)  # noqa: S101 - the protocol's first message
+        self.openings.append(opening)
+
+    async def next_event(self) -> bytes | None:
+        event = await self.events.get()
+        if event is None:
+            return None
+        return self._spoilt(methods.SUBSCRIBE, codec.to_subscribe_response(event).SerializeToString())
+
+    async def _misbehave(self, method: str) -> None:
+        if self.latency:
+            await self.clock.sleep(self.latency)
+        if self.hangs:
+            await asyncio.get_running_loop().create_future()
+        if method == methods.HANDSHAKE:
+            return
+        if self.errors:
+            raise self.errors.popleft()
+        if self.broken is not None:
+            raise self.broken
+
+    def _spoilt(self, method: str, answer: bytes) -> bytes:
+        changed = self.nonsense(method, answer) if self.nonsense else None
+        return answer if changed is None else changed
+
+    def _answer(self, method: str, request: bytes) -> Message:
+        match methods.short_name(method):
+            case "Handshake":
+                return self._handshake(request)
+            case "GetSecrets":
+                context, items = codec.from_get_request(pb.GetSecretsRequest.FromString(request))
+                self.asked.append(items)
+                self.identities.append(context.config.spec_json.reveal() if context.config.spec_json else b"")
+                return codec.to_get_response([self._get(item) for item in items])
+            case "CheckSecrets":
+                _, items = codec.from_check_request(pb.CheckSecretsRequest.FromString(request))
+                return codec.to_check_response([CheckResult(each.item_id, each.ref.key in self.data) for each in items])
+            case "PushSecrets":
+                return self._push(request)
+            case "DeleteSecrets":
+                _, gone = codec.from_delete_request(pb.DeleteSecretsRequest.FromString(request))
+                existed = [(each.item_id, self.data.pop(each.remote.key, None)) for each in gone.items]
+                return codec.to_delete_response([DeleteResult(item_id, old is not None) for item_id, old in existed])
+            case "Validate" | "ValidateGenerator":
+                return codec.to_validate_response(Validation(ValidationState.READY))
+            case "Generate":
+                return codec.to_generate_response(Generated({"password": SecretBytes(b"generated")}))
+            case "Cleanup":
+                return codec.to_cleanup_response(CleanupOutcome.CLEANED)
+        raise ProviderError(ErrorReason.UNSUPPORTED_OPERATION, f"no such method: {method}")
+
+    def _handshake(self, request: bytes) -> Message:
+        hello = codec.from_hello(pb.HandshakeRequest.FromString(request))
+        handshake = Handshake(
+            selected=select(self.speaks, hello.supported),
+            supported=self.speaks,
+            provider_name="scripted",
+            provider_version="1",
+            instance_id=self.instance_id,
+            kinds=self.kinds,
+            limits=self.limits,
+        )
+        return codec.to_handshake(handshake)
+
+    def _get(self, item: GetItem) -> GetResult:
+        if error := self.item_errors.get(item.ref.key):
+            return GetResult(item.item_id, error)
+        value = self.data.get(item.ref.key)
+        if value is None:
+            return GetResult(item.item_id, ProviderError(ErrorReason.SECRET_NOT_FOUND, f"{item.ref.key} is not there"))
+        outcome: SecretBytes | SecretMap = SecretBytes(value)
+        return GetResult(item.item_id, {"value": SecretBytes(value)} if item.shape is Shape.MAP else outcome)
+
+    def _push(self, request: bytes) -> Message:
+        _, batch = codec.from_push_request(pb.PushSecretsRequest.FromString(request))
+        for item in batch.items:
+            self.data[item.remote.key] = item.payload.reveal() if isinstance(item.payload, SecretBytes) else b""
+        return codec.to_push_response([PushResult(item.item_id, PushOutcome.UPDATED) for item in batch.items])
+
+
+@dataclass(slots=True)
+class LoopbackTransport:
+    """Calls without sockets: the same bytes, deadlines on the clock. `down` stands for a process that is not there."""
+
+    provider: ScriptedProvider
+    down: Callable[[], ProviderError | None] = lambda: None
+    closed: bool = False
+
+    async def unary(self, method: str, request: bytes, options: CallOptions) -> bytes:
+        self._reach()
+        if options.timeout is None:
+            return await self.provider.unary(method, request)
+        try:
+            if not self.provider.hangs and not self.provider.latency:
+                return await self.provider.unary(method, request)
+            async with Deadline(self.provider.clock, options.timeout):
+                return await self.provider.unary(method, request)
+        except TimeoutError:
+            raise NoAnswerError(f"the provider did not answer {methods.short_name(method)} in time") from None
+
+    async def stream(self, method: str, request: bytes, options: CallOptions) -> AsyncGenerator[bytes, None]:
+        del options
+        self._reach()
+        async for message in self.provider.stream(method, request):
+            yield message
+
+    async def duplex(self, method: str, options: CallOptions) -> LoopbackDuplex:
+        del method, options
+        self._reach()
+        return LoopbackDuplex(self.provider)
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def _reach(self) -> None:
+        if (failure := self.down()) is not None:
+            raise failure
+
+
+@dataclass(slots=True)
+class LoopbackDuplex:
+    provider: ScriptedProvider
+    started: bool = False
+
+    async def send(self, message: bytes) -> None:
+        if not self.started:
+            self.started = True
+            await self.provider.opened(message)
+
+    async def receive(self) -> bytes | None:
+        return await self.provider.next_event()
+
+    def cancel(self) -> None:
+        return
