@@ -1,0 +1,171 @@
+"""From a resolved target to one with its credentials: the operator reads every Secret, ConfigMap and token itself.
+
+    ResolvedTarget -> reads_of (what) -> bind (read it) -> BoundTarget
+
+Which objects are read is decided in `reads.py`; `kubecredentials.py` reads them from an API server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, assert_never
+
+import msgspec
+
+from eso_api.values import SecretBytes
+from eso_operator.stores.reads import AccountToken, ConfigMapKey, Read, SecretKey, WholeSecret, reads_of
+from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
+from eso_wire.errors import RetryClass
+from eso_wire.values import Config, Credential, ObjectRef, SecretMap, Token
+from kuberun.meta import ObjectKey
+
+# An identity only tells apart what this process has read; keyed, it reveals nothing about what it was made of.
+_IDENTITY_KEY: Final = secrets.token_bytes(32)
+
+
+class UnreadableError(Exception):
+    """A Secret, ConfigMap or token that may exist and could not be read: no permission, no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What one Secret or ConfigMap holds."""
+
+    uid: str
+    resource_version: str
+    data: SecretMap = field(repr=False)
+
+
+class CredentialReader(Protocol):
+    """None means that the object is not there; `UnreadableError`, that this could not be found out."""
+
+    async def secret(self, key: ObjectKey) -> Content | None: ...
+
+    async def config_map(self, key: ObjectKey) -> Content | None: ...
+
+    async def token(self, namespace: str, service_account: str, audiences: tuple[str, ...]) -> Token | None: ...
+
+
+async def bind(target: ResolvedTarget, reader: CredentialReader) -> BoundTarget:
+    """Read what the configuration refers to, and get the token for the call if one is asked for."""
+    reading = _Reading(target, reader)
+    credentials = [Credential(read.pointer, await reading.value(read)) for read in reads_of(target)]
+    token = await reading.call_token()
+    config = Config(
+        ref=target.config.ref,
+        kind=target.config.kind,
+        spec_json=SecretBytes(target.config.spec) if target.config.spec is not None else None,
+        credentials=tuple(credentials),
+    )
+    return BoundTarget(
+        target=target,
+        config=config,
+        identity=_identity(target, reading.facts),
+        sources=tuple(reading.sources.values()),
+        token=token,
+    )
+
+
+class _Reading:
+    """The reads of one target: each object once, and what is to be remembered of it."""
+
+    def __init__(self, target: ResolvedTarget, reader: CredentialReader) -> None:
+        self._target = target
+        self._reader = reader
+        self._contents: dict[tuple[str, ObjectKey], Content] = {}
+        self.facts: list[tuple[str, ...]] = []
+        self.sources: dict[tuple[str, ObjectKey], ObjectRef] = {}
+
+    async def value(self, read: Read) -> SecretBytes | Token | SecretMap:
+        match read:
+            case SecretKey(pointer=pointer, object=place):
+                return self._entry(await self._content("Secret", place, pointer), "Secret", read)
+            case ConfigMapKey(pointer=pointer, object=place):
+                return self._entry(await self._content("ConfigMap", place, pointer), "ConfigMap", read)
+            case WholeSecret(pointer=pointer, object=place):
+                return (await self._content("Secret", place, pointer)).data
+            case AccountToken(pointer=pointer, object=place, audiences=audiences):
+                return await self._token(place, audiences, pointer)
+            case _:
+                assert_never(read)
+
+    async def call_token(self) -> str:
+        wanted = self._target.call_token
+        if wanted is None:
+            return ""
+        token = await self._token(ObjectKey(wanted.namespace, wanted.name), wanted.audiences, "auth.serviceAccountRef")
+        return token.token.reveal().decode()
+
+    async def _content(self, kind: str, place: ObjectKey, pointer: str) -> Content:
+        if (kind, place) not in self._contents:
+            read = self._reader.secret if kind == "Secret" else self._reader.config_map
+            try:
+                found = await read(place)
+            except UnreadableError as error:
+                raise self._unreadable(kind, place, pointer, error) from None
+            if found is None:
+                raise self._missing(kind, place, f"there is no {kind} {place}, which {pointer} names: create it")
+            self._contents[kind, place] = found
+            self.sources[kind, place] = _source(kind, place, found.uid)
+        content = self._contents[kind, place]
+        self.facts.append((pointer, kind, *place, content.uid, content.resource_version))
+        return content
+
+    def _entry(self, content: Content, kind: str, read: SecretKey | ConfigMapKey) -> SecretBytes:
+        if read.key not in content.data:
+            raise self._missing(
+                kind, read.object, f"{kind} {read.object} has no key {read.key}, which {read.pointer} names: add it"
+            )
+        return content.data[read.key]
+
+    async def _token(self, place: ObjectKey, audiences: tuple[str, ...], pointer: str) -> Token:
+        kind = "ServiceAccount"
+        try:
+            token = await self._reader.token(place.namespace, place.name, audiences)
+        except UnreadableError as error:
+            raise self._unreadable(kind, place, pointer, error) from None
+        if token is None:
+            raise self._missing(kind, place, f"there is no {kind} {place}, which {pointer} names: create it")
+        self.sources.setdefault((kind, place), _source(kind, place, ""))
+        self.facts.append((pointer, kind, *place, *audiences))
+        return token
+
+    def _missing(self, kind: str, place: ObjectKey, message: str) -> ResolutionError:
+        return ResolutionError(
+            Reason.CREDENTIALS_NOT_FOUND, f"{_user(self._target)}: {message}", subject=_source(kind, place, "")
+        )
+
+    def _unreadable(self, kind: str, place: ObjectKey, pointer: str, error: UnreadableError) -> ResolutionError:
+        return ResolutionError(
+            Reason.CREDENTIALS_UNREADABLE,
+            f"{_user(self._target)}: {kind} {place}, which {pointer} names, cannot be read: {error}",
+            subject=_source(kind, place, ""),
+            retry=RetryClass.BACKOFF,
+        )
+
+
+def _source(kind: str, place: ObjectKey, uid: str) -> ObjectRef:
+    return ObjectRef(api_version="v1", kind=kind, namespace=place.namespace, name=place.name, uid=uid)
+
+
+def _user(target: ResolvedTarget) -> str:
+    ref = target.config.ref
+    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
+
+
+def _identity(target: ResolvedTarget, facts: list[tuple[str, ...]]) -> str:
+    """Equal for equal eyes: the same store and configuration with the same credentials in the same state."""
+    store, config = target.store, target.config
+    decides: list[Any] = [
+        [store.api_version, store.kind, store.namespace, store.name, store.uid],
+        [*config.kind, config.ref.namespace, config.ref.name, config.ref.uid],
+        # A provider that reads the object itself reads its newest state, which only the generation tells apart.
+        config.ref.generation if config.spec is None else "",
+        target.auth_namespace,
+        facts,
+    ]
+    digest = hashlib.blake2b(msgspec.json.encode(decides), key=_IDENTITY_KEY, digest_size=20)
+    digest.update(config.spec or b"")
+    return digest.hexdigest()

@@ -1,0 +1,217 @@
+"""Credentials read from an API server: Secrets and ConfigMaps live, tokens until most of their life is over.
+
+Whoever asks while a read runs shares the next one, so a burst of binds costs two reads. What was read before is used
+again only when the informer of the objects' metadata, if there is one, still says the same resourceVersion; so nobody
+works with an old credential.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from eso_api.values import SecretBytes
+from eso_operator.stores.credentials import Content, UnreadableError
+from eso_wire.values import Token
+from kuberun.client import Client
+from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+from kuberun.errors import ApiError, NotFound, NotServed
+from kuberun.meta import Kind, Object, ObjectKey, Resource
+
+T = TypeVar("T")
+
+MAX_CONTENTS: Final = 512
+MAX_CONTENT_BYTES: Final = 64 * 1024
+MAX_TOKENS: Final = 2048
+TOKEN_SECONDS: Final = 3600
+USED_SHARE: Final = 0.8
+READ_SECONDS: Final = 10.0
+
+VersionOf = Callable[[str, ObjectKey], str]
+"""The resourceVersion of a Secret or ConfigMap as far as it is known; empty when it is not."""
+
+
+class _Secret(Object, kw_only=True):
+    data: dict[str, bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"Secret({self.key})"
+
+
+class _ConfigMap(Object, kw_only=True):
+    data: dict[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"ConfigMap({self.key})"
+
+
+SECRETS: Final = Kind(Resource("", "v1", "secrets", "Secret"), _Secret)
+CONFIG_MAPS: Final = Kind(Resource("", "v1", "configmaps", "ConfigMap"), _ConfigMap)
+
+
+def _unknown(_kind: str, _key: ObjectKey) -> str:
+    return ""
+
+
+class KubeCredentials:
+    """A `CredentialReader` over an API server."""
+
+    def __init__(self, client: Client, clock: Clock, version_of: VersionOf = _unknown) -> None:
+        self._client = client
+        self._clock = clock
+        self._version_of = version_of
+        self._contents: _Recent[Content] = _Recent(MAX_CONTENTS)
+        self._tokens: _Recent[_Lease] = _Recent(MAX_TOKENS)
+        self._content_reads: _Shared[Content | None] = _Shared()
+        self._token_reads: _Shared[_Lease | None] = _Shared()
+
+    async def secret(self, key: ObjectKey) -> Content | None:
+        async def read() -> Content | None:
+            found = await self._asked(self._client.get(SECRETS, key))
+            return None if found is None else _content(found, found.data or {})
+
+        return await self._content("Secret", key, read)
+
+    async def config_map(self, key: ObjectKey) -> Content | None:
+        async def read() -> Content | None:
+            found = await self._asked(self._client.get(CONFIG_MAPS, key))
+            if found is None:
+                return None
+            return _content(found, {name: text.encode() for name, text in (found.data or {}).items()})
+
+        return await self._content("ConfigMap", key, read)
+
+    async def token(self, namespace: str, service_account: str, audiences: tuple[str, ...]) -> Token | None:
+        name = (namespace, service_account, audiences)
+        kept = self._tokens.get(name)
+        if kept is not None and self._clock.monotonic() < kept.renew_at:
+            return kept.token
+
+        async def read() -> _Lease | None:
+            return await self._new_token(ObjectKey(namespace, service_account), audiences)
+
+        lease = await self._token_reads.run(name, read)
+        if lease is None:
+            self._tokens.drop(name)
+            return None
+        self._tokens.put(name, lease)
+        return lease.token
+
+    async def _content(
+        self, kind: str, key: ObjectKey, read: Callable[[], Awaitable[Content | None]]
+    ) -> Content | None:
+        known, kept = self._version_of(kind, key), self._contents.get((kind, key))
+        if kept is not None and known and kept.resource_version == known:
+            return kept
+        content = await self._content_reads.run((kind, key), read)
+        if content is not None and sum(map(len, content.data.values())) <= MAX_CONTENT_BYTES:
+            self._contents.put((kind, key), content)
+        else:
+            self._contents.drop((kind, key))
+        return content
+
+    async def _new_token(self, account: ObjectKey, audiences: tuple[str, ...]) -> _Lease | None:
+        asked = self._clock.monotonic()
+        request = self._client.token_request(account, audiences=audiences, expiration_seconds=TOKEN_SECONDS)
+        given = await self._asked(request)
+        if given is None:
+            return None
+        # The server may give less than was asked for.
+        life = (given.expires - self._clock.now()).total_seconds()
+        token = Token(SecretBytes(given.value.encode()), given.expires, audiences)
+        return _Lease(token, asked + life * USED_SHARE)
+
+    async def _asked(self, request: Awaitable[T]) -> T | None:
+        """The answer; None when there is no such object."""
+        try:
+            async with Deadline(self._clock, READ_SECONDS):
+                return await request
+        except NotServed as error:
+            raise UnreadableError(error.message) from None
+        except NotFound:
+            return None
+        except ApiError as error:
+            raise UnreadableError(error.message) from None
+        except TimeoutError:
+            raise UnreadableError(f"the API server did not answer within {READ_SECONDS:g} s") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    token: Token
+    renew_at: float
+
+
+def _content(found: Object, data: dict[str, bytes]) -> Content:
+    hidden = {name: SecretBytes(value) for name, value in data.items()}
+    return Content(found.metadata.uid, found.metadata.resource_version, hidden)
+
+
+class _Recent(Generic[T]):
+    """The most recently used entries, and no more than so many."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: OrderedDict[Hashable, T] = OrderedDict()
+
+    def get(self, name: Hashable) -> T | None:
+        found = self._entries.get(name)
+        if found is not None:
+            self._entries.move_to_end(name)
+        return found
+
+    def put(self, name: Hashable, entry: T) -> None:
+        self._entries[name] = entry
+        self._entries.move_to_end(name)
+        while len(self._entries) > self._limit:
+            self._entries.popitem(last=False)
+
+    def drop(self, name: Hashable) -> None:
+        self._entries.pop(name, None)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class _Turn(Generic[T]):
+    """Who waits for one name, and the last answer, with the moment its read began."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+        self.answer: tuple[int, T] | None = None
+
+
+class _Shared(Generic[T]):
+    """Reads one after the other for each name; a read that began after somebody asked answers them, too."""
+
+    def __init__(self) -> None:
+        self._turns: dict[Hashable, _Turn[T]] = {}
+        self._moment = 0
+
+    async def run(self, name: Hashable, read: Callable[[], Awaitable[T]]) -> T:
+        asked = self._moment = self._moment + 1
+        async with self._turn(name) as turn:
+            if turn.answer is not None and turn.answer[0] > asked:
+                return turn.answer[1]
+            began = self._moment = self._moment + 1
+            answer = await read()
+            turn.answer = (began, answer)
+            return answer
+
+    @asynccontextmanager
+    async def _turn(self, name: Hashable) -> AsyncIterator[_Turn[T]]:
+        turn = self._turns.setdefault(name, _Turn())
+        turn.users += 1
+        try:
+            async with turn.lock:
+                yield turn
+        finally:
+            turn.users -= 1
+            if not turn.users:
+                del self._turns[name]

@@ -1,0 +1,178 @@
+"""Which Secrets, ConfigMaps and service accounts a target's configuration refers to: decided before anything is read.
+
+The provider's handshake says where in the configuration references are, `ReferenceRule` which namespaces they may name:
+
+| rule | reference names a namespace | reference names none |
+|---|---|---|
+| own namespace | must be the namespace of credentials | namespace of credentials |
+| explicit, else auth namespace | that one | namespace of credentials |
+| auth namespace, whatever it says | ignored | namespace of credentials |
+
+A CA bundle is stricter: an object that may name namespaces must, every other one must not name a foreign one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from eso_operator.stores import pointers
+from eso_operator.stores.target import Reason, ReferenceRule, ResolutionError, ResolvedTarget
+from eso_wire.values import CredentialKind, CredentialPath
+from kuberun.meta import ObjectKey
+
+MAX_CREDENTIALS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKey:
+    """One key of a Secret."""
+
+    pointer: str
+    object: ObjectKey
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSecret:
+    pointer: str
+    object: ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapKey:
+    """One key of a ConfigMap's `data`."""
+
+    pointer: str
+    object: ObjectKey
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccountToken:
+    """A token of a service account."""
+
+    pointer: str
+    object: ObjectKey
+    audiences: tuple[str, ...]
+
+
+Read = SecretKey | WholeSecret | ConfigMapKey | AccountToken
+
+
+def reads_of(target: ResolvedTarget) -> tuple[Read, ...]:
+    """Every reference that is present in the configuration, once, in the order of the handshake's paths."""
+    if target.config.spec is None:
+        return ()
+    spec = msgspec.json.decode(target.config.spec)
+    reads: dict[str, Read] = {}
+    for path in target.config.credentials:
+        for pointer, reference in pointers.expand(spec, path.pattern):
+            if path.kind is CredentialKind.CA_PROVIDER and _has_bundle(spec, pointer):
+                continue  # a bundle that is written out wins
+            if pointer not in reads:
+                reads[pointer] = _read(target, path, pointer, reference)
+            if len(reads) > MAX_CREDENTIALS:
+                raise _invalid(target, f"has more than {MAX_CREDENTIALS} references to credentials")
+    return tuple(reads.values())
+
+
+def _read(target: ResolvedTarget, path: CredentialPath, pointer: str, reference: Any) -> Read:
+    name = _text(target, pointer, reference, "name")
+    match path.kind:
+        case CredentialKind.SECRET_KEY:
+            place = ObjectKey(_namespace(target, pointer, reference), name)
+            return SecretKey(pointer, place, _text(target, pointer, reference, "key"))
+        case CredentialKind.WHOLE_SECRET:
+            return WholeSecret(pointer, ObjectKey(_namespace(target, pointer, reference), name))
+        case CredentialKind.SERVICE_ACCOUNT:
+            place = ObjectKey(_namespace(target, pointer, reference), name)
+            return AccountToken(pointer, place, _audiences(target, path, pointer, reference))
+        case CredentialKind.CA_PROVIDER:
+            place = ObjectKey(_ca_namespace(target, pointer, reference), name)
+            key = _text(target, pointer, reference, "key")
+            match reference.get("type"):
+                case "ConfigMap":
+                    return ConfigMapKey(pointer, place, key)
+                case "Secret":
+                    return SecretKey(pointer, place, key)
+                case _:
+                    raise _invalid(target, f"{pointer}/type must be Secret or ConfigMap")
+        case _:
+            assert_never(path.kind)
+
+
+def _namespace(target: ResolvedTarget, pointer: str, reference: dict[str, Any]) -> str:
+    said = reference.get("namespace") or ""
+    match target.config.rule:
+        case ReferenceRule.OWN_NAMESPACE:
+            _check_own(target, pointer, said)
+            namespace = target.auth_namespace
+        case ReferenceRule.EXPLICIT_OR_AUTH:
+            namespace = said or target.auth_namespace
+        case ReferenceRule.IGNORE_EXPLICIT:
+            namespace = target.auth_namespace
+        case other:
+            assert_never(other)
+    if not namespace:
+        raise ResolutionError(
+            Reason.REFERENT_AUTH,
+            f"{_shown(target)} takes {pointer} from the namespace of its user; it is checked when it is used",
+            subject=target.store,
+        )
+    return str(namespace)
+
+
+def _ca_namespace(target: ResolvedTarget, pointer: str, reference: dict[str, Any]) -> str:
+    said = reference.get("namespace") or ""
+    if target.config.rule is not ReferenceRule.EXPLICIT_OR_AUTH:
+        _check_own(target, pointer, said)
+        return _namespace(target, pointer, reference)
+    if not said:
+        raise _invalid(target, f"{pointer} must name the namespace of the CA bundle")
+    return str(said)
+
+
+def _check_own(target: ResolvedTarget, pointer: str, said: str) -> None:
+    if said not in ("", target.auth_namespace):
+        raise ResolutionError(
+            Reason.CROSS_NAMESPACE,
+            f"{_shown(target)}: {pointer} names namespace {said}; credentials may only come from"
+            f" {target.auth_namespace or 'the namespace of its user'}",
+            subject=target.config.ref,
+        )
+
+
+def _has_bundle(spec: Any, pointer: str) -> bool:
+    holder = pointers.at(spec, pointers.parent(pointer))
+    return isinstance(holder, dict) and bool(holder.get("caBundle"))
+
+
+def _text(target: ResolvedTarget, pointer: str, reference: Any, field: str) -> str:
+    value = reference.get(field) if isinstance(reference, dict) else None
+    if not isinstance(value, str) or not value:
+        raise _invalid(target, f"{pointer} needs a {field}")
+    if not isinstance(reference.get("namespace") or "", str):
+        raise _invalid(target, f"{pointer}/namespace must be a string")
+    return value
+
+
+def _audiences(
+    target: ResolvedTarget, path: CredentialPath, pointer: str, reference: dict[str, Any]
+) -> tuple[str, ...]:
+    """Those the provider needs, then those the reference adds."""
+    said = reference.get("audiences") or []
+    if not isinstance(said, list) or not all(isinstance(audience, str) for audience in said):
+        raise _invalid(target, f"{pointer}/audiences must be a list of strings")
+    return tuple(dict.fromkeys((*path.audiences, *said)))
+
+
+def _invalid(target: ResolvedTarget, problem: str) -> ResolutionError:
+    return ResolutionError(Reason.INVALID_CONFIG, f"{_shown(target)}: {problem}", subject=target.config.ref)
+
+
+def _shown(target: ResolvedTarget) -> str:
+    ref = target.config.ref
+    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
