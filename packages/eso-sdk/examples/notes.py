@@ -8,7 +8,7 @@ from eso_api.references import SecretKeySelector
 from eso_api.shapes import Fragment
 from eso_api.values import SecretBytes
 from eso_sdk import Provider, Store, errors, finds, reads, store_kind
-from eso_sdk.extract import property_in
+from eso_sdk.extract import property_in, pushed_value
 from eso_sdk.main import run
 from eso_sdk.matching import Matcher
 from eso_wire.values import DeleteItem, FindQuery, Found, PushItem, PushOutcome, RemoteRef, SourceSecret
@@ -43,8 +43,7 @@ class Notes(Store[NotesConfig]):
                 yield Found(key, SecretBytes(note.read_bytes()))
 
     async def push(self, item: PushItem, _: SourceSecret) -> PushOutcome:
-        assert isinstance(item.payload, SecretBytes)  # noqa: S101 - whole Secrets are not offered
-        self._note(item.remote.key).write_bytes(item.payload.reveal())
+        self._note(item.remote.key).write_bytes(pushed_value(item))
         return PushOutcome.UPDATED
 
     async def delete(self, item: DeleteItem) -> bool:

@@ -1,12 +1,13 @@
-"""What is inside a remote value: one property by a gjson path, or the members of a JSON object."""
+"""What is inside a remote value: one property by a gjson path, the members of a JSON object, the payload of a push."""
 
 from __future__ import annotations
 
 import msgspec
 
-from eso_sdk.errors import invalid_request, property_not_found
+from eso_api.values import SecretBytes
+from eso_sdk.errors import invalid_request, property_not_found, unsupported
 from eso_sdk.gjson import GjsonError, get
-from eso_wire.values import RemoteRef
+from eso_wire.values import PushItem, RemoteRef
 
 
 class NotAnObjectError(ValueError):
@@ -28,6 +29,13 @@ def property_in(raw: bytes, ref: RemoteRef) -> bytes:
     if found is None:
         raise property_not_found(ref.key, ref.property)
     return found
+
+
+def pushed_value(item: PushItem) -> bytes:
+    """The one value of a push. Whole Secrets reach only stores that say they write them."""
+    if isinstance(item.payload, SecretBytes):
+        return item.payload.reveal()
+    raise unsupported(f'"{item.remote.key}" takes one value, not a whole Secret')
 
 
 def json_map(raw: bytes) -> dict[str, bytes]:

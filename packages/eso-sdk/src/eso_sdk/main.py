@@ -85,8 +85,8 @@ def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.Argu
     )
     parser.add_argument(
         "--metrics",
-        default=from_environment("METRICS", "0.0.0.0:8081"),
-        help="host:port for /metrics, /healthz and /readyz; empty for none",
+        default=from_environment("METRICS", "127.0.0.1:0"),
+        help="host:port for /metrics, /healthz and /readyz; port 0 takes a free one, empty means none",
     )
     parser.add_argument(
         "--ready-file",

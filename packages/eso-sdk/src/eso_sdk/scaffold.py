@@ -1,0 +1,217 @@
+"""`eso provider new NAME`: a provider that runs and passes the conformance suite, to be filled in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from eso_sdk.provider import NAME_PATTERN
+
+
+class ScaffoldError(ValueError):
+    """Nothing was written; the text says why."""
+
+
+def write(folder: Path, name: str) -> tuple[Path, ...]:
+    """Write the distribution into a folder that is new or empty; the files written."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise ScaffoldError(
+            f'"{name}" is no name for a provider: use up to 40 lower-case letters, digits and dashes, a letter first'
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ScaffoldError(f"{folder} is not empty; name another folder")
+    words = {
+        "name": name,
+        "module": f"eso_provider_{name.replace('-', '_')}",
+        "kind": "".join(part.capitalize() for part in name.split("-")),
+        "plural": f"{name.replace('-', '')}s",
+    }
+    written = []
+    for path, template in _FILES.items():
+        target = folder / Template(path).substitute(words)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(Template(template).substitute(words), encoding="utf-8")
+        written.append(target)
+    return tuple(written)
+
+
+_PYPROJECT: Final = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "eso-provider-$name"
+version = "0.1.0"
+description = "External Secrets provider for $name"
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["eso-api", "eso-sdk", "eso-wire"]
+
+[project.optional-dependencies]
+test = ["eso-conformance", "pytest", "pytest-asyncio"]
+
+[project.scripts]
+eso-provider-$name = "$module.provider:main"
+
+[project.entry-points."eso.providers"]
+$name = "$module.provider:PROVIDER"
+
+[project.entry-points."eso.kinds"]
+$name = "$module.provider:KINDS"
+
+[tool.hatch.build.targets.wheel]
+packages = ["src/$module"]
+
+[tool.pytest.ini_options]
+asyncio_mode = "auto"
+asyncio_default_fixture_loop_scope = "function"
+"""
+
+_README: Final = """\
+# eso-provider-$name
+A provider for External Secrets. Its kinds are `$kind` and `Cluster$kind`.
+
+    pip install -e '.[test]'
+    pytest                                  the conformance suite, against a real server
+    eso up --provider $name                  the operator on this machine, with this provider beside it
+    eso-provider-$name --help                how it is run elsewhere
+
+What to do next: in `src/$module/provider.py`, write the configuration that your backend needs into `${kind}Config`,
+log in to the backend in `open`, and let the methods call it. Remove the methods that your backend has nothing for:
+what the class overrides is what the kind offers. `tests/test_conformance.py` tells the suite what it may expect.
+"""
+
+_INIT: Final = '''\
+"""The $name provider. `provider.py` holds all of it."""
+'''
+
+_PROVIDER: Final = '''\
+"""The $name provider: its configuration, and what it does with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import ClassVar
+
+from eso_api.references import SecretKeySelector
+from eso_api.shapes import Fragment
+from eso_api.values import SecretBytes
+from eso_sdk import Check, Provider, Store, errors, finds, reads, store_kind
+from eso_sdk.extract import property_in, pushed_value
+from eso_sdk.main import run
+from eso_sdk.matching import Matcher
+from eso_wire.values import DeleteItem, FindQuery, Found, PushItem, PushOutcome, RemoteRef, SourceSecret
+
+
+class ${kind}Config(Fragment, frozen=True, kw_only=True):
+    """How $name is reached."""
+
+    url: str
+    """Address of the backend."""
+    token_secret_ref: SecretKeySelector
+    """The token to log in with."""
+
+
+@store_kind(kind="$kind", plural="$plural", cluster="Cluster$kind")
+class $kind(Store[${kind}Config]):
+    """One logged-in use of the backend. Methods run concurrently."""
+
+    # Stand in for the backend, by its address: values, and who pushed them. Replace them with calls to yours.
+    backends: ClassVar[dict[str, dict[str, bytes]]] = {}
+    owners: ClassVar[dict[tuple[str, str], str]] = {}
+
+    async def open(self) -> None:
+        if not self.secret(self.config.token_secret_ref):
+            raise errors.rejected("the token is empty")
+        self.values = self.backends.setdefault(self.config.url, {})
+
+    @reads("not_found")
+    async def get(self, ref: RemoteRef) -> bytes:
+        with self.observe("get"):
+            if ref.version:
+                raise errors.version_not_found(ref.key, ref.version)
+            if ref.key not in self.values:
+                raise errors.not_found(ref.key)
+            return property_in(self.values[ref.key], ref)
+
+    @finds("name")
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        matcher = Matcher(query)
+        for key, value in sorted(self.values.items()):
+            if matcher.matches(key):
+                yield Found(key, SecretBytes(value))
+
+    async def check(self, ref: RemoteRef) -> Check:
+        return Check(exists=ref.key in self.values)
+
+    async def push(self, item: PushItem, _: SourceSecret) -> PushOutcome:
+        self._check_owner(item)
+        existed = item.remote.key in self.values
+        self.values[item.remote.key] = pushed_value(item)
+        self.owners[self.config.url, item.remote.key] = item.owner_token
+        return PushOutcome.UPDATED if existed else PushOutcome.CREATED
+
+    async def delete(self, item: DeleteItem) -> bool:
+        self._check_owner(item)
+        self.owners.pop((self.config.url, item.remote.key), None)
+        return self.values.pop(item.remote.key, None) is not None
+
+    def _check_owner(self, item: PushItem | DeleteItem) -> None:
+        """Leave alone what somebody else pushed."""
+        if self.owners.get((self.config.url, item.remote.key), item.owner_token) != item.owner_token:
+            raise errors.not_ours(item.remote.key)
+
+
+PROVIDER = Provider(name="$name", version="0.1.0", kinds=($kind,))
+KINDS = PROVIDER.kinds_for_crds
+
+
+def main() -> None:
+    raise SystemExit(run(PROVIDER))
+'''
+
+_TEST: Final = '''\
+"""The suite that every provider must pass, against a real server of this one."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from $module.provider import PROVIDER
+
+from eso_conformance.fixture import Fixture, from_plain
+from eso_conformance.plugin import conformance_tests
+from eso_conformance.subject import Identity, Target
+from eso_sdk.testing.server import CLIENT_ID, ProviderServer
+
+test_conformance = conformance_tests("read", "write")
+
+
+@pytest.fixture
+async def conformance_target() -> AsyncIterator[Target]:
+    async with ProviderServer(PROVIDER) as server:
+        client = server.authority.leaf(CLIENT_ID)
+        yield Target(server.address, Identity(client.ca, client.certificate, client.key.reveal()))
+
+
+@pytest.fixture
+def conformance_fixture() -> Fixture:
+    """A configuration that works. Without known values the suite pushes its own."""
+    spec = {"url": "https://backend.test", "tokenSecretRef": {"name": "login", "key": "token"}}
+    credentials = {"/tokenSecretRef": "a token"}
+    kinds = [
+        {"kind": "$kind", "spec": spec, "credentials": credentials, "invalid": [{}]},
+        {"kind": "Cluster$kind", "spec": spec, "credentials": credentials, "invalid": [{}]},
+    ]
+    return from_plain({"kinds": kinds})
+'''
+
+_FILES: Final = {
+    "pyproject.toml": _PYPROJECT,
+    "README.md": _README,
+    "src/$module/__init__.py": _INIT,
+    "src/$module/provider.py": _PROVIDER,
+    "src/$module/py.typed": "",
+    "tests/test_conformance.py": _TEST,
+}
