@@ -58,7 +58,8 @@ def agree(
 
 def bind_config(store: Store, configuration: Configuration, info: KindInfo) -> ConfigBinding:
     """The configuration as the provider wants it: with its credentials, unless it can only read the object itself."""
-    inline = ConfigDelivery.INLINE in info.deliveries
+    spec = configuration.spec
+    inline = ConfigDelivery.INLINE in info.deliveries or spec is None
     if not inline and not _is_object(store):
         raise ResolutionError(
             Reason.UNSUPPORTED_KIND,
@@ -70,7 +71,7 @@ def bind_config(store: Store, configuration: Configuration, info: KindInfo) -> C
         ref=configuration.ref,
         kind=info.kind,
         delivery=ConfigDelivery.INLINE if inline else ConfigDelivery.BY_REFERENCE,
-        spec=msgspec.json.encode(configuration.spec, order="deterministic") if inline else None,
+        spec=msgspec.json.encode(spec, order="deterministic") if inline and spec is not None else None,
         credentials=info.credentials if inline else (),
         rule=configuration.rule,
     )

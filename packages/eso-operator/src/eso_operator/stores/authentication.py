@@ -21,7 +21,7 @@ from eso_operator.stores.configuration import Configuration
 from eso_operator.stores.discovery import Located
 from eso_operator.stores.loading import auth_scope
 from eso_operator.stores.store import AuthScope, Store
-from eso_operator.stores.target import Form, Reason, ReferenceRule, ResolutionError
+from eso_operator.stores.target import Form, Reason, ResolutionError
 from eso_wire.values import ObjectRef
 
 
@@ -37,13 +37,12 @@ def authenticate(store: Store, caller: ObjectRef, configuration: Configuration, 
     """Whose credentials this caller gets through this store."""
     if store.namespaced or store.form is Form.V1_GENERATOR:
         return Authentication(caller.namespace, pinned=False)
-    explicit = configuration.rule is ReferenceRule.EXPLICIT_OR_AUTH
     scope = _scope(store, located)
     match scope:
         case AuthScope.PROVIDER_NAMESPACE:
             return Authentication(_provider_namespace(store, configuration, located), pinned=True)
         case AuthScope.MANIFEST_NAMESPACE | AuthScope.REFERENT | AuthScope.UNSAID:
-            return Authentication(caller.namespace, pinned=explicit)
+            return Authentication(caller.namespace, pinned=False)
         case _:
             assert_never(scope)
 

@@ -8,7 +8,6 @@ from eso_operator.stores.discovery import Located
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.store import Store
 from eso_operator.stores.target import CallToken, Reason, ResolutionError, SecretTls, TlsSource
-from eso_wire.values import ObjectRef
 
 AUDIENCE = "external-secrets-provider"
 
@@ -30,20 +29,17 @@ def secure(store: Store, located: Located, settings: ResolverSettings) -> TlsSou
     return managed_tls(endpoint, store.ref)
 
 
-def call_token(store: Store, caller: ObjectRef, located: Located, auth_namespace: str) -> CallToken | None:
-    """The service account whose token goes with every call, if the store names one."""
+def call_token(store: Store, located: Located, auth_namespace: str) -> CallToken | None:
+    """The service account whose token goes with every call, if the store names one.
+
+    Without a namespace it is the caller's, and there is none while a cluster-scoped store is validated.
+    """
     auth = _auth(store)
     account = auth.service_account_ref if auth else None
     if account is None or not account.name:
         return None
     _check_own(store, account.namespace, "auth.serviceAccountRef")
     namespace = store.ref.namespace or account.namespace or auth_namespace
-    if not namespace:
-        raise ResolutionError(
-            Reason.REFERENT_AUTH,
-            f"{store} sends a token of its user's service account {account.name}; it is checked when it is used",
-            subject=caller,
-        )
     audiences = tuple(account.audiences) or (f"{AUDIENCE}/{located.endpoint.label}",)
     return CallToken(namespace, account.name, audiences)
 

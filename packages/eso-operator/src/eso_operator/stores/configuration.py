@@ -38,12 +38,15 @@ _CONFIG_API_VERSION = {KindRole.STORE: STORE_CONFIG_API_VERSION, KindRole.GENERA
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The configuration of the backend, and who must serve it."""
+    """The configuration of the backend, and who must serve it.
+
+    `spec` is None when it lies in the namespace of each caller and there is none: a cluster-scoped store is validated.
+    """
 
     ref: ObjectRef
     wanted: Wanted
     rule: ReferenceRule
-    spec: dict[str, Any] = field(repr=False)
+    spec: dict[str, Any] | None = field(repr=False)
 
 
 def configure(store: Store, caller: ObjectRef, snapshot: Snapshot) -> Configuration:
@@ -92,6 +95,8 @@ def _referenced(store: Store, ref: ProviderRef, caller: ObjectRef, snapshot: Sna
     kind = _config_kind(store, ref.api_version, ref.kind)
     key = ObjectKey(_namespace(store, ref, caller), ref.name)
     _check_kind(store, kind, snapshot)
+    if not key.namespace:
+        return Configuration(named(kind, key), WantedKind(store.role, kind), ReferenceRule.OWN_NAMESPACE, None)
     obj = snapshot.objects.get(kind, key)
     if obj is None:
         raise ResolutionError(
@@ -129,12 +134,6 @@ def _namespace(store: Store, ref: ProviderRef, caller: ObjectRef) -> str:
             Reason.CONFIG_NAMESPACE_REQUIRED,
             f"{store}: {_path(store)}.providerRef needs a namespace, because credentials come from it; or set"
             " authenticationScope to ManifestNamespace",
-            subject=store.ref,
-        )
-    if not (ref.namespace or caller.namespace):
-        raise ResolutionError(
-            Reason.REFERENT_AUTH,
-            f"{store} takes its configuration from the namespace of its user; it is checked when it is used",
             subject=store.ref,
         )
     return ref.namespace or caller.namespace

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, assert_never
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_operator.stores.reads import AccountToken, ConfigMapKey, Read, SecretKey, WholeSecret, reads_of
+from eso_operator.stores.reads import AccountToken, ConfigMapKey, Read, SecretKey, WholeSecret, reads_of, referent
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_wire.errors import RetryClass
 from eso_wire.values import Config, Credential, ObjectRef, SecretMap, Token
@@ -95,6 +95,8 @@ class _Reading:
         wanted = self._target.call_token
         if wanted is None:
             return ""
+        if not wanted.namespace:
+            raise referent(self._target, "the token for calls")
         token = await self._token(ObjectKey(wanted.namespace, wanted.name), wanted.audiences, "auth.serviceAccountRef")
         return token.token.reveal().decode()
 

@@ -20,7 +20,7 @@ import msgspec
 
 from eso_operator.stores import pointers
 from eso_operator.stores.target import Reason, ReferenceRule, ResolutionError, ResolvedTarget
-from eso_wire.values import CredentialKind, CredentialPath
+from eso_wire.values import ConfigDelivery, CredentialKind, CredentialPath
 from kuberun.meta import ObjectKey
 
 MAX_CREDENTIALS: Final = 256
@@ -65,6 +65,8 @@ Read = SecretKey | WholeSecret | ConfigMapKey | AccountToken
 def reads_of(target: ResolvedTarget) -> tuple[Read, ...]:
     """Every reference that is present in the configuration, once, in the order of the handshake's paths."""
     if target.config.spec is None:
+        if target.config.delivery is ConfigDelivery.INLINE:
+            raise referent(target, "its configuration")
         return ()
     spec = msgspec.json.decode(target.config.spec)
     reads: dict[str, Read] = {}
@@ -77,6 +79,16 @@ def reads_of(target: ResolvedTarget) -> tuple[Read, ...]:
             if len(reads) > MAX_CREDENTIALS:
                 raise _invalid(target, f"has more than {MAX_CREDENTIALS} references to credentials")
     return tuple(reads.values())
+
+
+def referent(target: ResolvedTarget, what: str) -> ResolutionError:
+    """Nothing is wrong, and nothing can be read: there is no user whose namespace it would be."""
+    return ResolutionError(
+        Reason.REFERENT_AUTH,
+        f"{target.store.kind} {target.store.name} takes {what} from the namespace of its user; it is checked when it is"
+        " used",
+        subject=target.store,
+    )
 
 
 def _read(target: ResolvedTarget, path: CredentialPath, pointer: str, reference: Any) -> Read:
@@ -117,11 +129,7 @@ def _namespace(target: ResolvedTarget, pointer: str, reference: dict[str, Any]) 
         case other:
             assert_never(other)
     if not namespace:
-        raise ResolutionError(
-            Reason.REFERENT_AUTH,
-            f"{_shown(target)} takes {pointer} from the namespace of its user; it is checked when it is used",
-            subject=target.store,
-        )
+        raise referent(target, pointer)
     return str(namespace)
 
 

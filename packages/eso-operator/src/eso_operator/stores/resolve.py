@@ -138,7 +138,7 @@ def _to_channel(
     yield f"from namespace {authentication.namespace or 'of each user'}; references: {configuration.rule}"
 
     tls = secure(store, located, settings)
-    token = call_token(store, caller, located, authentication.namespace)
+    token = call_token(store, located, authentication.namespace)
     yield f"{tls}, {'with' if token else 'without'} a token"
 
     return _Channel(store, configuration, Connection(located.endpoint, tls), authentication, token)

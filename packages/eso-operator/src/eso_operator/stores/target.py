@@ -125,7 +125,8 @@ class ReferenceRule(StrEnum):
 class ConfigBinding:
     """Which configuration goes with every call, and where its credentials may come from.
 
-    `spec` is the configuration as JSON text; None when the provider reads the object itself.
+    `spec` is the configuration as JSON text; None when the provider reads the object itself, or (delivery INLINE) when
+    the configuration lies in the namespace of each caller and a cluster-scoped store is validated without one.
     """
 
     ref: ObjectRef
@@ -152,8 +153,7 @@ class CallPolicy:
 class ResolvedTarget:
     """Everything that decides how a provider is called for one store and one caller; no credentials yet.
 
-    `pinned` says that the configuration, not the caller, decides where credentials come from: a fixed
-    `auth_namespace`, or a cluster-scoped configuration whose references may name namespaces.
+    `pinned` says that `auth_namespace` is the same for all callers.
     """
 
     form: Form
