@@ -112,6 +112,7 @@ class Frame:
             if not isinstance(opened, SubscribeOpen):
                 raise invalid_request("a subscription begins with its opening message")
             self._enter(record, opened.context, float("inf"))
+            await self._before(record.method, opened.context)
             self._subscriptions += 1
             try:
                 await self._until_draining(self.service.subscribe(opened, messages, emit))
@@ -170,11 +171,16 @@ class Frame:
         deadline = Deadline(self.service.clock, seconds)
         try:
             async with deadline:
+                await self._before(record.method, context)
                 yield
         except TimeoutError:
             raise ProviderError(
                 ErrorReason.BACKEND_TIMEOUT, f"the backend did not answer within {seconds:.0f} seconds"
             ) from None
+
+    async def _before(self, method: str, context: Context | None) -> None:
+        if (before := self.service.provider.before_call) is not None:
+            await before(method, context, self.service.clock)
 
     def _enter(self, record: _Record, context: Context, seconds: float) -> None:
         record.of(context)

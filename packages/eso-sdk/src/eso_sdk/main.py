@@ -20,13 +20,19 @@ from typing import Final
 import structlog
 
 from eso_sdk.provider import Provider
+from eso_wire.versions import SUPPORTED, ProtocolVersion
 from kuberun.clock import SystemClock
 
 _PREFIX: Final = "ESO_PROVIDER_"
 
 
-def run(provider: Provider, arguments: Sequence[str] | None = None) -> int:
-    """Serve until told to stop; the exit code says how it went."""
+def run(
+    provider: Provider,
+    arguments: Sequence[str] | None = None,
+    *,
+    protocols: tuple[ProtocolVersion, ...] = SUPPORTED,
+) -> int:
+    """Serve until told to stop; the exit code says how it went. Other protocols are for tests of the operator."""
     # gRPC's own lines bypass our logs; they are for its developers.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from eso_sdk.logs import configure
@@ -49,6 +55,7 @@ def run(provider: Provider, arguments: Sequence[str] | None = None) -> int:
         ready_file=chosen.ready_file,
         drain_seconds=chosen.drain,
         tls_wait_seconds=chosen.tls_wait,
+        protocols=protocols,
     )
     try:
         return serve(provider, options)

@@ -8,6 +8,7 @@ This module is also the door to everything an author needs to write those kinds.
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,8 +19,9 @@ from eso_sdk.kinds import ServedKind, generator_kind, served_kind, store_kind
 from eso_sdk.objects import AnyKind
 from eso_sdk.pointers import audiences
 from eso_sdk.store import Store, finds, pushes, reads
-from eso_wire.values import KindId, KindInfo, Limits
+from eso_wire.values import Context, KindId, KindInfo, Limits
 from eso_wire.versions import SUPPORTED, ProtocolVersion
+from kuberun.clock import Clock
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -46,6 +48,9 @@ DEFAULT_LIMITS: Final = Limits(
     max_batch_items=500, max_message_bytes=16 * 1024 * 1024, max_in_flight=256, max_deadline=60.0
 )
 
+BeforeCall = Callable[[str, Context | None, Clock], Awaitable[None]]
+"""Gets the call's name in the protocol and its envelope (None in a handshake); what it raises is the call's error."""
+
 
 @dataclass(frozen=True, slots=True)
 class Provider:
@@ -56,6 +61,8 @@ class Provider:
     kinds: tuple[type[Backend[Any]], ...]
     limits: Limits = DEFAULT_LIMITS
     features: tuple[str, ...] = ()
+    before_call: BeforeCall | None = field(default=None, repr=False)
+    """Awaited before every call that is admitted, within its deadline: for providers that inject faults."""
     served: dict[KindId, ServedKind] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
