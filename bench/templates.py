@@ -4,7 +4,8 @@ Go runs those that need only functions its small program has, and whose output i
 
 Cold, on Go's side, is what the Go operator does for each key. It keeps no parsed template; its map of functions is made
 once, and registering all 227 with a new template is most of the time. So the Go program makes its map once, too. It was
-held against the operator's own code with its own functions on the same templates: the two agree within a tenth.
+held against the operator's own code with its own functions, on the same templates: a render allocates the same there, 87
+kilobytes in 123 pieces, and takes the same time as far as a shared machine can tell.
 
 Cold, on our side, is a text that was never seen: each one ends with another number (Go's with a number of that length),
 so that no cache of texts can help. Like in an operator, the functions are loaded and the cache keeps what is rendered.

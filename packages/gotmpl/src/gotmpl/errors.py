@@ -4,7 +4,7 @@ TemplateError
 ├── ParseError      the text is not a template; `line` says where
 ├── ExecError       the template failed on these values; `line` and `column` say where
 └── LimitError      a bound was reached: output bytes, steps, depth, time
-FuncError           raised inside a function; the evaluator adds where it happened and makes it an ExecError
+FuncError           raised inside a function; its call adds where it happened and makes it an ExecError
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from gotmpl.errors import LimitError
-from gotmpl.parser import Unparsable, parse
+from gotmpl.expressions import Unparsable
+from gotmpl.parser import parse
 from gotmpl.run import Limits, Run
 from gotmpl.signatures import Func
 from gotmpl.statements import Template
