@@ -9,8 +9,9 @@ import pytest
 from eso_api.conditions import StoreStatus
 from eso_api.v2.policy import ProviderStatus
 from eso_operator.secretstore.kinds import CLUSTER_STORE, CLUSTER_STORE_V2, STORE, STORE_V2, StoreKind
-from eso_operator.secretstore.outcome import Before, News, Report, report_of
+from eso_operator.secretstore.outcome import Before, Report, report_of
 from eso_operator.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
+from eso_operator.sync.reporting import News
 from eso_wire.values import ConditionReport, Operation
 from kuberun.conditions import find_condition
 from kuberun.controller import After, Outcome, Retry

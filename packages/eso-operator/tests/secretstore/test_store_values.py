@@ -8,7 +8,6 @@ import pytest
 
 from eso_api.pushsecret import PushSecret
 from eso_operator.secretstore.capabilities import capabilities_of
-from eso_operator.secretstore.dependencies import ANY_PROVIDER, Dependencies, Endpoint, on_object
 from eso_operator.secretstore.finalizer import FINALIZER, finalizer_patch, held, stores_named
 from eso_operator.secretstore.health import (
     HealthChange,
@@ -19,6 +18,16 @@ from eso_operator.secretstore.health import (
     wake_delay,
 )
 from eso_operator.secretstore.kinds import CLUSTER_STORE, STORE, STORE_V2, StoreKind
+from eso_operator.stores.target import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
+from eso_operator.sync.dependencies import (
+    ANY_PROVIDER,
+    Dependant,
+    Dependencies,
+    OnLabel,
+    on_connection,
+    on_object,
+)
+from eso_operator.telemetry.objects import Subsystem
 from eso_wire.values import ObjectRef, Operation
 from kuberun.meta import Condition, ObjectKey
 from kuberun.testing.builders import metadata
@@ -101,22 +110,46 @@ def test_many_dependants_are_woken_over_seconds_and_one_at_once() -> None:
 # --- dependencies ----------------------------------------------------------------------------------------------------
 
 
+AWS = Connection(
+    Endpoint("dns:///aws.eso.svc:8080", "aws.eso.svc", EndpointSource.CLASS, "aws"),
+    ManagedTls(ServiceKey("eso", "aws")),
+)
+STORE_A = Dependant(Subsystem.SECRET_STORE, ObjectKey("team", "vault"))
+STORE_B = Dependant(Subsystem.CLUSTER_SECRET_STORE, ObjectKey("", "vault"))
+
+
 def test_a_store_is_found_by_what_it_went_by_last_and_by_nothing_else() -> None:
     dependencies = Dependencies()
     secret = on_object(ObjectRef(api_version="v1", kind="Secret", namespace="team", name="token"))
-    store = ObjectKey("team", "vault")
 
-    dependencies.record(store, frozenset({secret, ANY_PROVIDER}))
+    dependencies.record(STORE_A, {secret, ANY_PROVIDER})
     waiting = dependencies.dependants(ANY_PROVIDER)
-    dependencies.record(store, frozenset({secret, Endpoint("aws")}))
+    dependencies.record(STORE_A, {secret, on_connection(AWS)})
 
-    assert waiting == [store]
+    assert waiting == [STORE_A]
     assert dependencies.dependants(ANY_PROVIDER) == []
-    assert dependencies.dependants(secret) == [store]
-    assert dependencies.dependants(Endpoint("aws")) == [store]
-    dependencies.forget(store)
+    assert dependencies.dependants(secret) == [STORE_A]
+    assert dependencies.dependants(on_connection(AWS)) == [STORE_A]
+    dependencies.forget(STORE_A)
     assert dependencies.dependants(secret) == []
     assert dependencies._dependants == {}
+
+
+def test_a_connection_is_free_when_its_last_user_lets_go() -> None:
+    dependencies = Dependencies()
+    dependencies.record(STORE_A, {on_connection(AWS)})
+    dependencies.record(STORE_B, {on_connection(AWS)})
+
+    assert dependencies.forget(STORE_A) == []
+    assert dependencies.record(STORE_B, {on_connection(AWS)}) == []
+    assert dependencies.forget(STORE_B) == [AWS]
+
+
+def test_a_label_that_reads_like_a_connection_is_another_dependency() -> None:
+    dependencies = Dependencies()
+    dependencies.record(STORE_A, {OnLabel(AWS.key)})
+
+    assert dependencies.dependants(on_connection(AWS)) == []
 
 
 def test_two_versions_of_a_kind_are_one_dependency() -> None:
@@ -144,7 +177,7 @@ def push(namespace: str = "team", policy: str = "Delete", synced: tuple[str, ...
     return msgspec.convert(document, PushSecret)
 
 
-V2_REF = {"apiVersion": "secretstore.external-secrets.io/v2alpha1", "kind": "SecretStore"}
+V2_REF: dict[str, Any] = {"apiVersion": "secretstore.external-secrets.io/v2alpha1", "kind": "SecretStore"}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,6 @@ validation    asks the provider, by way of resolver, credentials and gateway
 verdict       what can come of it
 outcome       the one table from a verdict to condition, event and requeue                pure
 finalizer     whether a store must wait for PushSecrets                                   pure
-dependencies  which stores to look at again when something else changes
+triggers      when a store is looked at
 health        tells others which stores are ready
 """

@@ -27,6 +27,7 @@ import msgspec
 from eso_operator.secretstore.capabilities import capabilities_of, spelled
 from eso_operator.secretstore.kinds import Generation, StoreKind
 from eso_operator.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
+from eso_operator.sync.reporting import READY, News
 from eso_wire.values import ConditionReport
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 from kuberun.controller import After, Outcome, Retry
@@ -34,7 +35,6 @@ from kuberun.events import EventType
 from kuberun.meta import Condition, ObjectMeta
 from kuberun.redaction import bounded
 
-READY: Final = "Ready"
 THROTTLED: Final = "Throttled"
 VALID: Final = "Valid"
 INVALID_PROVIDER_CONFIG: Final = "InvalidProviderConfig"
@@ -52,15 +52,6 @@ _MAX_WARNINGS: Final = 5
 _MAX_MIRRORED_MESSAGE: Final = 1024
 _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """An event to record."""
-
-    type: EventType
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,12 @@ class WatchedObjects(Objects, Protocol):
 
 
 class Providers(Protocol):
-    """What providers said; `connect` asks one."""
+    """What providers said; `ensure` asks one that has not said anything yet."""
 
     @property
     def handshakes(self) -> Mapping[str, Handshake | str]: ...
 
-    async def connect(self, connection: Connection) -> Handshake: ...
+    async def ensure(self, connection: Connection) -> Handshake: ...
 
 
 class Resolver:
@@ -75,7 +75,7 @@ class Resolver:
         if (connection := error.connection) is not None and connection.key not in tried:
             tried.add(connection.key)
             try:
-                await self._providers.connect(connection)
+                await self._providers.ensure(connection)
             except ProviderError as failure:
                 failures[connection.key] = failure
             return True

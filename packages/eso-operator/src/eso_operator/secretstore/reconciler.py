@@ -1,0 +1,167 @@
+"""One store: gather, validate, report. The same for all kinds of `kinds.py`.
+
+A store is looked at when it changes, when something it went by changes (`dependencies.py`), and at its interval. Its
+status is written when it differs, its events recorded when they are news; an idle store costs one call to its provider
+for each interval and not one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from eso_api import durations
+from eso_api.pushsecret import PushSecret
+from eso_operator.secretstore.finalizer import finalizer_patch
+from eso_operator.secretstore.health import StoreHealth, StoreIdentity, readiness_of
+from eso_operator.secretstore.kinds import StoreKind
+from eso_operator.secretstore.outcome import Before, Report, report_of
+from eso_operator.secretstore.validation import Validator
+from eso_operator.stores.target import Connection
+from eso_operator.sync.dependencies import Dependant, Dependencies
+from eso_operator.telemetry.objects import ObjectSeries
+from eso_wire.values import KindRole
+from kuberun.cache import Store
+from kuberun.client import Client
+from kuberun.clock import Clock
+from kuberun.controller import Done, Outcome, Retry
+from kuberun.errors import ApiError, Conflict, NotFound
+from kuberun.events import EventRecorder
+from kuberun.meta import Malformed, ObjectKey
+from kuberun.status import write_status
+
+_log = structlog.get_logger(__name__)
+
+PushSecrets = Callable[[StoreKind, ObjectKey], Sequence[PushSecret]]
+"""The PushSecrets that may hold a store."""
+
+
+def no_push_secrets(_: StoreKind, __: ObjectKey) -> Sequence[PushSecret]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    controller_class: str
+    interval: float
+    """Seconds between validations of a store that does not say."""
+    hold_for_push_secrets: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What all store reconcilers share."""
+
+    client: Client
+    clock: Clock
+    validator: Validator
+    dependencies: Dependencies
+    health: StoreHealth
+    series: ObjectSeries
+    forget_connection: Callable[[Connection], None]
+    push_secrets: PushSecrets = no_push_secrets
+
+
+class StoreReconciler:
+    """Reconciles the stores of one kind."""
+
+    def __init__(
+        self, kind: StoreKind, stores: Store[Any], outside: Outside, *, recorder: EventRecorder, settings: StoreSettings
+    ) -> None:
+        self._kind = kind
+        self._stores = stores
+        self._outside = outside
+        self._recorder = recorder
+        self._settings = settings
+
+    async def reconcile(self, key: ObjectKey) -> Outcome:
+        """Say on the store whether it can be used."""
+        started = self._outside.clock.monotonic()
+        store = self._gather(key)
+        if store is None:
+            return self._drop(key)
+        store = await self._put_finalizer_right(store)
+        if store is None:
+            return Retry("the store changed meanwhile")
+        report = await self._validate(store)
+        written = await self._publish(store, report)
+        self._outside.series.reconciled(self._kind.subsystem, store.metadata, self._outside.clock.monotonic() - started)
+        return written or report.then
+
+    def _gather(self, key: ObjectKey) -> Any | None:
+        """The store, if it is there and ours."""
+        store = self._stores.get(key)
+        if isinstance(store, Malformed):
+            _log.warning("store does not fit its type", store=str(key), problem=store.error)
+            return None
+        if store is None or store.spec.controller not in ("", self._settings.controller_class):
+            return None
+        return store
+
+    def _drop(self, key: ObjectKey) -> Outcome:
+        """Gone, or somebody else's: nothing of it stays here."""
+        self._outside.series.forget(self._kind.subsystem, key)
+        self._outside.health.forget(self._identity(key))
+        self._release(self._outside.dependencies.forget(self._dependant(key)))
+        return Done()
+
+    async def _put_finalizer_right(self, store: Any) -> Any | None:
+        """The store as it is now; None when it is time to look again."""
+        if self._kind.role is not KindRole.STORE or not self._settings.hold_for_push_secrets:
+            return store
+        key = store.metadata.key
+        patch = finalizer_patch(self._kind, store.metadata, self._outside.push_secrets(self._kind, key))
+        if patch is None:
+            return store
+        try:
+            return await self._outside.client.merge_patch(self._kind.kind, key, patch)
+        except (Conflict, NotFound):
+            return None
+
+    async def _validate(self, store: Any) -> Report:
+        finding = await self._outside.validator.find_out(self._kind, store.metadata)
+        self._release(self._outside.dependencies.record(self._dependant(store.metadata.key), finding.depends_on))
+        before = Before(self._kind, store.metadata, store.status, self._interval(store), self._outside.clock.now())
+        return report_of(before, finding.verdict)
+
+    async def _publish(self, store: Any, report: Report) -> Outcome | None:
+        """Write what differs, then tell everybody; a write that came too late means another look."""
+        try:
+            changed = await write_status(
+                self._outside.client, self._kind.kind, store.metadata, old=store.status, new=report.status
+            )
+        except NotFound:
+            return Done()
+        except Conflict:
+            return Retry("the store changed meanwhile")
+        except ApiError as error:
+            return Retry(f"status not written: the API server answered {error.reason or error.code}")
+        for news in report.news:
+            self._recorder.record(self._kind.resource, store.metadata, news.type, news.reason, news.message)
+        readiness = readiness_of(report.ready)
+        if changed and report.ready is not None:
+            _log.info("store validated", store=str(store.metadata.key), ready=readiness.value, why=report.ready.reason)
+        self._outside.series.conditions(self._kind.subsystem, store.metadata, report.status.conditions)
+        self._outside.health.report(self._identity(store.metadata.key), readiness)
+        return None
+
+    def _interval(self, store: Any) -> float:
+        try:
+            return (
+                durations.seconds(store.spec.refresh_interval, field="spec.refreshInterval") or self._settings.interval
+            )
+        except durations.DurationError:
+            return self._settings.interval  # the verdict says so
+
+    def _release(self, unused: Sequence[Connection]) -> None:
+        for connection in unused:
+            self._outside.forget_connection(connection)
+
+    def _identity(self, key: ObjectKey) -> StoreIdentity:
+        return StoreIdentity(self._kind.resource.group, self._kind.resource.kind, key)
+
+    def _dependant(self, key: ObjectKey) -> Dependant:
+        return Dependant(self._kind.subsystem, key)

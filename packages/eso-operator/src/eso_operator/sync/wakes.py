@@ -1,0 +1,84 @@
+"""Wakes stores and classes when something they went by changes.
+
+Secret, ConfigMap, configuration     those that read it, or that miss it
+class, Service                       those that use the provider, and those that wait for one
+provider (dis)appears                the same
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from eso_operator.providers.directory import Change as ProviderChange
+from eso_operator.stores.target import Connection
+from eso_operator.sync.dependencies import ANY_PROVIDER, Dependencies, Dependency, OnLabel, OnObject, on_connection
+from eso_operator.telemetry.objects import Subsystem
+from eso_wire.values import KindId
+from kuberun import triggers
+from kuberun.cache import Change
+from kuberun.informer import Informer, Subscription
+from kuberun.workqueue import Request, WorkQueue
+
+said_changed = triggers.any_of(
+    triggers.generation_changed, triggers.labels_changed, triggers.annotations_changed, triggers.deletion_started
+)
+"""Whether what people wrote changed, as opposed to what a controller reports."""
+
+
+class Wakes:
+    """Puts everybody who depends on something back into their queues."""
+
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
+        self._queues: dict[Subsystem, WorkQueue] = {}
+
+    def add(self, controller: Subsystem, queue: WorkQueue) -> None:
+        self._queues[controller] = queue
+
+    def wake(self, dependency: Dependency, reason: str) -> None:
+        for dependant in self._dependencies.dependants(dependency):
+            if (queue := self._queues.get(dependant.controller)) is not None:
+                queue.add(Request(dependant.key, reason))
+
+    def provider_changed(self, connection: Connection, change: ProviderChange) -> None:
+        """A listener of the directory."""
+        label = connection.endpoint.label
+        self.wake(on_connection(connection), f"provider {label}: {change.value}")
+        if change in (ProviderChange.CONNECTED, ProviderChange.DIFFERENT):
+            self.wake(ANY_PROVIDER, f"provider {label} answers")
+
+    def object_changed(self, kind: KindId, change: Change[Any]) -> None:
+        """An object that stores may have read, or may have missed."""
+        self.wake(OnObject(kind.group, kind.kind, change.key), f"{kind.kind} {change.key} changed")
+
+    def place_changed(self, kind: KindId, change: Change[Any]) -> None:
+        """A class or a Service: where providers are."""
+        if not said_changed(change):
+            return
+        self.object_changed(kind, change)
+        label = change.key.name if kind.group else str(change.key)
+        self.wake(OnLabel(label), f"{kind.kind} {change.key} changed")
+        self.wake(ANY_PROVIDER, f"{kind.kind} {change.key} changed")
+
+
+class Feeds:
+    """Runs the informers' changes past `Wakes`. A service of the manager."""
+
+    def __init__(self) -> None:
+        self._feeds: list[tuple[Subscription[Any], Callable[[Change[Any]], None]]] = []
+
+    def add(self, informer: Informer[Any], heard: Callable[[Change[Any]], None]) -> None:
+        self._feeds.append((informer.subscribe(), heard))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for subscription, heard in self._feeds:
+                group.create_task(_hear(subscription, heard))
+
+
+async def _hear(subscription: Subscription[Any], heard: Callable[[Change[Any]], None]) -> None:
+    while True:
+        for change in await subscription.take():
+            heard(change)

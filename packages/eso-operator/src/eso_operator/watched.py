@@ -1,0 +1,160 @@
+"""Everything the operator watches, by kind: what the resolver looks at.
+
+Kinds of our own are watched from the start. A provider's kinds are watched from the moment somebody refers to one, if
+the API server has it. Objects of providers and generators are kept as plain JSON: their specs go out as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import msgspec
+import structlog
+
+from eso_operator.stores.snapshot import Scope
+from eso_wire.values import KindId
+from kuberun.cache import Change, IndexFunction
+from kuberun.client import Client
+from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+from kuberun.errors import ApiError
+from kuberun.informer import Informer
+from kuberun.meta import Kind, ObjectKey, Resource, meta_of, raw
+from kuberun.requests import Selection
+
+T = TypeVar("T")
+
+Heard = Callable[[KindId, Change[Any]], None]
+
+MAX_INCLUDED: Final = 256
+_SYNC_SECONDS: Final = 10.0
+_BY_NAMESPACE: Final = "namespace"
+
+_log = structlog.get_logger(__name__)
+
+
+class WatchedKinds:
+    """Implements `stores.snapshot.Objects`. `run` is a service of the manager."""
+
+    def __init__(self, client: Client, clock: Clock, namespace: str = "") -> None:
+        self._client = client
+        self._clock = clock
+        self._namespace = namespace
+        self._informers: dict[KindId, tuple[Scope, Informer[Any]]] = {}
+        self._included: set[KindId] = set()
+        self._including = asyncio.Lock()
+        self._listeners: list[Heard] = []
+        self._group: asyncio.TaskGroup | None = None
+
+    # --- from the start -----------------------------------------------------------------------------------------------
+
+    def add(
+        self, kind: Kind[T], *, labels: str = "", indexes: dict[str, IndexFunction[T]] | None = None
+    ) -> Informer[T]:
+        """Watch a kind. The informer is the caller's to run."""
+        informer = self._informer(kind, labels, indexes or {})
+        scope = Scope.NAMESPACED if kind.resource.namespaced else Scope.CLUSTER
+        self._informers[_id(kind.resource)] = (scope, informer)
+        return informer
+
+    # --- what the resolver asks ---------------------------------------------------------------------------------------
+
+    def get(self, kind: KindId, key: ObjectKey) -> Any | None:
+        found = self._informers.get(kind)
+        return None if found is None else found[1].store.get(key)
+
+    def list(self, kind: KindId, namespace: str = "") -> Iterable[Any]:
+        found = self._informers.get(kind)
+        if found is None:
+            return []
+        store = found[1].store
+        return store.find(_BY_NAMESPACE, namespace) if namespace else store.objects()
+
+    def scope(self, kind: KindId) -> Scope | None:
+        found = self._informers.get(kind)
+        return None if found is None else found[0]
+
+    # --- on demand ----------------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Heard) -> None:
+        """Have it told of every change of a kind that was included."""
+        self._listeners.append(listener)
+
+    async def include(self, kind: KindId) -> bool:
+        """Watch a kind from now on; whether the API server has it and lets us read it."""
+        async with self._including:
+            if kind in self._informers:
+                return True
+            try:
+                resource = await self._discovered(kind)
+            except ApiError:
+                return False
+            if resource is None or self._group is None or len(self._included) >= MAX_INCLUDED:
+                return False
+            return await self._start(kind, resource, self._group)
+
+    async def run(self) -> None:
+        """Owns the watches of included kinds; until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            await asyncio.Event().wait()
+
+    async def _start(self, kind: KindId, resource: Resource, group: asyncio.TaskGroup) -> bool:
+        informer = self._informer(raw(resource), "", {})
+        running = [group.create_task(informer.run()), group.create_task(self._tell(kind, informer))]
+        try:
+            async with Deadline(self._clock, _SYNC_SECONDS):
+                await informer.wait_synced()
+        except TimeoutError:
+            _log.warning("kind cannot be read", kind=str(kind))
+            for task in running:
+                task.cancel()
+            return False
+        scope = Scope.NAMESPACED if resource.namespaced else Scope.CLUSTER
+        self._informers[kind] = (scope, informer)
+        self._included.add(kind)
+        _log.info("kind is watched", kind=str(kind))
+        return True
+
+    async def _tell(self, kind: KindId, informer: Informer[Any]) -> None:
+        subscription = informer.subscribe()
+        while True:
+            for change in await subscription.take():
+                for listener in self._listeners:
+                    listener(kind, change)
+
+    async def _discovered(self, kind: KindId) -> Resource | None:
+        found = await self._client.read(f"/apis/{kind.group}/{kind.version}", _Resources)
+        for entry in found.resources:
+            if entry.kind == kind.kind and "/" not in entry.name:
+                return Resource(kind.group, kind.version, entry.name, kind.kind, entry.namespaced)
+        return None
+
+    def _informer(self, kind: Kind[T], labels: str, indexes: dict[str, IndexFunction[T]]) -> Informer[T]:
+        namespace = self._namespace if kind.resource.namespaced else ""
+        return Informer(
+            self._client.source(kind, Selection(namespace, label_selector=labels)),
+            clock=self._clock,
+            name=str(kind.resource),
+            indexes={_BY_NAMESPACE: _namespace_of, **indexes},
+        )
+
+
+class _Entry(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = True
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Entry] = []
+
+
+def _namespace_of(obj: Any) -> Iterable[str]:
+    return (meta_of(obj).namespace,)
+
+
+def _id(resource: Resource) -> KindId:
+    return KindId(resource.group, resource.version, resource.kind)
