@@ -6,12 +6,20 @@ Each command imports what it needs when it runs, so that `eso --help` starts at 
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 app = typer.Typer(name="eso", help="External Secrets Operator.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+provider_app = typer.Typer(name="provider", help="Providers: list, run or write one.", no_args_is_help=True)
+app.add_typer(provider_app)
+
+# The command behind it parses its own flags.
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 @app.callback()
@@ -29,8 +37,10 @@ def crds() -> None:
         typer.echo(f"---\n{crd_yaml(kind)}", nl=False)
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True})
 def up(
+    context: typer.Context,
+    *,
     data_dir: Annotated[Path, typer.Option(help="Where the API server keeps its data; created if missing.")] = Path(
         ".eso"
     ),
@@ -39,20 +49,67 @@ def up(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 takes any free one.")] = 0,
     ready_file: Annotated[Path | None, typer.Option(help="Written as JSON once everything serves.")] = None,
-    operator: Annotated[bool, typer.Option(help="Run the operator too. It is not part of this release.")] = True,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", help="Manifests, or a folder of them: applied at the start and on every change."),
+    ] = None,
+    provider: Annotated[
+        list[str] | None, typer.Option(help="Run this installed provider too: NAME, or NAME=PORT. Repeatable.")
+    ] = None,
+    operator: Annotated[bool, typer.Option(help="Run the operator too.")] = True,
 ) -> None:
-    """Serve the Kubernetes API on this machine, with the External Secrets CRDs installed, until interrupted."""
+    """Run everything on this machine until interrupted: Kubernetes API, External Secrets CRDs, operator, providers.
+
+    What follows -- goes to the operator as it is.
+    """
     from eso_cli.up import Options, serve
 
-    if operator:
-        typer.echo("this release serves the API only; the operator is not part of it yet", err=True)
     options = Options(
         data_dir=data_dir,
         kubeconfig=kubeconfig or data_dir / "kubeconfig",
         port=port,
         ready_file=ready_file,
+        manifests=tuple(file or ()),
+        providers=tuple(provider or ()),
+        operator=operator,
+        operator_flags=tuple(context.args),
     )
     raise typer.Exit(asyncio.run(serve(options)))
+
+
+@app.command(context_settings=_PASSED_ON, add_help_option=False)
+def operator(context: typer.Context) -> None:
+    """Run the operator against a cluster; `eso operator --help` lists its flags."""
+    from eso_operator.process import main as run_operator
+
+    raise typer.Exit(run_operator(context.args))
+
+
+@app.command()
+def conformance(
+    *,
+    target: Annotated[str, typer.Option(help="host:port at which the provider listens.")],
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(help="read, write, generator, subscribe or tls. Repeatable; read if not given."),
+    ] = None,
+    tls_dir: Annotated[
+        Path, typer.Option(help="Folder with ca.crt, tls.crt and tls.key of a client that the provider lets in.")
+    ] = Path(".eso/serve/client"),
+    server_name: Annotated[str, typer.Option(help="Name in the provider's certificate, if not the host.")] = "",
+    fixture: Annotated[
+        Path | None, typer.Option(help="What is known of the backend: a configuration that works, keys that exist.")
+    ] = None,
+) -> None:
+    """Try on a provider that runs whether it keeps the contract. Exits with 1 if it does not."""
+    from eso_cli.conformance import Options, conform
+    from eso_conformance import Profile
+
+    try:
+        profiles = tuple(Profile(name) for name in profile or ["read"])
+    except ValueError:
+        raise typer.BadParameter(f"choose from {', '.join(Profile)}", param_hint="--profile") from None
+    raise typer.Exit(asyncio.run(conform(Options(target, profiles, tls_dir, server_name, fixture))))
 
 
 @app.command()
@@ -78,6 +135,44 @@ def render(
 
     delimiters = (template_left_delimiter, template_right_delimiter)
     raise typer.Exit(run(Options(file, values, resources, show_values=show_values, delimiters=delimiters)))
+
+
+@provider_app.command("list")
+def list_providers() -> None:
+    """Print the names of the installed providers."""
+    from eso_cli.providers import installed
+
+    for name in installed():
+        typer.echo(name)
+
+
+@provider_app.command("serve", context_settings=_PASSED_ON, add_help_option=False)
+def serve_provider(context: typer.Context, name: str) -> None:
+    """Run an installed provider; `eso provider serve NAME --help` lists its flags.
+
+    Without --tls-dir, certificates for trying it out are made in .eso/serve.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when gRPC is imported; its lines are for its developers
+    from eso_cli.serving import serve
+
+    raise typer.Exit(serve(name, context.args))
+
+
+@provider_app.command("new")
+def new_provider(
+    name: str,
+    folder: Annotated[Path | None, typer.Option(help="Where to write it; by default a folder of that name.")] = None,
+) -> None:
+    """Write a new provider that runs and passes the conformance suite, to be filled in."""
+    from eso_sdk.scaffold import ScaffoldError, write
+
+    target = folder or Path(f"eso-provider-{name}")
+    try:
+        write(target, name)
+    except ScaffoldError as problem:
+        typer.echo(f"eso provider new: {problem}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"{target} holds a provider that runs; its README says how to go on")
 
 
 if __name__ == "__main__":

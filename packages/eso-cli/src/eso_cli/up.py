@@ -1,15 +1,39 @@
-"""`eso up`: the embedded API server with our CRDs, as one process."""
+"""`eso up`: the embedded API server with our CRDs, the operator and the chosen providers, as one command.
+
+The API server runs in this process; the operator and each provider are children, restarted when they end. Their logs
+come out of this process' standard error with the name of the component.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+import aiohttp
 import typer
 
 from eso_api.kinds import installed_kinds
+from eso_cli.folder import Folder
+from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, Supervised, keep_certificates, plan
+from eso_cli.supervisor import Component, supervised
+from kuberun import config
+from kuberun.client import Client
+from kuberun.clock import Clock, SystemClock
+from kuberun.meta import JsonObject
+from kuberun.transport import AiohttpTransport
 from localkube.process import Files, StartError, run
 from localkube.server import LocalKube
+
+_READY_SECONDS: Final = 90.0
+_POLL_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +42,10 @@ class Options:
     kubeconfig: Path
     port: int
     ready_file: Path | None
+    manifests: tuple[Path, ...] = ()
+    providers: tuple[str, ...] = ()
+    operator: bool = True
+    operator_flags: tuple[str, ...] = ()
 
 
 async def serve(options: Options) -> int:
@@ -25,8 +53,92 @@ async def serve(options: Options) -> int:
     kube = LocalKube(options.data_dir, port=options.port)
     files = Files(options.kubeconfig, options.ready_file)
     try:
-        await run(kube, (kind.crd() for kind in installed_kinds()), files, announce=typer.echo)
-    except StartError as problem:
+        site = Site(options, kube, plan(list(options.providers), options.data_dir / "providers"))
+        await run(kube, site.objects(), files, announce=typer.echo, company=site.company)
+    except (StartError, ProviderNameError) as problem:
         typer.echo(f"eso up: {problem}", err=True)
         return 1
     return 0
+
+
+class Site:
+    """Everything that runs beside the API server."""
+
+    def __init__(self, options: Options, kube: LocalKube, providers: tuple[Supervised, ...]) -> None:
+        self._options = options
+        self._kube = kube
+        self._providers = providers
+        self._clock: Clock = SystemClock()
+        self._live_port = _free_port()
+
+    def objects(self) -> Iterator[JsonObject]:
+        """What the API holds from the start."""
+        for kind in installed_kinds():
+            yield kind.crd()
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CORE_NAMESPACE}}
+        for provider in self._providers:
+            yield from provider.objects()
+
+    @asynccontextmanager
+    async def company(self, kubeconfig: Path) -> AsyncIterator[None]:
+        """Operator, providers and manifests, for as long as the server runs."""
+        folder = Folder(self._options.manifests, self._kube.cluster, _complain)
+        client = Client(AiohttpTransport(config.load(kubeconfig)))
+        try:
+            async with supervised(self._components(kubeconfig), self._clock, _emit), asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(keep_certificates(one, client, self._clock)) for one in self._providers]
+                await folder.apply_changes()
+                running.append(tasks.create_task(folder.follow(self._clock)))
+                await self._until_ready()
+                yield
+                for task in running:
+                    task.cancel()
+        finally:
+            await client.close()
+
+    def _components(self, kubeconfig: Path) -> list[Component]:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "GRPC_VERBOSITY": "ERROR"}
+        components = [Component(f"provider-{one.name}", one.command, environment) for one in self._providers]
+        if self._options.operator:
+            flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
+            flags += ["--live-addr", f"127.0.0.1:{self._live_port}", "--metrics-addr", "0"]
+            flags += [provider.trust for provider in self._providers]
+            command = [sys.executable, "-m", "eso_operator", *flags, *self._options.operator_flags]
+            components.append(Component("operator", command, environment))
+        return components
+
+    async def _until_ready(self) -> None:
+        """Wait for the operator and the providers, but not for ever: what does not start is seen in the log."""
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                while not await self._ready():
+                    await self._clock.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            _complain(f"not everything is ready after {_READY_SECONDS:.0f} s")
+
+    async def _ready(self) -> bool:
+        if not self._options.operator:
+            return True
+        if not all(provider.ready_file.exists() for provider in self._providers):
+            return False
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
+            try:
+                async with session.get(f"http://127.0.0.1:{self._live_port}/readyz") as answer:
+                    return answer.status == 200
+            except (aiohttp.ClientError, TimeoutError):
+                return False
+
+
+def _emit(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _complain(text: str) -> None:
+    _emit(json.dumps({"component": "up", "level": "warning", "event": text}))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -16,6 +16,7 @@ from eso_conformance import fixture as fixtures
 from eso_conformance.cases import Case, NotApplicable, Profile, Violation
 from eso_conformance.fixture import Fixture, KindFixture
 from eso_conformance.groups import cases_of
+from eso_conformance.groups.errors import validate
 from eso_conformance.subject import Subject, Target, channel_to, shake_hands
 from eso_wire._generated import provider_pb2 as pb
 
@@ -51,6 +52,7 @@ async def run(target: Target, profiles: Sequence[Profile], fixture: Fixture | No
         for profile in profiles:
             for kind in kinds_for(profile, handshake, known):
                 subject = Subject(target, channel, handshake, kind, fixture_of(kind, known))
+                await _usable(subject, profile)
                 for case in cases_of(profile):
                     yield await attempt(case, subject)
 
@@ -64,6 +66,18 @@ async def greet(target: Target, channel: aio.Channel) -> pb.HandshakeResponse:
     if not handshake.kinds:
         raise UnreachableError(f"{target.address}: the provider serves no kind")
     return handshake
+
+
+async def _usable(subject: Subject, profile: Profile) -> None:
+    """Fifty failures for want of a configuration would tell nobody anything."""
+    if profile is Profile.TLS:
+        return
+    answer = await validate(subject)
+    if answer.error.reason == pb.ERROR_REASON_CONFIG_INVALID:
+        raise UnreachableError(
+            f"{subject.name} refuses the configuration of this run: {answer.error.message[:300]};"
+            " give one that works with --fixture"
+        )
 
 
 def kinds_for(profile: Profile, handshake: pb.HandshakeResponse, known: Fixture) -> list[pb.KindInfo]:

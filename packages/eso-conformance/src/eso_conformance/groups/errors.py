@@ -16,7 +16,7 @@ _STATES = (pb.VALIDATION_STATE_READY, pb.VALIDATION_STATE_UNKNOWN, pb.VALIDATION
 
 @case(Profile.READ, "validate", "finds the configuration of this run usable")
 async def validates(subject: Subject) -> None:
-    answer = await _validate(subject, subject.context())
+    answer = await validate(subject)
 
     expect(answer.state in _STATES, "the state is unspecified")
     expect(answer.state != pb.VALIDATION_STATE_INVALID, f"the configuration is refused: {reason_name(answer.error)}")
@@ -24,7 +24,7 @@ async def validates(subject: Subject) -> None:
 
 @case(Profile.READ, "validate", "narrows operations, never widens them")
 async def narrows_operations(subject: Subject) -> None:
-    answer = await _validate(subject, subject.context())
+    answer = await validate(subject)
 
     expect(set(answer.operations) <= set(subject.kind.operations), "validation offers what the handshake does not")
 
@@ -35,7 +35,7 @@ async def refuses_invalid(subject: Subject) -> None:
         raise NotApplicable("the fixture names no invalid configuration")
     for spec in subject.fixture.invalid:
         try:
-            answer = await _validate(subject, subject.with_spec(spec))
+            answer = await validate(subject, subject.with_spec(spec))
         except aio.AioRpcError as error:
             detail = _required_detail(error)
             expect(detail.reason == pb.ERROR_REASON_CONFIG_INVALID, f"the reason is {reason_name(detail)}")
@@ -108,8 +108,9 @@ async def shows_no_credential(subject: Subject) -> None:
         violated("a configuration that is not JSON was accepted")
 
 
-async def _validate(subject: Subject, context: pb.RequestContext) -> pb.ValidateResponse:
-    request = pb.ValidateRequest(context=context)
+async def validate(subject: Subject, context: pb.RequestContext | None = None) -> pb.ValidateResponse:
+    """What the provider thinks of a configuration; by default of the one of this run."""
+    request = pb.ValidateRequest(context=context or subject.context())
     call = subject.stores.Validate if subject.kind.role == pb.KIND_ROLE_STORE else subject.generators.ValidateGenerator
     answer: pb.ValidateResponse = await call(request, timeout=CALL_SECONDS)
     return answer

@@ -1,0 +1,59 @@
+"""`eso conformance`: the suite on a provider that runs, printed line by line."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from eso_conformance import CaseResult, Fixture, FixtureError, Profile, Target, UnreachableError, Verdict, load, run
+from eso_conformance.subject import Identity, read_identity
+
+_MARKS = {Verdict.PASSED: "pass", Verdict.FAILED: "FAIL", Verdict.NOT_APPLICABLE: "skip"}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    target: str
+    profiles: tuple[Profile, ...]
+    tls_dir: Path
+    server_name: str = ""
+    fixture: Path | None = None
+
+
+async def conform(options: Options) -> int:
+    """Exits with 0 if every case that applies passed, with 1 if one failed, with 2 if none could be tried."""
+    try:
+        fixture = load(options.fixture) if options.fixture else None
+        target = _target(options)
+        results = [result async for result in _printed(target, options.profiles, fixture)]
+    except (FixtureError, UnreachableError) as problem:
+        typer.echo(f"eso conformance: {problem}", err=True)
+        return 2
+    counts = {verdict: sum(result.verdict is verdict for result in results) for verdict in Verdict}
+    typer.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    if not counts[Verdict.PASSED] and not counts[Verdict.FAILED]:
+        return 2
+    return 1 if counts[Verdict.FAILED] else 0
+
+
+async def _printed(target: Target, profiles: tuple[Profile, ...], fixture: Fixture | None) -> AsyncIterator[CaseResult]:
+    async for result in run(target, profiles, fixture):
+        why = f"  ({result.why})" if result.why else ""
+        typer.echo(f"{_MARKS[result.verdict]}  {result.kind}  {result.case}{why}")
+        yield result
+
+
+def _target(options: Options) -> Target:
+    folder = options.tls_dir
+    try:
+        identity: Identity = read_identity(folder)
+        issuer = folder.parent / "issuer"  # there if `eso provider serve` made the certificates
+        authority = ((issuer / "tls.crt").read_bytes(), (issuer / "tls.key").read_bytes()) if issuer.is_dir() else None
+    except OSError as problem:
+        raise UnreachableError(
+            f"{problem.filename}: {problem.strerror}; --tls-dir names the folder with ca.crt, tls.crt and tls.key"
+        ) from problem
+    return Target(options.target, identity, options.server_name, authority)

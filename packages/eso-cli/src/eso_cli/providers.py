@@ -1,0 +1,144 @@
+"""Provider processes beside `eso up`: which are installed, how one is started, and what the API knows of it.
+
+Each is a Service of the operator's namespace, as it would be in a cluster. Nothing resolves names here, so the operator
+is told at which loopback address the Service's provider listens, and to trust it. The certificates that the operator
+issues for the Service are written into files for the process, and again whenever they are renewed.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from eso_api.values import SecretBytes
+from eso_operator.certs.local import replace_set
+from eso_operator.certs.secrets import CERTIFICATE, KEY, TRUST, TYPED_SECRETS, keys_of
+from eso_operator.stores.target import ServiceKey
+from eso_wire.tls import TlsMaterial, TlsMaterialError, client_id
+from kuberun.clock import Clock
+from kuberun.errors import ApiError
+
+if TYPE_CHECKING:
+    from eso_sdk.provider import Provider
+    from kuberun.client import Client
+
+ENTRY_POINTS: Final = "eso.providers"
+CORE_NAMESPACE: Final = "external-secrets"
+CLIENT_IDENTITY: Final = client_id("cluster.local", CORE_NAMESPACE, "external-secrets")
+_SOON, _LATER = 0.25, 15.0
+
+
+class ProviderNameError(ValueError):
+    """A provider that cannot be started; the text says what is installed."""
+
+
+def installed() -> tuple[str, ...]:
+    """The names of all installed providers."""
+    return tuple(sorted({entry_point.name for entry_point in entry_points(group=ENTRY_POINTS)}))
+
+
+def load(name: str) -> Provider:
+    """The provider of that name."""
+    for entry_point in entry_points(group=ENTRY_POINTS, name=name):
+        provider: Provider = entry_point.load()
+        return provider
+    known = ", ".join(installed()) or "none"
+    raise ProviderNameError(f'no provider "{name}" is installed (installed: {known})')
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """One provider process, and where it keeps its files."""
+
+    name: str
+    port: int
+    folder: Path
+
+    @property
+    def service(self) -> ServiceKey:
+        return ServiceKey(CORE_NAMESPACE, f"provider-{self.name}")
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def tls_folder(self) -> Path:
+        return self.folder / "tls"
+
+    @property
+    def ready_file(self) -> Path:
+        return self.folder / "ready.json"
+
+    @property
+    def command(self) -> list[str]:
+        serve = [sys.executable, "-m", "eso_cli.main", "provider", "serve", self.name]
+        files = ["--tls-dir", str(self.tls_folder), "--ready-file", str(self.ready_file)]
+        return [*serve, "--listen", self.address, "--allowed-client", CLIENT_IDENTITY, *files]
+
+    @property
+    def trust(self) -> str:
+        """The flag with which the operator is told about it."""
+        return f"--trusted-provider={self.service}={self.address}"
+
+    def objects(self) -> list[dict[str, Any]]:
+        """What stands for it in the API."""
+        infos = load(self.name).kind_infos
+        keys = sorted({info.v1_provider_key for info in infos if info.v1_provider_key})
+        annotations = {"external-secrets.io/provider-kinds": ",".join(str(info.kind) for info in infos)}
+        if keys:
+            annotations["external-secrets.io/provider-v1-keys"] = ",".join(keys)
+        metadata = {
+            "name": self.service.name,
+            "namespace": self.service.namespace,
+            "labels": {"external-secrets.io/provider": "true"},
+            "annotations": annotations,
+        }
+        ports = [{"name": "grpc", "port": self.port, "targetPort": self.port}]
+        return [{"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}}]
+
+
+def plan(wanted: list[str], folder: Path) -> tuple[Supervised, ...]:
+    """The processes for `NAME` or `NAME=PORT`, each with a port of its own."""
+    found: dict[str, Supervised] = {}
+    for text in wanted:
+        match = re.fullmatch(r"([a-z][a-z0-9-]*)(?:=([0-9]{1,5}))?", text)
+        if match is None or int(match[2] or 1) > 65535:
+            raise ProviderNameError(f'"{text}" is no provider: write NAME or NAME=PORT')
+        load(match[1])
+        if match[1] in found:
+            raise ProviderNameError(f'provider "{match[1]}" is named twice')
+        port = int(match[2]) if match[2] else _free_port()
+        found[match[1]] = Supervised(match[1], port, folder / match[1])
+    return tuple(found.values())
+
+
+async def keep_certificates(provider: Supervised, client: Client, clock: Clock) -> None:
+    """Write the certificates that the operator issued into the provider's folder, now and whenever they change."""
+    key = keys_of(provider.service, CORE_NAMESPACE).server
+    known = ""
+    while True:
+        try:
+            data = (await client.get(TYPED_SECRETS, key)).data
+            material = TlsMaterial(data[TRUST], data[CERTIFICATE], SecretBytes(data[KEY]))
+            material.check()
+        except (ApiError, KeyError, TlsMaterialError):
+            # Not issued yet, or the server is busy: it is asked again, and the provider waits for the files.
+            await clock.sleep(_SOON)
+            continue
+        if material.fingerprint != known:
+            replace_set(provider.tls_folder, {name: data[name] for name in (TRUST, CERTIFICATE, KEY)})
+            known = material.fingerprint
+        await clock.sleep(_LATER)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,42 @@
+"""`eso provider serve NAME`: an installed provider in this process.
+
+A provider needs certificates. Where none are named, they are made in `.eso/serve` for somebody who wants to try the
+provider out: `server/` for it, `client/` for whoever calls it, say `eso conformance`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from eso_cli.providers import CLIENT_IDENTITY, CORE_NAMESPACE, ProviderNameError, load
+from eso_operator.certs.bundle import Lifetimes
+from eso_operator.certs.local import maintain
+from eso_operator.certs.settings import CertificateSettings, identity_of
+from eso_operator.stores.target import ServiceKey
+from kuberun.clock import SystemClock
+
+TRIAL_FOLDER = Path(".eso/serve")
+
+
+def serve(name: str, arguments: list[str]) -> int:
+    """Run it until a signal; the exit code is the provider's."""
+    from eso_sdk.main import run
+
+    try:
+        provider = load(name)
+    except ProviderNameError as problem:
+        typer.echo(f"eso provider serve: {problem}", err=True)
+        return 1
+    return run(provider, [*_trial_certificates(name, arguments), *arguments])
+
+
+def _trial_certificates(name: str, arguments: list[str]) -> list[str]:
+    """Flags for certificates made here, unless the arguments name some."""
+    if any(argument.split("=")[0] in ("--tls-dir", "--help", "-h") for argument in arguments):
+        return []
+    settings = CertificateSettings(core_namespace=CORE_NAMESPACE)
+    identity = identity_of(ServiceKey(CORE_NAMESPACE, f"provider-{name}"), settings, local=("127.0.0.1",))
+    made = maintain(TRIAL_FOLDER, identity, SystemClock().now(), Lifetimes())
+    return ["--tls-dir", str(made.server), "--allowed-client", CLIENT_IDENTITY]
