@@ -1,4 +1,4 @@
-"""The certificates of one provider Service as a frozen state, and what has to be done about them. Pure but for keys.
+"""The certificates of one provider Service as a frozen state, and what has to be done about them. Pure.
 
     observe -> State -> plan -> steps -> carry_out -> State -> write -> observe ...
 
@@ -21,7 +21,7 @@ and replaces leaves only after the new one has settled.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, assert_never
@@ -279,7 +279,7 @@ def _kept(state: State, now: datetime) -> tuple[bytes, ...]:
     An issuer that is lost again and again would grow the bundle for ever, hence the bound.
     """
     issuer = () if state.issuer is None else state.issuer.trust
-    known = _valid((*issuer, *(certificate for leaf in state.leaves for certificate in leaf.trust)), now)
+    known = still_valid((*issuer, *(certificate for leaf in state.leaves for certificate in leaf.trust)), now)
     in_use = [each for each in known if any(_signed(each, leaf) for leaf in state.leaves)]
     return tuple(dict.fromkeys((*in_use, *known)))[:MAX_PREVIOUS]
 
@@ -288,83 +288,6 @@ def _signed(certificate: bytes, leaf: Leaf) -> bool:
     return authority.is_issued_by(leaf.credential.certificate, certificate)
 
 
-def _valid(certificates: tuple[bytes, ...], now: datetime) -> tuple[bytes, ...]:
+def still_valid(certificates: tuple[bytes, ...], now: datetime) -> tuple[bytes, ...]:
     alive = (each for each in certificates if authority.validity_of(each).not_after > now)
     return tuple(dict.fromkeys(alive))
-
-
-# --- doing -----------------------------------------------------------------------------------------------------------
-
-
-def carry_out(step: Step, state: State, now: datetime, lifetimes: Lifetimes, identity: Identity) -> State:
-    """The state after one step; nothing is stored here."""
-    match step:
-        case FoundAuthority(keep=keep):
-            return replace(state, issuer=Issuer(_new_authority(now, lifetimes, identity), previous=keep))
-        case IssueLeaf(role=role):
-            return _with_leaf(state, role, _issued(state, role, now, lifetimes, identity))
-        case PublishTrust(role=role):
-            leaf = state.leaf(role)
-            if leaf is None or state.issuer is None:
-                raise AssertionError("trust is published to a leaf that is there")
-            return _with_leaf(state, role, replace(leaf, trust=state.issuer.trust, written_at=_second(now)))
-        case PrepareAuthority() | SwitchAuthority() | DropPrevious():
-            if state.issuer is None:
-                raise AssertionError("a rollover needs an issuer")
-            return replace(state, issuer=_rolled(step, state.issuer, now, lifetimes, identity))
-        case _:
-            assert_never(step)
-
-
-def _rolled(
-    step: PrepareAuthority | SwitchAuthority | DropPrevious,
-    issuer: Issuer,
-    now: datetime,
-    lifetimes: Lifetimes,
-    identity: Identity,
-) -> Issuer:
-    match step:
-        case PrepareAuthority():
-            return replace(issuer, next=_new_authority(now, lifetimes, identity))
-        case SwitchAuthority():
-            if issuer.next is None:
-                raise AssertionError("a switch follows a publication")
-            return Issuer(issuer.next, previous=_valid((issuer.current.certificate, *issuer.previous), now))
-        case DropPrevious():
-            return Issuer(issuer.current)
-        case _:
-            assert_never(step)
-
-
-def _new_authority(now: datetime, lifetimes: Lifetimes, identity: Identity) -> Credential:
-    return authority.issue_authority(identity.authority, authority.window(now, lifetimes.authority))
-
-
-def _issued(state: State, role: Role, now: datetime, lifetimes: Lifetimes, identity: Identity) -> Leaf:
-    issuer = state.issuer
-    if issuer is None:
-        raise AssertionError("leaves are issued by a stored issuer")
-    valid = authority.window(now, lifetimes.leaf)
-    match role:
-        case Role.SERVER:
-            credential = authority.issue_server(issuer.current, identity.server, valid)
-        case Role.CLIENT:
-            credential = authority.issue_client(issuer.current, identity.client, valid)
-        case _:
-            assert_never(role)
-    return Leaf(credential, issuer.trust, _second(now))
-
-
-def _with_leaf(state: State, role: Role, leaf: Leaf) -> State:
-    match role:
-        case Role.SERVER:
-            return replace(state, server=leaf)
-        case Role.CLIENT:
-            return replace(state, client=leaf)
-        case _:
-            assert_never(role)
-
-
-def _second(now: datetime) -> datetime:
-    """As it is stored."""
-    return now.replace(microsecond=0)

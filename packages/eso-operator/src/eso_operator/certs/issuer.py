@@ -8,7 +8,7 @@ Service is gone, what we stored for it in the core namespace is deleted; the ser
 collected with it.
 
 Every write names the version that it follows, so two operators that plan at once do not undo each other: the later one
-is refused and looks again. What cannot be done becomes a `Problem` given to the listener; this module writes no status.
+is refused and looks again. What cannot be done becomes a `Problem` given to listeners; this module writes no status.
 
 Needs these rights:
     services    get                                         namespaces of providers
@@ -31,9 +31,10 @@ import structlog
 
 from eso_operator.certs import secrets
 from eso_operator.certs.authority import validity_of
-from eso_operator.certs.bundle import IssueLeaf, Phase, Plan, State, carry_out, plan
+from eso_operator.certs.bundle import IssueLeaf, Phase, Plan, State, plan
+from eso_operator.certs.issuance import carry_out
 from eso_operator.certs.problems import Problem, ProblemName
-from eso_operator.certs.secrets import CLIENT, ISSUER, SERVER, Mark, SecretKeys, SecretObject
+from eso_operator.certs.secrets import CLIENT, ISSUER, SERVER, Mark, Owner, SecretKeys, SecretObject
 from eso_operator.certs.settings import CertificateSettings, identity_of
 from eso_operator.stores.target import ServiceKey
 from kuberun.cache import Change
@@ -72,35 +73,29 @@ class Report:
 Listener = Callable[[Report], None]
 
 
-def quiet(_: Report) -> None:
-    """A listener for whoever asks `Issuer.problem_of` instead."""
-
-
 class Issuer:
     """Add `controller` to a manager. `demand` may be called at any time, from anywhere in the loop."""
 
-    def __init__(
-        self, client: Client, settings: CertificateSettings, *, clock: Clock, listener: Listener = quiet
-    ) -> None:
+    def __init__(self, client: Client, settings: CertificateSettings, *, clock: Clock) -> None:
         self._client = client
         self._settings = settings
         self._clock = clock
-        self._listener = listener
+        self._listeners: list[Listener] = []
         self._demanded: OrderedDict[ServiceKey, None] = OrderedDict()
         self._problems: OrderedDict[ServiceKey, Problem] = OrderedDict()
         self.controller = Controller("certificates", self.reconcile, clock=clock, workers=settings.workers)
-        self._services = [
+        services = [
             Informer(client.source(metadata_of(SERVICES), selection), clock=clock, name=f"services{suffix}")
             for selection, suffix in _selections(f"{PROVIDER_LABEL}=true", settings.namespaces)
         ]
         certificates = [
             Informer(client.source(metadata_of(secrets.SECRETS), selection), clock=clock, name=f"certificates{suffix}")
-            for selection, suffix in _selections(secrets.PART_LABEL, _with_core(settings))
+            for selection, suffix in _selections(secrets.ours(settings.core_namespace), _with_core(settings))
         ]
-        for services in self._services:
-            self.controller.watch(services, itself())
-        for watched in certificates:
-            self.controller.watch(watched, _service_of_secret)
+        for informer in services:
+            self.controller.watch(informer, itself())
+        for informer in certificates:
+            self.controller.watch(informer, _service_of_secret)
 
     def demand(self, service: ServiceKey) -> None:
         """Somebody needs certificates of this Service now, label or not."""
@@ -109,6 +104,10 @@ class Issuer:
         while len(self._demanded) > MAX_DEMANDED:
             self._demanded.popitem(last=False)
         self.controller.queue.add(Request(_key(service), "certificates are demanded", Lane.FIRST_SYNC))
+
+    def listen(self, listener: Listener) -> None:
+        """Have it told how a Service's certificates are, each time they were looked at. It must not raise nor wait."""
+        self._listeners.append(listener)
 
     def problem_of(self, service: ServiceKey) -> Problem | None:
         """What stood in the way when this Service was looked at last."""
@@ -137,7 +136,7 @@ class Issuer:
             stored = await self._read(secrets.keys_of(service, self._settings.core_namespace))
             if not self._wanted(service, metadata, stored):
                 return Done()
-            if problem := _foreign(stored, service):
+            if problem := _foreign(stored, self._owner(service)):
                 self._report(Report(service, problem))
                 return After(self._settings.interval, "look whether the Secret is out of the way")
             state = _state(stored)
@@ -148,21 +147,22 @@ class Issuer:
             await self._carry_out(due, state, stored, metadata)
         return Retry("the certificates do not settle")
 
-    async def _carry_out(self, due: Plan, state: State, stored: _Stored, owner: ObjectMeta) -> None:
+    async def _carry_out(self, due: Plan, state: State, stored: _Stored, metadata: ObjectMeta) -> None:
         """Do the steps and store what they changed, the issuer before all others."""
-        service, now = ServiceKey(owner.namespace, owner.name), self._clock.now()
+        service, now = ServiceKey(metadata.namespace, metadata.name), self._clock.now()
+        owner = self._owner(service)
         after = state
         for step in due.steps:
             reason = step.reason if isinstance(step, IssueLeaf) else ""
             _log.info("certificates change", service=str(service), step=type(step).__name__, reason=reason)
             after = carry_out(step, after, now, self._settings.lifetimes, identity_of(service, self._settings))
         if after.issuer is not None and after.issuer is not state.issuer:
-            await self._write(stored, Mark(ISSUER, service, now), secrets.issuer_data(after.issuer))
+            await self._write(stored, Mark(ISSUER, owner, now), secrets.issuer_data(after.issuer))
         if after.server is not None and after.server is not state.server:
-            mark = Mark(SERVER, service, after.server.written_at, owner_reference(SERVICES, owner))
+            mark = Mark(SERVER, owner, after.server.written_at, owner_reference(SERVICES, metadata))
             await self._write(stored, mark, secrets.leaf_data(after.server))
         if after.client is not None and after.client is not state.client:
-            await self._write(stored, Mark(CLIENT, service, after.client.written_at), secrets.leaf_data(after.client))
+            await self._write(stored, Mark(CLIENT, owner, after.client.written_at), secrets.leaf_data(after.client))
 
     async def _write(self, stored: _Stored, mark: Mark, data: dict[str, bytes]) -> None:
         key, existing = stored.keys.of(mark.part), stored.found.get(mark.part)
@@ -177,7 +177,7 @@ class Issuer:
         """Labelled, demanded, or served before: who has certificates once can rely on their renewal."""
         labelled = metadata.labels.get(PROVIDER_LABEL) == "true"
         issuer = stored.found.get(ISSUER)
-        served = issuer is not None and secrets.ownership_problem(issuer.metadata, ISSUER, service) is None
+        served = issuer is not None and secrets.ownership_problem(issuer.metadata, ISSUER, self._owner(service)) is None
         return labelled or served or service in self._demanded
 
     def _refuse(self, service: ServiceKey) -> Outcome:
@@ -199,7 +199,7 @@ class Issuer:
         stored = await self._read(secrets.keys_of(service, self._settings.core_namespace))
         for part in (CLIENT, ISSUER):
             secret = stored.found.get(part)
-            if secret is not None and secrets.ownership_problem(secret.metadata, part, service) is None:
+            if secret is not None and secrets.ownership_problem(secret.metadata, part, self._owner(service)) is None:
                 await self._delete(secret.metadata)
         if service in self._demanded:
             message = f"Service {service} does not exist: create it, or correct the address in the store"
@@ -235,6 +235,9 @@ class Issuer:
                 continue
         return _Stored(keys, found)
 
+    def _owner(self, service: ServiceKey) -> Owner:
+        return Owner(service, self._settings.core_namespace)
+
     def _report(self, report: Report) -> None:
         if report.problem is None:
             self._problems.pop(report.service, None)
@@ -245,7 +248,8 @@ class Issuer:
             self._problems.move_to_end(report.service)
             while len(self._problems) > MAX_DEMANDED:
                 self._problems.popitem(last=False)
-        self._listener(report)
+        for listener in self._listeners:
+            listener(report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +260,8 @@ class _Stored:
     found: dict[str, SecretObject]
 
 
-def _foreign(stored: _Stored, service: ServiceKey) -> Problem | None:
-    verdicts = (secrets.ownership_problem(secret.metadata, part, service) for part, secret in stored.found.items())
+def _foreign(stored: _Stored, owner: Owner) -> Problem | None:
+    verdicts = (secrets.ownership_problem(secret.metadata, part, owner) for part, secret in stored.found.items())
     return next((problem for problem in verdicts if problem is not None), None)
 
 

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Final
 
 from eso_operator.certs import secrets
-from eso_operator.certs.bundle import Identity, Leaf, Lifetimes, Role, State, carry_out, plan
+from eso_operator.certs.bundle import Identity, Leaf, Lifetimes, Role, State, plan
+from eso_operator.certs.issuance import carry_out
 from kuberun.clock import rfc3339
 
 _DATA: Final = "..data"

@@ -22,6 +22,7 @@ import structlog
 
 from eso_api.values import SecretBytes
 from eso_operator.certs import authority, secrets
+from eso_operator.certs.issuer import Listener, Report
 from eso_operator.certs.problems import CertificateError, Problem, ProblemName
 from eso_operator.certs.secrets import SecretObject
 from eso_operator.stores.target import ManagedTls, SecretTls, ServiceKey, TlsSource
@@ -50,6 +51,8 @@ class Issuing(Protocol):
 
     def problem_of(self, service: ServiceKey) -> Problem | None: ...
 
+    def listen(self, listener: Listener) -> None: ...
+
 
 class NoIssuing:
     """For a process without an issuer: certificates are there or they are not."""
@@ -58,6 +61,8 @@ class NoIssuing:
 
     def problem_of(self, _service: ServiceKey) -> Problem | None:
         return None
+
+    def listen(self, listener: Listener) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,9 @@ class MaterialSettings:
 
 def client_secrets(client: Client, core_namespace: str, clock: Clock) -> Informer[SecretObject]:
     """The informer that `Materials` reads: the client Secrets we issued, and no other Secret."""
-    selection = Selection(core_namespace, label_selector=f"{secrets.PART_LABEL}={secrets.CLIENT}")
+    selection = Selection(
+        core_namespace, label_selector=f"{secrets.ours(core_namespace)},{secrets.PART_LABEL}={secrets.CLIENT}"
+    )
     return Informer(client.source(secrets.TYPED_SECRETS, selection), clock=clock, name="client certificates")
 
 
@@ -103,6 +110,7 @@ class Materials:
         self._failed: OrderedDict[TlsSource, _Failure] = OrderedDict()
         self._reading: dict[TlsSource, asyncio.Lock] = {}
         self._listeners: list[Changed] = []
+        self._issuing.listen(self._wake_if_refused)
 
     def listen(self, listener: Changed) -> None:
         """Have it told when the material of a source in use has changed. It must not raise and must not wait."""
@@ -162,6 +170,12 @@ class Materials:
         if (secret := self._stored(tls)) is not None:
             return secret
         raise CertificateError(self._issuing.problem_of(tls.service) or _not_issued(tls))
+
+    def _wake_if_refused(self, report: Report) -> None:
+        """Nobody needs to wait on for what will not come."""
+        arrival = self._arrivals.pop(self._key(ManagedTls(report.service)), None) if report.problem else None
+        if arrival is not None:
+            arrival.set()
 
     def _take_in(self, tls: ManagedTls, secret: SecretObject) -> _Known | None:
         if _content_problem(tls, secret.data) is not None:

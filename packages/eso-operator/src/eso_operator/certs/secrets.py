@@ -4,8 +4,8 @@
     <namespace>.<service>-client-tls    core namespace             client   read by the core
     <namespace>.<service>-issuer        core namespace             issuer   private keys of the authorities
 
-All are of type kubernetes.io/tls; `ca.crt` is the trust bundle. A Secret is ours when its label says which part it
-plays and its annotation names the Service. Nothing here talks to an API server.
+All are of type kubernetes.io/tls; `ca.crt` is the trust bundle. A Secret is ours when its labels say which part it
+plays and which operator made it (by its namespace), and its annotation names the Service. No API server is called here.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ RAW_SECRETS: Final = raw(SECRETS)
 
 PART_LABEL: Final = "external-secrets.io/provider-certificates"
 MANAGED_LABEL: Final = "app.kubernetes.io/managed-by"
+ISSUED_BY_LABEL: Final = "external-secrets.io/certificates-issued-by"
 SERVICE_ANNOTATION: Final = "external-secrets.io/provider-service"
 WRITTEN_ANNOTATION: Final = "external-secrets.io/written-at"
 
@@ -107,14 +108,31 @@ def service_of(metadata: ObjectMeta) -> ServiceKey | None:
     return ServiceKey(namespace, name) if marked and namespace and name else None
 
 
-def ownership_problem(metadata: ObjectMeta, part: str, service: ServiceKey) -> Problem | None:
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whom a Secret of ours is for, and which of the operators in a cluster made it."""
+
+    service: ServiceKey
+    core_namespace: str
+
+
+def ours(core_namespace: str) -> str:
+    """The label selector of all Secrets that the operator in this namespace made."""
+    return f"{PART_LABEL},{ISSUED_BY_LABEL}={core_namespace}"
+
+
+def ownership_problem(metadata: ObjectMeta, part: str, owner: Owner) -> Problem | None:
     """Why this Secret is not to be touched."""
-    if metadata.labels.get(PART_LABEL) == part and service_of(metadata) == service:
-        return None
+    issued_by = metadata.labels.get(ISSUED_BY_LABEL, "")
+    if metadata.labels.get(PART_LABEL) == part and service_of(metadata) == owner.service:
+        if issued_by == owner.core_namespace:
+            return None
+        whose = f"is managed by the operator in namespace {issued_by}: let one operator serve this provider"
+    else:
+        whose = "is not managed by the operator: remove or rename it, or name it as your own certificates in the store"
     return Problem(
         ProblemName.SECRET_NOT_OURS,
-        f"Secret {metadata.key} stands where the {part} certificates of Service {service} belong, and is not managed by"
-        f" the operator: remove or rename it, or name it as your own certificates in the store",
+        f"Secret {metadata.key} stands where the {part} certificates of Service {owner.service} belong, and {whose}",
     )
 
 
@@ -176,18 +194,18 @@ class Mark:
     """What a Secret carries besides its content."""
 
     part: str
-    service: ServiceKey
+    owner: Owner
     written_at: datetime
-    owner: OwnerReference | None = None
+    reference: OwnerReference | None = None
 
     def metadata(self, key: ObjectKey) -> JsonObject:
-        labels = {MANAGED_LABEL: "external-secrets", PART_LABEL: self.part}
-        annotations = {SERVICE_ANNOTATION: str(self.service), WRITTEN_ANNOTATION: rfc3339(self.written_at)}
-        owners = {} if self.owner is None else {"ownerReferences": [_owner(self.owner)]}
+        made_by = {MANAGED_LABEL: "external-secrets", ISSUED_BY_LABEL: self.owner.core_namespace}
+        annotations = {SERVICE_ANNOTATION: str(self.owner.service), WRITTEN_ANNOTATION: rfc3339(self.written_at)}
+        owners = {} if self.reference is None else {"ownerReferences": [_reference(self.reference)]}
         return {
             "name": key.name,
             "namespace": key.namespace,
-            "labels": labels,
+            "labels": {PART_LABEL: self.part, **made_by},
             "annotations": annotations,
             **owners,
         }
@@ -212,7 +230,7 @@ def _encoded(data: Mapping[str, bytes]) -> JsonObject:
     return {name: base64.b64encode(value).decode() for name, value in data.items()}
 
 
-def _owner(reference: OwnerReference) -> JsonObject:
+def _reference(reference: OwnerReference) -> JsonObject:
     return {
         "apiVersion": reference.api_version,
         "kind": reference.kind,

@@ -1,0 +1,103 @@
+"""What one step of a plan makes of the certificates: new keys and certificates in memory, nothing stored.
+
+The steps and their order are decided in `bundle.py`; `issuer.py` and `local.py` store the outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from eso_operator.certs import authority
+from eso_operator.certs.authority import Credential
+from eso_operator.certs.bundle import (
+    DropPrevious,
+    FoundAuthority,
+    Identity,
+    IssueLeaf,
+    Issuer,
+    Leaf,
+    Lifetimes,
+    PrepareAuthority,
+    PublishTrust,
+    Role,
+    State,
+    Step,
+    SwitchAuthority,
+    still_valid,
+)
+
+
+def carry_out(step: Step, state: State, now: datetime, lifetimes: Lifetimes, identity: Identity) -> State:
+    """The state after one step; nothing is stored here."""
+    match step:
+        case FoundAuthority(keep=keep):
+            return replace(state, issuer=Issuer(_new_authority(now, lifetimes, identity), previous=keep))
+        case IssueLeaf(role=role):
+            return _with_leaf(state, role, _issued(state, role, now, lifetimes, identity))
+        case PublishTrust(role=role):
+            leaf = state.leaf(role)
+            if leaf is None or state.issuer is None:
+                raise AssertionError("trust is published to a leaf that is there")
+            return _with_leaf(state, role, replace(leaf, trust=state.issuer.trust, written_at=_second(now)))
+        case PrepareAuthority() | SwitchAuthority() | DropPrevious():
+            if state.issuer is None:
+                raise AssertionError("a rollover needs an issuer")
+            return replace(state, issuer=_rolled(step, state.issuer, now, lifetimes, identity))
+        case _:
+            assert_never(step)
+
+
+def _rolled(
+    step: PrepareAuthority | SwitchAuthority | DropPrevious,
+    issuer: Issuer,
+    now: datetime,
+    lifetimes: Lifetimes,
+    identity: Identity,
+) -> Issuer:
+    match step:
+        case PrepareAuthority():
+            return replace(issuer, next=_new_authority(now, lifetimes, identity))
+        case SwitchAuthority():
+            if issuer.next is None:
+                raise AssertionError("a switch follows a publication")
+            return Issuer(issuer.next, previous=still_valid((issuer.current.certificate, *issuer.previous), now))
+        case DropPrevious():
+            return Issuer(issuer.current)
+        case _:
+            assert_never(step)
+
+
+def _new_authority(now: datetime, lifetimes: Lifetimes, identity: Identity) -> Credential:
+    return authority.issue_authority(identity.authority, authority.window(now, lifetimes.authority))
+
+
+def _issued(state: State, role: Role, now: datetime, lifetimes: Lifetimes, identity: Identity) -> Leaf:
+    issuer = state.issuer
+    if issuer is None:
+        raise AssertionError("leaves are issued by a stored issuer")
+    valid = authority.window(now, lifetimes.leaf)
+    match role:
+        case Role.SERVER:
+            credential = authority.issue_server(issuer.current, identity.server, valid)
+        case Role.CLIENT:
+            credential = authority.issue_client(issuer.current, identity.client, valid)
+        case _:
+            assert_never(role)
+    return Leaf(credential, issuer.trust, _second(now))
+
+
+def _with_leaf(state: State, role: Role, leaf: Leaf) -> State:
+    match role:
+        case Role.SERVER:
+            return replace(state, server=leaf)
+        case Role.CLIENT:
+            return replace(state, client=leaf)
+        case _:
+            assert_never(role)
+
+
+def _second(now: datetime) -> datetime:
+    """As it is stored."""
+    return now.replace(microsecond=0)

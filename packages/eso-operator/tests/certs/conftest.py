@@ -1,0 +1,116 @@
+"""One Service, its names, and two verifiers: X.509 by the rules at any time, and TLS as it is really spoken."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from eso_operator.certs.authority import Credential
+from eso_operator.certs.bundle import Identity
+from eso_operator.certs.settings import CertificateSettings, identity_of
+from eso_operator.stores.target import ServiceKey
+
+SERVICE = ServiceKey("team", "provider-fake")
+
+Verify = Callable[[Credential, Sequence[bytes], Credential, Sequence[bytes], datetime], bool]
+Handshake = Callable[[Credential, Sequence[bytes], Credential, Sequence[bytes]], str]
+
+
+@pytest.fixture
+def service() -> ServiceKey:
+    return SERVICE
+
+
+@pytest.fixture
+def identity() -> Identity:
+    return identity_of(SERVICE, CertificateSettings("eso"))
+
+
+@pytest.fixture
+def mutually_verify(identity: Identity) -> Verify:
+    """Whether server and client accept each other at that time: (server, whom it trusts, client, whom it trusts)."""
+
+    def verify(
+        server: Credential,
+        server_trust: Sequence[bytes],
+        client: Credential,
+        client_trust: Sequence[bytes],
+        now: datetime,
+    ) -> bool:
+        try:
+            _policy(client_trust, now).build_server_verifier(x509.DNSName(identity.server.dns[-1])).verify(
+                x509.load_pem_x509_certificate(server.certificate), []
+            )
+            _policy(server_trust, now).build_client_verifier().verify(
+                x509.load_pem_x509_certificate(client.certificate), []
+            )
+        except VerificationError:
+            return False
+        return True
+
+    return verify
+
+
+@pytest.fixture
+def handshake(identity: Identity) -> Handshake:
+    """A TLS 1.3 handshake in memory, both sides showing certificates; the server name and the client's, as seen."""
+
+    def shake(
+        server: Credential, server_trust: Sequence[bytes], client: Credential, client_trust: Sequence[bytes]
+    ) -> str:
+        ends = (
+            _end(_context(ssl.PROTOCOL_TLS_SERVER, server, server_trust), None),
+            _end(_context(ssl.PROTOCOL_TLS_CLIENT, client, client_trust), identity.server.dns[-1]),
+        )
+        unfinished = [1, 0]
+        for _ in range(10):
+            unfinished = [index for index in unfinished if not _moved(ends, index)]
+        assert not unfinished
+        seen = ends[0][0].getpeercert()
+        assert seen is not None
+        return str(dict(seen["subjectAltName"])["URI"])  # type: ignore[arg-type]  # typeshed knows no SAN pairs
+
+    return shake
+
+
+def _policy(trust: Sequence[bytes], now: datetime) -> PolicyBuilder:
+    return PolicyBuilder().time(now).store(Store([x509.load_pem_x509_certificate(each) for each in trust]))
+
+
+_End = tuple[ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO]
+
+
+def _context(protocol: int, own: Credential, trust: Sequence[bytes]) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=b"".join(trust).decode())
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Path(folder) / "pair.pem"
+        pair.write_bytes(own.certificate + own.key.reveal())
+        context.load_cert_chain(pair)
+    return context
+
+
+def _end(context: ssl.SSLContext, server_name: str | None) -> _End:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    spoken = context.wrap_bio(incoming, outgoing, server_side=server_name is None, server_hostname=server_name)
+    return spoken, incoming, outgoing
+
+
+def _moved(ends: tuple[_End, _End], index: int) -> bool:
+    """One side's turn; whether its handshake is done."""
+    spoken, _, outgoing = ends[index]
+    try:
+        spoken.do_handshake()
+        done = True
+    except ssl.SSLWantReadError:
+        done = False
+    ends[1 - index][1].write(outgoing.read())
+    return done
