@@ -76,11 +76,13 @@ Listener = Callable[[Report], None]
 class Issuer:
     """Add `controller` to a manager. `demand` may be called at any time, from anywhere in the loop."""
 
-    def __init__(self, client: Client, settings: CertificateSettings, *, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, settings: CertificateSettings, *, clock: Clock, listener: Listener | None = None
+    ) -> None:
         self._client = client
         self._settings = settings
         self._clock = clock
-        self._listeners: list[Listener] = []
+        self._listeners: list[Listener] = [] if listener is None else [listener]
         self._demanded: OrderedDict[ServiceKey, None] = OrderedDict()
         self._problems: OrderedDict[ServiceKey, Problem] = OrderedDict()
         self.controller = Controller("certificates", self.reconcile, clock=clock, workers=settings.workers)
