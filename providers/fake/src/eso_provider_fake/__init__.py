@@ -1,1 +1,1 @@
-"""The fake provider: secrets from its own configuration. So far only its API kinds, in `kinds.py`."""
+"""The fake provider: secrets from its own configuration, memory for what is pushed, and faults on request."""

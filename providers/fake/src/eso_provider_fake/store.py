@@ -1,0 +1,276 @@
+"""The fake store: values that stand in its configuration, and values that were pushed.
+
+Spec entries are found by key and version, pushed ones by key alone. Every method first meets the faults that are
+scripted for it, so without a script it is a provider like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from eso_api.stores.fake import FakeProvider, FakeValue
+from eso_api.values import SecretBytes
+from eso_provider_fake.faults import Effect, FaultFile, Faults, Point
+from eso_provider_fake.memory import Memory, StoreId, StoreMemory
+from eso_provider_fake.script import Events, Method, Oversize, Truncate, rule_of_key
+from eso_sdk import gjson
+from eso_sdk.errors import (
+    CutStream,
+    already_exists,
+    invalid_config,
+    invalid_request,
+    not_found,
+    property_not_found,
+    version_not_found,
+)
+from eso_sdk.matching import Matcher
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import (
+    ChangeEvent,
+    ChangeType,
+    Context,
+    DeleteItem,
+    FindQuery,
+    Found,
+    PushItem,
+    PushOutcome,
+    PushPrecondition,
+    RemoteRef,
+    SourceSecret,
+    Validation,
+    ValidationState,
+    ValueMetadata,
+    WatchItem,
+)
+from kuberun.clock import Clock
+
+_VALIDATIONS: Final = {0: ValidationState.READY, 1: ValidationState.UNKNOWN}
+_METHODS: Final[dict[str, Method]] = {
+    "Handshake": "handshake",
+    "Validate": "validate",
+    "GetSecrets": "get",
+    "FindSecrets": "find",
+    "CheckSecrets": "check",
+    "PushSecrets": "push",
+    "DeleteSecrets": "delete",
+    "Subscribe": "subscribe",
+}
+"""The calls of the protocol, in the words of scripts."""
+_FROM_RESERVED_KEY: Final = b"fault"
+"""What a reserved key holds when its fault lets the read pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything that outlives a session: what was pushed, and what shall go wrong."""
+
+    memory: Memory = field(default_factory=Memory)
+    faults: Faults = field(default_factory=Faults)
+    files: list[FaultFile] = field(default_factory=list)
+    version_key: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
+    """Versions of spec entries are made from their values; without this key they could be guessed back."""
+
+    async def before_call(self, method: str, context: Context | None, clock: Clock) -> None:
+        """Faults of calls as a whole, under the same names as those of items."""
+        self.refresh()
+        store = context.store.name if context is not None else ""
+        if (word := _METHODS.get(method)) is not None:
+            await self.faults.strike(Point(word, store, level="call"), clock)
+
+    def refresh(self) -> None:
+        for file in self.files:
+            file.refresh()
+
+
+class FakeStore(Store[FakeProvider]):
+    """One opened fake store. `fake_provider` gives it a world."""
+
+    WORLD: ClassVar[World]
+
+    @classmethod
+    def check_config(cls, config: FakeProvider) -> tuple[str, ...]:
+        for position, entry in enumerate(config.data):
+            for name, text in (("key", entry.key), ("value", entry.value)):
+                if not text:
+                    raise invalid_config(f"/data/{position}/{name}", "must not be empty")
+        return ()
+
+    async def open(self) -> None:
+        self._spec = {(entry.key, entry.version): entry for entry in self.config.data}
+        self._configured = {entry.key for entry in self.config.data}
+
+    async def validate(self) -> Validation:
+        await self._meet("validate")
+        state = _VALIDATIONS.get(self.config.validation_result, ValidationState.INVALID)
+        if state is ValidationState.READY:
+            return Validation(state)
+        what = f"validationResult is {self.config.validation_result}; set it to 0 for a ready store"
+        return Validation(state, error=ProviderError(ErrorReason.CONFIG_INVALID, what))
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    # The original pays no attention to metadataPolicy: what is asked for as metadata is the value, too.
+    @reads("metadata", "not_found")
+    async def get(self, ref: RemoteRef) -> Value:
+        for effect in await self._meet("get", ref.key):
+            if isinstance(effect, Oversize):
+                return Value.of(bytes(effect.size))
+        whole = self._whole(ref.key, ref.version)
+        if not ref.property:
+            return whole
+        try:
+            found = gjson.get(whole.raw.reveal(), ref.property)
+        except gjson.GjsonError as exc:
+            raise invalid_request(f'"{ref.key}" cannot be searched for its property: {exc}') from None
+        if not found.exists:
+            raise property_not_found(ref.key, ref.property)
+        return Value(SecretBytes(found.text), whole.metadata)
+
+    @finds("name")
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        effects = await self._meet("find", query.name_regexp)
+        if not query.name_regexp:
+            raise invalid_request("the fake provider finds keys by name only; give find.name.regexp")
+        matcher = Matcher(query)
+        limit = next((effect.after for effect in effects if isinstance(effect, Truncate)), None)
+        matching = (key for key in self._keys() if matcher.matches(key))
+        for count, key in enumerate(matching):
+            if count == limit:
+                raise CutStream
+            value = self._newest(key)
+            yield Found(key, value.raw, value.metadata)
+        if limit is not None:
+            raise CutStream
+
+    async def check(self, ref: RemoteRef) -> Check:
+        await self._meet("check", ref.key)
+        if ref.key in self._configured or ref.key in self._memory.entries:
+            return Check(exists=True, version=self._newest(ref.key).metadata.provider_version)
+        return Check(exists=False)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    @pushes("whole_secret", "if_absent", "if_version")
+    async def push(self, item: PushItem, source: SourceSecret) -> Pushed:
+        del source
+        await self._meet("push", item.remote.key)
+        if item.remote.key in self._configured:
+            if item.precondition is PushPrecondition.IF_ABSENT:
+                return Pushed(PushOutcome.SKIPPED_EXISTS)
+            raise already_exists(item.remote.key)
+        # The original writes nothing for a whole Secret; tests of existing manifests rely on the key alone.
+        value = item.payload if isinstance(item.payload, SecretBytes) else SecretBytes(b"")
+        return self._memory.push(item, value=value, now=self.clock.now())
+
+    async def delete(self, item: DeleteItem) -> bool:
+        """Remove what was pushed. What stands in the configuration stays: it is not ours to delete."""
+        await self._meet("delete", item.remote.key)
+        return self._memory.delete(item.remote.key, item.owner_token, self.clock.now())
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent]:
+        changes = self._memory.changes
+        position: int | None = changes.latest
+        if resume_token:
+            position = changes.position(resume_token)
+        watches = _Watches(items)
+        for effect in await self._meet("subscribe"):
+            if isinstance(effect, Events):
+                async for event in self._storm(effect, watches):
+                    yield event
+        for event in self._overtaken(items):
+            yield event
+        while True:
+            news = None if position is None else changes.after(position)
+            if news is None:
+                position = changes.latest
+                yield ChangeEvent(ChangeType.RESYNC, resume_token=changes.token(position))
+                continue
+            for change in news:
+                position = change.sequence
+                if ids := watches.of(change.key):
+                    token = changes.token(position)
+                    yield ChangeEvent(change.type, ids, change.version, change.at, resume_token=token)
+            await changes.wait(position or 0)
+
+    def _overtaken(self, items: Sequence[WatchItem]) -> Iterator[ChangeEvent]:
+        """Watches whose caller knows a version that is no longer the present one."""
+        for item in items:
+            if item.ref is None or not item.known_version:
+                continue
+            try:
+                version = self._whole(item.ref.key, item.ref.version).metadata.provider_version
+            except ProviderError:
+                yield ChangeEvent(ChangeType.DELETED, (item.watch_id,), observed_at=self.clock.now())
+                continue
+            if version != item.known_version:
+                yield ChangeEvent(ChangeType.UPDATED, (item.watch_id,), version, self.clock.now())
+
+    async def _storm(self, storm: Events, watches: _Watches) -> AsyncIterator[ChangeEvent]:
+        for _ in range(storm.count):
+            ids = () if storm.change == "RESYNC" else watches.ids
+            yield ChangeEvent(ChangeType(storm.change), ids, observed_at=self.clock.now())
+            if storm.pause:
+                await self.clock.sleep(storm.pause)
+
+    # --- entries -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _memory(self) -> StoreMemory:
+        return self.WORLD.memory.of(StoreId.of(self.call.store if self.call.store.name else self.holder))
+
+    async def _meet(self, method: Method, key: str = "") -> tuple[Effect, ...]:
+        self.WORLD.refresh()
+        has_value = key in self._configured or key in self._memory.entries
+        return await self.WORLD.faults.strike(Point(method, self.call.store.name, key, has_value=has_value), self.clock)
+
+    def _whole(self, key: str, version: str) -> Value:
+        if (entry := self._spec.get((key, version))) is not None:
+            return self._configured_value(entry)
+        if not version and (pushed := self._memory.entries.get(key)) is not None:
+            metadata = ValueMetadata(provider_version=pushed.version, updated_at=pushed.updated_at)
+            return Value(pushed.value, metadata)
+        if key in self._configured or key in self._memory.entries:
+            raise version_not_found(key, version)
+        if rule_of_key(key) is not None:
+            return Value.of(_FROM_RESERVED_KEY)
+        raise not_found(key)
+
+    def _newest(self, key: str) -> Value:
+        """The entry whose version is the last by the alphabet, as the original has it."""
+        versions = [version for name, version in self._spec if name == key]
+        return self._whole(key, max(versions, default=""))
+
+    def _keys(self) -> list[str]:
+        return sorted(self._configured | self._memory.entries.keys())
+
+    def _configured_value(self, entry: FakeValue) -> Value:
+        raw = entry.value.encode()
+        digest = hmac.new(self.WORLD.version_key, raw, hashlib.sha256).hexdigest()[:16]
+        attributes = {"version": entry.version} if entry.version else {}
+        return Value(SecretBytes(raw), ValueMetadata(provider_version=digest, attributes=attributes))
+
+
+class _Watches:
+    """Which watches a key concerns."""
+
+    def __init__(self, items: Sequence[WatchItem]) -> None:
+        self.ids = tuple(item.watch_id for item in items)
+        self._by_key: dict[str, list[str]] = {}
+        self._by_name: list[tuple[str, Matcher]] = []
+        for item in items:
+            if item.ref is not None:
+                self._by_key.setdefault(item.ref.key, []).append(item.watch_id)
+            elif item.name_regexp:
+                self._by_name.append((item.watch_id, Matcher(FindQuery(name_regexp=item.name_regexp))))
+
+    def of(self, key: str) -> tuple[str, ...]:
+        named = (watch_id for watch_id, matcher in self._by_name if matcher.matches(key))
+        return (*self._by_key.get(key, ()), *named)
