@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from eso_api import durations
+from eso_operator.certs.bundle import Lifetimes
 from eso_operator.settings import (
     CertificateSettings,
     FeatureGate,
@@ -159,6 +161,14 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
         metavar="NAMESPACE/SERVICE=HOST:PORT",
         help="a Service whose provider listens at another address",
     )
+    flags.add_argument(
+        "--trusted-provider-tls",
+        action="append",
+        type=_client_folder,
+        default=[],
+        metavar="NAMESPACE/SERVICE=FOLDER",
+        help="client certificates for that Service, instead of issued ones",
+    )
     flags.add_argument("--cluster-domain", default="cluster.local", help="DNS domain of the cluster")
 
 
@@ -168,6 +178,8 @@ def _add_certificate_flags(flags: argparse.ArgumentParser) -> None:
     _duration(flags, "cert-authority-renew-before", "1440h", "it is replaced this long before its end")
     _duration(flags, "cert-validity", "2160h", "lifetime of a certificate")
     _duration(flags, "cert-renew-before", "840h", "it is replaced this long before its end")
+    _duration(flags, "cert-settle", "1h", "providers have read a changed Secret after this")
+    _duration(flags, "cert-connection-age", "15m", "no connection lives longer than this")
     _duration(flags, "cert-interval", "10m", "time between two looks at all certificates")
 
 
@@ -218,24 +230,24 @@ def _providers(given: argparse.Namespace) -> ProviderSettings:
         namespaces=tuple(given.provider_namespace),
         allowed_addresses=tuple(given.allowed_provider_address),
         trusted=tuple(given.trusted_provider),
+        client_folders=tuple(given.trusted_provider_tls),
         cluster_domain=given.cluster_domain,
     )
 
 
 def _certificates(given: argparse.Namespace) -> CertificateSettings:
-    certificates = CertificateSettings(
-        trust_domain=given.trust_domain,
-        authority_validity=given.cert_authority_validity,
-        authority_renewal=given.cert_authority_renew_before,
-        leaf_validity=given.cert_validity,
-        leaf_renewal=given.cert_renew_before,
-        interval=given.cert_interval,
-    )
-    if not 0 < certificates.leaf_renewal < certificates.leaf_validity:
-        raise SettingsError("--cert-renew-before has to be shorter than --cert-validity, and more than 0")
-    if not 0 < certificates.authority_renewal < certificates.authority_validity:
-        raise SettingsError("--cert-authority-renew-before has to be shorter than --cert-authority-validity")
-    return certificates
+    try:
+        lifetimes = Lifetimes(
+            authority=timedelta(seconds=given.cert_authority_validity),
+            authority_renewal=timedelta(seconds=given.cert_authority_renew_before),
+            leaf=timedelta(seconds=given.cert_validity),
+            leaf_renewal=timedelta(seconds=given.cert_renew_before),
+            settle=timedelta(seconds=given.cert_settle),
+            connection_age=timedelta(seconds=given.cert_connection_age),
+        )
+    except (ValueError, OverflowError) as error:
+        raise SettingsError(f"the --cert-* times do not fit together: {error}") from None
+    return CertificateSettings(given.trust_domain, lifetimes, given.cert_interval)
 
 
 def _sync(given: argparse.Namespace) -> SyncSettings:
@@ -347,9 +359,21 @@ def _gates(text: str) -> frozenset[FeatureGate]:
 
 
 def _trusted(text: str) -> tuple[ServiceKey, str]:
-    service, _, address = text.partition("=")
-    namespace, _, name = service.partition("/")
-    listener = _listener(address) if address else Listener("", -1)
-    if not namespace or not name or not listener.host or listener.disabled:
+    service, address = _assigned(text, "NAMESPACE/SERVICE=HOST:PORT")
+    listener = _listener(address)
+    if not listener.host or listener.disabled:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/SERVICE=HOST:PORT")
-    return ServiceKey(namespace, name), address
+    return service, address
+
+
+def _client_folder(text: str) -> tuple[ServiceKey, Path]:
+    service, folder = _assigned(text, "NAMESPACE/SERVICE=FOLDER")
+    return service, Path(folder)
+
+
+def _assigned(text: str, shape: str) -> tuple[ServiceKey, str]:
+    service, _, value = text.partition("=")
+    namespace, _, name = service.partition("/")
+    if not namespace or not name or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {shape}")
+    return ServiceKey(namespace, name), value

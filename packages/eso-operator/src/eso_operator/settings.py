@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from eso_operator.certs.bundle import Lifetimes
 from eso_operator.stores.target import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
 
@@ -56,18 +57,17 @@ class ProviderSettings:
     allowed_addresses: tuple[str, ...] = ()
     trusted: tuple[tuple[ServiceKey, str], ...] = ()
     """Services whose provider listens somewhere else, say on loopback: `(service, host:port)`."""
+    client_folders: tuple[tuple[ServiceKey, Path], ...] = ()
+    """Services whose client certificates are in a folder (`tls.crt`, `tls.key`, `ca.crt`) instead of a Secret."""
     cluster_domain: str = "cluster.local"
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateSettings:
-    """Lifetimes of the certificates issued for providers."""
+    """Certificates issued for providers; `interval` is the time between two looks at all of them."""
 
     trust_domain: str = "cluster.local"
-    authority_validity: float = 365 * 86400.0
-    authority_renewal: float = 60 * 86400.0
-    leaf_validity: float = 90 * 86400.0
-    leaf_renewal: float = 35 * 86400.0
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
     interval: float = 600.0
 
 

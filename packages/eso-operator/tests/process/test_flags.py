@@ -1,5 +1,6 @@
 """The command line: every flag of the existing operator is known, with its default; bad input is named."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,10 @@ def test_our_own_flags_reach_the_settings() -> None:
         "--trust-domain=corp",
         "--cert-validity=1h",
         "--cert-renew-before=10m",
+        "--cert-authority-renew-before=20m",
+        "--cert-settle=1m",
+        "--cert-connection-age=2m",
+        "--trusted-provider-tls=eso/provider-fake=/certs",
         "--kubeconfig=/tmp/kubeconfig",
         "--context=dev",
     )
@@ -107,7 +112,8 @@ def test_our_own_flags_reach_the_settings() -> None:
     assert settings.providers.trusted == ((ServiceKey("eso", "provider-fake"), "127.0.0.1:4000"),)
     assert settings.gates == {FeatureGate.UNIX_SOCKET_PROVIDERS}
     assert settings.providers.cluster_domain == "corp.local"
-    assert (settings.certificates.trust_domain, settings.certificates.leaf_validity) == ("corp", 3600.0)
+    assert (settings.certificates.trust_domain, settings.certificates.lifetimes.leaf) == ("corp", timedelta(hours=1))
+    assert settings.providers.client_folders == ((ServiceKey("eso", "provider-fake"), Path("/certs")),)
     assert (settings.kubeconfig, settings.context) == (Path("/tmp/kubeconfig"), "dev")  # noqa: S108 - never opened
 
 
@@ -128,7 +134,7 @@ def test_our_own_flags_reach_the_settings() -> None:
         pytest.param(["--trusted-provider=fake=127.0.0.1:1"], "--trusted-provider", id="trusted without namespace"),
         pytest.param(["--trusted-provider=a/b"], "--trusted-provider", id="trusted without address"),
         pytest.param(["--leader-election-retry-period=1m"], "leader-election", id="retry longer than the lease"),
-        pytest.param(["--cert-renew-before=9999h"], "--cert-renew-before", id="renewed before it begins"),
+        pytest.param(["--cert-renew-before=9999h"], "--cert-", id="renewed before it begins"),
         pytest.param(["--metrics"], "--metrics", id="an abbreviation"),
     ],
 )

@@ -1,0 +1,62 @@
+"""The operator process: `python -m eso_operator`, `eso-operator`, and what `eso operator` calls.
+
+Ends with 0 after a signal, with 1 when the command line, the connection or a component failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+import structlog
+
+from eso_operator.flags import parse
+from eso_operator.settings import Settings, SettingsError
+from eso_operator.telemetry import logs
+from eso_operator.wiring import wire
+from kuberun import config
+from kuberun.client import Client
+from kuberun.clock import SystemClock
+from kuberun.errors import ConfigError
+from kuberun.manager import ComponentFailedError
+from kuberun.transport import AiohttpTransport
+
+_log = structlog.get_logger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until signalled."""
+    try:
+        settings = parse(sys.argv[1:] if arguments is None else arguments, os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"eso-operator: {error}\n")
+        return 1
+    logs.configure(settings.logs, SystemClock())
+    return asyncio.run(run(settings))
+
+
+async def run(settings: Settings) -> int:
+    """The whole life of the process; returns its exit code."""
+    clock = SystemClock()
+    for flag, reason in settings.ignored:
+        _log.warning("flag without effect", flag=flag, reason=reason)
+    try:
+        connection = config.load(settings.kubeconfig, context=settings.context, clock=clock)
+    except ConfigError as error:
+        _log.error("no API server", error=str(error))
+        return 1
+    client = Client(AiohttpTransport(connection))
+    try:
+        await wire(settings, client, clock).manager.run_until_signalled()
+    except ComponentFailedError as error:
+        _log.error("the operator stops", error=str(error))
+        return 1
+    finally:
+        await client.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

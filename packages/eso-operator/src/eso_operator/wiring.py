@@ -1,0 +1,350 @@
+"""Builds the whole process. Nothing else constructs anything that lives long; read it from top to bottom.
+
+client -> informers -> certificates -> gateway, directory, planner -> resolver -> controllers -> manager
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+
+from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
+from eso_api.kinds import GENERATOR_KINDS
+from eso_api.pushsecret import PUSH_SECRET, PushSecret
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
+from eso_operator.certs.issuer import Issuer
+from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
+from eso_operator.certs.settings import CertificateSettings
+from eso_operator.providerclass.facts import CertificateEnds, Endpoints
+from eso_operator.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
+from eso_operator.providerclass.services import ServiceClasses
+from eso_operator.providers.directory import Directory, DirectorySettings
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.planner import ReadPlanner
+from eso_operator.providers.settings import RuntimeSettings
+from eso_operator.secretstore.health import StoreHealth
+from eso_operator.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, StoreKind
+from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
+from eso_operator.secretstore.triggers import STORES_INDEX, held_stores, holders, own_changes, stores_of
+from eso_operator.secretstore.validation import Validator
+from eso_operator.settings import FeatureGate, Settings
+from eso_operator.stores.classes import CLASS, CLUSTER_CLASS, PROVIDER_LABEL
+from eso_operator.stores.credentials import bind
+from eso_operator.stores.kubecredentials import KubeCredentials
+from eso_operator.stores.settings import ResolverSettings
+from eso_operator.stores.snapshot import SERVICE
+from eso_operator.stores.target import BoundTarget, ResolvedTarget
+from eso_operator.sync.dependencies import Dependencies
+from eso_operator.sync.resolver import Resolver
+from eso_operator.sync.wakes import Feeds, Wakes
+from eso_operator.telemetry.access import Gatekeeper
+from eso_operator.telemetry.endpoint import MetricsServer, anybody
+from eso_operator.telemetry.metrics import Metrics
+from eso_operator.telemetry.objects import Subsystem
+from eso_operator.watched import WatchedKinds
+from eso_wire.values import KindId
+from kuberun.backoff import Backoff
+from kuberun.client import Client
+from kuberun.clock import Clock
+from kuberun.controller import Controller, Reconcile
+from kuberun.events import EventRecorder
+from kuberun.health import HealthServer
+from kuberun.informer import Informer
+from kuberun.leader import LeaderElection, LeaseSettings, new_identity
+from kuberun.manager import Manager
+from kuberun.meta import JsonObject, Object, ObjectKey, Resource, metadata_of, raw, version_of
+
+_log = structlog.get_logger(__name__)
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SERVICES = Resource("", "v1", "services", "Service")
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A process that is built and not yet running. What others hang on to is named; the rest is the manager's."""
+
+    manager: Manager
+    health: HealthServer
+    metrics: Metrics
+    metrics_server: MetricsServer
+    watched: WatchedKinds
+    resolver: Resolver
+    gateway: Gateway
+    planner: ReadPlanner
+    directory: Directory
+    stores: StoreHealth
+
+
+def wire(settings: Settings, client: Client, clock: Clock) -> Operator:
+    """Everything, in the order in which it depends on each other."""
+    metrics = Metrics(settings.metrics, clock)
+    watched = WatchedKinds(client, clock, settings.namespace)
+    informers = _informers(watched, settings)
+    ends = CertificateEnds(metrics.registry)
+    issuer = Issuer(client, certificate_settings(settings), clock=clock, listener=ends.heard)
+    materials = _materials(settings, client, clock, issuer)
+    runtime, calls = RuntimeSettings(core_version=version("eso-operator")), PrometheusMetrics(metrics.registry)
+    gateway = Gateway(materials, clock, settings=runtime, metrics=calls)
+    planner = ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls)
+    directory = Directory(gateway, clock, settings=DirectorySettings(again=Backoff(first=1.0, cap=10.0)))
+    resolver = Resolver(watched, directory, resolver_settings(settings))
+    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory)
+    validator = Validator(resolver, _binding(KubeCredentials(client, clock, informers.version_of)), gateway)
+    controllers = _store_controllers(parts, validator) | _class_controllers(parts, ends)
+
+    health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
+    manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
+    metrics_server = _metrics_server(settings, metrics, client, clock)
+    if not settings.metrics.listen.disabled:
+        manager.add_service("metrics", metrics_server.run)
+    manager.add_service("watches", watched.run)
+    manager.add_service("wakes", _feeds(parts, controllers, watched).run)
+    manager.add_informer(materials.informer)
+    manager.add_service("certificates", materials.run)
+    manager.add_service("provider connections", gateway.run)
+    manager.add_service("provider directory", directory.run)
+    for component, recorder in parts.recorders.items():
+        manager.add_service(f"events of {component}", recorder.run)
+    for informer in informers.everything:
+        manager.add_informer(informer)
+    for controller in (issuer.controller, _service_controller(parts), *controllers.values()):
+        metrics.controllers.add(controller, settings.workers)
+        manager.add_controller(controller)
+    manager.add_watchdogs()
+    return Operator(
+        manager=manager,
+        health=health,
+        metrics=metrics,
+        metrics_server=metrics_server,
+        watched=watched,
+        resolver=resolver,
+        gateway=gateway,
+        planner=planner,
+        directory=directory,
+        stores=parts.stores,
+    )
+
+
+# --- settings of the parts --------------------------------------------------------------------------------------------
+
+
+def resolver_settings(settings: Settings) -> ResolverSettings:
+    return ResolverSettings(
+        core_namespace=settings.core_namespace,
+        controller_class=settings.controller_class,
+        provider_namespaces=settings.providers.namespaces,
+        cluster_domain=settings.providers.cluster_domain,
+        allowed_addresses=settings.providers.allowed_addresses,
+        trusted=dict(settings.providers.trusted),
+        unix_sockets=FeatureGate.UNIX_SOCKET_PROVIDERS in settings.gates,
+        naming_convention=FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates,
+        flood_gate=settings.sync.flood_gate,
+    )
+
+
+def certificate_settings(settings: Settings) -> CertificateSettings:
+    scoped = (settings.namespace, settings.core_namespace, *settings.providers.namespaces)
+    return CertificateSettings(
+        core_namespace=settings.core_namespace,
+        cluster_domain=settings.providers.cluster_domain,
+        trust_domain=settings.certificates.trust_domain,
+        namespaces=tuple(dict.fromkeys(scoped)) if settings.namespace else (),
+        interval=settings.certificates.interval,
+        lifetimes=settings.certificates.lifetimes,
+    )
+
+
+# --- informers --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Informers:
+    stores: dict[StoreKind, Informer[Any]]
+    classes: dict[KindId, Informer[Any]]
+    services: Informer[JsonObject]
+    secrets: Informer[Object]
+    config_maps: Informer[Object]
+    push_secrets: Informer[PushSecret]
+    others: tuple[Informer[Any], ...]
+
+    @property
+    def everything(self) -> tuple[Informer[Any], ...]:
+        known = (self.services, self.secrets, self.config_maps, self.push_secrets)
+        return (*self.stores.values(), *self.classes.values(), *known, *self.others)
+
+    def version_of(self, kind: str, key: ObjectKey) -> str:
+        """The resourceVersion of a Secret or ConfigMap, as its metadata is known."""
+        store = self.secrets.store if kind == "Secret" else self.config_maps.store
+        found = store.get(key)
+        return "" if found is None else version_of(found)
+
+
+def _informers(watched: WatchedKinds, settings: Settings) -> _Informers:
+    kinds = (*NAMESPACED_KINDS, *(CLUSTER_KINDS if settings.reconcilers.cluster_store else ()))
+    generators = (*GENERATOR_KINDS, CLUSTER_GENERATOR)
+    return _Informers(
+        stores={kind: watched.add(kind.kind) for kind in kinds},
+        classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
+        services=watched.add(raw(SERVICES), labels=f"{PROVIDER_LABEL}=true"),
+        secrets=watched.add(metadata_of(SECRETS)),
+        config_maps=watched.add(metadata_of(CONFIG_MAPS)),
+        push_secrets=watched.add(PUSH_SECRET.kind(), indexes={STORES_INDEX: stores_of}),
+        others=(
+            watched.add(metadata_of(NAMESPACES)),
+            *(watched.add(raw(generator.resource())) for generator in generators),
+        ),
+    )
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the controllers are made from."""
+
+    settings: Settings
+    client: Client
+    clock: Clock
+    metrics: Metrics
+    informers: _Informers
+    resolver: Resolver
+    directory: Directory
+    dependencies: Dependencies = field(default_factory=Dependencies)
+    stores: StoreHealth = field(default_factory=StoreHealth)
+    recorders: dict[str, EventRecorder] = field(default_factory=dict)
+
+    def recorder(self, component: str) -> EventRecorder:
+        """One for each component that events come from."""
+        if component not in self.recorders:
+            self.recorders[component] = EventRecorder(self.client, self.clock, component=component)
+        return self.recorders[component]
+
+    def controller(self, name: str, reconcile: Reconcile) -> Controller:
+        timed = self.metrics.controllers.timed(name, reconcile)
+        return Controller(name, timed, clock=self.clock, workers=self.settings.workers)
+
+
+def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, Controller]:
+    outside = Outside(
+        client=parts.client,
+        clock=parts.clock,
+        validator=validator,
+        dependencies=parts.dependencies,
+        health=parts.stores,
+        series=parts.metrics.objects,
+        forget_connection=parts.directory.forget,
+        push_secrets=holders(parts.informers.push_secrets.store),
+    )
+    reconcilers = parts.settings.reconcilers
+    settings = StoreSettings(parts.settings.controller_class, parts.settings.store_interval, reconcilers.push_secret)
+    controllers = {}
+    for kind, informer in parts.informers.stores.items():
+        if kind in NAMESPACED_KINDS and not reconcilers.secret_store:
+            continue
+        reconciler = StoreReconciler(
+            kind, informer.store, outside, recorder=parts.recorder(kind.component), settings=settings
+        )
+        controller = parts.controller(kind.controller, reconciler.reconcile)
+        controller.watch(informer, own_changes)
+        controller.watch(parts.informers.push_secrets, held_stores(kind, informer.store))
+        controllers[kind.subsystem] = controller
+    return controllers
+
+
+def _class_controllers(parts: _Parts, ends: CertificateEnds) -> dict[Subsystem, Controller]:
+    trusted = parts.resolver.settings.trusted
+    outside = ClassOutside(
+        client=parts.client,
+        clock=parts.clock,
+        resolver=parts.resolver,
+        directory=parts.directory,
+        dependencies=parts.dependencies,
+        series=parts.metrics.objects,
+        recorder=parts.recorder("provider-class"),
+        certificate_end=ends.of,
+        endpoints=Endpoints(parts.client, trusted.__contains__).of,
+        interval=parts.settings.store_interval,
+    )
+    controllers = {}
+    for kind in (
+        ClassKindInfo(PROVIDER_CLASS, Subsystem.PROVIDER_CLASS),
+        ClassKindInfo(CLUSTER_PROVIDER_CLASS, Subsystem.CLUSTER_PROVIDER_CLASS),
+    ):
+        resource = kind.custom.resource()
+        informer = parts.informers.classes[KindId(resource.group, resource.version, resource.kind)]
+        reconciler = ClassReconciler(kind, informer.store, outside)
+        controller = parts.controller(kind.subsystem.value, reconciler.reconcile)
+        controller.watch(informer, own_changes)
+        controllers[kind.subsystem] = controller
+    return controllers
+
+
+def _service_controller(parts: _Parts) -> Controller:
+    classes: Informer[ProviderClass] = parts.informers.classes[CLASS]
+    services = parts.informers.services
+    reconciler = ServiceClasses(services.store, classes.store, client=parts.client, settings=parts.resolver.settings)
+    controller = parts.controller("providerservice", reconciler.reconcile)
+    controller.watch(services, own_changes)
+    controller.watch(classes, own_changes)
+    return controller
+
+
+def _feeds(parts: _Parts, controllers: dict[Subsystem, Controller], watched: WatchedKinds) -> Feeds:
+    wakes, feeds = Wakes(parts.dependencies), Feeds()
+    for subsystem, controller in controllers.items():
+        wakes.add(subsystem, controller.queue)
+    parts.directory.listen(wakes.provider_changed)
+    watched.listen(wakes.object_changed)
+    informers = parts.informers
+    feeds.add(informers.secrets, lambda change: wakes.object_changed(KindId("", "v1", "Secret"), change))
+    feeds.add(informers.config_maps, lambda change: wakes.object_changed(KindId("", "v1", "ConfigMap"), change))
+    feeds.add(informers.services, lambda change: wakes.place_changed(SERVICE, change))
+    feeds.add(informers.classes[CLASS], lambda change: wakes.place_changed(CLASS, change))
+    feeds.add(informers.classes[CLUSTER_CLASS], lambda change: wakes.place_changed(CLUSTER_CLASS, change))
+    return feeds
+
+
+def _materials(settings: Settings, client: Client, clock: Clock, issuer: Issuer) -> Materials:
+    folders = dict(settings.providers.client_folders)
+    return Materials(
+        client,
+        client_secrets(client, settings.core_namespace, clock),
+        MaterialSettings(settings.core_namespace, folders=folders),
+        clock=clock,
+        issuing=issuer,
+    )
+
+
+def _binding(reader: KubeCredentials) -> Callable[[ResolvedTarget], Any]:
+    async def bound(target: ResolvedTarget) -> BoundTarget:
+        return await bind(target, reader)
+
+    return bound
+
+
+def _election(settings: Settings, client: Client, clock: Clock) -> LeaderElection | None:
+    leader = settings.leader
+    if not leader.enabled:
+        return None
+    lease = LeaseSettings(
+        duration=max(round(leader.lease_duration), 1),
+        renew_deadline=leader.renew_deadline,
+        retry_period=leader.retry_period,
+    )
+    key = ObjectKey(settings.core_namespace, leader.lease)
+    return LeaderElection(client, key, clock=clock, identity=new_identity(), settings=lease)
+
+
+def _metrics_server(settings: Settings, metrics: Metrics, client: Client, clock: Clock) -> MetricsServer:
+    admits = Gatekeeper(client, clock).admission if settings.metrics.authenticated else anybody
+    return MetricsServer(settings.metrics, metrics.exposition, clock=clock, admits=admits)
