@@ -1,0 +1,121 @@
+"""What a provider is and can do: the content of the handshake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from eso_wire.versions import ProtocolVersion
+
+
+class Operation(StrEnum):
+    """One thing a provider can do with one kind. The names are those of the wire without their prefix."""
+
+    GET = "GET"
+    GET_MAP = "GET_MAP"
+    FIND_BY_NAME = "FIND_BY_NAME"
+    FIND_BY_TAGS = "FIND_BY_TAGS"
+    FIND_BY_PATH = "FIND_BY_PATH"
+    EXISTS = "EXISTS"
+    PUSH = "PUSH"
+    PUSH_WHOLE_SECRET = "PUSH_WHOLE_SECRET"  # noqa: S105 - an operation, not a credential
+    DELETE = "DELETE"
+    SUBSCRIBE = "SUBSCRIBE"
+    GENERATE = "GENERATE"
+    CLEANUP = "CLEANUP"
+    METADATA_FETCH = "METADATA_FETCH"
+    PUSH_IF_ABSENT = "PUSH_IF_ABSENT"
+    NOT_FOUND_SEMANTICS = "NOT_FOUND_SEMANTICS"
+
+
+class KindRole(StrEnum):
+    STORE = "STORE"
+    GENERATOR = "GENERATOR"
+
+
+class ConfigDelivery(StrEnum):
+    """How a provider gets its configuration: it reads the object itself, or the operator sends it with credentials."""
+
+    BY_REFERENCE = "BY_REFERENCE"
+    INLINE = "INLINE"
+
+
+class CredentialKind(StrEnum):
+    """What a reference inside a configuration points at."""
+
+    SECRET_KEY = "SECRET_KEY"  # noqa: S105 - a kind of reference, not a credential
+    SERVICE_ACCOUNT = "SERVICE_ACCOUNT"
+    CA_PROVIDER = "CA_PROVIDER"
+    WHOLE_SECRET = "WHOLE_SECRET"  # noqa: S105 - a kind of reference, not a credential
+
+
+class KindId(NamedTuple):
+    """Group, version and kind of a configuration."""
+
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.version}.{self.group}"
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialPath:
+    """Where a configuration refers to a credential: a JSON pointer in which `*` stands for every member or entry."""
+
+    pattern: str
+    kind: CredentialKind
+    audiences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KindInfo:
+    """One kind of configuration a provider serves."""
+
+    kind: KindId
+    role: KindRole
+    operations: frozenset[Operation]
+    deliveries: frozenset[ConfigDelivery] = frozenset({ConfigDelivery.INLINE})
+    maintenance: str = "maintained"
+    v1_provider_key: str = ""
+    credentials: tuple[CredentialPath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a provider wants to be asked at once; 0 means it does not say."""
+
+    max_batch_items: int = 0
+    max_message_bytes: int = 0
+    max_in_flight: int = 0
+    max_deadline: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What the operator says first."""
+
+    core_version: str
+    supported: tuple[ProtocolVersion, ...]
+    features: tuple[str, ...] = ()
+    cluster_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """What a provider says about itself. `selected` is None when no protocol version is common."""
+
+    selected: ProtocolVersion | None
+    supported: tuple[ProtocolVersion, ...]
+    provider_name: str
+    provider_version: str
+    instance_id: str
+    kinds: tuple[KindInfo, ...]
+    features: tuple[str, ...] = ()
+    limits: Limits = Limits()

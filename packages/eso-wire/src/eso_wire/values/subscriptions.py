@@ -1,0 +1,75 @@
+"""Being told of changes: both directions of the stream. Never the values that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from eso_wire.values.calls import Context
+from eso_wire.values.reading import RemoteRef
+from eso_wire.values.validation import ConditionReport
+
+
+@dataclass(frozen=True, slots=True)
+class WatchItem:
+    """Something to be told about."""
+
+    watch_id: str
+    ref: RemoteRef | None = None
+    name_regexp: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    known_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeOpen:
+    """The first message of a subscription, and only the first."""
+
+    context: Context
+    items: tuple[WatchItem, ...] = ()
+    resume_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeUpdate:
+    """Watch more, or less: `remove` names watch ids."""
+
+    add: tuple[WatchItem, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeAck:
+    """Everything up to this token was acted upon."""
+
+    resume_token: str
+
+
+SubscribeMessage = SubscribeOpen | SubscribeUpdate | SubscribeAck
+
+
+class ChangeType(StrEnum):
+    UPDATED = "UPDATED"
+    DELETED = "DELETED"
+    RESYNC = "RESYNC"
+    CONDITION = "CONDITION"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEvent:
+    """Something changed at the backend; never what it is now."""
+
+    type: ChangeType
+    watch_ids: tuple[str, ...] = ()
+    provider_version: str = ""
+    observed_at: datetime | None = None
+    condition: ConditionReport | None = None
+    resume_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    at: datetime
+    resume_token: str = ""

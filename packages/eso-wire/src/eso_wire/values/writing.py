@@ -1,0 +1,88 @@
+"""Values to write or remove, and what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from eso_api.values import SecretBytes
+from eso_wire.errors import ProviderError
+from eso_wire.values.calls import SecretMap
+from eso_wire.values.reading import RemoteRef
+
+
+class PushPrecondition(StrEnum):
+    NONE = "NONE"
+    IF_ABSENT = "IF_ABSENT"
+    IF_VERSION = "IF_VERSION"
+
+
+@dataclass(frozen=True, slots=True)
+class PushItem:
+    """One value to write. `owner_token` says whose it will be."""
+
+    item_id: str
+    remote: RemoteRef
+    payload: SecretBytes | SecretMap
+    provider_metadata: Mapping[str, Any] | None = None
+    precondition: PushPrecondition = PushPrecondition.NONE
+    expected_version: str = ""
+    owner_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSecret:
+    """What is known of the Secret that is pushed, besides its data."""
+
+    type: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PushBatch:
+    """Values to write in one call."""
+
+    items: tuple[PushItem, ...]
+    source: SourceSecret = field(default_factory=SourceSecret)
+    idempotency_key: str = ""
+
+
+class PushOutcome(StrEnum):
+    CREATED = "CREATED"
+    UPDATED = "UPDATED"
+    UNCHANGED = "UNCHANGED"
+    SKIPPED_EXISTS = "SKIPPED_EXISTS"
+
+
+@dataclass(frozen=True, slots=True)
+class PushResult:
+    item_id: str
+    outcome: PushOutcome | ProviderError
+    provider_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteItem:
+    item_id: str
+    remote: RemoteRef
+    owner_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBatch:
+    """Values to remove in one call."""
+
+    items: tuple[DeleteItem, ...]
+    idempotency_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteResult:
+    """What was not there is deleted, with `existed` False."""
+
+    item_id: str
+    existed: bool = False
+    error: ProviderError | None = None
