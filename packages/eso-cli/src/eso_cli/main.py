@@ -80,7 +80,7 @@ def up(
 @app.command(context_settings=_PASSED_ON, add_help_option=False)
 def operator(context: typer.Context) -> None:
     """Run the operator against a cluster; `eso operator --help` lists its flags."""
-    from eso_operator.process import main as run_operator
+    from eso_operator.__main__ import main as run_operator
 
     raise typer.Exit(run_operator(context.args))
 

@@ -1,0 +1,278 @@
+"""Everything an ExternalSecret asks for: resolved, read in as few calls as can be, shaped, merged.
+
+    wants_of -> each store: resolve -> bind -> one planned read, finds beside it -> shape -> values
+
+Entries fail one by one, and all of them are tried, so that a person sees every cause at once. If any fails there are no
+values: a target is never written from half of its sources. Entries whose remote key is not there are failures or not,
+as the deletion policy says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, assert_never
+
+from eso_api.externalsecret import ExternalSecret
+from eso_api.references import StoreRef
+from eso_api.values import SecretBytes
+from eso_operator.stores.need import reading
+from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
+from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
+from eso_operator.sync.errors import ShapeError
+from eso_operator.sync.generate import Generators, Made
+from eso_operator.sync.reporting import cause_of
+from eso_operator.sync.resolver import Resolver
+from eso_operator.sync.shape import shape_fetched, shape_generated, shape_value
+from eso_operator.sync.wants import Extract, FindMany, Generate, OneValue, Read, Want, remote_ref, wants_of
+from eso_wire.errors import ProviderError, RetryClass
+from eso_wire.values import FindQuery, Found, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
+
+Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
+Values = Mapping[str, SecretBytes]
+
+
+class PlansReads(Protocol):
+    async def read(self, bound: BoundTarget, items: Sequence[GetItem]) -> list[GetResult]: ...
+
+
+class Finds(Protocol):
+    async def find(self, bound: BoundTarget, query: FindQuery) -> tuple[Found, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why one entry has no value. The message names what and where, never a value."""
+
+    path: str
+    reason: str
+    message: str
+    remote_key: str = ""
+    store: str = ""
+    retry: RetryClass = RetryClass.BACKOFF
+    retry_after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An entry whose remote key is not there, which the deletion policy allows."""
+
+    path: str
+    remote_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What the entries gave. `depends_on` is what was gone by, so that a change of it can wake the ExternalSecret."""
+
+    values: dict[str, SecretBytes]
+    missing: tuple[Missing, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    depends_on: frozenset[Dependency] = frozenset()
+    made: tuple[Made, ...] = ()
+    refresh_within: float | None = None
+    """Seconds after which a source says its values end; None when none does."""
+
+
+class Fetcher:
+    """One for the process."""
+
+    def __init__(
+        self, resolver: Resolver, bind: Bind, *, planner: PlansReads, finds: Finds, generators: Generators
+    ) -> None:
+        self._resolver = resolver
+        self._bind = bind
+        self._planner = planner
+        self._finds = finds
+        self._generators = generators
+
+    async def fetch(self, es: ExternalSecret) -> Fetched:
+        """Values and failures of every entry. Never raises for what a store, provider or backend does."""
+        pass_ = _Pass(es, wants_of(es.spec))
+        reads: dict[StoreRef, list[Read]] = {}
+        for want in pass_.wants:
+            if not isinstance(want, Generate):
+                reads.setdefault(want.store, []).append(want)
+        async with asyncio.TaskGroup() as group:
+            for ref, wanted in reads.items():
+                group.create_task(self._from_store(pass_, ref, wanted))
+            for want in pass_.wants:
+                if isinstance(want, Generate):
+                    group.create_task(self._generate(pass_, want))
+        return pass_.result()
+
+    async def _from_store(self, pass_: _Pass, ref: StoreRef, wanted: list[Read]) -> None:
+        """All reads of one store. What fails before the first read fails for all of them."""
+        try:
+            operations = frozenset[Operation]().union(*(want.operations for want in wanted))
+            target = await self._resolver.resolve(ref, pass_.caller, reading(*operations))
+            pass_.went_by(target)
+            bound = await self._bind(target)
+            pass_.depends_on |= {on_object(source) for source in bound.sources}
+        except (ResolutionError, ProviderError) as error:
+            pass_.unresolved(error, wanted)
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read(pass_, bound, [want for want in wanted if not isinstance(want, FindMany)]))
+            for want in wanted:
+                if isinstance(want, FindMany):
+                    group.create_task(self._find(pass_, bound, want))
+
+    async def _read(self, pass_: _Pass, bound: BoundTarget, wanted: Sequence[OneValue | Extract]) -> None:
+        items = [
+            GetItem(want.path, remote_ref(want.ref), Shape.MAP if isinstance(want, Extract) else Shape.SINGLE)
+            for want in wanted
+        ]
+        try:
+            results = await self._planner.read(bound, items)
+        except ProviderError as error:
+            for want in wanted:
+                pass_.fail(want, error)
+            return
+        for want, result in zip(wanted, results, strict=True):
+            pass_.take(want, result)
+
+    async def _find(self, pass_: _Pass, bound: BoundTarget, want: FindMany) -> None:
+        try:
+            found = await self._finds.find(bound, want.query)
+        except ProviderError as error:
+            pass_.fail(want, error)
+        else:
+            pass_.answers[want.path] = {each.key: each.value for each in found}
+
+    async def _generate(self, pass_: _Pass, want: Generate) -> None:
+        try:
+            made = await self._generators.generate(pass_.caller, want.index, want.generator)
+        except (ResolutionError, ProviderError) as error:
+            pass_.fail(want, error)
+            return
+        pass_.made.append(made)
+        pass_.depends_on |= made.depends_on
+        pass_.answers[want.path] = made.values
+        pass_.ends_within(made.refresh_within)
+
+
+@dataclass(slots=True, eq=False)
+class _Pass:
+    """One fetch under way: what is asked for, and what came of it so far, by the path of the entry."""
+
+    es: ExternalSecret
+    wants: tuple[Want, ...]
+    answers: dict[str, SecretBytes | Values] = field(default_factory=dict)
+    failed: dict[str, Failure] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
+    depends_on: set[Dependency] = field(default_factory=set)
+    made: list[Made] = field(default_factory=list)
+    refresh_within: float | None = None
+
+    @property
+    def caller(self) -> ObjectRef:
+        meta = self.es.metadata
+        return ObjectRef(
+            self.es.api_version or "external-secrets.io/v1",
+            "ExternalSecret",
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            meta.generation,
+        )
+
+    @property
+    def tolerates_absence(self) -> bool:
+        return self.es.spec.target.deletion_policy != "Retain"
+
+    def went_by(self, target: ResolvedTarget) -> None:
+        self.depends_on |= {on_connection(target.connection), OnLabel(target.endpoint.label)}
+        self.depends_on |= {on_object(target.config.ref), on_object(target.store)}
+
+    def unresolved(self, error: ResolutionError | ProviderError, wanted: Sequence[Want]) -> None:
+        self.depends_on.add(ANY_PROVIDER)
+        if isinstance(error, ResolutionError):
+            self.depends_on.add(on_object(error.subject))
+        for want in wanted:
+            self.fail(want, error)
+
+    def take(self, want: Want, result: GetResult) -> None:
+        self.ends_within(result.metadata.suggested_refresh or None)
+        match result.outcome:
+            case ProviderError() as error:
+                self.fail(want, error)
+            case NotModified():
+                self.failed[want.path] = _failure(want, "Internal", "the provider left out a value that was asked for")
+            case outcome:
+                self.answers[want.path] = outcome
+
+    def fail(self, want: Want, error: ResolutionError | ProviderError) -> None:
+        if isinstance(error, ProviderError) and error.is_not_found and self.tolerates_absence:
+            self.absent.add(want.path)
+        else:
+            self.failed[want.path] = _failure_of(want, error)
+
+    def ends_within(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self.refresh_within = min(seconds, self.refresh_within or seconds)
+
+    def result(self) -> Fetched:
+        """The values in the order of the entries, later ones over earlier ones."""
+        values: dict[str, SecretBytes] = {}
+        for want in self.wants:
+            if want.path in self.answers:
+                try:
+                    values |= _shaped(want, self.answers[want.path])
+                except ShapeError as problem:
+                    self.failed[want.path] = _failure(want, "InvalidValue", str(problem), retry=RetryClass.AFTER_CHANGE)
+        failures = tuple(self.failed[want.path] for want in self.wants if want.path in self.failed)
+        missing = tuple(Missing(want.path, _remote_key(want)) for want in self.wants if want.path in self.absent)
+        return Fetched(
+            values={} if failures else values,
+            missing=missing,
+            failures=failures,
+            depends_on=frozenset(self.depends_on),
+            made=tuple(self.made),
+            refresh_within=self.refresh_within,
+        )
+
+
+def _shaped(want: Want, answer: SecretBytes | Values) -> dict[str, SecretBytes]:
+    match want, answer:
+        case OneValue(), SecretBytes():
+            return {want.key: shape_value(answer, want.ref)}
+        case Extract(), Mapping():
+            return shape_fetched(answer, want.ref, want.steps)
+        case FindMany(), Mapping():
+            return shape_fetched(answer, want.find, want.steps)
+        case Generate(), Mapping():
+            return shape_generated(answer, want.steps)
+        case _:
+            raise ShapeError("the provider answered with another shape than was asked for")
+
+
+def _failure_of(want: Want, error: ResolutionError | ProviderError) -> Failure:
+    match error:
+        case ResolutionError():
+            return _failure(want, error.reason.value, error.message, retry=_retry_of(error))
+        case ProviderError():
+            return _failure(want, cause_of(error), error.message, retry=error.retry, retry_after=error.retry_after)
+        case _:
+            assert_never(error)
+
+
+def _retry_of(error: ResolutionError) -> RetryClass:
+    """A store that is not there yet, or not ready yet, is worth another look even if nobody tells us of a change."""
+    return RetryClass.BACKOFF if error.reason is not Reason.UNMANAGED else RetryClass.NEVER
+
+
+def _failure(
+    want: Want, reason: str, message: str, *, retry: RetryClass = RetryClass.BACKOFF, retry_after: float = 0.0
+) -> Failure:
+    store = f"{want.generator.kind} {want.generator.name}" if isinstance(want, Generate) else _named(want.store)
+    return Failure(want.path, reason, message, _remote_key(want), store, retry, retry_after)
+
+
+def _named(ref: StoreRef) -> str:
+    return f"{ref.kind or 'SecretStore'} {ref.name}"
+
+
+def _remote_key(want: Want) -> str:
+    return "" if isinstance(want, Generate) else want.remote_key

@@ -1,0 +1,37 @@
+"""Values made by generators, and what must be cleaned up after them.
+
+    generate -> Made (values, state)      commit: state kept in a GeneratorState before the target is written,
+                                                  older states of the same entry given a deadline
+                                          rollback: cleaned up at once, or left to the collector if that fails
+
+The collector (`generatorstate/`) cleans up what has passed its deadline or lost its owner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from eso_api.references import GeneratorRef
+from eso_api.values import SecretBytes
+from eso_operator.stores.target import BoundTarget
+from eso_operator.sync.dependencies import Dependency
+from eso_wire.values import ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a generator made for one entry of `dataFrom`."""
+
+    index: int
+    bound: BoundTarget
+    values: dict[str, SecretBytes]
+    state: SecretBytes | None = None
+    depends_on: frozenset[Dependency] = frozenset()
+    refresh_within: float | None = None
+
+
+class Generators(Protocol):
+    async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> Made:
+        """Values of the generator that entry `index` refers to. Raises ResolutionError or ProviderError."""
+        ...
