@@ -1,0 +1,91 @@
+"""The guide on certificates tells the truth: its manifests, its defaults, its reasons."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from eso_api.v2.clusterproviderclass import ClusterProviderClass
+from eso_operator.certs import secrets
+from eso_operator.certs.bundle import Lifetimes
+from eso_operator.certs.issuer import PROVIDER_LABEL
+from eso_operator.certs.materials import MaterialSettings
+from eso_operator.certs.problems import ProblemName
+from eso_operator.certs.settings import CertificateSettings
+from eso_operator.stores.target import ServiceKey
+from eso_wire.probe import TlsProblemKind
+
+GUIDE = Path(__file__).resolve().parents[4] / "docs" / "guides" / "provider-certificates.md"
+TEXT = GUIDE.read_text(encoding="utf-8")
+MANIFESTS: list[dict[str, Any]] = [
+    document for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL) for document in yaml.safe_load_all(block)
+]
+
+
+def manifest(kind: str, name: str) -> dict[str, Any]:
+    return next(each for each in MANIFESTS if (each["kind"], each["metadata"]["name"]) == (kind, name))
+
+
+@pytest.mark.parametrize("document", MANIFESTS, ids=lambda each: f"{each['kind']} {each['metadata']['name']}")
+def test_a_manifest_is_complete(document: dict[str, Any]) -> None:
+    assert document["apiVersion"]
+    assert document["spec"]
+
+
+def test_the_deployment_mounts_the_secret_of_the_labelled_service() -> None:
+    service = manifest("Service", "provider-aws")["metadata"]
+    pod = manifest("Deployment", "provider-aws")["spec"]["template"]["spec"]
+
+    keys = secrets.keys_of(ServiceKey(service["namespace"], service["name"]), "external-secrets")
+
+    assert service["labels"] == {PROVIDER_LABEL: "true"}
+    assert pod["volumes"][0]["secret"]["secretName"] == keys.server.name
+    identity = CertificateSettings("external-secrets").client_identity
+    assert f"--allowed-client={identity}" in pod["containers"][0]["args"]
+    assert manifest("Certificate", "provider-aws-client")["spec"]["uris"] == [identity]
+
+
+def test_the_class_names_the_secret_that_cert_manager_writes() -> None:
+    document = manifest("ClusterProviderClass", "aws")
+
+    decoded = msgspec.convert(document, ClusterProviderClass)
+
+    assert decoded.spec.tls is not None
+    assert decoded.spec.tls.secret_ref is not None
+    assert decoded.spec.tls.mode == "SecretRef"
+    assert decoded.spec.tls.secret_ref.name == manifest("Certificate", "provider-aws-client")["spec"]["secretName"]
+
+
+UNITS = {"days": "days", "hour": "hours", "minutes": "minutes", "seconds": "seconds"}
+
+
+def written(row: str) -> timedelta:
+    found = re.search(rf"^\| {re.escape(row)} \| (\d+) (\w+) \|", TEXT, re.MULTILINE)
+    assert found, row
+    return timedelta(**{UNITS[found[2]]: int(found[1])})
+
+
+def test_the_times_are_the_defaults() -> None:
+    lifetimes, settings = Lifetimes(), CertificateSettings("eso")
+
+    assert written("a certificate lives") == lifetimes.leaf
+    assert written("an authority lives") == lifetimes.authority
+    assert written("a changed Secret has been read by its pods after") == lifetimes.settle
+    assert written("no connection lives longer than") == lifetimes.connection_age
+    assert written("certificates are looked at every") == timedelta(seconds=settings.interval)
+    assert written("a user's own Secret is read again after") == timedelta(seconds=MaterialSettings("eso").fresh)
+    assert written("and is renewed before its end") == lifetimes.leaf_renewal
+    assert written("and is replaced before its end") == lifetimes.authority_renewal
+
+
+def test_every_reason_is_explained_and_every_explained_reason_exists() -> None:
+    explained = set(re.findall(r"^\| `([A-Z]\w+)` \|", TEXT, re.MULTILINE))
+
+    assert {name.value for name in ProblemName} <= explained
+    assert explained <= {name.value for name in ProblemName} | {kind.value for kind in TlsProblemKind}
