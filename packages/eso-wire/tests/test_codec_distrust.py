@@ -1,4 +1,4 @@
-"""Hostile messages: decoding gives a value or a ProviderError, within bounds, and never repeats what it read (R176)."""
+"""Hostile messages: decoding gives a value or a ProviderError, within bounds, and never repeats what it read (R157)."""
 
 from __future__ import annotations
 
@@ -284,6 +284,17 @@ def test_credentials_without_the_configuration_that_refers_to_them_are_a_mistake
 
     with pytest.raises(ValueError, match="only with the configuration"):
         codec.to_context(values.Context("r", context().protocol, values.ObjectRef(), values.ObjectRef(), config))
+
+
+def test_a_map_with_a_key_that_is_no_text_fails_its_item_alone() -> None:
+    """JSON of a backend may hold half a surrogate pair."""
+    sent = (values.GetResult("1", {"\ud800": SecretBytes(b"x")}), values.GetResult("2", {"é": SecretBytes(b"x")}))
+
+    first, second = codec.from_get_response(codec.to_get_response(sent))
+
+    assert isinstance(first.outcome, ProviderError)
+    assert first.outcome.reason is ErrorReason.BACKEND_ERROR
+    assert second == sent[1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an older peer wrote is understood forever, and what it was built against is still there (R103, R180).
+"""What an older peer wrote is understood forever, and what it was built against is still there (R140).
 
 The fixtures are recorded by golden/record.py and never changed.
 """

@@ -1,4 +1,4 @@
-"""Every way a connection can fail is told apart, on real sockets (R95, R178)."""
+"""Every way a connection can fail is told apart, on real sockets (R136, R137)."""
 
 from __future__ import annotations
 

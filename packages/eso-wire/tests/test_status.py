@@ -1,4 +1,4 @@
-"""Errors of whole calls survive the trip, and every gRPC code means something (R106-R108)."""
+"""Errors of whole calls survive the trip, and every gRPC code means something (R117)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutual TLS on real sockets: who is let in, and certificates that change while a server runs (R89-R96)."""
+"""Mutual TLS on real sockets: who is let in, and certificates that change while a server runs (R118, R158)."""
 
 from __future__ import annotations
 

@@ -169,7 +169,13 @@ def secret_map(field: str, values: Mapping[str, bytes]) -> dict[str, SecretBytes
 
 
 def revealed(values: Mapping[str, SecretBytes]) -> dict[str, bytes]:
-    """For a message that is about to leave; nothing else may see it."""
+    """For a message that is about to leave; nothing else may see it.
+
+    JSON allows keys that are no text (half of a surrogate pair); the wire does not.
+    """
+    for key in values:
+        if not key.isascii() and key.encode(errors="replace").decode() != key:
+            raise ProviderError(ErrorReason.BACKEND_ERROR, "a key of the values is not valid Unicode text")
     return {key: value.reveal() for key, value in values.items()}
 
 

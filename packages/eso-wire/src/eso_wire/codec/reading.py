@@ -209,10 +209,18 @@ def _encode_result(result: GetResult) -> pb.GetResult:
         case NotModified():
             message.not_modified.SetInParent()
         case Mapping() as data:
-            message.map.CopyFrom(pb.SecretMap(data=revealed(data)))
+            _set_map(message, data)
         case _ as never:
             assert_never(never)
     return message
+
+
+def _set_map(message: pb.GetResult, data: SecretMap) -> None:
+    """A map that cannot travel is the error of its item, not of the whole answer."""
+    try:
+        message.map.CopyFrom(pb.SecretMap(data=revealed(data)))
+    except ProviderError as error:
+        message.error.CopyFrom(to_error(error))
 
 
 def _decode_result(message: pb.GetResult) -> GetResult:
