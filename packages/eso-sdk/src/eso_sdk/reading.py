@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -123,7 +123,7 @@ class Reading:
 
     # --- find --------------------------------------------------------------------------------------------------------
 
-    async def find(self, query: FindQuery) -> AsyncIterator[FindPage]:
+    async def find(self, query: FindQuery) -> AsyncGenerator[FindPage, None]:
         """Pages of what matches; the last one says that it is the last."""
         limit = min(query.page_size or PAGE_ITEMS, MAX_PAGE_ITEMS)
         page: list[Found] = []

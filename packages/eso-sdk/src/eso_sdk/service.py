@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -131,8 +131,9 @@ class Service:
         async with self._store(context, redactor, 1, find_operations(query)) as (store, session):
             if not store.OPERATIONS & _FINDS:
                 raise missing(store, {Operation.FIND_BY_NAME}) or invalid_request("nothing to find by")
-            async for page in self._reading(store, session, redactor, context).find(query):
-                yield page
+            async with aclosing(self._reading(store, session, redactor, context).find(query)) as pages:
+                async for page in pages:
+                    yield page
 
     async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
         redactor = Redactor(secrets_of(context, (item.payload for item in batch.items)))
