@@ -156,3 +156,30 @@ async def test_a_server_that_is_not_there_is_a_transport_error() -> None:
             await call(b"", timeout=5)
 
     assert isinstance(error_of(failed.value), TransportError)
+
+
+class Echo(grpc.GenericRpcHandler):
+    """Answers with as many bytes as it is asked for."""
+
+    def service(self, _call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        async def answer(request: bytes, _context: Any) -> bytes:
+            return b"x" * int(request)
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+async def test_both_ends_carry_messages_up_to_the_limit_and_refuse_larger_ones() -> None:
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    server.add_generic_rpc_handlers((Echo(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CLIENT_OPTIONS) as channel:
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/test/Echo")
+        largest = await call(str(bounds.MAX_MESSAGE_BYTES).encode(), timeout=30)
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await call(str(bounds.MAX_MESSAGE_BYTES + 1).encode(), timeout=30)
+    await server.stop(None)
+
+    assert len(largest) == bounds.MAX_MESSAGE_BYTES
+    assert error_of(failed.value).reason is ErrorReason.PAYLOAD_TOO_LARGE
