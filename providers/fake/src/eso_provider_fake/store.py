@@ -18,16 +18,15 @@ from eso_api.values import SecretBytes
 from eso_provider_fake.faults import Effect, FaultFile, Faults, Point
 from eso_provider_fake.memory import Memory, StoreId, StoreMemory
 from eso_provider_fake.script import Events, Method, Oversize, Truncate, rule_of_key
-from eso_sdk import gjson
 from eso_sdk.errors import (
     CutStream,
     already_exists,
     invalid_config,
     invalid_request,
     not_found,
-    property_not_found,
     version_not_found,
 )
+from eso_sdk.extract import property_in
 from eso_sdk.matching import Matcher
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
 from eso_wire.errors import ErrorReason, ProviderError
@@ -122,15 +121,7 @@ class FakeStore(Store[FakeProvider]):
             if isinstance(effect, Oversize):
                 return Value.of(bytes(effect.size))
         whole = self._whole(ref.key, ref.version)
-        if not ref.property:
-            return whole
-        try:
-            found = gjson.get(whole.raw.reveal(), ref.property)
-        except gjson.GjsonError as exc:
-            raise invalid_request(f'"{ref.key}" cannot be searched for its property: {exc}') from None
-        if not found.exists:
-            raise property_not_found(ref.key, ref.property)
-        return Value(SecretBytes(found.text), whole.metadata)
+        return Value(SecretBytes(property_in(whole.raw.reveal(), ref)), whole.metadata)
 
     @finds("name")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:

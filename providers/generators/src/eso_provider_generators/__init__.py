@@ -1,1 +1,1 @@
-"""Generators that need no network. So far only their API kinds, in `kinds.py`."""
+"""Generators that need no network: Password, UUID, SSHKey, MFA and Fake."""

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-import msgspec
+import asyncio
+from collections.abc import Mapping
+from typing import Final
 
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from eso_api.generators.sshkey import SSH_KEY as V1_SSH_KEY
 from eso_api.generators.sshkey import SSHKeySpec
 from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
+from eso_sdk.errors import invalid_config
+from eso_sdk.provider import Generator, generator_kind
+from eso_wire.values import GenerateRequest
 from kuberun.meta import Object
+
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+
+_RSA_BITS: Final = 2048
+_CURVES: Final[Mapping[int, ec.EllipticCurve]] = {256: ec.SECP256R1(), 384: ec.SECP384R1(), 521: ec.SECP521R1()}
 
 
 class SSHKey(Object, kw_only=True):
@@ -18,3 +33,41 @@ class SSHKey(Object, kw_only=True):
 
 
 SSH_KEY = namespaced_config(SSHKey, GENERATOR_CONFIG_GROUP, "sshkeys", GENERATOR_CATEGORIES)
+
+
+@generator_kind(objects=(SSH_KEY,), bridged=(V1_SSH_KEY,), concurrency=2)
+class SSHKeyGenerator(Generator[SSHKeySpec]):
+    """A pair: `privateKey` in OpenSSH's form, `publicKey` as a line of authorized_keys."""
+
+    @classmethod
+    def check_config(cls, config: SSHKeySpec) -> tuple[str, ...]:
+        if not config.comment.isprintable():
+            # A line break would make it two keys.
+            raise invalid_config("/comment", "must be one line of printable characters")
+        if config.key_size is not None and not 256 <= config.key_size <= 8192:
+            raise invalid_config("/keySize", "must be between 256 and 8192")
+        return ()
+
+    async def generate(self, request: GenerateRequest) -> Mapping[str, bytes]:
+        del request
+        # Large RSA keys take seconds; other calls do not wait for them.
+        key = await asyncio.to_thread(_private_key, self.config)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+        public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+        comment = f" {self.config.comment}".encode() if self.config.comment else b""
+        return {"privateKey": private, "publicKey": public + comment + b"\n"}
+
+
+def _private_key(spec: SSHKeySpec) -> PrivateKey:
+    match spec.key_type:
+        case "ed25519":
+            return ed25519.Ed25519PrivateKey.generate()
+        case "ecdsa":
+            return ec.generate_private_key(_CURVES.get(spec.key_size or 256, ec.SECP256R1()))
+        case "rsa" | "":
+            try:
+                return rsa.generate_private_key(65537, spec.key_size or _RSA_BITS)
+            except ValueError:
+                raise invalid_config("/keySize", "is too small for an RSA key; use 2048 or more") from None
+        case _:
+            raise invalid_config("/keyType", "must be rsa, ecdsa or ed25519")

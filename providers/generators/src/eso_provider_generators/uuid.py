@@ -1,12 +1,18 @@
-"""UUID: random identifiers, version 4."""
+"""UUID: random identifiers, version 4, despite what its name leaves open."""
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Mapping
+
 import msgspec
 
+from eso_api.generators.uuid import UUID_KIND as V1_UUID
 from eso_api.generators.uuid import UUIDSpec
 from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
+from eso_sdk.provider import Generator, generator_kind
+from eso_wire.values import GenerateRequest
 from kuberun.meta import Object
 
 
@@ -18,3 +24,12 @@ class UUID(Object, kw_only=True):
 
 
 UUID_KIND = namespaced_config(UUID, GENERATOR_CONFIG_GROUP, "uuids", GENERATOR_CATEGORIES)
+
+
+@generator_kind(objects=(UUID_KIND,), bridged=(V1_UUID,))
+class UUIDGenerator(Generator[UUIDSpec]):
+    """One identifier, under `uuid`."""
+
+    async def generate(self, request: GenerateRequest) -> Mapping[str, bytes]:
+        del request
+        return {"uuid": str(uuid.uuid4()).encode()}

@@ -1,0 +1,18 @@
+"""The provider of generators that need no network: the kinds of both API generations, the same code behind them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eso_provider_generators.fake import FakeGenerator
+from eso_provider_generators.mfa import MFAGenerator
+from eso_provider_generators.password import PasswordGenerator
+from eso_provider_generators.sshkey import SSHKeyGenerator
+from eso_provider_generators.uuid import UUIDGenerator
+from eso_sdk.provider import Provider
+
+PROVIDER: Final = Provider(
+    name="generators",
+    version="0.1.0",
+    kinds=(FakeGenerator, MFAGenerator, PasswordGenerator, SSHKeyGenerator, UUIDGenerator),
+)
