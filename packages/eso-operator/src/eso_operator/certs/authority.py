@@ -247,7 +247,7 @@ def authority_problem(authority: Credential, now: datetime) -> Problem | None:
 
 def leaf_problem(leaf: Credential, trusted: Iterable[bytes], wanted: Iterable[str], now: datetime) -> Problem | None:
     """Why a peer that trusts those authorities and wants those names would refuse this leaf; None if it would not."""
-    if problem := _pair_problem(leaf, "the certificate") or timing_problem(leaf.certificate, now):
+    if problem := _pair_problem(leaf, "the certificate") or timing_problem(validity_of(leaf.certificate), now):
         return problem
     issuers = [authority for authority in trusted if is_issued_by(leaf.certificate, authority)]
     if not any(validity_of(authority).not_after > now for authority in issuers):
@@ -258,9 +258,9 @@ def leaf_problem(leaf: Credential, trusted: Iterable[bytes], wanted: Iterable[st
 
 
 def timing_problem(
-    certificate: bytes, now: datetime, expired: ProblemName = ProblemName.SERVER_CERT_EXPIRED
+    valid: Window, now: datetime, expired: ProblemName = ProblemName.SERVER_CERT_EXPIRED
 ) -> Problem | None:
-    valid = validity_of(certificate)
+    """Why a certificate is of no use at that time; `expired` is the name for one that has ended."""
     if valid.not_after <= now:
         return Problem(expired, f"the certificate has expired at {valid.not_after.isoformat()}")
     if valid.not_before > now:

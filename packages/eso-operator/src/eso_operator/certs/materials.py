@@ -22,6 +22,7 @@ import structlog
 
 from eso_api.values import SecretBytes
 from eso_operator.certs import authority, secrets
+from eso_operator.certs.authority import Window
 from eso_operator.certs.issuer import Listener, Report
 from eso_operator.certs.problems import CertificateError, Problem, ProblemName
 from eso_operator.certs.secrets import SecretObject
@@ -105,7 +106,7 @@ class Materials:
         self._clock = clock
         self._issuing = issuing or NoIssuing()
         self._changes = informer.subscribe()
-        self._arrivals: dict[ObjectKey, asyncio.Event] = {}
+        self._waiting: dict[ObjectKey, set[asyncio.Event]] = {}
         self._known: OrderedDict[TlsSource, _Known] = OrderedDict()
         self._failed: OrderedDict[TlsSource, _Failure] = OrderedDict()
         self._reading: dict[TlsSource, asyncio.Lock] = {}
@@ -127,9 +128,8 @@ class Materials:
                 material = await self._reread(tls)
             case _:
                 assert_never(tls)
-        if problem := authority.timing_problem(
-            material.certificate, self._clock.now(), ProblemName.CLIENT_CERT_EXPIRED
-        ):
+        valid = Window(material.leaf.not_valid_before_utc, material.leaf.not_valid_after_utc)
+        if problem := authority.timing_problem(valid, self._clock.now(), ProblemName.CLIENT_CERT_EXPIRED):
             raise CertificateError(Problem(problem.name, f"{_described(tls)}: {problem.message}"))
         return material
 
@@ -140,8 +140,7 @@ class Materials:
                 secret = change.new
                 if isinstance(secret, SecretObject) and (service := secrets.service_of(secret.metadata)):
                     self._take_in(ManagedTls(service), secret)
-                if arrival := self._arrivals.pop(change.key, None):
-                    arrival.set()
+                self._wake(change.key)
 
     # --- managed -----------------------------------------------------------------------------------------------------
 
@@ -164,18 +163,32 @@ class Materials:
     async def _awaited(self, tls: ManagedTls) -> SecretObject:
         """Ask for certificates and wait a little: the first use of a provider comes before its certificates."""
         self._issuing.demand(tls.service)
-        arrival = self._arrivals.setdefault(self._key(tls), asyncio.Event())
         if not self._issuing.problem_of(tls.service):
-            await happens_within(self._clock, self._settings.wait, arrival)
+            await self._news_of(self._key(tls))
         if (secret := self._stored(tls)) is not None:
             return secret
         raise CertificateError(self._issuing.problem_of(tls.service) or _not_issued(tls))
 
+    async def _news_of(self, key: ObjectKey) -> None:
+        """Return when the Secret has changed, or the issuer has refused, or the wait is over."""
+        news = asyncio.Event()
+        waiting = self._waiting.setdefault(key, set())
+        waiting.add(news)
+        try:
+            await happens_within(self._clock, self._settings.wait, news)
+        finally:
+            waiting.discard(news)
+            if not waiting and self._waiting.get(key) is waiting:
+                del self._waiting[key]
+
     def _wake_if_refused(self, report: Report) -> None:
         """Nobody needs to wait on for what will not come."""
-        arrival = self._arrivals.pop(self._key(ManagedTls(report.service)), None) if report.problem else None
-        if arrival is not None:
-            arrival.set()
+        if report.problem is not None:
+            self._wake(self._key(ManagedTls(report.service)))
+
+    def _wake(self, key: ObjectKey) -> None:
+        for news in self._waiting.get(key, ()):
+            news.set()
 
     def _take_in(self, tls: ManagedTls, secret: SecretObject) -> _Known | None:
         if _content_problem(tls, secret.data) is not None:
@@ -207,7 +220,7 @@ class Materials:
             case ManagedTls(service=service):
                 material, version = await self._in_folder(tls, self._settings.folders[service]), ""
             case SecretTls():
-                material, version = await self._of_user(tls)
+                material, version = await self._of_user_or_before(tls)
             case _:
                 assert_never(tls)
         return self._remember(tls, material, version).material
@@ -222,6 +235,16 @@ class Materials:
             return None
         self._known.move_to_end(tls)
         return known.material
+
+    async def _of_user_or_before(self, tls: SecretTls) -> tuple[TlsMaterial, str]:
+        """An API server that cannot be asked takes nothing away: what was read before still holds."""
+        try:
+            return await self._of_user(tls)
+        except CertificateError as error:
+            known = self._known.get(tls)
+            if known is None or error.problem.name is not ProblemName.SECRET_UNREADABLE:
+                raise
+            return known.material, known.version
 
     async def _of_user(self, tls: SecretTls) -> tuple[TlsMaterial, str]:
         key = ObjectKey(tls.namespace, tls.name)
