@@ -1,0 +1,533 @@
+"""Every form of reference, in both scopes, resolves to one target (R95, R110, R111, R165, R174, R175, R180-R186)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eso_api.references import GeneratorRef, StoreRef
+from eso_operator.stores.resolve import resolve
+from eso_operator.stores.target import Form, Reason, ReferenceRule, ResolutionError, ResolvedTarget, ServiceKey
+from eso_operator.testing.clusters import (
+    ANYTHING,
+    CORE,
+    SETTINGS,
+    EveryConnection,
+    caller,
+    cluster,
+    obj,
+    provider_service,
+    ready,
+    serving,
+)
+from eso_wire.values import Handshake, KindId, KindRole
+from kuberun.meta import JsonObject
+
+STORES_V2 = "secretstore.external-secrets.io/v2alpha1"
+GENERATORS_V2 = "generator.external-secrets.io/v2alpha1"
+GENERATORS_V1 = "generators.external-secrets.io/v1alpha1"
+CORE_V1 = "external-secrets.io/v1"
+CORE_ALPHA = "external-secrets.io/v1alpha1"
+CONFIGS = "provider.secretstore.external-secrets.io/v2alpha1"
+GENERATOR_CONFIGS = "provider.generator.external-secrets.io/v2alpha1"
+
+FAKE = KindId("provider.secretstore.external-secrets.io", "v2alpha1", "Fake")
+PASSWORD = KindId("provider.generator.external-secrets.io", "v2alpha1", "Password")
+V1_PASSWORD = KindId("generators.external-secrets.io", "v1alpha1", "Password")
+
+ADDRESS = f"grpc://provider-fake.{CORE}.svc:8080"
+CONFIG = {"data": [{"key": "k", "value": "v"}]}
+REFERRED = {"address": ADDRESS, "providerRef": {"kind": "Fake", "name": "config"}}
+FAR = {"address": ADDRESS, "providerRef": {"kind": "Fake", "name": "config", "namespace": "platform"}}
+INLINE = {"address": ADDRESS, "inline": {"kind": "Fake", "spec": CONFIG}}
+MANIFEST = {"authenticationScope": "ManifestNamespace"}
+
+FAKE_SERVICE = provider_service("provider-fake", CORE, kinds=str(FAKE), v1_keys="fake")
+HERE = obj(CONFIGS, "Fake", "config", "team-a", spec=CONFIG)
+THERE = obj(CONFIGS, "Fake", "config", "platform", spec=CONFIG)
+STORES = serving(FAKE, v1_key="fake")
+MAKERS = serving(PASSWORD, V1_PASSWORD, role=KindRole.GENERATOR)
+MAKER_SERVICE = provider_service("provider-generators", CORE, kinds=f"{PASSWORD},{V1_PASSWORD}")
+
+
+def store_ref(api_version: str, kind: str) -> StoreRef:
+    return StoreRef(api_version=api_version, kind=kind, name="store")
+
+
+def generator_ref(api_version: str, kind: str) -> GeneratorRef:
+    return GeneratorRef(api_version=api_version, kind=kind, name="store")
+
+
+def resolved(ref: StoreRef | GeneratorRef, *documents: JsonObject, handshake: Handshake = STORES) -> ResolvedTarget:
+    snapshot = cluster(*documents, handshakes=EveryConnection(handshake))
+    return resolve(ref, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+
+
+def case(form: Form, ref: Any, *documents: JsonObject, auth: str, config: str, pinned: bool = False, id: str) -> Any:  # noqa: A002 - pytest's word
+    return pytest.param(form, ref, documents, (auth, config, pinned), id=id)
+
+
+STORE_CASES = [
+    case(
+        Form.V1,
+        StoreRef(name="store"),
+        obj(CORE_V1, "SecretStore", "store", "team-a", spec={"provider": {"fake": CONFIG}}, status=ready()),
+        auth="team-a",
+        config="team-a/store",
+        id="v1 SecretStore, named by name alone",
+    ),
+    case(
+        Form.V1,
+        store_ref("external-secrets.io/v1beta1", "SecretStore"),
+        obj(CORE_V1, "SecretStore", "store", "team-a", spec={"provider": {"fake": CONFIG}}, status=ready()),
+        auth="team-a",
+        config="team-a/store",
+        id="v1beta1 SecretStore",
+    ),
+    case(
+        Form.V1,
+        store_ref("", "ClusterSecretStore"),
+        obj(CORE_V1, "ClusterSecretStore", "store", spec={"provider": {"fake": CONFIG}}, status=ready()),
+        auth="team-a",
+        config="/store",
+        id="v1 ClusterSecretStore",
+    ),
+    case(
+        Form.V1_PLUGIN,
+        store_ref(CORE_V1, "SecretStore"),
+        obj(CORE_V1, "SecretStore", "store", "team-a", spec={"provider": {"plugin": REFERRED}}, status=ready()),
+        auth="team-a",
+        config="team-a/config",
+        id="v1 plugin SecretStore (R133, R165)",
+    ),
+    case(
+        Form.V1_PLUGIN,
+        store_ref(CORE_V1, "SecretStore"),
+        obj(CORE_V1, "SecretStore", "store", "team-a", spec={"provider": {"plugin": INLINE}}, status=ready()),
+        auth="team-a",
+        config="team-a/store",
+        id="v1 plugin SecretStore with an inline configuration",
+    ),
+    case(
+        Form.V1_PLUGIN,
+        store_ref("", "ClusterSecretStore"),
+        obj(CORE_V1, "ClusterSecretStore", "store", spec={"provider": {"plugin": REFERRED}}, status=ready()),
+        auth="team-a",
+        config="team-a/config",
+        id="v1 plugin ClusterSecretStore, configuration of the caller",
+    ),
+    case(
+        Form.V1_PLUGIN,
+        store_ref("", "ClusterSecretStore"),
+        obj(CORE_V1, "ClusterSecretStore", "store", spec={"provider": {"plugin": FAR}}, status=ready()),
+        auth="team-a",
+        config="platform/config",
+        id="v1 plugin ClusterSecretStore, configuration of a namespace",
+    ),
+    case(
+        Form.STORE,
+        store_ref(STORES_V2, "SecretStore"),
+        obj(STORES_V2, "SecretStore", "store", "team-a", spec={"providerConfig": REFERRED}),
+        auth="team-a",
+        config="team-a/config",
+        id="v2 SecretStore (R95)",
+    ),
+    case(
+        Form.STORE,
+        store_ref(STORES_V2, "SecretStore"),
+        obj(STORES_V2, "SecretStore", "store", "team-a", spec={"providerConfig": INLINE}),
+        auth="team-a",
+        config="team-a/store",
+        id="v2 SecretStore with an inline configuration",
+    ),
+    case(
+        Form.STORE,
+        store_ref(STORES_V2, "ClusterSecretStore"),
+        obj(STORES_V2, "ClusterSecretStore", "store", spec={"providerConfig": FAR}),
+        auth="platform",
+        config="platform/config",
+        pinned=True,
+        id="v2 ClusterSecretStore, ProviderNamespace (R89, R115)",
+    ),
+    case(
+        Form.STORE,
+        store_ref(STORES_V2, "ClusterSecretStore"),
+        obj(STORES_V2, "ClusterSecretStore", "store", spec={"providerConfig": FAR, **MANIFEST}),
+        auth="team-a",
+        config="platform/config",
+        id="v2 ClusterSecretStore, ManifestNamespace, configuration of a namespace (R89, R115)",
+    ),
+    case(
+        Form.STORE,
+        store_ref(STORES_V2, "ClusterSecretStore"),
+        obj(STORES_V2, "ClusterSecretStore", "store", spec={"providerConfig": REFERRED, **MANIFEST}),
+        auth="team-a",
+        config="team-a/config",
+        id="v2 ClusterSecretStore, ManifestNamespace, configuration of the caller",
+    ),
+    case(
+        Form.STORE,
+        store_ref(STORES_V2, "ClusterSecretStore"),
+        obj(STORES_V2, "ClusterSecretStore", "store", spec={"providerConfig": INLINE, **MANIFEST}),
+        auth="team-a",
+        config="/store",
+        id="v2 ClusterSecretStore, ManifestNamespace, inline",
+    ),
+    case(
+        Form.PROVIDER,
+        store_ref("", "Provider"),
+        obj(CORE_ALPHA, "Provider", "store", "team-a", spec=REFERRED),
+        auth="team-a",
+        config="team-a/config",
+        id="Provider by kind alone (R180)",
+    ),
+    case(
+        Form.PROVIDER,
+        store_ref("external-secrets.io/v1", "Provider"),
+        obj(CORE_ALPHA, "Provider", "store", "team-a", spec={"config": REFERRED}),
+        auth="team-a",
+        config="team-a/config",
+        id="Provider as the earlier draft spelled it",
+    ),
+    case(
+        Form.PROVIDER,
+        store_ref("", "ClusterProvider"),
+        obj(CORE_ALPHA, "ClusterProvider", "store", spec=FAR),
+        auth="platform",
+        config="platform/config",
+        pinned=True,
+        id="ClusterProvider, ProviderNamespace (R181)",
+    ),
+    case(
+        Form.PROVIDER,
+        store_ref("", "ClusterProvider"),
+        obj(CORE_ALPHA, "ClusterProvider", "store", spec={**FAR, **MANIFEST}),
+        auth="team-a",
+        config="platform/config",
+        id="ClusterProvider, ManifestNamespace",
+    ),
+    case(
+        Form.DIRECT,
+        store_ref(CONFIGS, "Fake"),
+        obj(CONFIGS, "Fake", "store", "team-a", spec=CONFIG),
+        auth="team-a",
+        config="team-a/store",
+        id="direct reference (R175, R184)",
+    ),
+    case(
+        Form.DIRECT,
+        store_ref(CONFIGS, "ClusterFake"),
+        obj(CONFIGS, "ClusterFake", "store", spec=CONFIG),
+        auth="team-a",
+        config="/store",
+        id="direct reference to the cluster-scoped twin, scope unsaid (R185)",
+    ),
+    case(
+        Form.DIRECT,
+        store_ref(CONFIGS, "ClusterFake"),
+        obj(CONFIGS, "ClusterFake", "store", spec={**CONFIG, "common": {"authenticationScope": "ProviderNamespace"}}),
+        auth=CORE,
+        config="/store",
+        pinned=True,
+        id="direct reference to the cluster-scoped twin, ProviderNamespace (R186)",
+    ),
+]
+
+GENERATOR_CASES = [
+    case(
+        Form.GENERATOR,
+        generator_ref(GENERATORS_V2, "Generator"),
+        obj(
+            GENERATORS_V2,
+            "Generator",
+            "store",
+            "team-a",
+            spec={"providerConfig": {"providerRef": {"kind": "Password", "name": "config"}}},
+        ),
+        obj(GENERATOR_CONFIGS, "Password", "config", "team-a", spec={"digits": 5}),
+        auth="team-a",
+        config="team-a/config",
+        id="v2 Generator (R92, R121)",
+    ),
+    case(
+        Form.GENERATOR,
+        generator_ref(GENERATORS_V2, "ClusterGenerator"),
+        obj(
+            GENERATORS_V2,
+            "ClusterGenerator",
+            "store",
+            spec={
+                "providerConfig": {"providerRef": {"kind": "Password", "name": "config", "namespace": "platform"}},
+                "authenticationNamespace": "ManifestReference",
+            },
+        ),
+        obj(GENERATOR_CONFIGS, "Password", "config", "platform", spec={"digits": 5}),
+        auth="team-a",
+        config="platform/config",
+        id="v2 ClusterGenerator, ManifestReference (R94)",
+    ),
+    case(
+        Form.GENERATOR,
+        generator_ref(GENERATORS_V2, "ClusterGenerator"),
+        obj(
+            GENERATORS_V2,
+            "ClusterGenerator",
+            "store",
+            spec={
+                "providerConfig": {"providerRef": {"kind": "Password", "name": "config", "namespace": "platform"}},
+                "authenticationNamespace": "ProviderReference",
+            },
+        ),
+        obj(GENERATOR_CONFIGS, "Password", "config", "platform", spec={"digits": 5}),
+        auth="platform",
+        config="platform/config",
+        pinned=True,
+        id="v2 ClusterGenerator, ProviderReference (R94)",
+    ),
+    case(
+        Form.DIRECT,
+        generator_ref(GENERATOR_CONFIGS, "Password"),
+        obj(GENERATOR_CONFIGS, "Password", "store", "team-a", spec={"digits": 5}),
+        auth="team-a",
+        config="team-a/store",
+        id="direct reference to a provider's generator",
+    ),
+    case(
+        Form.V1_GENERATOR,
+        generator_ref(GENERATORS_V1, "Password"),
+        obj(GENERATORS_V1, "Password", "store", "team-a", spec={"length": 8}),
+        auth="team-a",
+        config="team-a/store",
+        id="v1alpha1 generator",
+    ),
+    case(
+        Form.V1_GENERATOR,
+        generator_ref(GENERATORS_V1, "ClusterGenerator"),
+        obj(
+            GENERATORS_V1,
+            "ClusterGenerator",
+            "store",
+            spec={"kind": "Password", "generator": {"passwordSpec": {"length": 8}}},
+        ),
+        auth="team-a",
+        config="team-a/store",
+        id="v1alpha1 ClusterGenerator stands for a generator in the caller's namespace",
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "ref", "documents", "expected"), STORE_CASES)
+def test_every_form_of_store_resolves(
+    form: Form, ref: StoreRef, documents: tuple[JsonObject, ...], expected: tuple[str, str, bool]
+) -> None:
+    target = resolved(ref, FAKE_SERVICE, HERE, THERE, *documents)
+
+    assert target.form is form
+    assert target.role is KindRole.STORE
+    assert target.endpoint.service == ServiceKey(CORE, "provider-fake")
+    assert target.endpoint.target == f"dns:///provider-fake.{CORE}.svc:8080"
+    assert target.config.kind == FAKE
+    assert target.config.spec is not None
+    assert b'"key":"k"' in target.config.spec
+    assert found(target) == expected
+
+
+@pytest.mark.parametrize(("form", "ref", "documents", "expected"), GENERATOR_CASES)
+def test_every_form_of_generator_resolves(
+    form: Form, ref: GeneratorRef, documents: tuple[JsonObject, ...], expected: tuple[str, str, bool]
+) -> None:
+    target = resolved(ref, MAKER_SERVICE, *documents, handshake=MAKERS)
+
+    assert target.form is form
+    assert target.role is KindRole.GENERATOR
+    assert target.endpoint.service == ServiceKey(CORE, "provider-generators")
+    assert found(target) == expected
+
+
+def found(target: ResolvedTarget) -> tuple[str, str, bool]:
+    return target.auth_namespace, f"{target.config.ref.namespace}/{target.config.ref.name}", target.pinned
+
+
+def test_a_virtual_generator_has_the_kind_and_spec_of_what_it_stands_for() -> None:
+    spec = {"kind": "Password", "generator": {"passwordSpec": {"length": 8}}}
+
+    target = resolved(
+        generator_ref(GENERATORS_V1, "ClusterGenerator"),
+        MAKER_SERVICE,
+        obj(GENERATORS_V1, "ClusterGenerator", "store", spec=spec),
+        handshake=MAKERS,
+    )
+
+    assert target.store.kind == "ClusterGenerator"
+    assert (target.config.ref.kind, target.config.kind) == ("Password", V1_PASSWORD)
+    assert target.config.spec == b'{"length":8}'
+    assert target.config.rule is ReferenceRule.IGNORE_EXPLICIT
+
+
+@pytest.mark.parametrize(
+    ("ref", "hint"),
+    [
+        pytest.param(store_ref("", "Deployment"), "a store is a SecretStore", id="kind without apiVersion"),
+        pytest.param(store_ref("v1", "Secret"), "cannot be used here", id="a Secret is no store"),
+        pytest.param(store_ref("apps/v1", "Deployment"), "cannot be used here", id="a built-in kind is no store"),
+        pytest.param(store_ref("rbac.authorization.k8s.io/v1", "Role"), "cannot be used here", id="nor is any other"),
+        pytest.param(store_ref(GENERATORS_V1, "Password"), "a store is", id="a generator is no store"),
+        pytest.param(store_ref(CORE_V1, "ExternalSecret"), "a store is", id="an ExternalSecret is no store"),
+        pytest.param(generator_ref(CORE_V1, "SecretStore"), "a generator is", id="a store is no generator"),
+        pytest.param(generator_ref(GENERATORS_V1, "Nonsense"), "a generator is", id="unknown generator"),
+        pytest.param(store_ref("external-secrets.io/v7", "SecretStore"), "no SecretStore of version v7", id="version"),
+        pytest.param(store_ref("a.example.com/v1", "Notes"), "install the provider", id="a provider's unknown kind"),
+    ],
+)
+def test_a_reference_to_no_such_kind_says_what_to_write(ref: StoreRef | GeneratorRef, hint: str) -> None:
+    documents = [obj("v1", "Secret", "store", "team-a"), obj("apps/v1", "Deployment", "store", "team-a")]
+
+    with pytest.raises(ResolutionError, match=hint) as raised:
+        resolved(ref, *documents)
+
+    assert raised.value.reason is Reason.UNKNOWN_KIND
+
+
+def test_a_kind_that_is_not_watched_is_named_so_that_it_can_be() -> None:
+    with pytest.raises(ResolutionError) as raised:
+        resolved(store_ref("a.example.com/v1", "Notes"))
+
+    assert raised.value.unwatched == KindId("a.example.com", "v1", "Notes")
+
+
+@pytest.mark.parametrize(
+    "ref", [StoreRef(name="store"), store_ref("", "ClusterSecretStore"), store_ref("", "Provider")]
+)
+def test_a_missing_store_is_named(ref: StoreRef) -> None:
+    with pytest.raises(ResolutionError, match=r"there is no .* store") as raised:
+        resolved(ref)
+
+    assert raised.value.reason is Reason.NOT_FOUND
+    assert raised.value.subject.name == "store"
+
+
+def test_a_reference_without_a_name_is_refused() -> None:
+    with pytest.raises(ResolutionError, match="has no name"):
+        resolved(StoreRef())
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        pytest.param({"provider": {}}, "exactly one provider, not 0", id="no provider"),
+        pytest.param({"provider": {"fake": {}, "aws": {}}}, "exactly one provider, not 2", id="two providers"),
+        pytest.param({"provider": {"fake": "x"}}, "must be an object", id="no block"),
+        pytest.param({"provider": "fake"}, "cannot be used", id="no object"),
+        pytest.param({"provider": {"fake": {}}, "refreshInterval": "soon"}, "invalid duration", id="interval"),
+        pytest.param({"provider": {"fake": {}}, "refreshInterval": -5}, "must not be negative", id="negative"),
+        pytest.param(
+            {"provider": {"fake": {}}, "retrySettings": {"retryInterval": "x"}}, "retryInterval", id="retry interval"
+        ),
+        pytest.param({"provider": {"plugin": {"address": 5}}}, "cannot be used", id="plugin of another shape"),
+    ],
+)
+def test_a_malformed_store_says_which_field(document: JsonObject, problem: str) -> None:
+    store = obj(CORE_V1, "SecretStore", "store", "team-a", spec=document, status=ready())
+
+    with pytest.raises(ResolutionError, match=problem) as raised:
+        resolved(StoreRef(name="store"), store)
+
+    assert raised.value.reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"kind": "Password", "generator": {"uuidSpec": {}}}, id="another kind's spec"),
+        pytest.param({"kind": "Password", "generator": {}}, id="no spec"),
+        pytest.param({"kind": "Password", "generator": {"passwordSpec": {}, "uuidSpec": {}}}, id="two specs"),
+        pytest.param({"kind": "Nonsense", "generator": {"passwordSpec": {}}}, id="unknown kind"),
+        pytest.param({"generator": {"passwordSpec": {}}}, id="no kind"),
+        pytest.param({"kind": "Password"}, id="no generator"),
+    ],
+)
+def test_a_cluster_generator_needs_the_spec_of_its_kind(spec: JsonObject) -> None:
+    with pytest.raises(ResolutionError) as raised:
+        resolved(
+            generator_ref(GENERATORS_V1, "ClusterGenerator"),
+            MAKER_SERVICE,
+            obj(GENERATORS_V1, "ClusterGenerator", "store", spec=spec),
+            handshake=MAKERS,
+        )
+
+    assert raised.value.reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        pytest.param({"address": ADDRESS}, "exactly one of providerRef, inline", id="neither providerRef nor inline"),
+        pytest.param({**REFERRED, **INLINE}, "exactly one of providerRef, inline", id="both"),
+        pytest.param({**REFERRED, "classRef": {"name": "x"}}, "at most one of address, classRef", id="two places"),
+        pytest.param({**REFERRED, "address": "nowhere"}, "address", id="no address"),
+        pytest.param(
+            {"address": ADDRESS, "providerRef": {"apiVersion": "v1", "kind": "Secret", "name": "x"}},
+            "is no kind of a provider",
+            id="a Secret is no configuration",
+        ),
+        pytest.param(
+            {"address": ADDRESS, "providerRef": {"apiVersion": STORES_V2, "kind": "SecretStore", "name": "store"}},
+            "is no kind of a provider",
+            id="a store is no configuration",
+        ),
+        pytest.param(
+            {"address": ADDRESS, "providerRef": {"kind": "ClusterFake", "name": "shared"}},
+            "cluster-scoped: refer to it directly",
+            id="a cluster-scoped configuration is not wrapped, its conditions would be lost",
+        ),
+    ],
+)
+def test_an_invalid_provider_configuration_is_refused(config: JsonObject, problem: str) -> None:
+    """R111."""
+    store = obj(STORES_V2, "SecretStore", "store", "team-a", spec={"providerConfig": config})
+    shared = obj(CONFIGS, "ClusterFake", "shared", spec={"common": {"conditions": [{"namespaces": ["other"]}]}})
+
+    with pytest.raises(ResolutionError, match=problem) as raised:
+        resolved(store_ref(STORES_V2, "SecretStore"), store, shared, HERE)
+
+    assert raised.value.reason is Reason.INVALID_CONFIG
+
+
+def test_a_missing_configuration_is_named() -> None:
+    store = obj(STORES_V2, "SecretStore", "store", "team-a", spec={"providerConfig": REFERRED})
+
+    with pytest.raises(ResolutionError, match="Fake team-a/config, which does not exist") as raised:
+        resolved(store_ref(STORES_V2, "SecretStore"), store, THERE)
+
+    assert raised.value.reason is Reason.CONFIG_NOT_FOUND
+    assert raised.value.subject.name == "config"
+
+
+def test_common_fields_become_the_policy_of_calls() -> None:
+    """R78-R81."""
+    spec = {
+        "providerConfig": REFERRED,
+        "refreshInterval": "1m",
+        "retrySettings": {"maxRetries": 3, "retryInterval": "10s"},
+        "timeouts": {"connect": "2s", "call": "30s"},
+        "gatingPolicy": "Disabled",
+    }
+
+    policy = resolved(
+        store_ref(STORES_V2, "SecretStore"), HERE, obj(STORES_V2, "SecretStore", "store", "team-a", spec=spec)
+    ).policy
+
+    assert (policy.gated, policy.refresh_interval) == (False, 60.0)
+    assert (policy.max_retries, policy.retry_interval) == (3, 10.0)
+    assert (policy.connect_timeout, policy.call_timeout) == (2.0, 30.0)
+
+
+def test_a_configuration_never_shows_in_a_repr() -> None:
+    target = resolved(
+        StoreRef(name="store"),
+        FAKE_SERVICE,
+        obj(CORE_V1, "SecretStore", "store", "team-a", spec={"provider": {"fake": {"data": "CANARY"}}}, status=ready()),
+    )
+
+    assert "CANARY" not in repr(target)
