@@ -64,9 +64,9 @@ class Budgets:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
 
     @property
-    def shut(self) -> int:
-        """How many identities are refused now."""
-        return sum(1 for entry in self._entries.values() if not entry.valve.is_open)
+    def in_trouble(self) -> int:
+        """How many identities have failed lately."""
+        return len(self._entries)
 
     async def enter(self, identity: Hashable, within: float, urgency: Urgency = Urgency.PATIENT) -> Admission:
         """Raise what was last refused, if asking again is too early."""

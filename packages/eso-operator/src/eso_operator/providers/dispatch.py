@@ -182,7 +182,7 @@ class Dispatcher:
             seconds = self._clock.monotonic() - started
             self._metrics.handled(method, label, code=code, reason=reason, seconds=seconds)
             self._metrics.breaker(label, self._breaker(route.connection).state)
-            self._metrics.budgets(self._budgets.shut)
+            self._metrics.budgets(self._budgets.in_trouble)
         return answer
 
     @asynccontextmanager

@@ -26,7 +26,7 @@ class RuntimeMetrics(Protocol):
 
     def pool(self, channels: int, draining: int) -> None: ...
 
-    def budgets(self, shut: int) -> None: ...
+    def budgets(self, in_trouble: int) -> None: ...
 
     def subscriptions(self, open_streams: int, degraded: int) -> None: ...
 
@@ -57,9 +57,10 @@ class PrometheusMetrics:
         self._breaker = Gauge(
             "eso_provider_breaker_state", "1 for the state the breaker is in", ("provider", "state"), registry=registry
         )
+        self._breaker_states: dict[str, str] = {}
         self._pool = Gauge("eso_provider_channels", "Channels to providers", ("state",), registry=registry)
         self._budgets = Gauge(
-            "eso_provider_budgets_shut", "Credential identities that are not called for now", registry=registry
+            "eso_provider_identities_in_trouble", "Credential identities the backend has refused", registry=registry
         )
         self._streams = Gauge("eso_provider_subscriptions", "Streams of changes", ("state",), registry=registry)
 
@@ -78,6 +79,9 @@ class PrometheusMetrics:
         self._merged.labels(provider).inc(wanted - items)
 
     def breaker(self, provider: str, state: str) -> None:
+        if self._breaker_states.get(provider) == state:
+            return
+        self._breaker_states[provider] = state
         for each in BREAKER_STATES:
             self._breaker.labels(provider, each).set(1 if each == state else 0)
 
@@ -85,8 +89,8 @@ class PrometheusMetrics:
         self._pool.labels("open").set(channels)
         self._pool.labels("draining").set(draining)
 
-    def budgets(self, shut: int) -> None:
-        self._budgets.set(shut)
+    def budgets(self, in_trouble: int) -> None:
+        self._budgets.set(in_trouble)
 
     def subscriptions(self, open_streams: int, degraded: int) -> None:
         self._streams.labels("open").set(open_streams)

@@ -80,14 +80,21 @@ class ScriptedProvider:
     identities: list[bytes] = field(default_factory=list)
     openings: list[SubscribeOpen] = field(default_factory=list)
     events: asyncio.Queue[ChangeEvent | Heartbeat | None] = field(default_factory=asyncio.Queue)
+    called: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def until_called(self, method: str, times: int = 1) -> None:
+        """Until the method, by its short name, was called so often."""
+        while self.calls[method] < times:
+            self.called.clear()
+            await self.called.wait()
 
     async def unary(self, method: str, request: bytes) -> bytes:
-        self.calls[methods.short_name(method)] += 1
+        self._count(method)
         await self._misbehave(method)
         return self._spoilt(method, self._answer(method, request).SerializeToString())
 
     async def stream(self, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
-        self.calls[methods.short_name(method)] += 1
+        self._count(method)
         await self._misbehave(method)
         _, query = codec.from_find_request(pb.FindSecretsRequest.FromString(request))
         found = [
@@ -102,7 +109,7 @@ class ScriptedProvider:
 
     async def opened(self, request: bytes) -> None:
         """The first message of a subscription."""
-        self.calls["Subscribe"] += 1
+        self._count(methods.SUBSCRIBE)
         await self._misbehave(methods.SUBSCRIBE)
         opening = codec.from_subscribe_request(pb.SubscribeRequest.FromString(request))
         assert isinstance(opening, SubscribeOpen)  # noqa: S101 - the protocol's first message
@@ -113,6 +120,10 @@ class ScriptedProvider:
         if event is None:
             return None
         return self._spoilt(methods.SUBSCRIBE, codec.to_subscribe_response(event).SerializeToString())
+
+    def _count(self, method: str) -> None:
+        self.calls[methods.short_name(method)] += 1
+        self.called.set()
 
     async def _misbehave(self, method: str) -> None:
         if self.latency:

@@ -1,0 +1,101 @@
+"""Reads from a provider: through the planner against plain calls, and what mutual TLS costs against no sockets at all.
+
+The provider is a scripted one behind a real gRPC server in this process, so both sides' work is in the time. All ratios
+are of two things done in this run; rounds alternate, and the best of each counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from prometheus_client import CollectorRegistry
+from report import Row, ratio, shown
+
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.planner import ReadPlanner
+from eso_operator.providers.settings import PlannerSettings, RuntimeSettings
+from eso_operator.stores.target import BoundTarget
+from eso_operator.testing.boundtargets import bound_target, endpoint, wanted
+from eso_operator.testing.gateways import loopback, wired
+from eso_operator.testing.scriptedprovider import ScriptedProvider
+from kuberun.clock import SystemClock
+
+READS = 1000
+REPEATED = 20
+ROUNDS = 3
+
+
+def measure() -> list[Row]:
+    return asyncio.run(_measure())
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The best time of some rounds, and the calls that one round made."""
+
+    seconds: float
+    calls: float
+
+
+async def _measure() -> list[Row]:
+    async with wired(RuntimeSettings()) as remote:
+        remote.provider.data = {f"key-{number}": b"x" * 64 for number in range(READS)}
+        bound = bound_target(endpoint(remote.host.target))
+        planner = ReadPlanner(
+            remote.gateway,
+            SystemClock(),
+            settings=PlannerSettings(),
+            metrics=PrometheusMetrics(CollectorRegistry()),
+        )
+        distinct = [f"key-{number}" for number in range(READS)]
+        repeated = [f"key-{number % REPEATED}" for number in range(READS)]
+        plain, batched, shared = await _compared(
+            remote.provider,
+            lambda: _plainly(remote.gateway, bound, distinct),
+            lambda: _planned(planner, bound, distinct),
+            lambda: _planned(planner, bound, repeated),
+        )
+        local = loopback()
+        local.provider.data = dict(remote.provider.data)
+        in_memory = await _best(local.provider, lambda: _plainly(local.gateway, bound_target(), distinct))
+        await planner.close()
+    return [
+        ratio("1,000 reads of 1,000 keys: calls, plain / planner", plain.calls / batched.calls, at_least=10),
+        ratio("1,000 reads of 1,000 keys: time, plain / planner", plain.seconds / batched.seconds, at_least=5),
+        ratio("1,000 reads of 20 keys: calls, plain / planner", plain.calls / shared.calls, at_least=10),
+        ratio("1,000 reads of 20 keys: time, plain / planner", plain.seconds / shared.seconds, at_least=5),
+        ratio("single calls: mutual TLS and gRPC / in memory", plain.seconds / in_memory.seconds),
+        shown("single calls over mutual TLS: each, microseconds", f"{plain.seconds / READS * 1e6:.0f}"),
+    ]
+
+
+async def _compared(provider: ScriptedProvider, *works: Callable[[], Awaitable[object]]) -> list[Run]:
+    runs = [Run(float("inf"), 0.0) for _ in works]
+    for _ in range(ROUNDS):
+        for number, work in enumerate(works):
+            once = await _once(provider, work)
+            runs[number] = replace(once, seconds=min(once.seconds, runs[number].seconds))
+    return runs
+
+
+async def _best(provider: ScriptedProvider, work: Callable[[], Awaitable[object]]) -> Run:
+    return (await _compared(provider, work))[0]
+
+
+async def _once(provider: ScriptedProvider, work: Callable[[], Awaitable[object]]) -> Run:
+    before = provider.calls.total()
+    started = time.perf_counter()
+    await work()
+    return Run(time.perf_counter() - started, provider.calls.total() - before)
+
+
+async def _plainly(gateway: Gateway, bound: BoundTarget, keys: Sequence[str]) -> None:
+    await asyncio.gather(*(gateway.get(bound, wanted(key)) for key in keys))
+
+
+async def _planned(planner: ReadPlanner, bound: BoundTarget, keys: Sequence[str]) -> None:
+    await asyncio.gather(*(planner.read(bound, wanted(key)) for key in keys))

@@ -1,0 +1,81 @@
+"""Gateways for tests: over a loop-back transport in virtual time, or over real sockets with mutual TLS."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+
+from eso_operator.providers.diagnosis import no_probe
+from eso_operator.providers.dispatch import Seams
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.settings import RuntimeSettings
+from eso_operator.testing.providerhost import HeldMaterials, ProviderHost, TestAuthority, hosted
+from eso_operator.testing.scriptedprovider import LoopbackTransport, ScriptedProvider
+from eso_wire.errors import ProviderError
+from kuberun.clock import SystemClock
+from kuberun.testing.clock import VirtualClock
+
+
+@dataclass
+class LoopbackGateway:
+    """A gateway without sockets, and everything a test wants to touch. Chance always draws the longest pause."""
+
+    clock: VirtualClock
+    provider: ScriptedProvider
+    settings: RuntimeSettings = field(default_factory=RuntimeSettings)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    down: ProviderError | None = None
+    """While set, the provider is not reached."""
+    transports: list[LoopbackTransport] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.materials = HeldMaterials(TestAuthority(self.clock.now()).client())
+        self.metrics = PrometheusMetrics(self.registry)
+        self.gateway = Gateway(
+            self.materials,
+            self.clock,
+            settings=self.settings,
+            metrics=self.metrics,
+            seams=Seams(dial=lambda _endpoint, _material: self._dialled(), probe=no_probe, draw=lambda: 0.0),
+        )
+
+    def _dialled(self) -> LoopbackTransport:
+        self.transports.append(LoopbackTransport(self.provider, lambda: self.down))
+        return self.transports[-1]
+
+
+def loopback(settings: RuntimeSettings | None = None) -> LoopbackGateway:
+    clock = VirtualClock()
+    provider = ScriptedProvider(clock, data={"a": b"value-of-a", "b": b"value-of-b"})
+    return LoopbackGateway(clock, provider, settings or RuntimeSettings())
+
+
+@dataclass
+class WiredGateway:
+    """A gateway over mutual TLS to a real server in this process."""
+
+    authority: TestAuthority
+    host: ProviderHost
+    provider: ScriptedProvider
+    materials: HeldMaterials
+    gateway: Gateway
+    registry: CollectorRegistry
+
+
+@asynccontextmanager
+async def wired(settings: RuntimeSettings | None = None) -> AsyncIterator[WiredGateway]:
+    clock = SystemClock()
+    authority = TestAuthority(clock.now())
+    provider = ScriptedProvider(clock, data={"a": b"value-of-a", "b": b"value-of-b"})
+    registry = CollectorRegistry()
+    materials = HeldMaterials(authority.client())
+    async with hosted(provider, authority.server()) as host:
+        gateway = Gateway(materials, clock, settings=settings or RuntimeSettings(), metrics=PrometheusMetrics(registry))
+        try:
+            yield WiredGateway(authority, host, provider, materials, gateway, registry)
+        finally:
+            await gateway.close()

@@ -1,0 +1,253 @@
+"""A whole operator on a live API server, with a scripted provider behind a Service of it.
+
+bench = Bench(api, core namespace)        the cluster's side: objects, conditions, the provider's Service
+async with bench.operator() as operator   the operator, in this process
+await bench.install(provider)             the Service is created, certificates are issued, the provider listens
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from eso_api.kinds import KINDS
+from eso_api.shapes import Fragment, JsonMap
+from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
+from eso_api.values import SecretBytes
+from eso_operator.settings import ProviderSettings, Settings
+from eso_operator.stores.target import ServiceKey
+from eso_operator.telemetry.settings import Listener, MetricsSettings
+from eso_operator.testing.providerhost import ProviderHost
+from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_operator.wiring import Operator, wire
+from eso_wire.tls import TlsMaterial
+from eso_wire.values import CredentialKind, CredentialPath, KindId, KindInfo, KindRole, Operation
+from kuberun import config
+from kuberun.client import Client
+from kuberun.clock import SystemClock
+from kuberun.errors import AlreadyExists
+from kuberun.meta import Condition, JsonObject, Object, Resource, raw
+from kuberun.testing.builders import SECRETS, document
+from kuberun.testing.rawapi import MERGE_PATCH, RawApi
+from kuberun.transport import AiohttpTransport
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+SERVICE = "provider-scripted"
+PORT = 8080
+LABEL = {"external-secrets.io/provider": "true"}
+SERVICES = Resource("", "v1", "services", "Service")
+_CRDS = raw(
+    Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+)
+
+
+class BackendSpec(Fragment, frozen=True, kw_only=True):
+    """A configuration with one reference to a credential."""
+
+    url: str = ""
+    auth: JsonMap = {}  # noqa: RUF012 - msgspec gives every object one of its own
+
+
+class Backend(Object, kw_only=True):
+    """A provider's own kind."""
+
+    spec: BackendSpec
+    status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)
+
+
+class Maker(Object, kw_only=True):
+    """A provider's own generator."""
+
+    spec: BackendSpec
+    status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)
+
+
+BACKEND = namespaced_config(Backend, STORE_CONFIG_GROUP, "backends")
+MAKER = namespaced_config(Maker, GENERATOR_CONFIG_GROUP, "makers")
+
+BACKEND_ID = KindId(STORE_CONFIG_GROUP, "v2alpha1", "Backend")
+MAKER_ID = KindId(GENERATOR_CONFIG_GROUP, "v2alpha1", "Maker")
+TOKEN_PATH = CredentialPath("/auth/tokenSecretRef", CredentialKind.SECRET_KEY)
+READS = frozenset({Operation.GET, Operation.GET_MAP, Operation.FIND_BY_NAME})
+KIND_INFOS = (
+    KindInfo(BACKEND_ID, KindRole.STORE, READS, v1_provider_key="fake", credentials=(TOKEN_PATH,)),
+    KindInfo(MAKER_ID, KindRole.GENERATOR, frozenset({Operation.GENERATE})),
+)
+
+
+def scripted(**fields: Any) -> ScriptedProvider:
+    """A provider of `Backend` (in v1 stores: `fake`) and `Maker`."""
+    return ScriptedProvider(SystemClock(), kinds=KIND_INFOS, **fields)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def install_crds(kubeconfig: Path) -> None:
+    """Every kind of the API and the test provider's own, once for each server."""
+    client = Client(AiohttpTransport(config.load(kubeconfig)))
+    try:
+        for kind in (*KINDS, BACKEND, MAKER):
+            try:
+                await client.create(_CRDS, kind.crd())
+            except AlreadyExists:
+                continue
+        for kind in (*KINDS, BACKEND, MAKER):
+            await eventually(lambda kind=kind: _served(client, kind.resource()), f"{kind.name} is not served")  # type: ignore[misc]  # bound per turn
+    finally:
+        await client.close()
+
+
+async def eventually(look: Callable[[], Awaitable[T | None]], complaint: str, *, within: float = PATIENCE) -> T:
+    """What `look` gives as soon as it gives something; fails with the complaint when the time is over."""
+    clock = SystemClock()
+    end = clock.monotonic() + within
+    while True:
+        found = await look()
+        if found:
+            return found
+        if clock.monotonic() > end:
+            raise AssertionError(complaint)
+        await clock.sleep(0.05)
+
+
+@dataclass(slots=True)
+class Bench:
+    """One test's part of a live cluster: `namespace` is where operator and provider live."""
+
+    api: RawApi
+    kubeconfig: Path
+    namespace: str
+    port: int
+    host: ProviderHost | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The provider's Service is dialled on loopback."""
+        trusted = ((ServiceKey(self.namespace, SERVICE), f"127.0.0.1:{self.port}"),)
+        return Settings(
+            core_namespace=self.namespace,
+            workers=4,
+            live=Listener("127.0.0.1", 0),
+            metrics=MetricsSettings(listen=Listener("127.0.0.1", 0)),
+            providers=ProviderSettings(trusted=trusted),
+        )
+
+    @asynccontextmanager
+    async def operator(self, settings: Settings | None = None) -> AsyncIterator[Operator]:
+        client = Client(AiohttpTransport(config.load(self.kubeconfig)))
+        operator = wire(settings or self.settings, client, SystemClock())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(operator.manager.run())
+                try:
+                    yield operator
+                finally:
+                    operator.manager.stop()
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None  # the test's own complaint reads better without the group
+        finally:
+            await client.close()
+
+    # --- the provider -------------------------------------------------------------------------------------------------
+
+    async def install(self, provider: ScriptedProvider, **annotations: str) -> ProviderHost:
+        """Create its Service, wait for its certificates, listen."""
+        named = {f"external-secrets.io/{name.replace('_', '-')}": text for name, text in annotations.items()}
+        metadata = {"labels": LABEL, "annotations": named}
+        await self.create(SERVICES, SERVICE, metadata=metadata, spec={"ports": [{"name": "grpc", "port": PORT}]})
+        material = await eventually(self.server_material, "no certificates were issued for the provider")
+        return await self.listen(provider, material)
+
+    async def listen(self, provider: ScriptedProvider, material: TlsMaterial) -> ProviderHost:
+        self.host = ProviderHost(provider, material, port=self.port)
+        await self.host.start()
+        return self.host
+
+    async def server_material(self) -> TlsMaterial | None:
+        """What the operator issued for the provider, as its pod would have it mounted."""
+        found = await self.find(SECRETS, f"{SERVICE}-provider-tls")
+        if found is None:
+            return None
+        data = {name: base64.b64decode(value) for name, value in found["data"].items()}
+        return TlsMaterial(data["ca.crt"], data["tls.crt"], SecretBytes(data["tls.key"]))
+
+    # --- objects ------------------------------------------------------------------------------------------------------
+
+    async def create(self, resource: Resource, name: str, **fields: Any) -> JsonObject:
+        """Keyword arguments are top-level fields; `metadata` is merged."""
+        answer = await self.api.post(
+            resource.path(self._home(resource)), document(resource, name, self.namespace, **fields)
+        )
+        assert answer.status == 201, answer.body  # noqa: S101 - this is a test kit
+        return dict(answer.body)
+
+    async def patch(self, resource: Resource, name: str, patch: JsonObject) -> None:
+        answer = await self.api.patch(self._path(resource, name), patch, MERGE_PATCH)
+        assert answer.status == 200, answer.body  # noqa: S101 - this is a test kit
+
+    async def delete(self, resource: Resource, name: str) -> None:
+        answer = await self.api.delete(self._path(resource, name))
+        assert answer.status == 200, answer.body  # noqa: S101 - this is a test kit
+
+    async def find(self, resource: Resource, name: str) -> JsonObject | None:
+        answer = await self.api.get(self._path(resource, name))
+        return dict(answer.body) if answer.status == 200 else None
+
+    async def ready(
+        self, resource: Resource, name: str, wanted: Callable[[Condition], bool], *, within: float = PATIENCE
+    ) -> JsonObject:
+        """The object, as soon as its Ready condition is as wanted."""
+        seen: list[Any] = []
+
+        async def look() -> JsonObject | None:
+            found = await self.find(resource, name) or {}
+            seen[:] = (found.get("status") or {}).get("conditions") or []
+            ready = [msgspec.convert(condition, Condition) for condition in seen if condition["type"] == "Ready"]
+            return found if any(map(wanted, ready)) else None
+
+        try:
+            return await eventually(look, name, within=within)
+        except AssertionError:
+            raise AssertionError(f"{resource.kind} {name} is not as wanted; its conditions are {seen}") from None
+
+    async def events(self, name: str) -> list[tuple[str, str]]:
+        """Type and reason of the events about an object of that name, in the core and the default namespace."""
+        found = []
+        for namespace in (self.namespace, "default"):
+            listed = await self.api.get(f"/api/v1/namespaces/{namespace}/events")
+            found += [
+                (event["type"], event["reason"])
+                for event in listed.body["items"]
+                if event["involvedObject"]["name"] == name
+            ]
+        return found
+
+    def _home(self, resource: Resource) -> str:
+        return self.namespace if resource.namespaced else ""
+
+    def _path(self, resource: Resource, name: str) -> str:
+        return resource.path(self._home(resource), name)
+
+
+async def _served(client: Client, resource: Resource) -> bool:
+    page = await client.source(raw(resource)).list_page(limit=1, continue_token="", resource_version="")
+    return page.resource_version != ""
+
+
+def with_interval(settings: Settings, seconds: float) -> Settings:
+    return replace(settings, store_interval=seconds)

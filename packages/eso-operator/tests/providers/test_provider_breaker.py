@@ -1,0 +1,151 @@
+"""A provider process that does not answer is left alone for a while, and found again by one probe."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from eso_operator.providers.breaker import Breaker
+from eso_operator.providers.errors import NoAnswerError
+from eso_operator.providers.settings import BreakerSettings
+from eso_operator.providers.valve import Admission
+from eso_operator.stores.target import CallPolicy, SecretTls
+from eso_operator.testing.boundtargets import bound_target, wanted
+from eso_operator.testing.gateways import LoopbackGateway
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.status import TransportError
+from kuberun.backoff import Backoff
+from kuberun.testing.clock import VirtualClock
+
+ONCE = CallPolicy(gated=False, max_retries=0)
+THRESHOLD = BreakerSettings().threshold
+
+
+async def fail(loop: LoopbackGateway, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises(ProviderError):
+            await loop.gateway.get(bound_target(policy=ONCE), wanted("a"))
+
+
+def calls_started(loop: LoopbackGateway) -> float:
+    labels = {"method": "GetSecrets", "provider": "scripted"}
+    return loop.registry.get_sample_value("eso_grpc_client_started_total", labels) or 0.0
+
+
+def state(loop: LoopbackGateway) -> str:
+    for name in ("closed", "open", "half-open"):
+        if loop.registry.get_sample_value("eso_provider_breaker_state", {"provider": "scripted", "state": name}):
+            return name
+    return ""
+
+
+async def test_after_some_failures_in_a_row_calls_are_refused_at_once(loop: LoopbackGateway) -> None:
+    loop.down = TransportError("refused")
+
+    await fail(loop, THRESHOLD + 20)
+
+    assert calls_started(loop) == THRESHOLD
+    assert state(loop) == "open"
+
+
+async def test_the_refusal_says_what_went_wrong_and_when_to_come_again(loop: LoopbackGateway) -> None:
+    loop.down = TransportError("refused by a test")
+    await fail(loop, THRESHOLD)
+
+    with pytest.raises(TransportError, match="refused by a test") as caught:
+        await loop.gateway.get(bound_target(policy=ONCE), wanted("a"))
+
+    assert caught.value.retry_after > 0
+
+
+async def test_after_the_rest_one_probe_goes_out_and_the_others_wait_for_it(loop: LoopbackGateway) -> None:
+    loop.down = TransportError("refused")
+    await fail(loop, THRESHOLD)
+    await loop.clock.advance(2.0)
+    loop.down = None
+    loop.provider.latency = 1.0
+
+    reads = [asyncio.create_task(loop.gateway.get(bound_target(policy=ONCE), wanted("a"))) for _ in range(10)]
+    await loop.clock.settle()
+    during = calls_started(loop) - THRESHOLD
+    await loop.clock.run_until_idle()
+
+    assert during == 1
+    assert all(read.exception() is None for read in reads)
+    assert state(loop) == "closed"
+
+
+async def test_a_failed_probe_makes_the_rest_longer(loop: LoopbackGateway) -> None:
+    loop.down = TransportError("refused")
+    await fail(loop, THRESHOLD)
+
+    await loop.clock.advance(2.0)
+    await fail(loop, 5)
+    await loop.clock.advance(2.0)
+    await fail(loop, 5)
+    between = calls_started(loop)
+    await loop.clock.advance(2.0)
+    await fail(loop, 5)
+
+    assert between == THRESHOLD + 1
+    assert calls_started(loop) == THRESHOLD + 2
+
+
+async def test_a_probe_whose_caller_leaves_makes_room_for_another(loop: LoopbackGateway) -> None:
+    loop.down = TransportError("refused")
+    await fail(loop, THRESHOLD)
+    await loop.clock.advance(2.0)
+    loop.down, loop.provider.hangs = None, True
+    probe = asyncio.create_task(loop.gateway.get(bound_target(policy=ONCE), wanted("a")))
+    await loop.clock.settle()
+
+    loop.provider.hangs = False
+    next_one = asyncio.create_task(loop.gateway.get(bound_target(policy=ONCE), wanted("a")))
+    await loop.clock.settle()
+    waited = not next_one.done()
+    probe.cancel()
+    await next_one
+
+    assert waited
+
+
+@pytest.mark.parametrize("reason", [reason for reason in ErrorReason if reason is not ErrorReason.UNSPECIFIED])
+async def test_errors_that_a_provider_answers_never_count(reason: ErrorReason) -> None:
+    breaker = Breaker(VirtualClock(), BreakerSettings(threshold=2))
+
+    for _ in range(10):
+        breaker.failed(ProviderError(reason, "answered"), Admission.OPEN)
+
+    assert breaker.state == "closed"
+
+
+@pytest.mark.parametrize("failure", [TransportError("refused"), NoAnswerError("silent")], ids=["not reached", "silent"])
+async def test_failures_to_answer_count(failure: ProviderError) -> None:
+    breaker = Breaker(VirtualClock(), BreakerSettings(threshold=2))
+
+    for _ in range(2):
+        breaker.failed(failure, Admission.OPEN)
+
+    assert breaker.state == "open"
+
+
+async def test_many_calls_that_fail_together_count_as_one_outage() -> None:
+    clock = VirtualClock()
+    breaker = Breaker(clock, BreakerSettings(threshold=2, rest=Backoff(first=2, cap=100)), lambda: 0.0)
+
+    for _ in range(50):
+        breaker.failed(TransportError("refused"), Admission.OPEN)
+    await clock.advance(2.0)
+
+    assert await breaker.enter(1.0) is Admission.PROBE
+
+
+async def test_one_users_bad_certificates_do_not_lock_out_another(loop: LoopbackGateway) -> None:
+    loop.down = TransportError("handshake failed")
+    await fail(loop, THRESHOLD)
+    loop.down = None
+
+    results = await loop.gateway.get(bound_target(policy=ONCE, tls=SecretTls("other", "own")), wanted("a"))
+
+    assert not isinstance(results[0].outcome, ProviderError)

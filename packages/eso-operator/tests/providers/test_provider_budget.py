@@ -1,0 +1,112 @@
+"""What the backend refuses to one identity is asked again by one probe, not by all its users."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from eso_operator.stores.target import CallPolicy
+from eso_operator.testing.boundtargets import bound_target, wanted
+from eso_operator.testing.gateways import LoopbackGateway
+from eso_wire.errors import ErrorReason, ProviderError
+
+ONCE = CallPolicy(gated=False, max_retries=0)
+
+
+async def read(loop: LoopbackGateway, identity: str = "identity") -> object:
+    results = await loop.gateway.get(bound_target(policy=ONCE, identity=identity), wanted("a"))
+    return results[0].outcome
+
+
+async def fail(loop: LoopbackGateway, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises(ProviderError):
+            await read(loop)
+
+
+@pytest.mark.parametrize(
+    ("reason", "retry_after", "closed"),
+    [
+        pytest.param(ErrorReason.RATE_LIMITED, 40.0, 40.0, id="throttled: as long as the backend says"),
+        pytest.param(ErrorReason.RATE_LIMITED, 0.0, 1.0, id="throttled without a time: a second"),
+        pytest.param(ErrorReason.CREDENTIALS_REJECTED, 0.0, 15.0, id="refused credentials: slowly"),
+        pytest.param(ErrorReason.CONFIG_INVALID, 0.0, 15.0, id="bad configuration: slowly"),
+    ],
+)
+async def test_a_refused_identity_is_not_asked_again_before_its_time(
+    loop: LoopbackGateway, reason: ErrorReason, retry_after: float, closed: float
+) -> None:
+    loop.provider.broken = ProviderError(reason, "no", retry_after=retry_after)
+
+    await fail(loop, 100)
+    await loop.clock.advance(closed - 0.1)
+    await fail(loop, 100)
+    before = loop.provider.calls["GetSecrets"]
+    await loop.clock.advance(0.2)
+    await fail(loop, 100)
+
+    assert before == 1
+    assert loop.provider.calls["GetSecrets"] == 2
+
+
+async def test_other_identities_are_not_affected(loop: LoopbackGateway) -> None:
+    loop.provider.errors.append(ProviderError(ErrorReason.CREDENTIALS_REJECTED, "no"))
+    await fail(loop, 1)
+
+    assert not isinstance(await read(loop, identity="new credentials"), ProviderError)
+
+
+async def test_users_of_a_recovered_identity_wait_for_the_probe_and_go_on(loop: LoopbackGateway) -> None:
+    loop.provider.errors.append(ProviderError(ErrorReason.CREDENTIALS_REJECTED, "no"))
+    await fail(loop, 1)
+    await loop.clock.advance(15.0)
+    loop.provider.latency = 1.0
+
+    reads = [asyncio.create_task(read(loop)) for _ in range(20)]
+    await loop.clock.settle()
+    probes = loop.provider.calls["GetSecrets"] - 1
+    await loop.clock.run_until_idle()
+
+    assert probes == 1
+    assert all(not isinstance(each.result(), ProviderError) for each in reads)
+
+
+async def test_validation_asks_at_once_and_its_success_opens_the_identity(loop: LoopbackGateway) -> None:
+    loop.provider.errors.append(ProviderError(ErrorReason.CREDENTIALS_REJECTED, "no"))
+    await fail(loop, 3)
+
+    await loop.gateway.validate(bound_target(policy=ONCE))
+    outcome = await read(loop)
+
+    assert not isinstance(outcome, ProviderError)
+
+
+async def test_a_throttled_item_closes_the_identity_too(loop: LoopbackGateway) -> None:
+    loop.provider.item_errors["a"] = ProviderError(ErrorReason.RATE_LIMITED, "slow down", retry_after=20.0)
+
+    results = await loop.gateway.get(bound_target(policy=ONCE), wanted("a", "b"))
+    with pytest.raises(ProviderError) as caught:
+        await loop.gateway.get(bound_target(policy=ONCE), wanted("b"))
+
+    assert isinstance(results[0].outcome, ProviderError)
+    assert not isinstance(results[1].outcome, ProviderError)
+    assert (caught.value.reason, caught.value.retry_after) == (ErrorReason.RATE_LIMITED, 20.0)
+
+
+async def test_a_denied_item_says_nothing_about_the_identity(loop: LoopbackGateway) -> None:
+    loop.provider.item_errors["a"] = ProviderError(ErrorReason.PERMISSION_DENIED, "not yours")
+
+    await loop.gateway.get(bound_target(policy=ONCE), wanted("a"))
+    results = await loop.gateway.get(bound_target(policy=ONCE), wanted("b"))
+
+    assert not isinstance(results[0].outcome, ProviderError)
+
+
+async def test_a_backend_that_is_down_closes_after_three_failures(loop: LoopbackGateway) -> None:
+    loop.provider.broken = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")
+
+    await fail(loop, 50)
+
+    assert loop.provider.calls["GetSecrets"] == 3
+    assert loop.registry.get_sample_value("eso_provider_identities_in_trouble") == 1

@@ -1,0 +1,209 @@
+"""Streams of changes that are kept alive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.settings import SubscriptionSettings
+from eso_operator.providers.subscriptions import StreamKey, StreamState, Subscriptions
+from eso_operator.testing.boundtargets import bound_target, endpoint
+from eso_operator.testing.gateways import LoopbackGateway, WiredGateway
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, RemoteRef, WatchItem
+from kuberun.clock import SystemClock
+from kuberun.testing.clock import START
+
+ITEMS = (WatchItem("w1", RemoteRef("a")),)
+SILENCE = SubscriptionSettings().heartbeat * SubscriptionSettings().missed_heartbeats
+
+
+def updated(token: str = "") -> ChangeEvent:
+    return ChangeEvent(ChangeType.UPDATED, ("w1",), resume_token=token)
+
+
+@dataclass
+class Subscribed:
+    loop: LoopbackGateway
+    settings: SubscriptionSettings = field(default_factory=SubscriptionSettings)
+    states: list[StreamState] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.streams = Subscriptions(
+            self.loop.gateway,
+            self.loop.clock,
+            settings=self.settings,
+            metrics=self.loop.metrics,
+            draw=lambda: 0.0,
+        )
+        self.streams.listen(self._heard)
+
+    def _heard(self, _key: StreamKey, state: StreamState) -> None:
+        self.states.append(state)
+
+    async def send(self, event: ChangeEvent | Heartbeat | None) -> None:
+        self.loop.provider.events.put_nowait(event)
+        await self.loop.clock.settle()
+
+    def received(self) -> list[ChangeType]:
+        return [self.streams.events.get_nowait().event.type for _ in range(self.streams.events.qsize())]
+
+
+@pytest.fixture
+async def subscribed(loop: LoopbackGateway) -> AsyncIterator[Subscribed]:
+    made = Subscribed(loop)
+    running = asyncio.create_task(made.streams.run())
+    yield made
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_changes_arrive_with_the_stream_they_came_from(subscribed: Subscribed) -> None:
+    key = subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.send(updated("t1"))
+
+    changed = subscribed.streams.events.get_nowait()
+
+    assert (changed.key, changed.event.watch_ids) == (key, ("w1",))
+    assert subscribed.streams.resume_token(key) == "t1"
+
+
+async def test_equal_identities_share_one_stream(subscribed: Subscribed) -> None:
+    for _ in range(3):
+        subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.loop.clock.settle()
+
+    assert len(subscribed.loop.provider.openings) == 1
+
+
+async def test_a_stream_that_ends_is_opened_again_from_where_it_was(subscribed: Subscribed) -> None:
+    subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.send(updated("t1"))
+
+    await subscribed.send(None)
+    await subscribed.loop.clock.advance(2.0)
+
+    assert [opening.resume_token for opening in subscribed.loop.provider.openings] == ["", "t1"]
+    assert subscribed.received() == [ChangeType.UPDATED]
+
+
+async def test_a_stream_without_a_token_asks_for_a_new_read_when_it_is_back(subscribed: Subscribed) -> None:
+    subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.send(updated())
+
+    await subscribed.send(None)
+    await subscribed.loop.clock.advance(2.0)
+
+    assert subscribed.received() == [ChangeType.UPDATED, ChangeType.RESYNC]
+
+
+async def test_a_silent_stream_is_degraded_and_a_heartbeat_heals_it(subscribed: Subscribed) -> None:
+    subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.loop.clock.settle()
+
+    await subscribed.loop.clock.advance(SILENCE + 2.0)
+    degraded = subscribed.states[-1].error
+    await subscribed.send(Heartbeat(START))
+
+    assert degraded is not None
+    assert "no heartbeat" in degraded.message
+    assert subscribed.states[-1].error is None
+
+
+async def test_heartbeats_keep_a_quiet_stream_open(subscribed: Subscribed) -> None:
+    subscribed.streams.want(bound_target(), ITEMS)
+    for _ in range(20):
+        await subscribed.loop.clock.advance(SILENCE / 3)
+        await subscribed.send(Heartbeat(START))
+
+    assert len(subscribed.loop.provider.openings) == 1
+    assert not subscribed.states
+
+
+async def test_a_provider_that_cannot_subscribe_is_not_asked_again(subscribed: Subscribed) -> None:
+    subscribed.loop.provider.broken = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "no")
+    subscribed.streams.want(bound_target(), ITEMS)
+
+    await subscribed.loop.clock.advance(600.0)
+
+    assert subscribed.loop.provider.calls["Subscribe"] == 1
+
+
+async def test_a_failing_stream_is_opened_again_ever_more_slowly(subscribed: Subscribed) -> None:
+    subscribed.loop.provider.broken = ProviderError(ErrorReason.BACKEND_ERROR, "no")
+    subscribed.streams.want(bound_target(), ITEMS)
+
+    await subscribed.loop.clock.advance(30.0)
+
+    assert subscribed.loop.provider.calls["Subscribe"] == 5  # at 0, 1, 3, 7, 15 seconds
+
+
+async def test_other_items_open_the_stream_anew_and_dropping_ends_it(subscribed: Subscribed) -> None:
+    key = subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.loop.clock.settle()
+
+    subscribed.streams.want(bound_target(), (*ITEMS, WatchItem("w2", RemoteRef("b"))))
+    await subscribed.loop.clock.settle()
+    subscribed.streams.drop(key)
+    await subscribed.loop.clock.advance(1000.0)
+
+    assert [len(opening.items) for opening in subscribed.loop.provider.openings] == [1, 2]
+
+
+async def test_new_certificates_move_the_stream_to_the_new_channel(subscribed: Subscribed) -> None:
+    bound = bound_target()
+    subscribed.streams.want(bound, ITEMS)
+    await subscribed.send(updated("t1"))
+
+    subscribed.loop.materials.current = replace(subscribed.loop.materials.current, ca=b"new")
+    await subscribed.loop.gateway.check(bound, [])
+    await subscribed.loop.clock.settle()
+
+    assert [opening.resume_token for opening in subscribed.loop.provider.openings] == ["", "t1"]
+    assert subscribed.loop.transports[0].closed
+
+
+async def test_a_storm_of_events_fills_the_queue_and_nothing_more(loop: LoopbackGateway) -> None:
+    subscribed = Subscribed(loop, SubscriptionSettings(max_events=10))
+    running = asyncio.create_task(subscribed.streams.run())
+    subscribed.streams.want(bound_target(), ITEMS)
+
+    for _ in range(100):
+        loop.provider.events.put_nowait(updated())
+    await loop.clock.settle()
+    kept, unread = subscribed.streams.events.qsize(), loop.provider.events.qsize()
+    running.cancel()
+
+    assert kept == 10
+    assert unread == 89
+
+
+async def test_a_stream_over_real_sockets_survives_the_end_of_the_provider(wired: WiredGateway) -> None:
+    settings = replace(SubscriptionSettings(), reconnect=replace(SubscriptionSettings().reconnect, first=0.05))
+    streams = Subscriptions(
+        wired.gateway,
+        SystemClock(),
+        settings=settings,
+        metrics=PrometheusMetrics(CollectorRegistry()),
+        draw=lambda: 0.0,
+    )
+    running = asyncio.create_task(streams.run())
+    streams.want(bound_target(endpoint(wired.host.target)), ITEMS)
+    wired.provider.events.put_nowait(updated("t1"))
+    first = await asyncio.wait_for(streams.events.get(), 20)
+
+    await wired.host.stop()
+    await wired.host.start()
+    await wired.provider.until_called("Subscribe", 2)
+    wired.provider.events.put_nowait(updated("t2"))
+    second = await asyncio.wait_for(streams.events.get(), 20)
+
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert (first.event.resume_token, second.event.resume_token) == ("t1", "t2")
+    assert wired.provider.openings[-1].resume_token == "t1"
