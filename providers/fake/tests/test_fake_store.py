@@ -324,3 +324,26 @@ async def test_no_value_prints(fake: Any) -> None:
     entry = fake.world.memory.of(("team", "store", "uid-3")).entries["new"]
 
     assert "CANARY" not in repr(entry) + repr(fake.world) + repr(fake.provider)
+
+
+async def test_the_memory_has_an_end(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eso_provider_fake.memory.MAX_BYTES", 1000)
+    await fake.push("new", "x" * 500)
+
+    refused = await fake.push("more", "x" * 500)
+    await fake.delete("new")
+    accepted = await fake.push("more", "x" * 500)
+
+    assert refused.outcome.reason is ErrorReason.BACKEND_ERROR
+    assert accepted.outcome is PushOutcome.CREATED
+
+
+async def test_a_subscriber_that_was_away_too_long_is_told_to_read_all_again(fake: Any) -> None:
+    token = fake.world.memory.of(("team", "store", "uid-3")).changes.token(0)
+    for number in range(1100):
+        await fake.push("new", str(number))
+
+    events = _opening(fake, WatchItem("one", RemoteRef("new")), token=token)
+
+    assert (await _next_change(events)).type is ChangeType.RESYNC
+    await events.aclose()

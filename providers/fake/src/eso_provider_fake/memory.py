@@ -23,7 +23,8 @@ from eso_wire.values import ChangeType, ObjectRef, PushItem, PushOutcome, PushPr
 
 MAX_STORES: Final = 10_000
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""All pushed values of the process together."""
+"""All pushed keys and values of the process together."""
+_ENTRY_OVERHEAD: Final = 256
 MAX_CHANGES: Final = 1024
 """Changes that a store remembers for those who come back."""
 
@@ -108,7 +109,7 @@ class StoreMemory:
             _check_owner(key, existing, item.owner_token)
             if existing.value == value:
                 return Pushed(PushOutcome.UNCHANGED, existing.version)
-        self._memory.reserve(len(value) - (len(existing.value) if existing else 0))
+        self._memory.reserve(_room(key, value) - (_room(key, existing.value) if existing else 0))
         change = self.changes.add(key, ChangeType.UPDATED, now)
         owner = item.owner_token or (existing.owner if existing else "")
         self._entries[key] = Entry(value, change.version, owner, now)
@@ -121,7 +122,7 @@ class StoreMemory:
             return False
         _check_owner(key, existing, owner_token)
         del self._entries[key]
-        self._memory.reserve(-len(existing.value))
+        self._memory.reserve(-_room(key, existing.value))
         self.changes.add(key, ChangeType.DELETED, now)
         return True
 
@@ -173,6 +174,10 @@ class Changes:
 
 def _version(entry: Entry | None) -> str:
     return entry.version if entry else ""
+
+
+def _room(key: str, value: SecretBytes) -> int:
+    return len(key) + len(value) + _ENTRY_OVERHEAD
 
 
 def _check_owner(key: str, entry: Entry, owner_token: str) -> None:

@@ -102,7 +102,10 @@ class FakeStore(Store[FakeProvider]):
 
     async def open(self) -> None:
         self._spec = {(entry.key, entry.version): entry for entry in self.config.data}
-        self._configured = {entry.key for entry in self.config.data}
+        self._configured: dict[str, str] = {}
+        """Configured keys, and of each the version that is the last by the alphabet: the one that find shows."""
+        for key, version in self._spec:
+            self._configured[key] = max(version, self._configured.get(key, ""))
 
     async def validate(self) -> Validation:
         await self._meet("validate")
@@ -235,12 +238,10 @@ class FakeStore(Store[FakeProvider]):
         raise not_found(key)
 
     def _newest(self, key: str) -> Value:
-        """The entry whose version is the last by the alphabet, as the original has it."""
-        versions = [version for name, version in self._spec if name == key]
-        return self._whole(key, max(versions, default=""))
+        return self._whole(key, self._configured.get(key, ""))
 
     def _keys(self) -> list[str]:
-        return sorted(self._configured | self._memory.entries.keys())
+        return sorted(self._configured.keys() | self._memory.entries.keys())
 
     def _configured_value(self, entry: FakeValue) -> Value:
         raw = entry.value.encode()
