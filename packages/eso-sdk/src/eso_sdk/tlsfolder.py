@@ -11,11 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from eso_wire.tls import CA_FILE, CERTIFICATE_FILE, KEY_FILE, TlsMaterial, TlsMaterialError, load_material
 from kuberun.clock import Clock
 
 _FILES: Final = (CA_FILE, CERTIFICATE_FILE, KEY_FILE)
 _POLL_SECONDS: Final = 0.5
+
+_log = structlog.get_logger("eso_sdk.tlsfolder")
 
 Stamp = tuple[tuple[int, int, int], ...]
 
@@ -68,10 +72,14 @@ class TlsFolder:
 async def wait_for_certificates(source: TlsFolder, clock: Clock, seconds: float) -> TlsMaterial:
     """The first usable set; raises TlsMaterialError, saying what is wrong, when there is none in that time."""
     until = clock.monotonic() + seconds
+    told = False
     while True:
         try:
             return source()
-        except TlsMaterialError:
+        except TlsMaterialError as exc:
             if clock.monotonic() >= until:
                 raise
+            if not told:
+                told = True
+                _log.info("waiting for certificates", problem=str(exc), seconds=seconds)
         await clock.sleep(_POLL_SECONDS)
