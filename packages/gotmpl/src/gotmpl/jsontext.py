@@ -17,7 +17,7 @@ from typing import NoReturn
 from gotmpl.bounds import bounded_value
 from gotmpl.floats import format_json
 from gotmpl.quoting import quote
-from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, StrMap, Value, go_type, to_bytes
+from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, StrMap, Value, go_type, sorted_keys
 
 MAX_QUICK = 2**20
 MAX_DEPTH = 200
@@ -101,8 +101,8 @@ class _Writer:
         if depth > MAX_DEPTH:
             raise JsonError("json: nested too deeply")
         colon, text, string = self._colon, self.text, self._string
-        keys = sorted(value, key=to_bytes)
-        return self._wrapped("{", [string(key) + colon + text(value[key], depth + 1) for key in keys], "}", depth)
+        entries = [string(key) + colon + text(value[key], depth + 1) for key in sorted_keys(value)]
+        return self._wrapped("{", entries, "}", depth)
 
     def _wrapped(self, start: str, parts: list[str], end: str, depth: int) -> str:
         if not self._indent or not parts:

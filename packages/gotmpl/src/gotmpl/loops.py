@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gotmpl.formatting import spelled_out
 from gotmpl.run import Run
-from gotmpl.values import Value, to_bytes
+from gotmpl.values import Value, sorted_keys
 
 
 def entries(run: Run, container: Value, wanted: int) -> list[tuple[Value, Value]] | enumerate[Value]:
@@ -12,7 +12,7 @@ def entries(run: Run, container: Value, wanted: int) -> list[tuple[Value, Value]
     if isinstance(container, list):
         return enumerate(container)
     if isinstance(container, dict):
-        return sorted(container.items(), key=lambda item: to_bytes(item[0]))
+        return [(key, container[key]) for key in sorted_keys(container)]
     if isinstance(container, int) and not isinstance(container, bool):
         if wanted > 1:
             raise run.error(f"can't use {container} to iterate over more than one variable")

@@ -172,14 +172,13 @@ class Variable:
     def read(self, run: Run, _dot: Value, call: CallMethod | None) -> Value:
         """The value; the last name may be a method that takes arguments."""
         run.node = self
-        name, *names = self.names
         if self.slot is None:
-            raise run.error(f"undefined variable: {name}")
+            raise run.error(f"undefined variable: {self.names[0]}")
         value = run.vars[self.slot]
-        if not names:
+        if len(self.names) == 1:
             return value
         in_interface = self.loop is not None and bool(run.vars[self.loop])
-        return read_chain(run, value, names, in_interface=in_interface, call=call)
+        return read_chain(run, value, self.names[1:], in_interface=in_interface, call=call)
 
 
 class Chain:

@@ -101,7 +101,7 @@ class Declaration(Pipe):
         """None if nothing binds the name here, as Go finds out when it gets there."""
 
     def eval(self, run: Run, dot: Value) -> Value:
-        value = super().eval(run, dot)
+        value = Pipe.eval(self, run, dot)
         if self.slot is None:
             raise run.error(f"undefined variable: {self.name}")
         run.vars[self.slot] = value

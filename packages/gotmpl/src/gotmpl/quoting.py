@@ -10,7 +10,7 @@ import re
 import unicodedata
 
 _SIMPLE = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\"}
-_PLAIN = re.compile(r"[ !#-\[\]-~]*\Z")
+_NOT_PLAIN = re.compile(r"[^ !#-\[\]-~]")
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 
 
@@ -21,8 +21,8 @@ def is_print(char: str) -> bool:
 
 def quote(text: str, mark: str = '"') -> str:
     """Go's strconv.Quote (or QuoteRune with another mark)."""
-    if mark == '"' and _PLAIN.match(text):
-        return f'"{text}"'
+    if mark == '"':
+        return '"' + _NOT_PLAIN.sub(lambda found: _escaped(found[0], '"', ascii_only=False), text) + '"'
     return mark + "".join(_escaped(char, mark, ascii_only=False) for char in text) + mark
 
 

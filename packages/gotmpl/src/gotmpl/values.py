@@ -184,6 +184,11 @@ def byte_slice(text: str, start: int, end: int) -> str:
     return text[start:end] if text.isascii() else to_text(to_bytes(text)[start:end])
 
 
+def sorted_keys(mapping: Mapping[str, Value]) -> list[str]:
+    """In the order of their bytes, which is that of their characters unless a byte stands alone."""
+    return sorted(mapping) if "".join(mapping).isascii() else sorted(mapping, key=to_bytes)
+
+
 def joined(parts: list[str]) -> str:
     """Concatenation. Bytes that form a character only together become that character again."""
     text = "".join(parts)
