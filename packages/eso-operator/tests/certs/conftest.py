@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +16,11 @@ from eso_operator.certs.authority import Credential
 from eso_operator.certs.bundle import Identity
 from eso_operator.certs.settings import CertificateSettings, identity_of
 from eso_operator.stores.target import ServiceKey
+from kuberun.client import Client
+from kuberun.config import load
+from kuberun.testing.rawapi import RawApi
+from kuberun.testing.servers import ApiServer
+from kuberun.transport import AiohttpTransport
 
 SERVICE = ServiceKey("team", "provider-fake")
 
@@ -78,6 +83,22 @@ def handshake(identity: Identity) -> Handshake:
         return str(dict(seen["subjectAltName"])["URI"])  # type: ignore[arg-type]  # typeshed knows no SAN pairs
 
     return shake
+
+
+@pytest.fixture
+async def client(api_server: ApiServer) -> AsyncIterator[Client]:
+    made = Client(AiohttpTransport(load(api_server.kubeconfig)))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def team(api: RawApi, namespace: str) -> AsyncIterator[str]:
+    """The namespace of a provider; `namespace` is the core's."""
+    name = f"{namespace}-team"
+    await api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    yield name
+    await api.delete(f"/api/v1/namespaces/{name}")
 
 
 def _policy(trust: Sequence[bytes], now: datetime) -> PolicyBuilder:

@@ -18,6 +18,7 @@ from eso_operator.certs.issuer import PROVIDER_LABEL
 from eso_operator.certs.materials import MaterialSettings
 from eso_operator.certs.problems import ProblemName
 from eso_operator.certs.settings import CertificateSettings
+from eso_operator.flags import parser
 from eso_operator.stores.target import ServiceKey
 from eso_wire.probe import TlsProblemKind
 
@@ -82,6 +83,13 @@ def test_the_times_are_the_defaults() -> None:
     assert written("a user's own Secret is read again after") == timedelta(seconds=MaterialSettings("eso").fresh)
     assert written("and is renewed before its end") == lifetimes.leaf_renewal
     assert written("and is replaced before its end") == lifetimes.authority_renewal
+
+
+def test_every_flag_is_one_of_the_operators() -> None:
+    named = set(re.findall(r"`(--cert[a-z-]*)`", TEXT))
+
+    assert len(named) == 7
+    assert named <= set(parser()._option_string_actions)
 
 
 def test_every_reason_is_explained_and_every_explained_reason_exists() -> None:

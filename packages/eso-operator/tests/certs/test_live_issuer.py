@@ -1,133 +1,38 @@
-"""The issuer and the client's side on an API server: Secrets appear, follow time, keep off what is not theirs, go."""
+"""The issuer on an API server: Secrets appear, follow time, keep off what is not theirs, and go with their Service."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from eso_operator.certs import authority
-from eso_operator.certs.authority import Credential, issue_authority, issue_client, window
-from eso_operator.certs.issuer import Issuer, Report
-from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
+from eso_operator.certs import authority, secrets
+from eso_operator.certs.authority import Credential
+from eso_operator.certs.bundle import State, plan
 from eso_operator.certs.problems import CertificateError, ProblemName
-from eso_operator.certs.settings import CertificateSettings
-from eso_operator.stores.target import ManagedTls, SecretTls, ServiceKey
+from eso_operator.certs.settings import CertificateSettings, identity_of
+from eso_operator.stores.target import ManagedTls, ServiceKey
+from eso_operator.testing.certificates import (
+    Operator,
+    ShiftedClock,
+    create_service,
+    decoded,
+    eventually,
+    gone,
+    label,
+    operator,
+    secret,
+)
 from eso_wire.tls import TlsMaterial
 from kuberun.client import Client
 from kuberun.clock import SystemClock
-from kuberun.config import load
-from kuberun.manager import Manager
 from kuberun.testing.rawapi import RawApi
-from kuberun.testing.servers import ApiServer
-from kuberun.transport import AiohttpTransport
 
 pytestmark = pytest.mark.live
-
-
-class ShiftedClock(SystemClock):
-    """Real time, plus what a test adds to the date."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta(0)
-
-    def now(self) -> datetime:
-        return super().now() + self.ahead
-
-
-@dataclass
-class Operator:
-    """One operator process' worth of certificates."""
-
-    issuer: Issuer
-    materials: Materials
-    clock: ShiftedClock
-    reports: list[Report] = field(default_factory=list)
-
-
-@pytest.fixture
-async def client(api_server: ApiServer) -> AsyncIterator[Client]:
-    made = Client(AiohttpTransport(load(api_server.kubeconfig)))
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-async def team(api: RawApi, namespace: str) -> AsyncIterator[str]:
-    """The namespace of a provider; `namespace` is the core's."""
-    name = f"{namespace}-team"
-    await api.post("/api/v1/namespaces", {"metadata": {"name": name}})
-    yield name
-    await api.delete(f"/api/v1/namespaces/{name}")
-
-
-@asynccontextmanager
-async def operator(client: Client, core: str, *served: str) -> AsyncIterator[Operator]:
-    clock, reports = ShiftedClock(), list[Report]()
-    settings = CertificateSettings(core, namespaces=served or (core, f"{core}-team"))
-    issuer = Issuer(client, settings, clock=clock)
-    issuer.listen(reports.append)
-    materials = Materials(
-        client, client_secrets(client, core, clock), MaterialSettings(core, fresh=0.0), clock=clock, issuing=issuer
-    )
-    manager = Manager(clock=clock, drain=5.0)
-    manager.add_controller(issuer.controller)
-    manager.add_informer(materials.informer)
-    manager.add_service("materials", materials.run)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(manager.run())
-        for informer in (*issuer.controller.informers, materials.informer):
-            await informer.wait_synced()
-        yield Operator(issuer, materials, clock, reports)
-        manager.stop()
-        await running
-
-
-async def create_service(api: RawApi, service: ServiceKey, **labels: str) -> None:
-    body = {
-        "metadata": {"name": service.name, "labels": {key.replace("_", "-"): value for key, value in labels.items()}},
-        "spec": {"ports": [{"name": "grpc", "port": 8080}], "selector": {"app": service.name}},
-    }
-    created = await api.post(f"/api/v1/namespaces/{service.namespace}/services", body)
-    assert created.status == 201, created.body
-
-
-async def label(api: RawApi, service: ServiceKey) -> None:
-    path = f"/api/v1/namespaces/{service.namespace}/services/{service.name}"
-    await api.patch(path, {"metadata": {"labels": {"external-secrets.io/provider": "true"}}})
-
-
-async def secret(api: RawApi, namespace: str, name: str) -> dict[str, Any] | None:
-    found = await api.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
-    return found.body if found.status == 200 else None
-
-
-async def eventually(condition: Callable[[], Awaitable[Any]]) -> Any:
-    """The first truthy answer."""
-    async with asyncio.timeout(30):
-        while True:
-            if answer := await condition():
-                return answer
-            await asyncio.sleep(0.05)
-
-
-async def gone(api: RawApi, namespace: str, name: str) -> None:
-    async def is_gone() -> bool:
-        return await secret(api, namespace, name) is None
-
-    await eventually(is_gone)
-
-
-def decoded(document: dict[str, Any], key: str) -> bytes:
-    return base64.b64decode(document["data"][key])
 
 
 def pair(material: TlsMaterial) -> tuple[Credential, tuple[bytes, ...]]:
@@ -375,93 +280,62 @@ async def test_a_rollover_goes_through_its_phases_on_a_server(
     assert decoded(server, "ca.crt") != first.ca
 
 
-# --- bring your own --------------------------------------------------------------------------------------------------
-
-
-def brought(now: datetime, validity: timedelta = timedelta(days=30)) -> dict[str, bytes]:
-    """The keys of a Secret that cert-manager makes."""
-    issuer = issue_authority("users", window(now, timedelta(days=300)))
-    leaf = issue_client(issuer, "spiffe://cluster.local/ns/eso/sa/external-secrets", window(now, validity))
-    return {"tls.crt": leaf.certificate, "tls.key": leaf.key.reveal(), "ca.crt": issuer.certificate}
-
-
-async def put(api: RawApi, namespace: str, data: dict[str, bytes]) -> None:
-    path = f"/api/v1/namespaces/{namespace}/secrets"
-    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
-    await api.delete(f"{path}/own")
-    created = await api.post(path, {"metadata": {"name": "own"}, "data": encoded})
-    assert created.status == 201, created.body
-
-
-async def test_a_users_secret_is_used_as_it_is_and_a_change_is_told(
+async def test_two_issuers_take_one_service_through_a_rollover_together(
     client: Client, api: RawApi, namespace: str, team: str
 ) -> None:
-    """R104: cert-manager fits, and is not needed."""
-    tls, told = SecretTls(team, "own"), list[str]()
-    now = SystemClock().now()
-    await put(api, team, brought(now))
+    """Whoever writes first, every hour ends with nothing due and with leaves that both sides trust."""
+    service, bundles = ServiceKey(team, "provider"), list[int]()
+    await create_service(api, service)
 
-    async with operator(client, namespace) as running:
-        running.materials.listen(lambda _, fingerprint: told.append(fingerprint))
-        first = await running.materials.of(tls)
-        again = await running.materials.of(tls)
-        await put(api, team, brought(now))
-        second = await running.materials.of(tls)
+    async with operator(client, namespace) as one, operator(client, namespace) as other:
+        await one.materials.of(ManagedTls(service))
+        for hour in range(6):
+            for each in (one, other):
+                each.clock.ahead = timedelta(days=306, hours=hour)
+                each.issuer.demand(service)
+            state = await nothing_due(api, namespace, service, one.clock)
+            assert state.server is not None
+            assert state.client is not None
+            bundles.append(len(state.server.trust))
+            for leaf, peer in ((state.server, state.client), (state.client, state.server)):
+                assert authority.leaf_problem(leaf.credential, peer.trust, (), one.clock.now()) is None
 
-    assert again is first
-    assert told == [second.fingerprint]
+    assert bundles == [2, 2, 2, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        pytest.param({"ca.crt": b""}, (ProblemName.SECRET_KEY_MISSING, "lacks ca.crt"), id="an empty ca.crt"),
-        pytest.param(
-            {"tls.key": b"", "tls.crt": b""}, (ProblemName.SECRET_KEY_MISSING, "lacks tls.crt, tls.key"), id="no pair"
-        ),
-        pytest.param({"ca.crt": b"nonsense"}, (ProblemName.MALFORMED, "ca.crt holds no PEM"), id="a CA that is none"),
-        pytest.param({"tls.key": b"CANARY-1"}, (ProblemName.KEY_MISMATCH, "not the key of"), id="a key that is none"),
-    ],
-)
-async def test_a_users_secret_that_cannot_work_is_named_with_its_key(
-    client: Client, api: RawApi, namespace: str, change: dict[str, bytes], expected: tuple[ProblemName, str]
+async def nothing_due(api: RawApi, core: str, service: ServiceKey, clock: ShiftedClock) -> State:
+    """What is stored, once it needs nothing more at this time."""
+    settings = CertificateSettings(core)
+
+    async def settled() -> State | None:
+        found = [await secret(api, *key) for _, key in secrets.keys_of(service, core).parts()]
+        issuer, server, peer = ({key: decoded(each, key) for key in each["data"]} if each else {} for each in found)
+        _, server_at, peer_at = (written_at(each) if each else "" for each in found)
+        state = State(secrets.issuer_of(issuer), secrets.leaf_of(server, server_at), secrets.leaf_of(peer, peer_at))
+        due = plan(state, clock.now(), settings.lifetimes, identity_of(service, settings))
+        return None if due.steps else state
+
+    state: State = await eventually(settled)
+    return state
+
+
+def written_at(document: dict[str, Any]) -> str:
+    return str(document["metadata"]["annotations"][secrets.WRITTEN_ANNOTATION])
+
+
+async def test_a_secret_that_may_not_be_written_is_reported(
+    client: Client, api: RawApi, namespace: str, team: str
 ) -> None:
-    await put(api, namespace, {**brought(SystemClock().now()), **change})
+    """A namespace that is not there stands for every refusal of the API server."""
+    service = ServiceKey(team, "provider")
+    await create_service(api, service)
 
-    async with operator(client, namespace) as running:
-        with pytest.raises(CertificateError, match=expected[1]) as caught:
-            await running.materials.of(SecretTls(namespace, "own"))
-
-    assert caught.value.problem.name is expected[0]
-    assert "CANARY" not in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("ahead", "expected"),
-    [
-        pytest.param(timedelta(days=31), ProblemName.CLIENT_CERT_EXPIRED, id="R137 expired"),
-        pytest.param(timedelta(days=-1), ProblemName.NOT_YET_VALID, id="R136 not yet valid"),
-    ],
-)
-async def test_a_users_certificate_outside_its_validity_is_named(
-    client: Client, api: RawApi, namespace: str, ahead: timedelta, expected: ProblemName
-) -> None:
-    await put(api, namespace, brought(SystemClock().now()))
-
-    async with operator(client, namespace) as running:
-        running.clock.ahead = ahead
+    async with operator(client, f"{namespace}-nowhere", team) as running:
         with pytest.raises(CertificateError) as caught:
-            await running.materials.of(SecretTls(namespace, "own"))
+            await running.materials.of(ManagedTls(service))
 
-    assert caught.value.problem.name is expected
-
-
-async def test_a_users_secret_that_is_not_there_is_named(client: Client, namespace: str) -> None:
-    async with operator(client, namespace) as running:
-        with pytest.raises(CertificateError, match=f"Secret {namespace}/own ") as caught:
-            await running.materials.of(SecretTls(namespace, "own"))
-
-    assert caught.value.problem.name is ProblemName.SECRET_NOT_FOUND
+    assert caught.value.problem.name is ProblemName.SECRET_NOT_WRITABLE
+    assert "PRIVATE KEY" not in caught.value.message
 
 
 # --- what is said ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,102 @@
+"""Tests of certificates on an API server: an operator's certificate parts on a clock that can be put forward."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from eso_operator.certs.issuer import Issuer, Report
+from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
+from eso_operator.certs.settings import CertificateSettings
+from eso_operator.stores.target import ServiceKey
+from kuberun.client import Client
+from kuberun.clock import SystemClock
+from kuberun.manager import Manager
+from kuberun.testing.rawapi import RawApi
+
+
+class ShiftedClock(SystemClock):
+    """Real time, plus what a test adds to the date."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+@dataclass
+class Operator:
+    """One operator process' worth of certificates."""
+
+    issuer: Issuer
+    materials: Materials
+    clock: ShiftedClock
+    reports: list[Report] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def operator(client: Client, core: str, *served: str) -> AsyncIterator[Operator]:
+    clock, reports = ShiftedClock(), list[Report]()
+    settings = CertificateSettings(core, namespaces=served or (core, f"{core}-team"))
+    issuer = Issuer(client, settings, clock=clock)
+    issuer.listen(reports.append)
+    materials = Materials(
+        client, client_secrets(client, core, clock), MaterialSettings(core, fresh=0.0), clock=clock, issuing=issuer
+    )
+    manager = Manager(clock=clock, drain=5.0)
+    manager.add_controller(issuer.controller)
+    manager.add_informer(materials.informer)
+    manager.add_service("materials", materials.run)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(manager.run())
+        for informer in (*issuer.controller.informers, materials.informer):
+            await informer.wait_synced()
+        yield Operator(issuer, materials, clock, reports)
+        manager.stop()
+        await running
+
+
+async def create_service(api: RawApi, service: ServiceKey, **labels: str) -> None:
+    body = {
+        "metadata": {"name": service.name, "labels": {key.replace("_", "-"): value for key, value in labels.items()}},
+        "spec": {"ports": [{"name": "grpc", "port": 8080}], "selector": {"app": service.name}},
+    }
+    created = await api.post(f"/api/v1/namespaces/{service.namespace}/services", body)
+    if created.status != 201:
+        raise AssertionError(created.body)
+
+
+async def label(api: RawApi, service: ServiceKey) -> None:
+    path = f"/api/v1/namespaces/{service.namespace}/services/{service.name}"
+    await api.patch(path, {"metadata": {"labels": {"external-secrets.io/provider": "true"}}})
+
+
+async def secret(api: RawApi, namespace: str, name: str) -> dict[str, Any] | None:
+    found = await api.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+    return found.body if found.status == 200 else None
+
+
+async def eventually(condition: Callable[[], Awaitable[Any]]) -> Any:
+    """The first truthy answer."""
+    async with asyncio.timeout(30):
+        while True:
+            if answer := await condition():
+                return answer
+            await SystemClock().sleep(0.05)
+
+
+async def gone(api: RawApi, namespace: str, name: str) -> None:
+    async def is_gone() -> bool:
+        return await secret(api, namespace, name) is None
+
+    await eventually(is_gone)
+
+
+def decoded(document: dict[str, Any], key: str) -> bytes:
+    return base64.b64decode(document["data"][key])
