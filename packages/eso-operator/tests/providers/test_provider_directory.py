@@ -9,7 +9,7 @@ import pytest
 
 from eso_operator.providers.directory import Change, Directory, DirectorySettings
 from eso_operator.stores.target import Connection, SecretTls
-from eso_operator.testing.boundtargets import KIND, TLS, endpoint
+from eso_operator.testing.boundtargets import KIND, TLS, bound_target, endpoint, wanted
 from eso_operator.testing.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
@@ -139,6 +139,24 @@ async def test_a_known_provider_that_is_away_stays_known_and_is_found_again(list
 
     assert away.instance_id == "instance-1"
     assert listed.heard == [Change.CONNECTED, Change.FAILED, Change.NEW_INSTANCE]
+    running.cancel()
+
+
+async def test_a_thousand_failures_of_calls_ask_for_one_handshake(listed: Listed) -> None:
+    running = asyncio.create_task(listed.directory.run())
+    listed.loop.gateway.listen(lambda connection, _error: listed.directory.suspect(connection))
+    await listed.directory.ensure(CONNECTION)
+    listed.loop.provider.broken = ProviderError(ErrorReason.UNSUPPORTED_KIND, "no such kind any more")
+    listed.loop.provider.kinds = ()
+    await listed.loop.clock.advance(10.0)
+
+    for number in range(1000):
+        with pytest.raises(ProviderError):
+            await listed.loop.gateway.get(bound_target(identity=str(number)), wanted("a"))
+    await listed.loop.clock.advance(1.0)
+
+    assert listed.calls == 2
+    assert listed.heard == [Change.CONNECTED, Change.DIFFERENT]
     running.cancel()
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from eso_operator.providers.settings import PoolSettings, RuntimeSettings
 from eso_operator.stores.target import BoundTarget, CallPolicy
-from eso_operator.testing.boundtargets import bound_target, endpoint, wanted
+from eso_operator.testing.boundtargets import TLS, bound_target, endpoint, wanted
 from eso_operator.testing.gateways import WiredGateway, wired
 from eso_operator.testing.providerhost import TestAuthority, renewed
 from eso_wire.errors import ProviderError
+from eso_wire.options import SERVER_OPTIONS
 from eso_wire.values import GetResult
 from kuberun.clock import SystemClock
 
@@ -139,3 +140,26 @@ async def test_calls_on_their_way_finish_on_the_old_channel(wired: WiredGateway)
     assert draining == 1
     assert not isinstance(results[0].outcome, ProviderError)
     assert wired.registry.get_sample_value("eso_provider_channels", {"state": "draining"}) == 0
+
+
+async def test_a_server_that_ends_connections_by_age_fails_no_call(wired: WiredGateway) -> None:
+    await wired.host.stop()
+    wired.host.options = (
+        *(option for option in SERVER_OPTIONS if "connection_age" not in option[0]),
+        ("grpc.max_connection_age_ms", 50),
+        ("grpc.max_connection_age_grace_ms", 5000),
+    )
+    await wired.host.start()
+
+    async with under_load(wired) as load:
+        await load.more(1500)
+
+    assert load.failed == 0
+
+
+async def test_a_change_of_certificates_drains_channels_that_nobody_calls_on(wired: WiredGateway) -> None:
+    await wired.gateway.get(bound_target(endpoint(wired.host.target)), wanted("a"))
+
+    wired.gateway.renew(TLS, wired.authority.client().fingerprint)
+
+    assert wired.registry.get_sample_value("eso_provider_channels", {"state": "open"}) == 0

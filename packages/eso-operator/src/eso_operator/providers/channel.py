@@ -23,6 +23,10 @@ from kuberun.clock import Clock
 from kuberun.deadline import Deadline
 
 _OPTIONS = (
+    *(option for option in CLIENT_OPTIONS if option[0] != "grpc.enable_retries"),
+    # Without a retry policy this repeats only what a closing server has certainly not seen. Otherwise a call that meets
+    # the regular end of a connection fails, and a push without an idempotency key cannot be repeated by us.
+    ("grpc.enable_retries", 1),
     # A provider that comes back elsewhere is found within seconds.
     ("grpc.min_reconnect_backoff_ms", 250),
     ("grpc.dns_min_time_between_resolutions_ms", 2_000),
@@ -38,7 +42,7 @@ class GrpcTransport:
         self._channel = aio.secure_channel(
             endpoint.target,
             channel_credentials(material),
-            options=(*CLIENT_OPTIONS, *_OPTIONS, ("grpc.ssl_target_name_override", endpoint.server_name)),
+            options=(*_OPTIONS, ("grpc.ssl_target_name_override", endpoint.server_name)),
         )
         self._unary: dict[str, aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self._connecting: asyncio.Task[None] | None = None

@@ -65,6 +65,8 @@ class _Entry:
     error: ProviderError | None = None
     instances: OrderedDict[str, None] = field(default_factory=OrderedDict)
     failures: int = 0
+    answers: int = 0
+    asked_at: float = 0.0
     due: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -134,9 +136,10 @@ class Directory:
         return await self._ask(self._entry(connection))
 
     def suspect(self, connection: Connection) -> None:
-        """A call failed in a way that a new handshake may explain: do not wait until it is due."""
-        if entry := self._entries.get(connection.key):
-            entry.due = self._clock.monotonic()
+        """A call failed in a way that a new handshake may explain: ask soon, and once for a thousand failures."""
+        entry = self._entries.get(connection.key)
+        if entry is not None and (soon := entry.asked_at + self._settings.again.first) < entry.due:
+            entry.due = soon
             self._wake.set()
 
     def forget(self, connection: Connection) -> None:
@@ -169,20 +172,23 @@ class Directory:
             return  # it is in the directory, and listeners know
 
     async def _ask(self, entry: _Entry) -> Handshake:
-        asked_at = entry.due
+        before = entry.answers
         async with entry.lock:
-            if entry.due != asked_at and entry.due > self._clock.monotonic():  # somebody asked while we waited
+            if entry.answers != before:  # somebody asked while we waited
                 return _known(entry)
+            entry.asked_at = self._clock.monotonic()
             try:
                 answer = await self._gateway.handshake(entry.connection.endpoint, entry.connection.tls)
             except ProviderError as error:
+                entry.answers += 1
                 self._failed(entry, error)
                 raise
+            entry.answers += 1
             self._answered(entry, answer)
             return answer
 
     def _answered(self, entry: _Entry, answer: Handshake) -> None:
-        before = entry.handshake
+        before, recovered = entry.handshake, entry.failures > 0
         entry.handshake, entry.error, entry.failures = answer, None, 0
         entry.due = self._clock.monotonic() + self._settings.refresh * (1 - self._settings.jitter * self._draw())
         new = answer.instance_id not in entry.instances
@@ -197,6 +203,8 @@ class Directory:
             self._tell(entry.connection, Change.DIFFERENT)
         elif new:
             self._tell(entry.connection, Change.NEW_INSTANCE)
+        elif recovered:
+            self._tell(entry.connection, Change.CONNECTED)
 
     def _failed(self, entry: _Entry, error: ProviderError) -> None:
         """A provider that was known stays known: a restart does not change what it serves. An incompatible one not."""

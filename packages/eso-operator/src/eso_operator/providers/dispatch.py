@@ -20,6 +20,7 @@ from eso_operator.providers.budget import Budgets
 from eso_operator.providers.channel import GrpcTransport
 from eso_operator.providers.client import ProviderClient
 from eso_operator.providers.diagnosis import Diagnoses, Probe
+from eso_operator.providers.errors import is_infrastructure
 from eso_operator.providers.limits import InFlight
 from eso_operator.providers.metrics import RuntimeMetrics
 from eso_operator.providers.pool import ChannelPool, Dial
@@ -28,7 +29,7 @@ from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.providers.transport import CallOptions, Lease, short_name
 from eso_operator.providers.valve import Admission, Urgency
 from eso_operator.stores.target import CallPolicy, Connection, TlsSource
-from eso_wire.errors import ProviderError
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.options import AUTHORIZATION_KEY, REQUEST_ID_KEY
 from eso_wire.probe import diagnose
 from eso_wire.status import CODE_OF, TransportError
@@ -68,6 +69,11 @@ class Route:
     token: str = field(default="", repr=False)
 
 
+FailureListener = Callable[[Connection, ProviderError], None]
+
+_FOR_LISTENERS = frozenset({ErrorReason.UNSUPPORTED_KIND, ErrorReason.PROTOCOL_INCOMPATIBLE})
+
+
 def no_trouble(_: object) -> None:
     """An answer that says nothing bad about the identity."""
 
@@ -102,7 +108,8 @@ class Dispatcher:
         self._diagnoses = Diagnoses(clock, seams.probe)
         self._breakers: OrderedDict[str, Breaker] = OrderedDict()
         self._slots: OrderedDict[tuple[str, str], InFlight] = OrderedDict()
-        self._fingerprints: OrderedDict[str, str] = OrderedDict()
+        self._fingerprints: OrderedDict[Connection, str] = OrderedDict()
+        self.listeners: list[FailureListener] = []
 
     async def run(self, route: Route, job: Job[T]) -> T:
         """The answer, or the error of the last try."""
@@ -141,6 +148,11 @@ class Dispatcher:
         finally:
             passes.abandon()
 
+    def renew(self, tls: TlsSource, fingerprint: str) -> None:
+        """Drain every channel that was opened with older certificates of this source."""
+        for connection in [each for each in self._fingerprints if each.tls == tls]:
+            self._replace(connection, fingerprint)
+
     # --- one try -----------------------------------------------------------------------------------------------------
 
     async def _enter(self, route: Route, urgency: Urgency, left: float) -> _Passes:
@@ -177,6 +189,7 @@ class Dispatcher:
         except ProviderError as error:
             code, reason = CODE_OF[error.reason].name, error.reason.value
             passes.failed(error)
+            self._tell(route, error)
             raise
         finally:
             seconds = self._clock.monotonic() - started
@@ -189,14 +202,17 @@ class Dispatcher:
     async def _leased(self, route: Route) -> AsyncIterator[Lease]:
         connection = route.connection
         material = await self._materials.of(connection.tls)
-        before = self._fingerprints.get(connection.key)
-        if before != material.fingerprint:
-            self._fingerprints[connection.key] = material.fingerprint
-            _trim(self._fingerprints)
-            if before is not None:
-                self.pool.retire(connection.endpoint, before)
+        if self._fingerprints.get(connection) != material.fingerprint:
+            self._replace(connection, material.fingerprint)
         async with self.pool.lease(connection.endpoint, material) as lease:
             yield lease
+
+    def _replace(self, connection: Connection, fingerprint: str) -> None:
+        before = self._fingerprints.get(connection)
+        self._fingerprints[connection] = fingerprint
+        _trim(self._fingerprints)
+        if before is not None and before != fingerprint:
+            self.pool.retire(connection.endpoint, before)
 
     async def _explained(self, route: Route, error: ProviderError) -> ProviderError:
         if not isinstance(error, TransportError):
@@ -206,6 +222,11 @@ class Dispatcher:
         except ProviderError:
             return error
         return await self._diagnoses.explained(error, route.connection.endpoint, material)
+
+    def _tell(self, route: Route, error: ProviderError) -> None:
+        if route.identity and (is_infrastructure(error) or error.reason in _FOR_LISTENERS):
+            for listener in self.listeners:
+                listener(route.connection, error)
 
     # --- parts -------------------------------------------------------------------------------------------------------
 

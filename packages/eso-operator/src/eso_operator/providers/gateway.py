@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from eso_operator.providers import transport as methods
 from eso_operator.providers.client import ChangeStream
-from eso_operator.providers.dispatch import Dispatcher, Job, Materials, Route, Seams
+from eso_operator.providers.dispatch import Dispatcher, FailureListener, Job, Materials, Route, Seams
 from eso_operator.providers.errors import incompatible
 from eso_operator.providers.metrics import RuntimeMetrics
 from eso_operator.providers.retries import Repeat, repeat_of
@@ -91,6 +91,14 @@ class Gateway:
 
     async def close(self) -> None:
         await self._dispatcher.pool.close()
+
+    def listen(self, listener: FailureListener) -> None:
+        """Call it when a call (not a handshake) found the provider away or changed; it must not block."""
+        self._dispatcher.listeners.append(listener)
+
+    def renew(self, tls: TlsSource, fingerprint: str) -> None:
+        """Certificates have changed: drain the channels that use older ones, so that streams move too."""
+        self._dispatcher.renew(tls, fingerprint)
 
     async def handshake(self, endpoint: Endpoint, tls: TlsSource) -> Handshake:
         """What the provider says about itself; an error when no protocol version is common."""

@@ -22,7 +22,7 @@ from eso_operator.providers.metrics import RuntimeMetrics
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.stores.target import BoundTarget, Connection
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, WatchItem
+from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, SubscribeAck, WatchItem
 from kuberun.backoff import Random, system_random
 from kuberun.clock import Clock
 from kuberun.deadline import Deadline
@@ -100,8 +100,8 @@ class Subscriptions:
         """Call it when a stream is degraded or works again."""
         self._listeners.append(listener)
 
-    def want(self, bound: BoundTarget, items: Sequence[WatchItem]) -> StreamKey:
-        """Be told about these, and only these, of this identity."""
+    def want(self, bound: BoundTarget, items: Sequence[WatchItem], *, resume_token: str = "") -> StreamKey:
+        """Be told about these, and only these, of this identity. The token is one kept from an earlier process."""
         target = bound.target
         key = StreamKey(Connection(target.endpoint, target.tls).key, bound.identity)
         stream = self._streams.get(key)
@@ -114,7 +114,7 @@ class Subscriptions:
             raise ProviderError(
                 ErrorReason.BACKEND_UNAVAILABLE, f"{len(self._streams)} subscriptions are open; no more are opened"
             )
-        stream = self._streams[key] = _Stream(key, bound, tuple(items))
+        stream = self._streams[key] = _Stream(key, bound, tuple(items), resume_token=resume_token)
         self._new.put_nowait(stream)
         return key
 
@@ -145,6 +145,7 @@ class Subscriptions:
                 stream.failures += 1
                 self._report(stream, error)
                 if error.reason is ErrorReason.UNSUPPORTED_OPERATION:
+                    self.drop(stream.key)
                     return
                 await self._pause(stream)
 
@@ -184,7 +185,9 @@ class Subscriptions:
                 stream.failures = 0
                 if isinstance(event, ChangeEvent):
                     await self._emit(stream, event)
-                stream.resume_token = event.resume_token or stream.resume_token
+                if event.resume_token:
+                    stream.resume_token = event.resume_token
+                    await subscription.changes.send(SubscribeAck(event.resume_token))
         except ProviderError as error:
             if error.reason is ErrorReason.INVALID_REQUEST:
                 stream.resume_token = ""  # it may be the token that is refused

@@ -41,9 +41,10 @@ class Operator:
 
 
 @asynccontextmanager
-async def operator(client: Client, core: str, *served: str) -> AsyncIterator[Operator]:
+async def operator(client: Client, core: str, *, served: tuple[str, ...] | None = None) -> AsyncIterator[Operator]:
+    """A running one. It serves its own namespace and the team's unless told; none means the cluster."""
     clock, reports = ShiftedClock(), list[Report]()
-    settings = CertificateSettings(core, namespaces=served or (core, f"{core}-team"))
+    settings = CertificateSettings(core, namespaces=(core, f"{core}-team") if served is None else served)
     issuer = Issuer(client, settings, clock=clock)
     issuer.listen(reports.append)
     materials = Materials(

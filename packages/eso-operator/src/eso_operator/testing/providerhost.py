@@ -16,7 +16,7 @@ from eso_operator.providers import transport as methods
 from eso_operator.stores.target import TlsSource
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ProviderError
-from eso_wire.options import SERVER_OPTIONS
+from eso_wire.options import SERVER_OPTIONS, Options
 from eso_wire.status import abort_details
 from eso_wire.tls import ServerCertificates, TlsMaterial
 
@@ -65,6 +65,7 @@ class ProviderHost:
     material: TlsMaterial
     port: int = 0
     server: aio.Server | None = None
+    options: Options = SERVER_OPTIONS
 
     @property
     def target(self) -> str:
@@ -72,7 +73,7 @@ class ProviderHost:
 
     async def start(self) -> None:
         """On the port it had before, if it was stopped."""
-        self.server = aio.server(options=(*SERVER_OPTIONS,))
+        self.server = aio.server(options=self.options)
         self.server.add_generic_rpc_handlers(_handlers(self.provider))
         credentials = ServerCertificates(lambda: self.material).credentials()
         self.port = self.server.add_secure_port(f"127.0.0.1:{self.port}", credentials)
