@@ -12,11 +12,11 @@ import pytest
 from eso_operator.certs.authority import issue_authority, issue_server, validity_of, window
 from eso_operator.certs.bundle import (
     MAX_PREVIOUS,
+    Authorities,
     DropPrevious,
     FoundAuthority,
     Identity,
     IssueLeaf,
-    Issuer,
     Leaf,
     Lifetimes,
     Phase,
@@ -53,7 +53,7 @@ def leaf_of(state: State, role: Role) -> Leaf:
     return leaf
 
 
-def issuer_of(state: State) -> Issuer:
+def issuer_of(state: State) -> Authorities:
     assert state.issuer is not None
     return state.issuer
 

@@ -67,6 +67,19 @@ async def test_a_labelled_service_gets_certificates_that_fit_each_other(
     assert authority.leaf_problem(leaf, trust, (), SystemClock().now()) is None
 
 
+async def test_an_issuer_may_serve_the_whole_cluster(client: Client, api: RawApi, namespace: str, team: str) -> None:
+    service = ServiceKey(team, "provider")
+    await create_service(api, service)
+    await label(api, service)
+
+    async with operator(client, namespace, served=()) as running:
+        material = await running.materials.of(ManagedTls(service))
+        await api.delete(f"/api/v1/namespaces/{team}/secrets/provider-provider-tls")
+        again = await eventually(lambda: secret(api, team, "provider-provider-tls"))
+
+    assert decoded(again, "ca.crt") == material.ca
+
+
 async def test_a_demanded_service_gets_certificates_without_a_label(
     client: Client, api: RawApi, namespace: str, team: str
 ) -> None:
@@ -126,7 +139,7 @@ async def test_a_service_outside_of_the_served_namespaces_is_refused(
     service = ServiceKey(team, "provider")
     await create_service(api, service)
 
-    async with operator(client, namespace, namespace) as running:
+    async with operator(client, namespace, served=(namespace,)) as running:
         with pytest.raises(CertificateError) as caught:
             await running.materials.of(ManagedTls(service))
 
@@ -330,7 +343,7 @@ async def test_a_secret_that_may_not_be_written_is_reported(
     service = ServiceKey(team, "provider")
     await create_service(api, service)
 
-    async with operator(client, f"{namespace}-nowhere", team) as running:
+    async with operator(client, f"{namespace}-nowhere", served=(team,)) as running:
         with pytest.raises(CertificateError) as caught:
             await running.materials.of(ManagedTls(service))
 

@@ -89,8 +89,8 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Issuer:
-    """The authorities: `current` signs, `next` is being published, `previous` are still trusted but sign no more."""
+class Authorities:
+    """What an issuer stores: `current` signs, `next` is being published, `previous` are trusted but sign no more."""
 
     current: Credential
     next: Credential | None = None
@@ -121,7 +121,7 @@ class Leaf:
 class State:
     """Everything that is stored; None is what is not there, or cannot be read."""
 
-    issuer: Issuer | None = None
+    issuer: Authorities | None = None
     server: Leaf | None = None
     client: Leaf | None = None
 
@@ -221,7 +221,7 @@ def _issuer_step(state: State, now: datetime, lifetimes: Lifetimes) -> IssuerSte
             return DropPrevious() if _switched(state, issuer, now, lifetimes) else None
 
 
-def _published(state: State, issuer: Issuer, now: datetime, lifetimes: Lifetimes) -> bool:
+def _published(state: State, issuer: Authorities, now: datetime, lifetimes: Lifetimes) -> bool:
     """Whether every peer that keeps to the settle time trusts all authorities by now."""
     return all(
         leaf is not None and set(issuer.trust) <= set(leaf.trust) and leaf.written_at + lifetimes.settle <= now
@@ -229,7 +229,7 @@ def _published(state: State, issuer: Issuer, now: datetime, lifetimes: Lifetimes
     )
 
 
-def _switched(state: State, issuer: Issuer, now: datetime, lifetimes: Lifetimes) -> bool:
+def _switched(state: State, issuer: Authorities, now: datetime, lifetimes: Lifetimes) -> bool:
     """Whether no peer can show a leaf of a previous authority any more, not even on an old connection."""
     wait = lifetimes.settle + lifetimes.connection_age
     return all(
@@ -254,7 +254,7 @@ def _leaf_step(state: State, role: Role, now: datetime, lifetimes: Lifetimes, id
     return PublishTrust(role) if set(leaf.trust) != set(issuer.trust) else None
 
 
-def _renewal_due(leaf: Leaf, issuer: Issuer, now: datetime, lifetimes: Lifetimes) -> bool:
+def _renewal_due(leaf: Leaf, issuer: Authorities, now: datetime, lifetimes: Lifetimes) -> bool:
     """Near its end, and a new one would last longer: one that already ends with its authority is left alone."""
     ends = authority.validity_of(leaf.credential.certificate).not_after
     would_end = min(now + lifetimes.leaf, authority.validity_of(issuer.current.certificate).not_after)

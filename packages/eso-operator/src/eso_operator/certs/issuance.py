@@ -12,11 +12,11 @@ from typing import assert_never
 from eso_operator.certs import authority
 from eso_operator.certs.authority import Credential
 from eso_operator.certs.bundle import (
+    Authorities,
     DropPrevious,
     FoundAuthority,
     Identity,
     IssueLeaf,
-    Issuer,
     Leaf,
     Lifetimes,
     PrepareAuthority,
@@ -33,7 +33,7 @@ def carry_out(step: Step, state: State, now: datetime, lifetimes: Lifetimes, ide
     """The state after one step; nothing is stored here."""
     match step:
         case FoundAuthority(keep=keep):
-            return replace(state, issuer=Issuer(_new_authority(now, lifetimes, identity), previous=keep))
+            return replace(state, issuer=Authorities(_new_authority(now, lifetimes, identity), previous=keep))
         case IssueLeaf(role=role):
             return _with_leaf(state, role, _issued(state, role, now, lifetimes, identity))
         case PublishTrust(role=role):
@@ -51,20 +51,20 @@ def carry_out(step: Step, state: State, now: datetime, lifetimes: Lifetimes, ide
 
 def _rolled(
     step: PrepareAuthority | SwitchAuthority | DropPrevious,
-    issuer: Issuer,
+    issuer: Authorities,
     now: datetime,
     lifetimes: Lifetimes,
     identity: Identity,
-) -> Issuer:
+) -> Authorities:
     match step:
         case PrepareAuthority():
             return replace(issuer, next=_new_authority(now, lifetimes, identity))
         case SwitchAuthority():
             if issuer.next is None:
                 raise AssertionError("a switch follows a publication")
-            return Issuer(issuer.next, previous=still_valid((issuer.current.certificate, *issuer.previous), now))
+            return Authorities(issuer.next, previous=still_valid((issuer.current.certificate, *issuer.previous), now))
         case DropPrevious():
-            return Issuer(issuer.current)
+            return Authorities(issuer.current)
         case _:
             assert_never(step)
 

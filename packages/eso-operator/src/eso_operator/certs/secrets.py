@@ -22,7 +22,7 @@ import msgspec
 from eso_api.values import SecretBytes
 from eso_operator.certs import authority
 from eso_operator.certs.authority import Credential
-from eso_operator.certs.bundle import Issuer, Leaf
+from eso_operator.certs.bundle import Authorities, Leaf
 from eso_operator.certs.problems import Problem, ProblemName
 from eso_operator.stores.target import ServiceKey
 from kuberun.clock import parse_rfc3339, rfc3339
@@ -139,7 +139,7 @@ def ownership_problem(metadata: ObjectMeta, part: str, owner: Owner) -> Problem 
 # --- content ---------------------------------------------------------------------------------------------------------
 
 
-def issuer_data(issuer: Issuer) -> dict[str, bytes]:
+def issuer_data(issuer: Authorities) -> dict[str, bytes]:
     data = {
         CERTIFICATE: issuer.current.certificate,
         KEY: issuer.current.key.reveal(),
@@ -160,10 +160,10 @@ def leaf_data(leaf: Leaf) -> dict[str, bytes]:
     }
 
 
-def issuer_of(data: Mapping[str, bytes]) -> Issuer | None:
+def issuer_of(data: Mapping[str, bytes]) -> Authorities | None:
     """What the content says; None if it does not hold together, and has to be made anew."""
     try:
-        return Issuer(
+        return Authorities(
             _credential(data, CERTIFICATE, KEY),
             _credential(data, NEXT_CERTIFICATE, NEXT_KEY) if NEXT_CERTIFICATE in data else None,
             authority.split(data[PREVIOUS]) if PREVIOUS in data else (),
