@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
+import structlog
 from grpc import aio
 from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]  # the wheel carries no types
 
@@ -370,6 +372,28 @@ async def test_metrics_count_calls_by_method_code_and_reason(served: ProviderSer
     assert api in text
     assert 'eso_grpc_server_latency_seconds_count{method="GetSecrets"} 2.0' in text
     assert "eso_provider_sessions 1.0" in text
+    assert 'eso_provider_backend_latency_seconds_count{call="ReadNote"} 1.0' in text
+
+
+@pytest.mark.parametrize("raw", [b"", b"no message"], ids=["a handshake", "what does not decode"])
+async def test_the_log_names_the_request_by_its_metadata(served: ProviderServer, raw: bytes) -> None:
+    channel: Any = await served.channel(served.authority.leaf(CLIENT_ID))
+
+    with structlog.testing.capture_logs() as lines, contextlib.suppress(aio.AioRpcError):
+        await channel.unary_unary(UNARY[0].path)(raw, metadata=(("x-eso-request-id", "r" * 300),), timeout=SECONDS)
+
+    assert [line["request_id"] for line in lines if line["event"] == "call handled"] == ["r" * 128]
+
+
+async def test_names_of_backend_calls_are_bounded(served: ProviderServer) -> None:
+    for at in range(1000):
+        served.server.metrics.api_calls.count(f"key-{at}", "success", 0.1)
+
+    _, body = await fetch(served, b"GET /metrics HTTP/1.1\r\n\r\n")
+
+    names = set(re.findall(rb'api_calls_count{call="([^"]*)"', body))
+    assert len(names) == 201
+    assert b"other" in names
 
 
 async def test_a_drain_lets_the_running_call_finish_and_takes_no_new_one() -> None:

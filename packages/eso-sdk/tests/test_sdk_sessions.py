@@ -199,6 +199,19 @@ async def test_a_close_that_hangs_does_not_hold_up_the_end() -> None:
     await closing
 
 
+async def test_an_open_that_hangs_does_not_hold_up_the_end() -> None:
+    bench = Bench()
+    caller = asyncio.ensure_future(bench.use("a", gate=asyncio.Event()))
+    await bench.clock.settle()
+    caller.cancel()
+    await bench.clock.settle()
+
+    await asyncio.wait_for(bench.sessions.close(), 10)
+
+    assert bench.log == ["open a"]
+    assert len(bench.sessions) == 0
+
+
 # --- who shares a session --------------------------------------------------------------------------------------------
 
 TOKEN = Token(SecretBytes(b"token"))

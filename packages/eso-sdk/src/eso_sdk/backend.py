@@ -31,7 +31,7 @@ C = TypeVar("C", bound=msgspec.Struct)
 class ApiCalls(Protocol):
     """Counts what a provider asks its backend."""
 
-    def count(self, call: str, status: str) -> None: ...
+    def count(self, call: str, status: str, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,14 @@ class Backend(Generic[C]):
 
     @contextmanager
     def observe(self, call: str) -> Iterator[None]:
-        """Count one call to the backend: `with self.observe("GetSecretValue"): ...`."""
+        """Count and time one call to the backend: `with self.observe("GetSecretValue"): ...`."""
+        begun = self.clock.monotonic()
+        status = "error"
         try:
             yield
-        except BaseException:
-            self._api_calls.count(call, "error")
-            raise
-        self._api_calls.count(call, "success")
+            status = "success"
+        finally:
+            self._api_calls.count(call, status, self.clock.monotonic() - begun)
 
 
 def config_type(backend: type[Backend[C]]) -> type[C]:

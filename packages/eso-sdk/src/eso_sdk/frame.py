@@ -8,7 +8,7 @@ Author code runs inside; nothing that it does leaves in another form than an ans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, Protocol
@@ -25,6 +25,7 @@ from eso_sdk.service import Service
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.options import REQUEST_ID_KEY
 from eso_wire.status import abort_details
 from eso_wire.tls import peer_spiffe_ids
 from eso_wire.values import Context, SubscribeMessage, SubscribeOpen
@@ -33,6 +34,7 @@ from kuberun.deadline import Deadline
 DEFAULT_DEADLINE: Final = 60.0
 MAX_SUBSCRIPTIONS: Final = 256
 RETRY_SECONDS: Final = 1.0
+_MAX_REQUEST_ID: Final = 128
 
 _log = structlog.get_logger("eso_sdk.call")
 
@@ -42,6 +44,7 @@ class Rpc(Protocol):
 
     def auth_context(self) -> Mapping[str, Any]: ...
     def time_remaining(self) -> float | None: ...
+    def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
     async def abort(
         self, code: Any, details: str = "", trailing_metadata: tuple[tuple[str, bytes], ...] = ()
     ) -> NoReturn: ...
@@ -60,7 +63,7 @@ class _Record:
     place: str = ""
 
     def of(self, context: Context) -> None:
-        self.request_id = context.request_id
+        self.request_id = context.request_id or self.request_id
         self.kind = context.config.kind.kind
 
 
@@ -127,7 +130,7 @@ class Frame:
     # --- around every call -------------------------------------------------------------------------------------------
 
     async def _call(self, method: str, rpc: Rpc, work: Callable[[_Record], Awaitable[None]]) -> None:
-        record = _Record(method)
+        record = _Record(method, request_id=_request_id(rpc))
         error: ProviderError | None = None
         clock = self.service.clock
         begun = clock.monotonic()
@@ -230,6 +233,12 @@ def busy(what: str) -> ProviderError:
 
 def encoded(message: Message) -> bytes:
     return message.SerializeToString()
+
+
+def _request_id(rpc: Rpc) -> str:
+    """From the metadata: a handshake has no envelope, and an envelope may not decode."""
+    found = next((value for key, value in rpc.invocation_metadata() or () if key == REQUEST_ID_KEY), "")
+    return found[:_MAX_REQUEST_ID] if isinstance(found, str) else ""
 
 
 async def _messages(incoming: AsyncIterator[bytes]) -> AsyncIterator[SubscribeMessage]:

@@ -24,15 +24,27 @@ _OTHER: Final = "other"
 class ApiCallSeries(Collector):
     """Calls to the backend, under the name that dashboards know; it lacks `_total`, hence no declared type."""
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, registry: CollectorRegistry) -> None:
         self._provider = provider
         self._lock = threading.Lock()
+        self._names: set[str] = set()
         self._calls: Tally[tuple[str, str]] = Tally()
+        self._latency = Histogram(
+            "eso_provider_backend_latency_seconds",
+            "Time of a call to the backend",
+            ["call"],
+            buckets=_LATENCY_BUCKETS,
+            registry=registry,
+        )
+        registry.register(self)
 
-    def count(self, call: str, status: str) -> None:
+    def count(self, call: str, status: str, seconds: float) -> None:
         with self._lock:
-            known = {name for name, _ in self._calls}
-            self._calls[(call if call in known or len(known) < _MAX_CALL_NAMES else _OTHER, status)] += 1
+            if len(self._names) < _MAX_CALL_NAMES:
+                self._names.add(call)
+            name = call if call in self._names else _OTHER
+            self._calls[(name, status)] += 1
+        self._latency.labels(name).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
         series = Metric("externalsecret_provider_api_calls_count", "Calls to the backend", "unknown")
@@ -48,8 +60,7 @@ class Metrics:
 
     def __init__(self, provider: str) -> None:
         self.registry = CollectorRegistry()
-        self.api_calls = ApiCallSeries(provider)
-        self.registry.register(self.api_calls)
+        self.api_calls = ApiCallSeries(provider, self.registry)
         self.started = Counter("eso_grpc_server_started", "Calls begun", ["method"], registry=self.registry)
         self.handled = Counter(
             "eso_grpc_server_handled", "Calls ended", ["method", "code", "reason"], registry=self.registry

@@ -30,11 +30,11 @@ class Probes:
     _server: asyncio.Server | None = field(default=None, init=False)
     _open: int = field(default=0, init=False)
 
-    async def start(self, host: str, port: int) -> str:
-        """Listen; the address says which port it became."""
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; says on which host and port."""
         self._server = await asyncio.start_server(self._serve, host, port, limit=_MAX_LINE)
         name, number, *_ = self._server.sockets[0].getsockname()
-        return f"{name}:{number}"
+        return name, number
 
     async def stop(self) -> None:
         if self._server is not None:

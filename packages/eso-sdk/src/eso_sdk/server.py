@@ -56,7 +56,7 @@ class ServeOptions:
     metrics: str = ""
     """Where the probes listen; empty for nowhere."""
     ready_file: Path | None = None
-    """Written once the server listens, with its addresses as JSON."""
+    """Written once the server listens, with its addresses as JSON; gone when it ended."""
     drain_seconds: float = 25.0
     tls_wait_seconds: float = 60.0
     protocols: tuple[ProtocolVersion, ...] = SUPPORTED
@@ -108,7 +108,7 @@ class Server:
         await server.start()
         self._grpc = server
         self._sweeping = asyncio.get_running_loop().create_task(self.sessions.sweep())
-        self.address = f"{host}:{port}"
+        self.address = spelled_address(host, port)
         if self.options.metrics:
             self.metrics_address = await self._start_probes()
         self._ready = True
@@ -139,6 +139,8 @@ class Server:
             self._sweeping.cancel()
         await self.sessions.close()
         await self._probes.stop()
+        if self.options.ready_file is not None:
+            self.options.ready_file.unlink(missing_ok=True)
         _log.info("stopped", provider=self.provider.name)
 
     async def _certificates(self) -> ServerCertificates:
@@ -170,7 +172,7 @@ class Server:
     async def _start_probes(self) -> str:
         host, port = address_parts(self.options.metrics)
         try:
-            return await self._probes.start(host, port)
+            return spelled_address(*await self._probes.start(host, port))
         except OSError as exc:
             raise ServeError(f"cannot listen on {self.options.metrics} for metrics: {exc.strerror}") from None
 
@@ -186,6 +188,10 @@ def address_parts(address: str) -> tuple[str, int]:
     if not separator or not host or not port.isdigit() or int(port) > 65535:
         raise ServeError(f'"{address}" is no address; write host:port')
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def spelled_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _serve(provider: Provider, options: ServeOptions) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -39,13 +39,14 @@ class Session:
 
 
 class _Entry:
-    __slots__ = ("forgotten", "key", "last_used", "opened", "session", "users")
+    __slots__ = ("forgotten", "key", "last_used", "opened", "opening", "session", "users")
 
     def __init__(self, key: bytes, session: Session, opened: asyncio.Future[Exception | None]) -> None:
         self.key = key
         self.session = session
         self.opened = opened
         """Done when `open` returned: with its exception, or None."""
+        self.opening: asyncio.Task[None] | None = None
         self.users = 0
         self.last_used = 0.0
         self.forgotten = False
@@ -108,9 +109,11 @@ class Sessions:
             self.forget_idle()
 
     async def close(self) -> None:
-        """Forget all and wait until they are closed."""
-        for key in list(self._entries):
-            self.forget(key)
+        """Forget all and wait until they are closed. What still opens is given up."""
+        for entry in list(self._entries.values()):
+            self.forget(entry.key)
+            if entry.opening is not None and not entry.opened.done():
+                entry.opening.cancel()
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -122,7 +125,7 @@ class Sessions:
             _, oldest = self._entries.popitem(last=False)
             self._drop(oldest)
         self._on_change(len(self._entries))
-        self._own(self._open(entry))
+        entry.opening = self._own(self._open(entry))
         return entry
 
     async def _open(self, entry: _Entry) -> None:
@@ -161,7 +164,8 @@ class Sessions:
         except Exception as exc:  # noqa: BLE001 - nobody waits for it; the session is gone either way
             _log.warning("session not closed cleanly", error=seat(exc))
 
-    def _own(self, work: Any) -> None:
+    def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

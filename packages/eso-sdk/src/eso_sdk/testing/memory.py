@@ -47,6 +47,9 @@ class MemoryRpc:
     def time_remaining(self) -> float | None:
         return self._timeout
 
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
     async def abort(
         self, code: Any, details: str = "", trailing_metadata: tuple[tuple[str, bytes], ...] = ()
     ) -> NoReturn:
