@@ -1,4 +1,4 @@
-"""Planted values and credentials appear in no log, error, trailer, metric or condition of a provider (R165)."""
+"""Planted values and credentials appear in no log, error, trailer, metric or condition of a provider."""
 
 import io
 import json

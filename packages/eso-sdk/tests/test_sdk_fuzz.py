@@ -1,4 +1,4 @@
-"""Malicious requests: whatever bytes come, the answer is one of the protocol's, and the next call is served."""
+"""Malicious requests (R157): whatever bytes come, the answer is one of the protocol's, and the next call is served."""
 
 import asyncio
 from collections.abc import AsyncIterator

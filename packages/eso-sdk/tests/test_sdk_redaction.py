@@ -37,6 +37,26 @@ def test_a_secret_is_masked_in_every_usual_spelling(secret: str, text: str) -> N
         assert part not in masked
 
 
+@pytest.mark.parametrize(
+    ("secret", "text", "expected"),
+    [
+        pytest.param("0123456789abcdefghij", "got 0123456789abcdefg, sorry", "got …, sorry", id="a cut-off echo"),
+        pytest.param("0123456789abcdefghij", "0123456789abcde", "0123456789abcde", id="too little to be known"),
+        pytest.param("x" * 5_000_000, "y" + "x" * 10_000, "y…", id="a huge secret in a huge text"),
+        pytest.param("a" * 30 + "b", "a" * 30 + "b and " + "a" * 20, "… and …", id="twice"),
+    ],
+)
+def test_a_part_of_a_secret_is_masked_too(secret: str, text: str, expected: str) -> None:
+    assert Redactor([SecretBytes(secret.encode())]).text(text) == expected
+
+
+def test_no_secret_hides_at_the_end_of_a_long_text() -> None:
+    secret = "0123456789abcdefghij"
+    text = (secret * 2000)[: 8 * 2048 + 7]
+
+    assert not set(Redactor([SecretBytes(secret.encode())]).text(text)) - {"…"}
+
+
 def test_what_is_too_short_to_be_told_from_other_words_stays() -> None:
     assert Redactor([SecretBytes(b"abc"), SecretBytes(b"")]).text("abc abcd") == "abc abcd"
 

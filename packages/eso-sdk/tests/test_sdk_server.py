@@ -1,4 +1,4 @@
-"""The server on real sockets: who may call, how long, how many, with which certificates, and how it ends."""
+"""The server on real sockets (R102, R118, R136, R139, R147, R158): who may call, how long, how many, with which certificates, and how it ends."""
 
 import asyncio
 import contextlib
@@ -352,6 +352,8 @@ async def test_noise_does_not_stop_the_probes(served: ProviderServer, noise: byt
 
 
 async def test_metrics_count_calls_by_method_code_and_reason(served: ProviderServer) -> None:
+    """R116, R170, R171."""
+
     async def get(store: Scripted, _: RemoteRef) -> bytes:
         with store.observe("ReadNote"):
             return b"1"

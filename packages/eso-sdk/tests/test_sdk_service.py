@@ -78,6 +78,7 @@ def item(key: str, **changes: Any) -> GetItem:
 async def test_handshake(
     provider: InMemory, theirs: tuple[ProtocolVersion, ...], selected: ProtocolVersion | None
 ) -> None:
+    """R140, R141."""
     answer = await provider.handshake(Hello("test", theirs))
 
     assert answer.selected == selected

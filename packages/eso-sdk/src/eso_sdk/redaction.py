@@ -24,7 +24,10 @@ from eso_wire.values import Context, Credential, SecretMap, Token
 
 _MASK = "…"
 _SHORTEST = 4  # shorter strings occur in any sentence; replacing them would only destroy it
-_LONGEST_DOCUMENT = 64 * 1024  # larger values are looked for as a whole, not by their parts
+_PREFIX = 16  # a longer secret is known by its first characters: echoes are often cut off
+_HEAD = 12 * 1024  # how much of a secret is looked at: what is longer than any text cannot stand in it as a whole
+_LONGEST_DOCUMENT = 64 * 1024
+_LONGEST_TEXT = 8 * MAX_MESSAGE_CHARS
 _BACKEND_CODE_CHARS = 128
 
 
@@ -39,9 +42,14 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text without any of the secrets, and not longer than a message may be."""
-        for form in self._spellings():
-            text = text.replace(form, _MASK)
-        return text[:MAX_MESSAGE_CHARS]
+        spellings = self._spellings()
+        cut = text[:_LONGEST_TEXT]
+        for form in spellings:
+            cut = _masked(cut, form)
+        if len(text) > _LONGEST_TEXT and spellings:
+            # The end may be the begin of a secret, too short to be known.
+            cut = cut[:-_PREFIX]
+        return cut[:MAX_MESSAGE_CHARS]
 
     def error(self, error: ProviderError) -> ProviderError:
         """The same error, fit to leave."""
@@ -115,17 +123,30 @@ def _of_credential(credential: Credential) -> Iterator[SecretBytes]:
             yield from whole.values()
 
 
+def _masked(text: str, form: str) -> str:
+    """The text without that secret, also where only its first part is repeated."""
+    if len(form) <= _PREFIX:
+        return text.replace(form, _MASK)
+    parts: list[str] = []
+    at = 0
+    while (found := text.find(form[:_PREFIX], at)) >= 0:
+        end = found + _PREFIX
+        while end < len(text) and end - found < len(form) and text[end] == form[end - found]:
+            end += 1
+        parts += [text[at:found], _MASK]
+        at = end
+    return "".join((*parts, text[at:]))
+
+
 def _forms(raw: bytes) -> Iterator[str]:
-    text = raw.decode(errors="replace").strip()
+    head = raw[:_HEAD]
+    text = head.decode(errors="replace").strip()
     if not text:
         return
     yield from _spelled(text)
-    yield base64.b64encode(raw).decode()
-    yield base64.urlsafe_b64encode(raw).decode()
-    yield base64.b64encode(raw).decode().rstrip("=")
-    yield raw.hex()
-    if len(raw) > _LONGEST_DOCUMENT:
-        return
+    yield base64.b64encode(head).decode().rstrip("=")
+    yield base64.urlsafe_b64encode(head).decode().rstrip("=")
+    yield head.hex()
     # A key file or a JSON document is rarely echoed as a whole.
     for line in text.splitlines():
         yield from _spelled(line.strip())
@@ -142,7 +163,7 @@ def _spelled(text: str) -> Iterator[str]:
 
 
 def _leaves(raw: bytes) -> Iterator[str]:
-    if raw[:1] not in (b"{", b"["):
+    if raw[:1] not in (b"{", b"[") or len(raw) > _LONGEST_DOCUMENT:
         return
     try:
         document = msgspec.json.decode(raw)
