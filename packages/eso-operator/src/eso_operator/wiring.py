@@ -89,15 +89,19 @@ def wire(settings: Settings, client: Client, clock: Clock) -> Operator:
     metrics = Metrics(settings.metrics, clock)
     watched = WatchedKinds(client, clock, settings.namespace)
     informers = _informers(watched, settings)
-    ends = CertificateEnds(metrics.registry)
+    dependencies = Dependencies()
+    wakes = Wakes(dependencies)
+    ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
     issuer = Issuer(client, certificate_settings(settings), clock=clock, listener=ends.heard)
     materials = _materials(settings, client, clock, issuer)
     runtime, calls = RuntimeSettings(core_version=version("eso-operator")), PrometheusMetrics(metrics.registry)
     gateway = Gateway(materials, clock, settings=runtime, metrics=calls)
     planner = ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls)
     directory = Directory(gateway, clock, settings=DirectorySettings(again=Backoff(first=1.0, cap=10.0)))
+    gateway.listen(lambda connection, _: directory.suspect(connection))
+    materials.listen(gateway.renew)
     resolver = Resolver(watched, directory, resolver_settings(settings))
-    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory)
+    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies)
     validator = Validator(resolver, _binding(KubeCredentials(client, clock, informers.version_of)), gateway)
     controllers = _store_controllers(parts, validator) | _class_controllers(parts, ends)
 
@@ -107,7 +111,7 @@ def wire(settings: Settings, client: Client, clock: Clock) -> Operator:
     if not settings.metrics.listen.disabled:
         manager.add_service("metrics", metrics_server.run)
     manager.add_service("watches", watched.run)
-    manager.add_service("wakes", _feeds(parts, controllers, watched).run)
+    manager.add_service("wakes", _feeds(parts, wakes, controllers, watched).run)
     manager.add_informer(materials.informer)
     manager.add_service("certificates", materials.run)
     manager.add_service("provider connections", gateway.run)
@@ -219,7 +223,7 @@ class _Parts:
     informers: _Informers
     resolver: Resolver
     directory: Directory
-    dependencies: Dependencies = field(default_factory=Dependencies)
+    dependencies: Dependencies
     stores: StoreHealth = field(default_factory=StoreHealth)
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
 
@@ -299,8 +303,8 @@ def _service_controller(parts: _Parts) -> Controller:
     return controller
 
 
-def _feeds(parts: _Parts, controllers: dict[Subsystem, Controller], watched: WatchedKinds) -> Feeds:
-    wakes, feeds = Wakes(parts.dependencies), Feeds()
+def _feeds(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller], watched: WatchedKinds) -> Feeds:
+    feeds = Feeds()
     for subsystem, controller in controllers.items():
         wakes.add(subsystem, controller.queue)
     parts.directory.listen(wakes.provider_changed)

@@ -19,10 +19,11 @@ _SLICES: Final = raw(Resource("discovery.k8s.io", "v1", "endpointslices", "Endpo
 
 
 class CertificateEnds:
-    """Listens to the issuer; bounded by the Services that have certificates."""
+    """Listens to the issuer, and tells when an end has changed; bounded by the Services that have certificates."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, changed: Callable[[ServiceKey], None]) -> None:
         self._ends: dict[ServiceKey, datetime] = {}
+        self._changed = changed
         self._gauge = Gauge(
             "eso_provider_certificate_expiry_timestamp_seconds",
             "When the first certificate of a provider ends",
@@ -31,11 +32,15 @@ class CertificateEnds:
         )
 
     def heard(self, report: Report) -> None:
+        if report.expires_at == self._ends.get(report.service):
+            return
         if report.expires_at is not None:
             self._ends[report.service] = report.expires_at
             self._gauge.labels(str(report.service)).set(report.expires_at.timestamp())
-        elif self._ends.pop(report.service, None) is not None:
+        else:
+            del self._ends[report.service]
             self._gauge.remove(str(report.service))
+        self._changed(report.service)
 
     def of(self, service: ServiceKey) -> datetime | None:
         return self._ends.get(service)

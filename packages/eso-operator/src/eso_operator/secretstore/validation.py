@@ -7,7 +7,7 @@ Whatever goes wrong on the way is a verdict too, with the cause by name, and wha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
@@ -18,14 +18,13 @@ from eso_operator.secretstore.kinds import StoreKind
 from eso_operator.secretstore.outcome import INVALID_PROVIDER_CONFIG
 from eso_operator.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
 from eso_operator.stores.need import VALIDATION
-from eso_operator.stores.reference import parse_kind
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.sync.reporting import cause_of
 from eso_operator.sync.resolver import Resolver
 from eso_wire.errors import ProviderError
-from eso_wire.values import Handshake, KindInfo, KindRole, ObjectRef, Operation, Validation, ValidationState
-from kuberun.meta import ObjectKey, ObjectMeta
+from eso_wire.values import KindRole, ObjectRef, Validation, ValidationState
+from kuberun.meta import ObjectMeta
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
@@ -62,34 +61,10 @@ class Validator:
             bound = await self._bind(target)
             verdict = verdict_of(target, await self._gateway.validate(bound))
         except ResolutionError as error:
-            return self._unresolved(error, target)
+            return _unresolved(error, target)
         except ProviderError as error:
             return Finding(verdict_of_error(error), _of_target(target) | _waiting(target, error))
         return Finding(verdict, _of_target(target) | {on_object(source) for source in bound.sources})
-
-    def _unresolved(self, error: ResolutionError, target: ResolvedTarget | None) -> Finding:
-        depends_on = _of_target(target) | {on_object(error.subject)}
-        if error.reason is Reason.REFERENT_AUTH:
-            answer = self._answer(target) if target is not None else Answer(self._operations_anywhere(error))
-            return Finding(Referent(answer, error.message), depends_on | {ANY_PROVIDER})
-        return Finding(Broken(error.reason.value, error.message), depends_on | {ANY_PROVIDER})
-
-    def _answer(self, target: ResolvedTarget) -> Answer:
-        return Answer(target.operations, _maintenance(target))
-
-    def _operations_anywhere(self, error: ResolutionError) -> frozenset[Operation]:
-        """Of a configuration that nobody can read yet: what those who serve its kind say they can do with it."""
-        subject = error.subject
-        kind, key = parse_kind(subject.api_version, subject.kind), ObjectKey(subject.namespace, subject.name)
-        store = self._resolver.snapshot.objects.get(kind, key)
-        ref = getattr(getattr(getattr(store, "spec", None), "provider_config", None), "provider_ref", None)
-        named = [info.operations for info in self._kinds() if ref is not None and info.kind.kind == ref.kind]
-        return frozenset(operation for operations in named for operation in operations)
-
-    def _kinds(self) -> Iterable[KindInfo]:
-        for handshake in self._resolver.snapshot.handshakes.values():
-            if isinstance(handshake, Handshake):
-                yield from handshake.kinds
 
 
 def verdict_of(target: ResolvedTarget, validation: Validation) -> Verdict:
@@ -115,6 +90,13 @@ def verdict_of_error(error: ProviderError) -> Verdict:
     if effect_of(error).store_health is Effect.THROTTLED:
         return Throttled(error.message, error.retry_after or _THROTTLE_SECONDS)
     return Broken(cause_of(error), error.message, error.retry_after)
+
+
+def _unresolved(error: ResolutionError, target: ResolvedTarget | None) -> Finding:
+    depends_on = _of_target(target) | {on_object(error.subject)}
+    if error.reason is Reason.REFERENT_AUTH and target is not None:
+        return Finding(Referent(Answer(target.operations, _maintenance(target)), error.message), depends_on)
+    return Finding(Broken(error.reason.value, error.message), depends_on | {ANY_PROVIDER})
 
 
 def _reference(kind: StoreKind, store: ObjectMeta) -> StoreRef | GeneratorRef:

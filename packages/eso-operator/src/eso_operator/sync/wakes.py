@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from eso_operator.providers.directory import Change as ProviderChange
-from eso_operator.stores.target import Connection
+from eso_operator.stores.target import Connection, ServiceKey
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependencies, Dependency, OnLabel, OnObject, on_connection
 from eso_operator.telemetry.objects import Subsystem
 from eso_wire.values import KindId
 from kuberun import triggers
 from kuberun.cache import Change
 from kuberun.informer import Informer, Subscription
+from kuberun.meta import ObjectKey
 from kuberun.workqueue import Request, WorkQueue
 
 said_changed = triggers.any_of(
@@ -52,6 +53,11 @@ class Wakes:
     def object_changed(self, kind: KindId, change: Change[Any]) -> None:
         """An object that stores may have read, or may have missed."""
         self.wake(OnObject(kind.group, kind.kind, change.key), f"{kind.kind} {change.key} changed")
+
+    def certificates_changed(self, service: ServiceKey) -> None:
+        """A listener of the issuer, by way of what it found out."""
+        key = ObjectKey(service.namespace, service.name)
+        self.wake(OnObject("", "Service", key), f"certificates of Service {key} changed")
 
     def place_changed(self, kind: KindId, change: Change[Any]) -> None:
         """A class or a Service: where providers are."""

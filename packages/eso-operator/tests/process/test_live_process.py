@@ -1,0 +1,95 @@
+"""The operator as a process of its own: starts, answers, validates, stops."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from eso_api.secretstore import SECRET_STORE
+from eso_operator.testing.operators import SERVICE, Bench, eventually, free_port, scripted
+
+STORES = SECRET_STORE.resource()
+FAKE = {"provider": {"fake": {"data": [{"key": "a", "value": "b"}]}}}
+
+
+@contextmanager
+def running(log: Path, arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        process = subprocess.Popen([sys.executable, "-m", "eso_operator", *arguments], stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def fetched(url: str) -> tuple[int, str] | None:
+    try:
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return answer.status, await answer.text()
+    except aiohttp.ClientError:
+        return None
+
+
+@pytest.mark.live
+async def test_the_process_leads_serves_probes_and_metrics_validates_a_store_and_stops_in_good_order(
+    bench: Bench, tmp_path: Path
+) -> None:
+    live, metrics, log = free_port(), free_port(), tmp_path / "log"
+    arguments = [
+        f"--kubeconfig={bench.kubeconfig}",
+        f"--core-namespace={bench.namespace}",
+        f"--trusted-provider={bench.namespace}/{SERVICE}=127.0.0.1:{bench.port}",
+        f"--live-addr=127.0.0.1:{live}",
+        f"--metrics-addr=127.0.0.1:{metrics}",
+        "--enable-leader-election",
+        "--zap-time-encoding=rfc3339",
+        "--client-qps=100",
+    ]
+
+    async def is_ready() -> bool:
+        answer = await fetched(f"http://127.0.0.1:{live}/readyz")
+        return answer is not None and answer[0] == 200
+
+    with running(log, arguments) as process:
+        await eventually(is_ready, "never ready")
+        await bench.install(scripted())
+        await bench.create(STORES, "fake", spec=FAKE)
+        await bench.ready(STORES, "fake", lambda condition: condition.reason == "Valid")
+        shown = await fetched(f"http://127.0.0.1:{metrics}/metrics")
+        process.send_signal(signal.SIGTERM)
+        code = await asyncio.to_thread(process.wait, 30)
+
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    assert code == 0
+    assert shown is not None
+    assert f'secretstore_reconcile_duration{{name="fake",namespace="{bench.namespace}"}}' in shown[1]
+    assert {"leadership acquired", "drained", "lease released", "flag without effect"} <= {
+        line["msg"] for line in lines
+    }
+    assert all(line["ts"].endswith("Z") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["--no-such-flag"], "--no-such-flag", id="unknown flag"),
+        pytest.param(["--metrics-auth"], "--metrics-secure", id="metrics auth without TLS"),
+        pytest.param(["--kubeconfig=/nonexistent"], "/nonexistent", id="no kubeconfig"),
+    ],
+)
+def test_a_process_that_cannot_start_says_why_and_ends_with_1(arguments: list[str], words: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "eso_operator", *arguments], capture_output=True, timeout=60, check=False
+    )
+
+    assert ended.returncode == 1
+    assert words in ended.stderr.decode()
+    assert "Traceback" not in ended.stderr.decode()
