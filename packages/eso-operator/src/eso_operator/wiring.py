@@ -5,14 +5,17 @@ client -> informers -> certificates -> gateway, directory, planner -> resolver -
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 import structlog
 
+from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
+from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_api.kinds import GENERATOR_KINDS
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
@@ -20,6 +23,7 @@ from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
 from eso_operator.certs.issuer import Issuer
 from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
 from eso_operator.certs.settings import CertificateSettings
+from eso_operator.externalsecret import assembly, triggers
 from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
 from eso_operator.providerclass.services import ServiceClasses
@@ -41,8 +45,10 @@ from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import SERVICE
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies
+from eso_operator.sync.ledger import OWNER_INDEX, owner_of
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.wakes import Feeds, Wakes
+from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
 from eso_operator.telemetry.access import Gatekeeper
 from eso_operator.telemetry.endpoint import MetricsServer, anybody
 from eso_operator.telemetry.metrics import Metrics
@@ -61,6 +67,8 @@ from kuberun.manager import Manager
 from kuberun.meta import JsonObject, Object, ObjectKey, Resource, metadata_of, raw, version_of
 
 _log = structlog.get_logger(__name__)
+
+Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -102,8 +110,10 @@ def wire(settings: Settings, client: Client, clock: Clock) -> Operator:
     materials.listen(gateway.renew)
     resolver = Resolver(watched, directory, resolver_settings(settings))
     parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies)
-    validator = Validator(resolver, _binding(KubeCredentials(client, clock, informers.version_of)), gateway)
+    bound = _binding(KubeCredentials(client, clock, informers.version_of))
+    validator = Validator(resolver, bound, gateway)
     controllers = _store_controllers(parts, validator) | _class_controllers(parts, ends)
+    controllers[Subsystem.EXTERNAL_SECRET] = _external_secret_controller(parts, bound, gateway, planner)
 
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
     manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
@@ -178,12 +188,15 @@ class _Informers:
     secrets: Informer[Object]
     config_maps: Informer[Object]
     push_secrets: Informer[PushSecret]
+    external_secrets: Informer[ExternalSecret]
+    generator_states: Informer[GeneratorState]
     others: tuple[Informer[Any], ...]
 
     @property
     def everything(self) -> tuple[Informer[Any], ...]:
         known = (self.services, self.secrets, self.config_maps, self.push_secrets)
-        return (*self.stores.values(), *self.classes.values(), *known, *self.others)
+        synced = (self.external_secrets, self.generator_states)
+        return (*self.stores.values(), *self.classes.values(), *known, *synced, *self.others)
 
     def version_of(self, kind: str, key: ObjectKey) -> str:
         """The resourceVersion of a Secret or ConfigMap, as its metadata is known."""
@@ -199,9 +212,11 @@ def _informers(watched: WatchedKinds, settings: Settings) -> _Informers:
         stores={kind: watched.add(kind.kind) for kind in kinds},
         classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
         services=watched.add(raw(SERVICES), labels=f"{PROVIDER_LABEL}=true"),
-        secrets=watched.add(metadata_of(SECRETS)),
+        secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}),
         config_maps=watched.add(metadata_of(CONFIG_MAPS)),
         push_secrets=watched.add(PUSH_SECRET.kind(), indexes={STORES_INDEX: stores_of}),
+        external_secrets=watched.add(EXTERNAL_SECRET.kind(), indexes={triggers.TARGET_INDEX: triggers.target_of}),
+        generator_states=watched.add(GENERATOR_STATE.kind(), indexes={OWNER_INDEX: owner_of}),
         others=(
             watched.add(metadata_of(NAMESPACES)),
             *(watched.add(raw(generator.resource())) for generator in generators),
@@ -293,6 +308,32 @@ def _class_controllers(parts: _Parts, ends: CertificateEnds) -> dict[Subsystem, 
     return controllers
 
 
+def _external_secret_controller(parts: _Parts, bound: Bind, gateway: Gateway, planner: ReadPlanner) -> Controller:
+    informers = parts.informers
+    objects = informers.external_secrets.store
+    reconciler = assembly.reconciler(
+        assembly.Parts(
+            settings=parts.settings,
+            client=parts.client,
+            clock=parts.clock,
+            objects=objects,
+            secrets=informers.secrets.store,
+            states=informers.generator_states.store,
+            resolver=parts.resolver,
+            bind=bound,
+            gateway=gateway,
+            planner=planner,
+            dependencies=parts.dependencies,
+            series=parts.metrics.objects,
+            recorder=parts.recorder("external-secrets"),
+        )
+    )
+    controller = parts.controller("externalsecret", reconciler.reconcile)
+    controller.watch(informers.external_secrets, triggers.own_changes)
+    controller.watch(informers.secrets, triggers.target_changes(objects))
+    return controller
+
+
 def _service_controller(parts: _Parts) -> Controller:
     classes: Informer[ProviderClass] = parts.informers.classes[CLASS]
     services = parts.informers.services
@@ -312,6 +353,8 @@ def _feeds(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller]
     informers = parts.informers
     feeds.add(informers.secrets, lambda change: wakes.object_changed(KindId("", "v1", "Secret"), change))
     feeds.add(informers.config_maps, lambda change: wakes.object_changed(KindId("", "v1", "ConfigMap"), change))
+    for kind, informer in informers.stores.items():
+        feeds.add(informer, partial(wakes.object_changed, _kind_id(kind.resource)))
     feeds.add(informers.services, lambda change: wakes.place_changed(SERVICE, change))
     feeds.add(informers.classes[CLASS], lambda change: wakes.place_changed(CLASS, change))
     feeds.add(informers.classes[CLUSTER_CLASS], lambda change: wakes.place_changed(CLUSTER_CLASS, change))
@@ -329,7 +372,7 @@ def _materials(settings: Settings, client: Client, clock: Clock, issuer: Issuer)
     )
 
 
-def _binding(reader: KubeCredentials) -> Callable[[ResolvedTarget], Any]:
+def _binding(reader: KubeCredentials) -> Bind:
     async def bound(target: ResolvedTarget) -> BoundTarget:
         return await bind(target, reader)
 
@@ -352,3 +395,7 @@ def _election(settings: Settings, client: Client, clock: Clock) -> LeaderElectio
 def _metrics_server(settings: Settings, metrics: Metrics, client: Client, clock: Clock) -> MetricsServer:
     admits = Gatekeeper(client, clock).admission if settings.metrics.authenticated else anybody
     return MetricsServer(settings.metrics, metrics.exposition, clock=clock, admits=admits)
+
+
+def _kind_id(resource: Resource) -> KindId:
+    return KindId(resource.group, resource.version, resource.kind)

@@ -9,9 +9,11 @@ The collector (`generatorstate/`) cleans up what has passed its deadline or lost
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef
 from eso_api.values import SecretBytes
 from eso_operator.stores.target import BoundTarget
@@ -34,4 +36,16 @@ class Made:
 class Generators(Protocol):
     async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> Made:
         """Values of the generator that entry `index` refers to. Raises ResolutionError or ProviderError."""
+        ...
+
+
+class GeneratorLedger(Protocol):
+    """Keeps account of generated state."""
+
+    async def commit(self, owner: ExternalSecret, made: Sequence[Made]) -> None:
+        """Keep the state before the target is written; older states of the same entries get a deadline."""
+        ...
+
+    async def roll_back(self, made: Sequence[Made]) -> None:
+        """Nothing will be written: clean up at once, or leave it to the collector."""
         ...

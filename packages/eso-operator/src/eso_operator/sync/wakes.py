@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from eso_operator.providers.directory import Change as ProviderChange
 from eso_operator.stores.target import Connection, ServiceKey
@@ -20,12 +20,17 @@ from kuberun import triggers
 from kuberun.cache import Change
 from kuberun.informer import Informer, Subscription
 from kuberun.meta import ObjectKey
-from kuberun.workqueue import Request, WorkQueue
+from kuberun.workqueue import Request, WorkQueue, phase
 
 said_changed = triggers.any_of(
     triggers.generation_changed, triggers.labels_changed, triggers.annotations_changed, triggers.deletion_started
 )
 """Whether what people wrote changed, as opposed to what a controller reports."""
+
+
+_WAKES_PER_SECOND: Final = 200.0
+_LONGEST_SPREAD: Final = 15.0
+"""Many dependants of one thing are spread over seconds, each always at the same place."""
 
 
 class Wakes:
@@ -39,9 +44,11 @@ class Wakes:
         self._queues[controller] = queue
 
     def wake(self, dependency: Dependency, reason: str) -> None:
-        for dependant in self._dependencies.dependants(dependency):
+        dependants = self._dependencies.dependants(dependency)
+        spread = min(len(dependants) / _WAKES_PER_SECOND, _LONGEST_SPREAD)
+        for dependant in dependants:
             if (queue := self._queues.get(dependant.controller)) is not None:
-                queue.add(Request(dependant.key, reason))
+                queue.add(Request(dependant.key, reason), after=phase(str(dependant.key), spread) if spread > 1 else 0)
 
     def provider_changed(self, connection: Connection, change: ProviderChange) -> None:
         """A listener of the directory."""

@@ -1,0 +1,96 @@
+"""Puts the ExternalSecret controller together, from parts that `wiring.py` made."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from eso_api.externalsecret import ExternalSecret
+from eso_api.generators.generatorstate import GeneratorState
+from eso_operator.externalsecret.classes import controller_classes
+from eso_operator.externalsecret.cleanup import Cleanup
+from eso_operator.externalsecret.gather import Gatherer
+from eso_operator.externalsecret.reconciler import ExternalSecretReconciler, Outside
+from eso_operator.externalsecret.snapshot import Rules
+from eso_operator.externalsecret.templates import TemplateReader
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.planner import ReadPlanner
+from eso_operator.settings import Settings
+from eso_operator.stores.target import BoundTarget, ResolvedTarget
+from eso_operator.sync.dependencies import Dependencies
+from eso_operator.sync.fetch import Fetcher
+from eso_operator.sync.generators import GeneratorSource
+from eso_operator.sync.ledger import StateLedger
+from eso_operator.sync.resolver import Resolver
+from eso_operator.targets.discovery import Discovery
+from eso_operator.targets.manifest import ManifestTarget
+from eso_operator.targets.secret import SecretTarget
+from eso_operator.targets.target import Target
+from eso_operator.telemetry.objects import ObjectSeries
+from eso_render.engine import Renderer
+from eso_render.scopes import RenderText
+from kuberun.cache import Store
+from kuberun.client import Client
+from kuberun.clock import Clock
+from kuberun.events import EventRecorder
+from kuberun.meta import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the controller is made from."""
+
+    settings: Settings
+    client: Client
+    clock: Clock
+    objects: Store[ExternalSecret]
+    secrets: Store[Object]
+    states: Store[GeneratorState]
+    resolver: Resolver
+    bind: Callable[[ResolvedTarget], Awaitable[BoundTarget]]
+    gateway: Gateway
+    planner: ReadPlanner
+    dependencies: Dependencies
+    series: ObjectSeries
+    recorder: EventRecorder
+
+
+def reconciler(parts: Parts) -> ExternalSecretReconciler:
+    """The reconciler with everything it works with."""
+    sync = parts.settings.sync
+    render = _render(sync.left_delimiter, sync.right_delimiter)
+    secrets = SecretTarget(parts.client, parts.secrets, render)
+    manifests = ManifestTarget(parts.client, Discovery(parts.client, parts.clock).resource, render)
+
+    def target_of(es: ExternalSecret) -> Target:
+        return secrets if es.spec.target.manifest is None else manifests
+
+    generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, parts.clock)
+    rules = Rules(
+        controller_class=parts.settings.controller_class,
+        cluster_stores=parts.settings.reconcilers.cluster_store,
+        generic_targets=sync.generic_targets,
+    )
+    outside = Outside(
+        client=parts.client,
+        clock=parts.clock,
+        fetcher=Fetcher(parts.resolver, parts.bind, planner=parts.planner, finds=parts.gateway, generators=generators),
+        ledger=StateLedger(parts.client, parts.states, parts.gateway, clock=parts.clock, grace=sync.generator_grace),
+        templates=TemplateReader(parts.client),
+        cleanup=Cleanup(parts.client),
+        dependencies=parts.dependencies,
+        series=parts.series,
+        recorder=parts.recorder,
+        target_of=target_of,
+    )
+    gatherer = Gatherer(parts.objects, controller_classes(parts.resolver.snapshot), rules)
+    return ExternalSecretReconciler(gatherer, outside)
+
+
+def _render(left: str, right: str) -> RenderText:
+    renderer = Renderer()
+
+    def render(template: str, values: Mapping[str, bytes], *, name: str) -> bytes:
+        return renderer.render(template, values, name=name, left=left, right=right)
+
+    return render

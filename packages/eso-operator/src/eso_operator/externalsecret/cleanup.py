@@ -1,0 +1,68 @@
+"""What an ExternalSecret leaves behind, removed: on its deletion, and when its target was renamed.
+
+Owned targets go by garbage collection. A finalizer is set only where more than that is promised (deletionPolicy
+Delete); one that the existing operator set is taken off when its time has come.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol, runtime_checkable
+
+from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
+from eso_operator.sync.reporting import News
+from eso_operator.targets.marks import FINALIZER
+from eso_operator.targets.target import Target
+from kuberun.client import Client
+from kuberun.controller import Done, Outcome, Retry
+from kuberun.errors import ApiError, Conflict, NotFound
+from kuberun.events import EventType
+from kuberun.ownership import add_finalizer, remove_finalizer
+
+_KIND: Final = EXTERNAL_SECRET.kind()
+
+
+@runtime_checkable
+class RemovesOrphans(Protocol):
+    async def delete_orphans(self, es: ExternalSecret) -> list[str]: ...
+
+
+class Cleanup:
+    """One for the process."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def prepare(self, es: ExternalSecret) -> Outcome | None:
+        """Make sure that deletion waits for us, if it has to; an outcome when it is time to look again."""
+        if es.spec.target.deletion_policy != "Delete" or FINALIZER in es.metadata.finalizers:
+            return None
+        try:
+            await add_finalizer(self._client, _KIND, es.metadata, FINALIZER)
+        except NotFound:
+            return Done()
+        except Conflict:
+            return Retry("the ExternalSecret changed meanwhile")
+        except ApiError as problem:
+            return Retry(f"finalizer not set: the API server answered {problem.reason or problem.code}")
+        return Done()  # the change that this is comes back as an event
+
+    async def finish(self, es: ExternalSecret, target: Target) -> Outcome:
+        """The ExternalSecret is being deleted."""
+        try:
+            if es.spec.target.deletion_policy == "Delete":
+                await target.delete(es)
+            await remove_finalizer(self._client, _KIND, es.metadata, FINALIZER)
+        except NotFound:
+            return Done()
+        except Conflict:
+            return Retry("the ExternalSecret changed meanwhile")
+        except ApiError as problem:
+            return Retry(f"not cleaned up: the API server answered {problem.reason or problem.code}")
+        return Done()
+
+    async def delete_orphans(self, es: ExternalSecret, target: Target) -> tuple[News, ...]:
+        """Targets under an earlier name."""
+        if not isinstance(target, RemovesOrphans):
+            return ()
+        deleted = await target.delete_orphans(es)
+        return tuple(News(EventType.NORMAL, "Deleted", "secret deleted because it was orphaned") for _ in deleted)

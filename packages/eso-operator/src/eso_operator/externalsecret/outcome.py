@@ -1,0 +1,241 @@
+"""What can come of a reconcile, and what is then said and done about it: one table. Pure.
+
+    outcome        Ready    reason                          event                 then
+    Synced         True     SecretSynced, …Deleted, …       Created, Updated, …   at the next refresh
+    Skipped        as is    as is                           none                  at the next refresh
+    Failed         False    SecretSyncedError               UpdateFailed          back-off, or when told
+    Stalled        False    SecretSyncedError               UpdateFailed          at the interval, or on a change
+    Collided       as is    as is                           none                  back-off
+    Ignored        as is    as is                           none                  on a change
+
+For targets that are no Secret the reasons begin with Resource. The message names the cause; entries that failed are
+listed in `status.outcomes`. Nobody else touches conditions, events, metrics or the requeue of an ExternalSecret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, assert_never
+
+import msgspec
+
+from eso_api.conditions import KeyOutcome
+from eso_api.externalsecret import Binding, ExternalSecret, ExternalSecretStatus
+from eso_operator.externalsecret.refresh import current_version, interval_of, last_sync
+from eso_operator.sync.fetch import Failure
+from eso_operator.sync.reporting import READY, News
+from eso_wire.errors import RetryClass
+from kuberun.clock import rfc3339
+from kuberun.conditions import ConditionStatus, find_condition, same_verdict, set_condition
+from kuberun.controller import After, Done, Retry
+from kuberun.controller import Outcome as Then
+from kuberun.events import EventType
+from kuberun.meta import Condition
+from kuberun.workqueue import Lane
+
+SYNCED, DELETED, MISSING, FAILED = "Synced", "Deleted", "Missing", "SyncedError"
+"""Ends of reasons; `Secret` or `Resource` comes before."""
+
+FLUSH_SECONDS: Final = 300.0
+"""A refresh that changed nothing is written into the status at most this often."""
+_SHOWN_FAILURES: Final = 3
+_MAX_OUTCOMES: Final = 50
+_MAX_TEXT: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The target is as it should be."""
+
+    message: str = "secret synced"
+    reason: str = SYNCED
+    news: tuple[News, ...] = ()
+    changed: bool = False
+    """Whether anything was written; if not, the time of this refresh may be written later."""
+    binding: str = ""
+    refresh_within: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Nothing was due. `after` is the seconds until something is; None if only a change can bring that about."""
+
+    why: str
+    after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It did not work; waiting may help. `step` is what could not be done, `detail` why."""
+
+    step: str
+    detail: str = ""
+    failures: tuple[Failure, ...] = ()
+    news: tuple[News, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """It cannot work as things are: somebody has to change something."""
+
+    step: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Collided:
+    """Somebody else wrote at the same moment."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Not ours to handle."""
+
+    why: str
+
+
+Outcome = Synced | Skipped | Failed | Stalled | Collided | Ignored
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an outcome comes to."""
+
+    status: ExternalSecretStatus
+    then: Then
+    news: tuple[News, ...] = ()
+    failed: bool = False
+    flush: bool = field(default=True)
+    """Whether the status is worth writing at once, if it differs."""
+
+
+def report_of(es: ExternalSecret, outcome: Outcome, now: datetime) -> Report:
+    """The row of the table that this outcome is in."""
+    match outcome:
+        case Synced():
+            return _synced(es, outcome, now)
+        case Skipped(after=after):
+            return Report(es.status, Done() if after is None else _at_refresh(after))
+        case Failed():
+            return _failed(es, outcome, now)
+        case Stalled(step=step, detail=detail):
+            status = _with_ready(es, _not_ready(es, step, detail), now)
+            return Report(status, _stalled_until(es), _complaint(es, status, detail or step), failed=True)
+        case Collided(what=what):
+            return Report(es.status, Retry(what))
+        case Ignored():
+            return Report(es.status, Done())
+        case _:
+            assert_never(outcome)
+
+
+def _synced(es: ExternalSecret, outcome: Synced, now: datetime) -> Report:
+    ready = Condition(
+        type=READY, status=ConditionStatus.TRUE, reason=_prefix(es) + outcome.reason, message=outcome.message
+    )
+    status = msgspec.structs.replace(
+        _with_ready(es, ready, now),
+        refresh_time=rfc3339(now),
+        synced_resource_version=current_version(es),
+        binding=Binding(name=outcome.binding) if outcome.binding else es.status.binding,
+        outcomes=[],
+    )
+    before = last_sync(es)
+    recent = before.at is not None and now - before.at < timedelta(seconds=FLUSH_SECONDS)
+    same = before.version == status.synced_resource_version and same_verdict(_ready_of(es), ready)
+    news = outcome.news
+    return Report(
+        status, _next_refresh(es, outcome.refresh_within), news, flush=outcome.changed or not (same and recent)
+    )
+
+
+def _failed(es: ExternalSecret, outcome: Failed, now: datetime) -> Report:
+    detail = outcome.detail or _told(outcome.failures)
+    status = _with_ready(es, _not_ready(es, outcome.step, detail), now)
+    status = msgspec.structs.replace(status, outcomes=_outcomes(es, outcome.failures, now))
+    retry_after = max((failure.retry_after for failure in outcome.failures), default=0.0)
+    news = (*outcome.news, *_complaint(es, status, detail or outcome.step))
+    if outcome.failures and all(failure.retry is RetryClass.NEVER for failure in outcome.failures):
+        return Report(status, _stalled_until(es), news, failed=True)
+    return Report(status, Retry(outcome.step, retry_after), news, failed=True)
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def _prefix(es: ExternalSecret) -> str:
+    return "Secret" if es.spec.target.manifest is None else "Resource"
+
+
+def _not_ready(es: ExternalSecret, step: str, detail: str) -> Condition:
+    reason = "Secret" + FAILED if step == "invalid generic target" else _prefix(es) + FAILED
+    message = f"{step}: {detail}" if detail else step
+    return Condition(type=READY, status=ConditionStatus.FALSE, reason=reason, message=message[:_MAX_TEXT])
+
+
+def _with_ready(es: ExternalSecret, ready: Condition, now: datetime) -> ExternalSecretStatus:
+    return msgspec.structs.replace(es.status, conditions=set_condition(es.status.conditions, ready, now))
+
+
+def _ready_of(es: ExternalSecret) -> Condition | None:
+    return find_condition(es.status.conditions, READY)
+
+
+def _complaint(es: ExternalSecret, status: ExternalSecretStatus, text: str) -> tuple[News, ...]:
+    """An event, unless the condition has said exactly this before."""
+    if same_verdict(_ready_of(es), find_condition(status.conditions, READY)):
+        return ()
+    return (News(EventType.WARNING, "UpdateFailed", text[:_MAX_TEXT]),)
+
+
+def _told(failures: Sequence[Failure]) -> str:
+    """The first causes in full; how many more there are."""
+    shown = [_sentence(failure) for failure in failures[:_SHOWN_FAILURES]]
+    more = len(failures) - len(shown)
+    return "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
+
+
+def _sentence(failure: Failure) -> str:
+    place = f"{failure.path} (key: {failure.remote_key})" if failure.remote_key else failure.path
+    return f"{place}: {failure.reason}: {failure.message}"
+
+
+def _outcomes(es: ExternalSecret, failures: Sequence[Failure], now: datetime) -> list[KeyOutcome]:
+    """Entry by entry; one that failed the same way before keeps the time it began."""
+    since = {(each.path, each.reason): each.since for each in es.status.outcomes}
+    return [
+        KeyOutcome(
+            path=failure.path,
+            reason=failure.reason,
+            remote_key=failure.remote_key,
+            store=failure.store,
+            message=failure.message[:_MAX_TEXT],
+            since=since.get((failure.path, failure.reason)) or rfc3339(now),
+        )
+        for failure in failures[:_MAX_OUTCOMES]
+    ]
+
+
+# --- when it is looked at again ---------------------------------------------------------------------------------------
+
+
+def _next_refresh(es: ExternalSecret, within: float | None) -> Then:
+    interval = interval_of(es)
+    if es.spec.refresh_policy in ("CreatedOnce", "OnChange") or interval <= 0:
+        return Done()
+    if within is not None and within < interval:
+        return _at_refresh(max(within, 1.0))
+    return _at_refresh(interval)
+
+
+def _at_refresh(seconds: float) -> Then:
+    return After(seconds, "a refresh is due", Lane.REFRESH)
+
+
+def _stalled_until(es: ExternalSecret) -> Then:
+    interval = interval_of(es)
+    return After(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()

@@ -1,0 +1,64 @@
+"""Which resource an API version and kind are: asked of the API server once; again after a while if there is none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from kuberun.client import Client
+from kuberun.clock import Clock
+from kuberun.errors import NotFound
+from kuberun.meta import Resource
+
+_MAX_KNOWN: Final = 512
+_ASK_AGAIN: Final = 10.0
+
+
+class _Entry(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = True
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Entry] = []
+
+
+class Discovery:
+    """One for the process; bounded."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: dict[tuple[str, str], Resource] = {}
+        self._missing: dict[tuple[str, str], float] = {}
+
+    async def resource(self, api_version: str, kind: str) -> Resource | None:
+        """The resource; None if the API server has none."""
+        asked = (api_version, kind)
+        if asked in self._known:
+            return self._known[asked]
+        if self._missing.get(asked, 0.0) > self._clock.monotonic():
+            return None
+        found = await self._ask(api_version, kind)
+        if len(self._known) + len(self._missing) >= _MAX_KNOWN:
+            self._known.clear()
+            self._missing.clear()
+        if found is None:
+            self._missing[asked] = self._clock.monotonic() + _ASK_AGAIN
+        else:
+            self._known[asked] = found
+        return found
+
+    async def _ask(self, api_version: str, kind: str) -> Resource | None:
+        group, _, version = api_version.rpartition("/")
+        path = f"/apis/{api_version}" if group else f"/api/{version}"
+        try:
+            served = await self._client.read(path, _Resources)
+        except NotFound:
+            return None
+        for entry in served.resources:
+            if entry.kind == kind and "/" not in entry.name:
+                return Resource(group, version, entry.name, kind, entry.namespaced)
+        return None

@@ -1,0 +1,88 @@
+"""Who owns which parts of an object, as its managedFields say. Pure.
+
+Parts are paths such as `("data", "password")` or `("metadata", "labels", "app")`. Only what a target needs is looked
+at: keys of data, labels, annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kuberun.meta import JsonObject
+
+Path = tuple[str, ...]
+
+SECTIONS: Final = (("data",), ("metadata", "labels"), ("metadata", "annotations"))
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The parts that one manager owns, and the parts that others own."""
+
+    ours: frozenset[Path]
+    others: frozenset[Path]
+    update_entries: tuple[int, ...]
+    """Places of our entries that were not written by server-side apply, which does not give up what they name."""
+
+    def only_ours(self, path: Path) -> bool:
+        return path in self.ours and path not in self.others
+
+
+def fields_of(obj: Mapping[str, Any], manager: str) -> Fields:
+    """What the object says about this manager."""
+    ours: set[Path] = set()
+    others: set[Path] = set()
+    updates: list[int] = []
+    for place, entry in enumerate(_entries(obj)):
+        mine = entry.get("manager") == manager and not entry.get("subresource")
+        (ours if mine else others).update(_parts(entry))
+        if mine and entry.get("operation") != "Apply":
+            updates.append(place)
+    return Fields(frozenset(ours), frozenset(others), tuple(updates))
+
+
+def conversion(obj: Mapping[str, Any], manager: str) -> list[JsonObject]:
+    """The patch that turns our entries into ones of server-side apply, so that it can give up what they name.
+
+    Nothing but the bookkeeping changes. An entry of that kind that is there already takes the fields of the others.
+    """
+    entries = [dict(entry) for entry in _entries(obj)]
+    mine = [entry for entry in entries if entry.get("manager") == manager and not entry.get("subresource")]
+    if all(entry.get("operation") == "Apply" for entry in mine):
+        return []
+    merged: JsonObject = {}
+    for entry in mine:
+        merged = _union(merged, entry.get("fieldsV1") or {})
+    kept = {**mine[0], "operation": "Apply", "fieldsV1": merged}
+    rest = [entry for entry in entries if all(entry is not one for one in mine)]
+    metadata = obj.get("metadata") or {}
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": metadata.get("resourceVersion")},
+        {"op": "replace", "path": "/metadata/managedFields", "value": [*rest, kept]},
+    ]
+
+
+def _entries(obj: Mapping[str, Any]) -> list[JsonObject]:
+    metadata = obj.get("metadata") or {}
+    return [entry for entry in metadata.get("managedFields") or [] if isinstance(entry, dict)]
+
+
+def _parts(entry: JsonObject) -> Iterator[Path]:
+    for section in SECTIONS:
+        found: Any = entry.get("fieldsV1")
+        for step in section:
+            found = found.get(f"f:{step}") if isinstance(found, dict) else None
+        for key in found if isinstance(found, dict) else ():
+            if key.startswith("f:"):
+                yield (*section, key.removeprefix("f:"))
+
+
+def _union(one: JsonObject, other: JsonObject) -> JsonObject:
+    """Both trees of fields as one."""
+    joined = dict(one)
+    for key, below in other.items():
+        held = joined.get(key)
+        joined[key] = _union(held, below) if isinstance(held, dict) and isinstance(below, dict) else below
+    return joined

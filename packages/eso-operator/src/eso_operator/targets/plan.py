@@ -1,0 +1,248 @@
+"""From the Secret that is there and the one that is wanted to what has to be done. Pure; the policy matrix is its test.
+
+What is ours is what managedFields say is ours. Under Owner and Orphan the whole data is ours to decide, and foreign
+keys go; under Merge and CreateOrMerge they stay. Server-side apply drops what only we own and no longer want; what
+others own too needs a patch of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from eso_api.externalsecret import ExternalSecret
+from eso_api.references import CORE_GROUP
+from eso_api.values import SecretBytes
+from eso_operator.targets.changes import Change, Create, Keep, Refusal, Refuse, Untouched, Update
+from eso_operator.targets.hashes import data_digest, digest
+from eso_operator.targets.managedfields import Fields, conversion, fields_of
+from eso_operator.targets.marks import (
+    CREATE_OR_MERGE,
+    CREATED_BY_LABEL,
+    HASH_ANNOTATION,
+    MANAGED,
+    MANAGED_LABEL,
+    MERGE,
+    NONE,
+    OWNER,
+    controller_reference_of,
+    created_by,
+    field_manager_of,
+    target_name,
+)
+from eso_render.secret import Desired
+from kuberun.meta import JsonObject, ObjectMeta, OwnerReference, meta_of
+from kuberun.ownership import controller_of
+
+KEEPS_FOREIGN = (MERGE, CREATE_OR_MERGE)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSecret:
+    """A Secret as it is, in full."""
+
+    metadata: ObjectMeta
+    data: dict[str, SecretBytes]
+    type: str
+    immutable: bool
+    raw: JsonObject = field(repr=False)
+
+    @property
+    def matches_its_hash(self) -> bool:
+        """Nobody changed the data since it was written."""
+        marked = self.metadata.labels.get(MANAGED_LABEL) == MANAGED
+        return marked and self.metadata.annotations.get(HASH_ANNOTATION) == data_digest(self.data)
+
+
+def live_secret(raw: JsonObject) -> LiveSecret:
+    """A Secret as the API server sent it."""
+    data = {key: SecretBytes(base64.b64decode(value or "")) for key, value in (raw.get("data") or {}).items()}
+    return LiveSecret(meta_of(raw), data, str(raw.get("type") or ""), bool(raw.get("immutable")), raw)
+
+
+def wanted_digest(es: ExternalSecret, desired: Desired) -> str:
+    """Equal for equal wishes: with an untouched Secret, nothing has to be read or written."""
+    policy = es.spec.target.creation_policy
+    wish: list[Any] = [policy, target_name(es), desired.type, str(desired.immutable), desired.data, desired.labels]
+    return digest([*wish, desired.annotations, list(desired.finalizers), es.metadata.uid])
+
+
+def plan(es: ExternalSecret, live: LiveSecret | None, desired: Desired) -> Change:
+    """What to do so that the Secret is as the ExternalSecret wants it."""
+    policy = es.spec.target.creation_policy
+    if policy == NONE:
+        return Keep(Untouched.POLICY_NONE)
+    if live is None:
+        if policy == MERGE:
+            return Keep(Untouched.MISSING)
+        return Create(_document(es, desired, data_digest(desired.data)), wanted_digest(es, desired))
+    if refusal := ownership_refusal(es, live.metadata):
+        return refusal
+    return _update(es, live, desired)
+
+
+def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
+    fields = fields_of(live.raw, field_manager_of(es.metadata.name))
+    wish = _frozen(live, fields, desired) if es.spec.target.immutable else desired
+    after = _after(es, live, fields, wish)
+    if after == _Shape.of(live):
+        return Keep(Untouched.UNCHANGED)
+    if live.immutable and (after.data != live.data or after.type != live.type or not after.immutable):
+        return Refuse(Refusal.IMMUTABLE, str(live.metadata.key))
+    return Update(
+        document=_document(es, wish, data_digest(after.data), live),
+        wanted=wanted_digest(es, desired),
+        convert=conversion(live.raw, field_manager_of(es.metadata.name)),
+        drop=_drop(live, after, fields),
+    )
+
+
+def ownership_refusal(es: ExternalSecret, metadata: ObjectMeta) -> Refuse | None:
+    """One object has one controller; the group and kind of a reference decide, not its version."""
+    controller = controller_of(metadata.owner_references)
+    if controller is None or _is(controller, es):
+        return None
+    by = f"{controller.kind} {controller.name}"
+    if _is_external_secret(controller):
+        return Refuse(Refusal.OWNED_BY_ANOTHER, by)
+    return Refuse(Refusal.CONTROLLED, by) if es.spec.target.creation_policy == OWNER else None
+
+
+def _is(reference: OwnerReference, es: ExternalSecret) -> bool:
+    return _is_external_secret(reference) and reference.name == es.metadata.name
+
+
+def _is_external_secret(reference: OwnerReference) -> bool:
+    return reference.kind == "ExternalSecret" and reference.api_version.partition("/")[0] == CORE_GROUP
+
+
+# --- what it comes to -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Everything of a Secret that we may change."""
+
+    data: dict[str, SecretBytes]
+    type: str
+    immutable: bool
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    owners: tuple[OwnerReference, ...]
+    finalizers: frozenset[str]
+
+    @classmethod
+    def of(cls, live: LiveSecret) -> _Shape:
+        meta = live.metadata
+        owners, finalizers = tuple(meta.owner_references), frozenset(meta.finalizers)
+        return cls(live.data, live.type, live.immutable, meta.labels, meta.annotations, owners, finalizers)
+
+
+def _after(es: ExternalSecret, live: LiveSecret, fields: Fields, desired: Desired) -> _Shape:
+    """The Secret as it will be."""
+    policy, meta = es.spec.target.creation_policy, live.metadata
+    foreign = {key: value for key, value in live.data.items() if ("data", key) not in fields.ours}
+    data = {**foreign, **desired.data} if policy in KEEPS_FOREIGN else dict(desired.data)
+    labels = _others_of(meta.labels, fields, "labels") | _labels(es, desired)
+    if policy != OWNER:
+        labels.pop(CREATED_BY_LABEL, None)
+    annotations = _others_of(meta.annotations, fields, "annotations") | desired.annotations
+    others = tuple(reference for reference in meta.owner_references if not _is(reference, es))
+    return _Shape(
+        data=data,
+        type=desired.type or live.type,
+        immutable=live.immutable or desired.immutable,
+        labels=labels,
+        annotations={**annotations, HASH_ANNOTATION: data_digest(data)},
+        owners=_owners(es, meta) if policy == OWNER else others,
+        finalizers=frozenset(meta.finalizers) | _finalizers(desired, meta),
+    )
+
+
+def _owners(es: ExternalSecret, meta: ObjectMeta) -> tuple[OwnerReference, ...]:
+    ours = controller_reference_of(es)
+    if any(_is(reference, es) for reference in meta.owner_references):
+        return tuple(ours if _is(reference, es) else reference for reference in meta.owner_references)
+    return (*meta.owner_references, ours)
+
+
+def _others_of(entries: Mapping[str, str], fields: Fields, section: str) -> dict[str, str]:
+    return {key: value for key, value in entries.items() if ("metadata", section, key) not in fields.ours}
+
+
+def _labels(es: ExternalSecret, desired: Desired) -> dict[str, str]:
+    owner = {CREATED_BY_LABEL: created_by(es)} if es.spec.target.creation_policy == OWNER else {}
+    return {**desired.labels, **owner, MANAGED_LABEL: MANAGED}
+
+
+def _finalizers(desired: Desired, meta: ObjectMeta) -> frozenset[str]:
+    return frozenset() if meta.deletion_timestamp else frozenset(desired.finalizers)
+
+
+def _frozen(live: LiveSecret, fields: Fields, desired: Desired) -> Desired:
+    """An immutable target that exists keeps its content; only the marks on it may still change."""
+    mine = {key: value for key, value in live.data.items() if ("data", key) in fields.ours} or dict(live.data)
+    meta = live.metadata
+    labels = {key: value for key, value in meta.labels.items() if ("metadata", "labels", key) in fields.ours}
+    annotations = {
+        key: value for key, value in meta.annotations.items() if ("metadata", "annotations", key) in fields.ours
+    }
+    annotations.pop(HASH_ANNOTATION, None)
+    return Desired(live.type, mine, labels, annotations, desired.finalizers, immutable=True)
+
+
+# --- how it is written ------------------------------------------------------------------------------------------------
+
+
+def _document(es: ExternalSecret, desired: Desired, content_hash: str, live: LiveSecret | None = None) -> JsonObject:
+    """What server-side apply gets: all that we want, and nothing else. With a live Secret, only that very version."""
+    metadata: JsonObject = {
+        "name": target_name(es),
+        "namespace": es.metadata.namespace,
+        "labels": _labels(es, desired),
+        "annotations": {**desired.annotations, HASH_ANNOTATION: content_hash},
+    }
+    if es.spec.target.creation_policy == OWNER:
+        metadata["ownerReferences"] = [msgspec.to_builtins(controller_reference_of(es))]
+    if desired.finalizers and not (live and live.metadata.deletion_timestamp):
+        metadata["finalizers"] = list(desired.finalizers)
+    if live is not None:
+        metadata |= {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
+    document: JsonObject = {"metadata": metadata, "data": _encoded(desired.data)}
+    if desired.type:
+        document["type"] = desired.type
+    if desired.immutable:
+        document["immutable"] = True
+    return document
+
+
+def _drop(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
+    """The merge patch for what has to go and is not ours alone."""
+    patch: JsonObject = {}
+    meta = live.metadata
+    if gone := _unowned(live.data, after.data, fields, ("data",)):
+        patch["data"] = dict.fromkeys(gone)
+    metadata: JsonObject = {}
+    if gone := _unowned(meta.labels, after.labels, fields, ("metadata", "labels")):
+        metadata["labels"] = dict.fromkeys(gone)
+    if gone := _unowned(meta.annotations, after.annotations, fields, ("metadata", "annotations")):
+        metadata["annotations"] = dict.fromkeys(gone)
+    if len(after.owners) < len(meta.owner_references):
+        metadata["ownerReferences"] = [msgspec.to_builtins(reference) for reference in after.owners] or None
+    if not patch and not metadata:
+        return None
+    return {**patch, "metadata": {**metadata, "uid": meta.uid, "resourceVersion": meta.resource_version}}
+
+
+def _unowned(
+    before: Mapping[str, Any], after: Mapping[str, Any], fields: Fields, section: tuple[str, ...]
+) -> list[str]:
+    return sorted(key for key in before if key not in after and not fields.only_ours((*section, key)))
+
+
+def _encoded(data: Mapping[str, SecretBytes]) -> dict[str, str]:
+    return {key: base64.b64encode(value.reveal()).decode() for key, value in data.items()}
