@@ -57,7 +57,8 @@ def resolved(
     return resolve(ref, caller(), need=need, snapshot=snapshot, settings=replace(SETTINGS, flood_gate=flood))
 
 
-READY, BROKEN, UNKNOWN, NEVER = ready(), ready("False", "InvalidProviderConfig", "bad region"), ready("Unknown"), {}
+READY, BROKEN, UNKNOWN = ready(), ready("False", "InvalidProviderConfig", "bad region"), ready("Unknown")
+NEVER: JsonObject = {}
 READS, PUSHES, VALIDATES = Need(gate=Gate.FULL), Need(gate=Gate.POLICY), Need(gate=Gate.OFF)
 
 
