@@ -55,6 +55,16 @@ async def test_a_map_holds_the_members_of_a_json_object(fake: Any) -> None:
     assert members == {"user": b"jane", "n": b"1.50", "deep": b'{"x":[1,2]}', "null": b""}
 
 
+async def test_a_value_map_is_a_json_object(fake: Any) -> None:
+    context = fake.context({"data": [{"key": "login", "valueMap": {"user": "jane", "age": "7"}}]})
+
+    whole = await fake.client.get_one(context, "login")
+    parts = await fake.client.get_one(context, "login", shape=Shape.MAP)
+
+    assert whole.outcome.reveal() == b'{"age":"7","user":"jane"}'
+    assert {name: value.reveal() for name, value in parts.outcome.items()} == {"user": b"jane", "age": b"7"}
+
+
 async def test_a_map_of_a_text_fails(fake: Any) -> None:
     result = await fake.client.get_one(fake.context(), "plain", shape=Shape.MAP)
 

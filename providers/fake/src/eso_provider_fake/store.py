@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+import msgspec
+
 from eso_api.stores.fake import FakeProvider, FakeValue
 from eso_api.values import SecretBytes
 from eso_provider_fake.faults import Effect, FaultFile, Faults, Point
@@ -95,8 +97,8 @@ class FakeStore(Store[FakeProvider]):
     @classmethod
     def check_config(cls, config: FakeProvider) -> tuple[str, ...]:
         for position, entry in enumerate(config.data):
-            for name, text in (("key", entry.key), ("value", entry.value)):
-                if not text:
+            for name, given in (("key", entry.key), ("value", entry.value or entry.value_map)):
+                if not given:
                     raise invalid_config(f"/data/{position}/{name}", "must not be empty")
         return ()
 
@@ -244,7 +246,7 @@ class FakeStore(Store[FakeProvider]):
         return sorted(self._configured.keys() | self._memory.entries.keys())
 
     def _configured_value(self, entry: FakeValue) -> Value:
-        raw = entry.value.encode()
+        raw = entry.value.encode() or msgspec.json.encode(entry.value_map, order="sorted")
         digest = hmac.new(self.WORLD.version_key, raw, hashlib.sha256).hexdigest()[:16]
         attributes = {"version": entry.version} if entry.version else {}
         return Value(SecretBytes(raw), ValueMetadata(provider_version=digest, attributes=attributes))

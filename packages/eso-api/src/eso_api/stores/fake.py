@@ -10,8 +10,10 @@ class FakeValue(Fragment, frozen=True, kw_only=True):
 
     key: str
     """Name of the remote secret."""
-    value: str
+    value: str = ""
     """Its value."""
+    value_map: dict[str, str] = {}
+    """Its properties, if it has several; an earlier spelling of a value that is a JSON object."""
     version: str = ""
     """Version that a remote reference must ask for."""
 
