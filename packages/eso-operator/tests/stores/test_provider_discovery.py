@@ -33,7 +33,7 @@ from eso_operator.testing.clusters import (
     ready,
     serving,
 )
-from eso_wire.values import Handshake, KindId
+from eso_wire.values import Handshake, KindId, Limits
 from kuberun.meta import JsonObject
 
 STORES_V2 = "secretstore.external-secrets.io/v2alpha1"
@@ -434,3 +434,14 @@ def test_connections_differ_by_their_certificates() -> None:
     assert managed.endpoint.target == own.endpoint.target
     assert managed.key != own.key
     assert Connection(managed.endpoint, managed.tls).key == managed.key
+
+
+def test_a_class_may_tighten_the_limits_of_its_provider_and_not_widen_them() -> None:
+    said = replace(FAKES, limits=Limits(max_batch_items=100, max_in_flight=5))
+    cls = fake_class(
+        "fake", f"p.{CORE}.svc:1", spec={"limits": {"maxBatchItems": 50, "maxInFlight": 20, "maxDeadline": "10s"}}
+    )
+
+    limits = resolved(STORE_REF, with_class({"name": "fake"}), cls, handshakes=EveryConnection(said)).handshake.limits
+
+    assert limits == Limits(max_batch_items=50, max_in_flight=5, max_deadline=10.0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eso_api.references import StoreRef
+from eso_operator.stores.credentials import bind
 from eso_operator.stores.need import VALIDATION, Gate, Need
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.target import Reason, ResolutionError, ResolvedTarget
@@ -15,6 +16,7 @@ from eso_operator.testing.clusters import (
     CORE,
     SETTINGS,
     EveryConnection,
+    NotedReads,
     caller,
     cluster,
     namespace_object,
@@ -349,3 +351,19 @@ def test_a_direct_reference_takes_its_scope_from_the_class_when_it_says_none() -
     target = resolved(StoreRef(api_version=CONFIGS, kind="ClusterFake", name="store"), direct, cls)
 
     assert (target.auth_namespace, target.pinned) == (CORE, True)
+
+
+@pytest.mark.parametrize("kind", ["providerRef", "serviceAccountRef"])
+async def test_a_store_whose_namespace_is_its_users_is_known_before_it_is_used(kind: str) -> None:
+    """Its provider, operations and class are found without a user; only reading says that a user is missing."""
+    config: JsonObject = {"providerRef": OTHER if kind != "providerRef" else PROVIDER_REF}
+    if kind == "serviceAccountRef":
+        config["auth"] = {"serviceAccountRef": {"name": "caller"}}
+    ref, document = v2("ClusterSecretStore", "", config, authenticationScope="ManifestNamespace")
+
+    target = resolved(ref, document, *CONFIG_OBJECTS, by=replace(caller(), namespace=""), need=VALIDATION)
+
+    assert Operation.GET in target.operations
+    with pytest.raises(ResolutionError) as raised:
+        await bind(target, NotedReads())
+    assert raised.value.reason is Reason.REFERENT_AUTH

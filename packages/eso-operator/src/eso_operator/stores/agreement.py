@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from eso_api.v2.connection import ProviderConfig
+from eso_operator.stores.classes import Class
 from eso_operator.stores.configuration import Configuration
+from eso_operator.stores.loading import seconds_of
 from eso_operator.stores.need import Need
 from eso_operator.stores.snapshot import Snapshot
 from eso_operator.stores.store import Bridged, Owned, Store
 from eso_operator.stores.target import ConfigBinding, Connection, Form, Reason, ResolutionError
 from eso_wire.errors import RetryClass
-from eso_wire.values import ConfigDelivery, Handshake, KindInfo
+from eso_wire.values import ConfigDelivery, Handshake, KindInfo, Limits
 from eso_wire.versions import SUPPORTED, spelled
 
 
@@ -75,6 +77,27 @@ def bind_config(store: Store, configuration: Configuration, info: KindInfo) -> C
         credentials=info.credentials if inline else (),
         rule=configuration.rule,
     )
+
+
+def limited(handshake: Handshake, cls: Class | None) -> Handshake:
+    """The handshake with the limits of the class where those are tighter than what the provider says."""
+    given = cls.spec.limits if cls is not None else None
+    if cls is None or given is None:
+        return handshake
+    own = handshake.limits
+    deadline = seconds_of(given.max_deadline, "spec.limits.maxDeadline", cls.ref)
+    limits = Limits(
+        max_batch_items=int(_tighter(own.max_batch_items, given.max_batch_items)),
+        max_message_bytes=int(_tighter(own.max_message_bytes, given.max_message_bytes)),
+        max_in_flight=int(_tighter(own.max_in_flight, given.max_in_flight)),
+        max_deadline=_tighter(own.max_deadline, deadline),
+    )
+    return replace(handshake, limits=limits)
+
+
+def _tighter(own: float, given: float | None) -> float:
+    """0 and None say nothing."""
+    return min((limit for limit in (own, given) if limit), default=0)
 
 
 def _is_object(store: Store) -> bool:

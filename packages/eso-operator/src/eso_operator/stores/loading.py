@@ -198,8 +198,8 @@ def _behaviour(spec: Policy, ref: ObjectRef, scope: AuthScope) -> Behaviour:
             max_retries=policy.max_retries,
             retry_interval=policy.retry_interval,
             refresh_interval=policy.refresh_interval,
-            connect_timeout=_seconds(spec.timeouts.connect, "spec.timeouts.connect", ref),
-            call_timeout=_seconds(spec.timeouts.call, "spec.timeouts.call", ref),
+            connect_timeout=seconds_of(spec.timeouts.connect, "spec.timeouts.connect", ref),
+            call_timeout=seconds_of(spec.timeouts.call, "spec.timeouts.call", ref),
         )
     conditions = tuple(spec.conditions) if isinstance(spec, ClusterPolicy) else ()
     return Behaviour(spec.controller, conditions, scope, gating, policy)
@@ -289,12 +289,13 @@ def _call_policy(ref: ObjectRef, refresh: int | str, retry: RetrySettings | None
     return CallPolicy(
         gated=gated is not Gating.NONE,
         max_retries=retry.max_retries if retry else None,
-        retry_interval=_seconds(retry.retry_interval, "spec.retrySettings.retryInterval", ref) if retry else None,
-        refresh_interval=_seconds(refresh, "spec.refreshInterval", ref) or None,
+        retry_interval=seconds_of(retry.retry_interval, "spec.retrySettings.retryInterval", ref) if retry else None,
+        refresh_interval=seconds_of(refresh, "spec.refreshInterval", ref) or None,
     )
 
 
-def _seconds(value: int | str | None, field: str, ref: ObjectRef) -> float | None:
+def seconds_of(value: int | str | None, field: str, ref: ObjectRef) -> float | None:
+    """A length of time as users write it; None when they do not."""
     if value is None:
         return None
     try:

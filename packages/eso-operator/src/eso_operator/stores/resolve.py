@@ -16,11 +16,11 @@ from typing import Final, TypeVar
 
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.access import check_controller, check_use
-from eso_operator.stores.agreement import agree, bind_config
+from eso_operator.stores.agreement import agree, bind_config, limited
 from eso_operator.stores.authentication import Authentication, authenticate
 from eso_operator.stores.channel import call_token, secure
 from eso_operator.stores.configuration import Configuration, configure
-from eso_operator.stores.discovery import locate
+from eso_operator.stores.discovery import Located, locate
 from eso_operator.stores.gate import check_ready
 from eso_operator.stores.loading import load
 from eso_operator.stores.need import VALIDATION, Need
@@ -28,7 +28,7 @@ from eso_operator.stores.reference import normalise, pick
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import Snapshot
 from eso_operator.stores.store import Store
-from eso_operator.stores.target import CallToken, Connection, Reason, ResolutionError, ResolvedTarget
+from eso_operator.stores.target import CallToken, Connection, Reason, ResolutionError, ResolvedTarget, TlsSource
 from eso_wire.values import ObjectRef
 
 T = TypeVar("T")
@@ -100,9 +100,14 @@ class _Channel:
 
     store: Store
     configuration: Configuration
-    connection: Connection
+    located: Located
+    tls: TlsSource
     authentication: Authentication
     token: CallToken | None
+
+    @property
+    def connection(self) -> Connection:
+        return Connection(self.located.endpoint, self.tls)
 
 
 def _to_channel(
@@ -141,7 +146,7 @@ def _to_channel(
     token = call_token(store, located, authentication.namespace)
     yield f"{tls}, {'with' if token else 'without'} a token"
 
-    return _Channel(store, configuration, Connection(located.endpoint, tls), authentication, token)
+    return _Channel(store, configuration, located, tls, authentication, token)
 
 
 def _to_target(
@@ -160,7 +165,7 @@ def _to_target(
 
     agreement = agree(store, connection, configuration, need, snapshot)
     config = bind_config(store, configuration, agreement.info)
-    handshake = agreement.handshake
+    handshake = limited(agreement.handshake, channel.located.provider_class)
     yield f"{handshake.provider_name} {handshake.provider_version}, protocol {handshake.selected}"
 
     return ResolvedTarget(

@@ -1,0 +1,148 @@
+"""Stores, generators and configurations that cannot be used say which field is wrong (R111)."""
+
+from __future__ import annotations
+
+import pytest
+
+from eso_api.references import GeneratorRef, StoreRef
+from eso_operator.stores.resolve import resolve
+from eso_operator.stores.target import Reason, ResolutionError, ResolvedTarget
+from eso_operator.testing.clusters import (
+    ANYTHING,
+    CORE,
+    SETTINGS,
+    EveryConnection,
+    caller,
+    cluster,
+    obj,
+    provider_service,
+    ready,
+    serving,
+)
+from eso_wire.values import Handshake, KindId, KindRole
+from kuberun.meta import JsonObject
+
+STORES_V2 = "secretstore.external-secrets.io/v2alpha1"
+GENERATORS_V1 = "generators.external-secrets.io/v1alpha1"
+CORE_V1 = "external-secrets.io/v1"
+CONFIGS = "provider.secretstore.external-secrets.io/v2alpha1"
+
+FAKE = KindId("provider.secretstore.external-secrets.io", "v2alpha1", "Fake")
+PASSWORD = KindId("provider.generator.external-secrets.io", "v2alpha1", "Password")
+V1_PASSWORD = KindId("generators.external-secrets.io", "v1alpha1", "Password")
+
+ADDRESS = f"grpc://provider-fake.{CORE}.svc:8080"
+CONFIG = {"data": [{"key": "k", "value": "v"}]}
+REFERRED = {"address": ADDRESS, "providerRef": {"kind": "Fake", "name": "config"}}
+INLINE = {"address": ADDRESS, "inline": {"kind": "Fake", "spec": CONFIG}}
+
+HERE = obj(CONFIGS, "Fake", "config", "team-a", spec=CONFIG)
+THERE = obj(CONFIGS, "Fake", "config", "platform", spec=CONFIG)
+STORES = serving(FAKE, v1_key="fake")
+MAKERS = serving(PASSWORD, V1_PASSWORD, role=KindRole.GENERATOR)
+MAKER_SERVICE = provider_service("provider-generators", CORE, kinds=f"{PASSWORD},{V1_PASSWORD}")
+
+
+def store_ref(api_version: str, kind: str) -> StoreRef:
+    return StoreRef(api_version=api_version, kind=kind, name="store")
+
+
+def generator_ref(api_version: str, kind: str) -> GeneratorRef:
+    return GeneratorRef(api_version=api_version, kind=kind, name="store")
+
+
+def resolved(ref: StoreRef | GeneratorRef, *documents: JsonObject, handshake: Handshake = STORES) -> ResolvedTarget:
+    snapshot = cluster(*documents, handshakes=EveryConnection(handshake))
+    return resolve(ref, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        pytest.param({"provider": {}}, "exactly one provider, not 0", id="no provider"),
+        pytest.param({"provider": {"fake": {}, "aws": {}}}, "exactly one provider, not 2", id="two providers"),
+        pytest.param({"provider": {"fake": "x"}}, "must be an object", id="no block"),
+        pytest.param({"provider": "fake"}, "cannot be used", id="no object"),
+        pytest.param({"provider": {"fake": {}}, "refreshInterval": "soon"}, "invalid duration", id="interval"),
+        pytest.param({"provider": {"fake": {}}, "refreshInterval": -5}, "must not be negative", id="negative"),
+        pytest.param(
+            {"provider": {"fake": {}}, "retrySettings": {"retryInterval": "x"}}, "retryInterval", id="retry interval"
+        ),
+        pytest.param({"provider": {"plugin": {"address": 5}}}, "cannot be used", id="plugin of another shape"),
+    ],
+)
+def test_a_malformed_store_says_which_field(document: JsonObject, problem: str) -> None:
+    store = obj(CORE_V1, "SecretStore", "store", "team-a", spec=document, status=ready())
+
+    with pytest.raises(ResolutionError, match=problem) as raised:
+        resolved(StoreRef(name="store"), store)
+
+    assert raised.value.reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"kind": "Password", "generator": {"uuidSpec": {}}}, id="another kind's spec"),
+        pytest.param({"kind": "Password", "generator": {}}, id="no spec"),
+        pytest.param({"kind": "Password", "generator": {"passwordSpec": {}, "uuidSpec": {}}}, id="two specs"),
+        pytest.param({"kind": "Nonsense", "generator": {"passwordSpec": {}}}, id="unknown kind"),
+        pytest.param({"generator": {"passwordSpec": {}}}, id="no kind"),
+        pytest.param({"kind": "Password"}, id="no generator"),
+    ],
+)
+def test_a_cluster_generator_needs_the_spec_of_its_kind(spec: JsonObject) -> None:
+    with pytest.raises(ResolutionError) as raised:
+        resolved(
+            generator_ref(GENERATORS_V1, "ClusterGenerator"),
+            MAKER_SERVICE,
+            obj(GENERATORS_V1, "ClusterGenerator", "store", spec=spec),
+            handshake=MAKERS,
+        )
+
+    assert raised.value.reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        pytest.param({"address": ADDRESS}, "exactly one of providerRef, inline", id="neither providerRef nor inline"),
+        pytest.param({**REFERRED, **INLINE}, "exactly one of providerRef, inline", id="both"),
+        pytest.param({**REFERRED, "classRef": {"name": "x"}}, "at most one of address, classRef", id="two places"),
+        pytest.param({**REFERRED, "address": "nowhere"}, "address", id="no address"),
+        pytest.param(
+            {"address": ADDRESS, "providerRef": {"apiVersion": "v1", "kind": "Secret", "name": "x"}},
+            "is no kind of a provider",
+            id="a Secret is no configuration",
+        ),
+        pytest.param(
+            {"address": ADDRESS, "providerRef": {"apiVersion": STORES_V2, "kind": "SecretStore", "name": "store"}},
+            "is no kind of a provider",
+            id="a store is no configuration",
+        ),
+        pytest.param(
+            {"address": ADDRESS, "providerRef": {"kind": "ClusterFake", "name": "shared"}},
+            "cluster-scoped: refer to it directly",
+            id="a cluster-scoped configuration is not wrapped, its conditions would be lost",
+        ),
+    ],
+)
+def test_an_invalid_provider_configuration_is_refused(config: JsonObject, problem: str) -> None:
+    """R111."""
+    store = obj(STORES_V2, "SecretStore", "store", "team-a", spec={"providerConfig": config})
+    shared = obj(CONFIGS, "ClusterFake", "shared", spec={"common": {"conditions": [{"namespaces": ["other"]}]}})
+
+    with pytest.raises(ResolutionError, match=problem) as raised:
+        resolved(store_ref(STORES_V2, "SecretStore"), store, shared, HERE)
+
+    assert raised.value.reason is Reason.INVALID_CONFIG
+
+
+def test_a_missing_configuration_is_named() -> None:
+    store = obj(STORES_V2, "SecretStore", "store", "team-a", spec={"providerConfig": REFERRED})
+
+    with pytest.raises(ResolutionError, match="Fake team-a/config, which does not exist") as raised:
+        resolved(store_ref(STORES_V2, "SecretStore"), store, THERE)
+
+    assert raised.value.reason is Reason.CONFIG_NOT_FOUND
+    assert raised.value.subject.name == "config"
