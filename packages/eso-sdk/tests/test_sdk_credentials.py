@@ -118,7 +118,7 @@ async def test_a_credential_that_is_not_there_is_named(what: Any, credentials: d
     assert (outcome.reason, outcome.message) == (ErrorReason.CREDENTIALS_NOT_FOUND, said)
 
 
-# --- the namespace rule (R114, R119: enforced in the resolver, and again here) ---------------------------------------------
+# --- the namespace rule (R114, R119: enforced in the resolver, and again here) ----------------------------------------
 
 CLUSTER_STORE = ObjectRef("external-secrets.io/v1", "ClusterSecretStore", "", "shared", uid="c")
 V1_GENERATOR = ObjectRef("generators.external-secrets.io/v1alpha1", "Password", "team", "p", uid="g")

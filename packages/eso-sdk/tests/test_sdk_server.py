@@ -1,4 +1,7 @@
-"""The server on real sockets (R102, R118, R136, R139, R147, R158): who may call, how long, how many, with which certificates, and how it ends."""
+"""The server on real sockets: who may call, how long, how many, with which certificates, and how it ends.
+
+Rows R102, R118, R136, R139, R147, R158.
+"""
 
 import asyncio
 import contextlib
