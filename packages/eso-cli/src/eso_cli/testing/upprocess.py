@@ -1,0 +1,113 @@
+"""`eso up` as its users run it: a process with children, reached through the files it writes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import yaml
+
+from kuberun.clock import SystemClock
+
+ESO = Path(sys.executable).parent / "eso"
+SECONDS = 120.0
+_POLL_SECONDS = 0.05
+
+
+class UpProcess:
+    """A running `eso up`. It is an `ApiServer`, so kubectl and raw HTTP can be pointed at it."""
+
+    name = "localkube"
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.ready_file = folder / "ready.json"
+        self.kubeconfig = self.data / "kubeconfig"
+        self.log = folder / "up.log"
+        command = [str(ESO), "up", "--data-dir", str(self.data), "--ready-file", str(self.ready_file), *arguments]
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        self.url = self.token = ""
+        self.ca_file = folder / "ca.crt"
+
+    @property
+    def output(self) -> str:
+        """Everything that it and its children wrote."""
+        return self.log.read_text(errors="replace")
+
+    def wait_until_ready(self) -> None:
+        self.wait_for(self.ready_file.exists, "it is not ready")
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        self.url, self.token = str(cluster["server"]), str(user["token"])
+        self.ca_file.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+
+    def wait_for(self, holds: Callable[[], object], complaint: str) -> None:
+        """Until something about a running process is true; fails when it ends, or at the deadline."""
+        clock = SystemClock()
+        deadline = clock.monotonic() + SECONDS
+        while not holds():
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(_POLL_SECONDS)
+                raise AssertionError(f"eso up ended with {code}:\n{self.output[-4000:]}")
+            if clock.monotonic() > deadline:
+                raise AssertionError(f"{complaint} after {SECONDS:.0f} s:\n{self.output[-4000:]}")
+
+    def members(self) -> dict[int, str]:
+        """The processes of its group that still run, by their command line."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                with suppress(OSError):
+                    state, _, group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+                    if int(group) == self._process.pid and state != "Z":
+                        found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
+        return found
+
+    def component(self, words: str) -> int:
+        """The process id of the child with these words in its command line."""
+        (pid,) = (pid for pid, line in self.members().items() if words in line and pid != self._process.pid)
+        return pid
+
+    def provider_ready(self, name: str) -> dict[str, str]:
+        """What a provider wrote about itself when it began to serve."""
+        ready: dict[str, str] = json.loads((self.data / "providers" / name / "ready.json").read_text())
+        return ready
+
+    def stop(self) -> int:
+        """Interrupt it and wait; the exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(SECONDS)
+
+    def end(self) -> None:
+        """Whatever is left of it and of its children is killed."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(SECONDS)
+
+    def restart(self) -> None:
+        raise AssertionError("a test that restarts it starts another one")
+
+    compact = restart
+
+
+@contextmanager
+def up_running(folder: Path, *arguments: str) -> Iterator[UpProcess]:
+    """Ready, for as long as the block lasts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    up = UpProcess(folder, *arguments)
+    try:
+        up.wait_until_ready()
+        yield up
+    finally:
+        up.end()

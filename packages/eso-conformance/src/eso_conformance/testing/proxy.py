@@ -1,0 +1,157 @@
+"""A proxy in front of an honest provider that breaks promises on request: what the suite has to notice.
+
+    async with lying(Liar("GetSecrets", answered=drop_one), honest, certificates) as address: ...
+
+Messages are changed as messages; the call itself, its deadline and its errors are passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from eso_wire._generated import provider_pb2 as pb
+from eso_wire.options import CLIENT_OPTIONS
+from eso_wire.tls import ServerCertificates, TlsMaterial, channel_credentials
+
+_MESSAGES: Final = {
+    name: (getattr(pb, f"{stem}Request"), getattr(pb, f"{stem}Response"))
+    for name, stem in (
+        ("Handshake", "Handshake"),
+        ("Validate", "Validate"),
+        ("GetSecrets", "GetSecrets"),
+        ("CheckSecrets", "CheckSecrets"),
+        ("FindSecrets", "FindSecrets"),
+        ("PushSecrets", "PushSecrets"),
+        ("DeleteSecrets", "DeleteSecrets"),
+        ("Subscribe", "Subscribe"),
+        ("Generate", "Generate"),
+    )
+}
+
+
+def nothing(message: Any) -> None:
+    """Leaves a message as it is."""
+
+
+def same(error: Failure, request: Any) -> Failure:
+    del request
+    return error
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed call, as it leaves a provider."""
+
+    code: grpc.StatusCode
+    details: str
+    trailers: tuple[tuple[str, str | bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Liar:
+    """What is done to requests before the honest provider sees them, and to what it answers."""
+
+    method: str = ""
+    asked: Callable[[Any], object] = nothing
+    answered: Callable[[Any], object] = nothing
+    failed: Callable[[Failure, Any], Failure] = same
+    anybody: bool = False
+    """Clients need no certificate."""
+
+
+@asynccontextmanager
+async def lying(liar: Liar, upstream: str, *, shown: TlsMaterial, own: TlsMaterial) -> AsyncIterator[str]:
+    """The address of a proxy in front of a provider: `shown` to its clients, `own` to the provider behind it."""
+    credentials = ServerCertificates(lambda: shown).credentials()
+    if liar.anybody:
+        pair = (shown.key.reveal(), shown.certificate)
+        credentials = grpc.ssl_server_credentials([pair], shown.ca, require_client_auth=False)
+    server = aio.server()
+    async with aio.secure_channel(upstream, channel_credentials(own), options=CLIENT_OPTIONS) as channel:
+        server.add_generic_rpc_handlers((_Proxy(channel, liar),))
+        port = server.add_secure_port("127.0.0.1:0", credentials)
+        await server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            await server.stop(None)
+
+
+class _Proxy(grpc.GenericRpcHandler):
+    """Passes calls on to the honest provider, lying as it is told."""
+
+    def __init__(self, upstream: aio.Channel, liar: Liar) -> None:
+        self._upstream = upstream
+        self._liar = liar
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        name = details.method.rpartition("/")[2]
+        if name == "FindSecrets":
+            return grpc.unary_stream_rpc_method_handler(self._streaming(details.method, name))
+        if name == "Subscribe":
+            return grpc.stream_stream_rpc_method_handler(self._subscribing(details.method, name))
+        return grpc.unary_unary_rpc_method_handler(self._unary(details.method, name))
+
+    def _unary(self, method: str, name: str) -> Any:
+        async def handle(request: bytes, context: aio.ServicerContext[bytes, bytes]) -> bytes:
+            call: Any = self._upstream.unary_unary(method)
+            try:
+                return self._answered(name, await call(self._asked(name, request), timeout=context.time_remaining()))
+            except aio.AioRpcError as error:
+                await self._abort(error, name, request, context)
+            raise AssertionError("abort raises")
+
+        return handle
+
+    def _streaming(self, method: str, name: str) -> Any:
+        async def handle(request: bytes, context: aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+            call: Any = self._upstream.unary_stream(method)
+            try:
+                async for page in call(self._asked(name, request), timeout=context.time_remaining()):
+                    yield self._answered(name, page)
+            except aio.AioRpcError as error:
+                await self._abort(error, name, request, context)
+
+        return handle
+
+    def _subscribing(self, method: str, name: str) -> Any:
+        async def handle(
+            requests: AsyncIterator[bytes], context: aio.ServicerContext[bytes, bytes]
+        ) -> AsyncIterator[bytes]:
+            call: Any = self._upstream.stream_stream(method)
+            try:
+                async for event in call(requests, timeout=context.time_remaining()):
+                    yield self._answered(name, event)
+            except aio.AioRpcError as error:
+                await self._abort(error, name, b"", context)
+
+        return handle
+
+    def _asked(self, name: str, request: bytes) -> bytes:
+        if name != self._liar.method or self._liar.asked is nothing:
+            return request
+        message = _MESSAGES[name][0].FromString(request)
+        self._liar.asked(message)
+        changed: bytes = message.SerializeToString()
+        return changed
+
+    def _answered(self, name: str, answer: bytes) -> bytes:
+        if name != self._liar.method:
+            return answer
+        message = _MESSAGES[name][1].FromString(answer)
+        self._liar.answered(message)
+        changed: bytes = message.SerializeToString()
+        return changed
+
+    async def _abort(self, error: aio.AioRpcError, name: str, request: bytes, context: Any) -> None:
+        trailers = tuple((key, value) for key, value in error.trailing_metadata() or ())
+        failure = Failure(error.code(), error.details() or "", trailers)
+        if name == self._liar.method and self._liar.failed is not same:
+            failure = self._liar.failed(failure, _MESSAGES[name][0].FromString(request))
+        await context.abort(failure.code, failure.details, failure.trailers)

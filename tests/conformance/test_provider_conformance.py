@@ -1,0 +1,128 @@
+"""Every provider keeps the contract: as a process of its own, over mutual TLS, in every profile that is for it (R105).
+
+What does not apply to a provider is written down here, so that a case that silently stops applying is noticed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eso_cli.testing.providerprocess import local_certificates, provider_running, serve_command
+from eso_conformance import CaseResult, Fixture, Profile, Target, Verdict, read_identity, run
+from eso_conformance.fixture import from_plain
+from eso_operator.certs.local import LocalCertificates
+
+ROOT = Path(__file__).resolve().parents[2]
+ESO = Path(sys.executable).parent / "eso"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """How a provider is started, what it is tried with, and which cases it has nothing for."""
+
+    command: Callable[[Path], tuple[str, ...]]
+    known: Callable[[Path], Mapping[str, Any]] | None = None
+    without: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By profile: the cases that apply to none of its kinds."""
+
+
+def example_command(folder: Path) -> tuple[str, ...]:
+    notes = folder / "notes"
+    notes.mkdir()
+    (notes / "password").write_bytes(b"open sesame")
+    return (sys.executable, str(ROOT / "packages/eso-sdk/examples/notes.py"))
+
+
+def example_fixture(folder: Path) -> Mapping[str, Any]:
+    spec = {"folder": str(folder / "notes"), "passwordRef": {"name": "notes", "key": "password"}}
+    credentials = {"/passwordRef": "open sesame"}
+    return {"kinds": [{"kind": "Notes", "spec": spec, "credentials": credentials, "invalid": [{}]}]}
+
+
+def scaffolded_command(folder: Path) -> tuple[str, ...]:
+    made = folder / "eso-provider-brand-new"
+    subprocess.run([ESO, "provider", "new", "brand-new", "--folder", made], check=True, capture_output=True)
+    program = f"import sys; sys.path.insert(0, {str(made / 'src')!r})\n"
+    return (sys.executable, "-c", program + "from eso_provider_brand_new.provider import main; main()")
+
+
+def scaffolded_fixture(folder: Path) -> Mapping[str, Any]:
+    del folder
+    spec = {"url": "https://brand.new", "tokenSecretRef": {"name": "brand-new", "key": "token"}}
+    credentials = {"/tokenSecretRef": "token"}
+    return {"kinds": [{"kind": "BrandNew", "spec": spec, "credentials": credentials, "invalid": [{}]}]}
+
+
+FIXTURE_VALUES = "get: gives every known value of the fixture"
+EXISTS = "exists: tells what is there from what is not, without giving the value"
+VERSIONS = "get: reports a missing version as not found"
+UNOFFERED_OPERATIONS = "errors: answers every operation it does not offer with UNSUPPORTED_OPERATION"
+UNOFFERED_IF_ABSENT = "push: refuses a precondition it does not offer instead of ignoring it"
+IF_ABSENT = {
+    "push: leaves an existing value alone with IF_ABSENT, and says SKIPPED_EXISTS",
+    "push: lets exactly one of many simultaneous IF_ABSENT pushes win",
+}
+OWNERSHIP = "ownership: deletes nothing that another owner pushed"
+STATE = {
+    "generate: gives state as JSON, if it gives any",
+    "cleanup: succeeds, and succeeds again when everything is gone already",
+}
+
+CANDIDATES = {
+    "fake": Candidate(
+        lambda _: serve_command("fake"),
+        without={"read": frozenset({UNOFFERED_OPERATIONS}), "write": frozenset({UNOFFERED_IF_ABSENT})},
+    ),
+    "generators": Candidate(lambda _: serve_command("generators"), without={"generator": frozenset(STATE)}),
+    "example": Candidate(
+        example_command,
+        example_fixture,
+        {"read": frozenset({FIXTURE_VALUES, EXISTS, VERSIONS}), "write": frozenset({*IF_ABSENT, OWNERSHIP})},
+    ),
+    "scaffold": Candidate(
+        scaffolded_command,
+        scaffolded_fixture,
+        {"read": frozenset({FIXTURE_VALUES, UNOFFERED_OPERATIONS}), "write": frozenset(IF_ABSENT)},
+    ),
+}
+
+
+async def tried(name: str, profile: str, folder: Path) -> list[CaseResult]:
+    """The results of one profile on a process of that provider."""
+    candidate = CANDIDATES[name]
+    made = local_certificates(folder / "certificates", name)
+    known: Fixture | None = from_plain(candidate.known(folder)) if candidate.known else None
+    async with provider_running(candidate.command(folder), folder / "process", made=made) as provider:
+        return [one async for one in run(target_of(provider.address, made), [Profile(profile)], known)]
+
+
+def target_of(address: str, made: LocalCertificates) -> Target:
+    issuer = made.server.parent / "issuer"
+    authority = ((issuer / "tls.crt").read_bytes(), (issuer / "tls.key").read_bytes())
+    return Target(address, read_identity(made.client), authority=authority)
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        *(("fake", profile) for profile in ("read", "write", "subscribe", "tls")),
+        *(("generators", profile) for profile in ("generator", "tls")),
+        *(("example", profile) for profile in ("read", "write", "tls")),
+        *(("scaffold", profile) for profile in ("read", "write", "tls")),
+    ],
+)
+async def test_a_provider_process_keeps_the_contract(name: str, profile: str, tmp_path: Path) -> None:
+    results = await tried(name, profile, tmp_path)
+
+    failed = [f"{one.kind}: {one.case}: {one.why}" for one in results if one.verdict is Verdict.FAILED]
+    applied = {str(one.case) for one in results if one.verdict is Verdict.PASSED}
+    assert failed == []
+    assert {str(one.case) for one in results} - applied == CANDIDATES[name].without.get(profile, frozenset())
+    assert applied
