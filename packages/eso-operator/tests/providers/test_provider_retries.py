@@ -19,6 +19,7 @@ from eso_wire.values import (
     DeleteItem,
     FindQuery,
     GenerateRequest,
+    Limits,
     PushBatch,
     PushItem,
     RemoteRef,
@@ -170,3 +171,14 @@ async def test_an_unreached_provider_is_tried_again(loop: LoopbackGateway) -> No
     await loop.clock.run_until_idle()
 
     assert (await call)[0].outcome == SecretBytes(b"value-of-a")
+
+
+async def test_a_try_takes_no_longer_than_the_provider_allows(loop: LoopbackGateway) -> None:
+    loop.provider.hangs = True
+    bound = bound_target(policy=CallPolicy(gated=False, max_retries=0), limits=Limits(max_deadline=3.0))
+    call = asyncio.create_task(loop.gateway.get(bound, wanted("a")))
+
+    await loop.clock.run_until_idle()
+
+    assert isinstance(call.exception(), NoAnswerError)
+    assert loop.clock.monotonic() == pytest.approx(3.0)

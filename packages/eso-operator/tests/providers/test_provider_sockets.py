@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,8 +11,11 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_operator.certs.authority import Window
+from eso_operator.providers.channel import GrpcTransport
+from eso_operator.providers.diagnosis import Address
 from eso_operator.providers.errors import NoAnswerError
 from eso_operator.providers.settings import CallSettings, RuntimeSettings
+from eso_operator.providers.transport import CallOptions
 from eso_operator.stores.target import BoundTarget, CallPolicy
 from eso_operator.testing import gateways
 from eso_operator.testing.boundtargets import TLS, bound_target, endpoint, wanted
@@ -157,3 +161,40 @@ async def test_a_handshake_gives_what_the_provider_says(wired: WiredGateway) -> 
     handshake = await wired.gateway.handshake(endpoint(wired.host.target), TLS)
 
     assert handshake.instance_id == "instance-1"
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "100.100.100.200", "fd00:ec2::254"])
+async def test_a_name_that_leads_to_a_metadata_service_is_not_dialled(address: str) -> None:
+    clock = SystemClock()
+
+    async def resolve(_name: Address) -> list[str]:
+        return ["10.0.0.7", address]
+
+    transport = GrpcTransport(
+        endpoint("dns:///provider.example:8080"), TestAuthority(clock.now()).client(), clock, resolve=resolve
+    )
+    with pytest.raises(TransportError, match="link-local or metadata address"):
+        await transport.unary("/x/y", b"", CallOptions(timeout=5.0, connect_timeout=5.0))
+
+    await transport.close()
+
+
+async def test_closing_the_gateway_fails_calls_on_their_way_and_cancels_nobody(wired: WiredGateway) -> None:
+    wired.provider.hangs = True
+    call = asyncio.create_task(wired.gateway.get(bound_target(endpoint(wired.host.target), policy=ONCE), wanted("a")))
+    await wired.provider.until_called("GetSecrets")
+
+    await wired.gateway.close()
+    await asyncio.wait([call])
+
+    assert isinstance(call.exception(), TransportError)
+
+
+async def test_nobody_answering_a_connection_is_named(wired: WiredGateway) -> None:
+    """The system accepts the connection and nobody speaks: the attempt ends by its own time-out."""
+    bound_once = CallPolicy(gated=False, max_retries=0, connect_timeout=0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        at = endpoint(f"ipv4:127.0.0.1:{silent.getsockname()[1]}")
+
+        with pytest.raises(TransportError, match="did not answer within"):
+            await wired.gateway.get(bound_target(at, policy=bound_once), wanted("a"))

@@ -7,11 +7,14 @@ new ones need a new channel (`pool.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import ipaddress
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 import grpc
 from grpc import aio
 
+from eso_operator.providers.diagnosis import Address, address_of
 from eso_operator.providers.errors import NoAnswerError
 from eso_operator.providers.transport import CallOptions, short_name
 from eso_operator.stores.target import Endpoint
@@ -32,20 +35,35 @@ _OPTIONS = (
     ("grpc.dns_min_time_between_resolutions_ms", 2_000),
 )
 
+_METADATA = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "168.63.129.16")))
+
+Resolve = Callable[[Address], Awaitable[Sequence[str]]]
+"""The addresses of a name; raises OSError."""
+
+
+async def resolved(name: Address) -> list[str]:
+    """As the system resolves it."""
+    found = await asyncio.get_running_loop().getaddrinfo(name.host, name.port, type=socket.SOCK_STREAM)
+    return [str(address[0]).partition("%")[0] for *_, address in found]
+
 
 class GrpcTransport:
     """Calls over one channel."""
 
-    def __init__(self, endpoint: Endpoint, material: TlsMaterial, clock: Clock) -> None:
+    def __init__(
+        self, endpoint: Endpoint, material: TlsMaterial, clock: Clock, *, resolve: Resolve | None = None
+    ) -> None:
         self._label = endpoint.label
         self._clock = clock
+        self._resolve = resolve or resolved
+        self._name = address_of(endpoint.target) if endpoint.target.startswith("dns:") else None
         self._channel = aio.secure_channel(
             endpoint.target,
             channel_credentials(material),
             options=(*_OPTIONS, ("grpc.ssl_target_name_override", endpoint.server_name)),
         )
         self._unary: dict[str, aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
-        self._connecting: asyncio.Task[None] | None = None
+        self._connecting: asyncio.Task[TransportError | None] | None = None
 
     async def unary(self, method: str, request: bytes, options: CallOptions) -> bytes:
         await self._connected(options)
@@ -87,7 +105,7 @@ class GrpcTransport:
 
     async def _connected(self, options: CallOptions) -> None:
         """Wait for the first connection, but not for long; a failed one is reported by the call itself."""
-        if self._channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
+        if self._channel.get_state() is grpc.ChannelConnectivity.READY:
             return
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
@@ -95,18 +113,31 @@ class GrpcTransport:
         try:
             async with Deadline(self._clock, seconds):
                 with _Closing():
-                    await asyncio.shield(self._connecting)
+                    refusal = await asyncio.shield(self._connecting)
         except TimeoutError:
             raise TransportError(f"no connection within {seconds:g} s") from None
+        if refusal is not None:
+            raise TransportError(refusal.cause)
 
-    async def _connect(self) -> None:
-        """Ends when the channel is connected or has failed to."""
+    async def _connect(self) -> TransportError | None:
+        """Ends when the channel is connected or has failed to. An error is returned, for all who wait."""
+        if self._name is not None and await self._leads_to_metadata(self._name):
+            return TransportError(f"{self._name.host} resolves to a link-local or metadata address: never dialled")
         waiting = (grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.CONNECTING)
         try:
             while (state := self._channel.get_state(try_to_connect=True)) in waiting:
                 await self._channel.wait_for_state_change(state)
         except aio.UsageError:
-            return  # closed meanwhile; the call will say so
+            return None  # closed meanwhile; the call will say so
+        return None
+
+    async def _leads_to_metadata(self, name: Address) -> bool:
+        """A name must not lead where clouds hand out the credentials of a machine."""
+        try:
+            addresses = await self._resolve(name)
+        except OSError:
+            return False  # gRPC will say that it does not resolve
+        return any(each.is_link_local or each in _METADATA for each in map(ipaddress.ip_address, addresses))
 
     def _error(self, failure: aio.AioRpcError, method: str) -> ProviderError:
         explained = any(key == DETAILS_KEY for key, _ in failure.trailing_metadata() or ())
