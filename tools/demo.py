@@ -1,7 +1,12 @@
-"""`make demo`: the embedded API server with our CRDs and every example, shown as kubectl shows them; then it stops."""
+"""`make demo`: everything on this machine, shown step by step, checked on the way, stopped at the end.
+
+A person at a terminal is told where the kubeconfig is and can look around before it stops. Otherwise plain lines are
+printed, and the exit code says whether everything was as it should be.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -9,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +24,10 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-START_SECONDS = 60.0
-CALL_SECONDS = 60.0
+SECONDS = 60.0
+TEAMS = ("demo-red", "demo-green", "demo-blue")
+
+Json = dict[str, Any]
 
 
 class DemoError(Exception):
@@ -27,71 +35,160 @@ class DemoError(Exception):
 
 
 def main() -> int:
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    at_terminal = sys.stdout.isatty()
+    console = Console(highlight=False, width=None if at_terminal else 160)
     with tempfile.TemporaryDirectory(prefix="eso-demo-") as folder:
-        ready = Path(folder) / "ready.json"
-        command = [str(BIN / "eso"), "up", "--no-operator", "--data-dir", str(Path(folder) / "data")]
-        server = subprocess.Popen([*command, "--ready-file", str(ready)], stdout=subprocess.DEVNULL)
         try:
-            started = _await_ready(server, ready)
-            console.print(f"[bold]embedded API server[/bold] at {started['server']}")
-            _show(console, Path(started["kubeconfig"]))
+            with running(Path(folder)) as started:
+                console.print(f"[bold]Kubernetes API, operator and providers run[/bold]; {started['server']}")
+                console.print(f"look around with: KUBECONFIG={started['kubeconfig']} kubectl get externalsecrets -A\n")
+                show(console, Cluster(Path(started["kubeconfig"])))
+                if at_terminal:
+                    console.input("\n[bold]everything as it should be[/bold]; press Enter to stop ")
         except DemoError as problem:
-            console.print(f"[red]demo failed:[/red] {problem}")
+            console.print(f"[red]demo failed:[/red] {problem}", soft_wrap=True)
             return 1
-        finally:
-            server.send_signal(signal.SIGTERM)
-            code = server.wait(timeout=CALL_SECONDS)
-    console.print("stopped cleanly" if code == 0 else f"the server ended with {code}")
-    return code
+    console.print("stopped cleanly")
+    return 0
 
 
-def _await_ready(server: subprocess.Popen[bytes], ready: Path) -> dict[str, str]:
-    deadline = time.monotonic() + START_SECONDS
-    while not ready.exists():
-        if server.poll() is not None:
-            raise DemoError(f"the server ended with {server.returncode} before it was ready")
-        if time.monotonic() > deadline:
-            raise DemoError(f"the server was not ready after {START_SECONDS:.0f} s")
-        time.sleep(0.05)
-    answer: dict[str, str] = json.loads(ready.read_text())
-    return answer
+@contextmanager
+def running(folder: Path) -> Iterator[Json]:
+    """`eso up` with two providers and the demo's manifests, for as long as the block lasts."""
+    ready, log = folder / "ready.json", folder / "log.jsonl"
+    command = [str(BIN / "eso"), "up", "--data-dir", str(folder / "data"), "--ready-file", str(ready)]
+    command += ["--provider", "fake", "--provider", "generators", "--file", str(ROOT / "examples" / "demo")]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
+    try:
+        until(lambda: ready.exists() or process.poll() is not None, "nothing is ready")
+        if process.poll() is not None:
+            raise DemoError(f"eso up ended with {process.returncode}: {log.read_text()[-2000:]}")
+        yield json.loads(ready.read_text())
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(timeout=SECONDS)
+    if code != 0:
+        raise DemoError(f"eso up ended with {code}")
 
 
-def _show(console: Console, kubeconfig: Path) -> None:
-    definitions = _objects(kubeconfig, "get", "crds", "-o", "json")
-    groups = Counter(item["spec"]["group"] for item in definitions)
-    console.print(f"[bold]{len(definitions)} kinds installed[/bold] in {len(groups)} API groups")
-    applied = _kubectl(kubeconfig, "apply", "-R", "-f", str(ROOT / "examples")).splitlines()
-    console.print(f"[bold]{len(applied)} examples applied[/bold]")
-    table = Table("kind", "namespace", "name", "apiVersion", title="External Secrets objects", title_justify="left")
-    for item in _objects(kubeconfig, "get", "external-secrets", "-A", "-o", "json"):
-        meta = item["metadata"]
-        table.add_row(item["kind"], meta.get("namespace", ""), meta["name"], item["apiVersion"])
-    if not table.row_count:
-        raise DemoError("no example is there after applying them")
-    console.print(table)
-    console.print("\n[bold]$ kubectl get externalsecrets -A[/bold]")
-    console.print(_kubectl(kubeconfig, "get", "externalsecrets", "-A"), markup=False, soft_wrap=True)
+class Cluster:
+    """The API through kubectl, as a user has it."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+
+    def kubectl(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [str(BIN / "kubectl"), *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise DemoError(f"kubectl {arguments[0]}: {done.stderr.strip()[:2000]}")
+        return done.stdout
+
+    def get(self, kind: str, name: str = "", namespace: str = "") -> Json:
+        where = ("--namespace", namespace) if namespace else ("--all-namespaces",)
+        found: Json = json.loads(self.kubectl("get", kind, *((name,) if name else ()), *where, "--output", "json"))
+        return found
+
+    def ready(self, kind: str, name: str, namespace: str) -> Json | None:
+        """The Ready condition; None before there is one."""
+        if self.kubectl("get", kind, name, "--namespace", namespace, "--ignore-not-found") == "":
+            return None
+        conditions = self.get(kind, name, namespace).get("status", {}).get("conditions", [])
+        return next((each for each in conditions if each["type"] == "Ready"), None)
+
+    def value(self, secret: str, key: str, namespace: str) -> str:
+        data = self.get("secret", secret, namespace).get("data", {})
+        return base64.b64decode(data.get(key, "")).decode()
 
 
-def _objects(kubeconfig: Path, *arguments: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = json.loads(_kubectl(kubeconfig, *arguments))["items"]
-    return items
-
-
-def _kubectl(kubeconfig: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [str(BIN / "kubectl"), *arguments],
-        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
-        capture_output=True,
-        text=True,
-        timeout=CALL_SECONDS,
-        check=False,
+def show(console: Console, cluster: Cluster) -> None:
+    """The story, each step checked."""
+    synced(cluster, "database-url", "demo")
+    synced(cluster, "generated-password", "demo")
+    for team in TEAMS:
+        synced(cluster, "shared-certificate", team)
+    stores(console, cluster)
+    objects(console, cluster)
+    url = cluster.value("database-url", "DATABASE_URL", "demo")
+    check(url == "postgres://app:first-value@db.internal:5432/app", "the template gave another value")
+    check(
+        len(cluster.value("generated-password", "password", "demo")) == 32, "the generated password has another length"
     )
-    if done.returncode:
-        raise DemoError(f"kubectl {arguments[0]}: {done.stderr.strip()[:2000]}")
-    return done.stdout
+    console.print("[bold]a template[/bold]: DATABASE_URL is made from two remote keys")
+    console.print("[bold]a generator[/bold]: a password of 32 characters, made once")
+    console.print(f"[bold]one object, many namespaces[/bold]: shared-certificate in {', '.join(TEAMS)}")
+    broken(console, cluster)
+    changed(console, cluster)
+
+
+def synced(cluster: Cluster, name: str, namespace: str) -> None:
+    def is_ready() -> bool:
+        ready = cluster.ready("externalsecret", name, namespace)
+        return ready is not None and ready["status"] == "True"
+
+    until(is_ready, f"ExternalSecret {namespace}/{name} is not ready")
+
+
+def stores(console: Console, cluster: Cluster) -> None:
+    table = Table("kind", "name", "status", "capabilities", title="stores", title_justify="left")
+    kinds = ("secretstores.external-secrets.io", "clustersecretstores.secretstore.external-secrets.io")
+    for item in (item for kind in kinds for item in cluster.get(kind)["items"]):
+        ready = next(each for each in item["status"]["conditions"] if each["type"] == "Ready")
+        what = item["status"].get("capabilities", "")
+        table.add_row(f"{item['kind']} ({item['apiVersion']})", item["metadata"]["name"], ready["reason"], what)
+    check(table.row_count == 2, "a store is missing")
+    console.print(table)
+
+
+def objects(console: Console, cluster: Cluster) -> None:
+    console.print("\n[bold]$ kubectl get externalsecrets -A[/bold]")
+    console.print(cluster.kubectl("get", "externalsecrets", "--all-namespaces"), markup=False, soft_wrap=True)
+
+
+def broken(console: Console, cluster: Cluster) -> None:
+    def says_why() -> bool:
+        ready = cluster.ready("externalsecret", "broken", "demo")
+        return ready is not None and "db/no-such-key" in ready["message"]
+
+    until(says_why, "the broken ExternalSecret does not say why")
+    ready = cluster.ready("externalsecret", "broken", "demo") or {}
+    check(ready["reason"] == "SecretSyncedError", "the broken ExternalSecret has another reason")
+    console.print(f"[bold]a broken one says why[/bold]: {ready['message']}", soft_wrap=True)
+
+
+def changed(console: Console, cluster: Cluster) -> None:
+    store = cluster.get("secretstores.external-secrets.io", "backend", "demo")
+    data = store["spec"]["provider"]["fake"]["data"]
+    data[0]["value"] = "second-value"
+    patch = json.dumps({"spec": {"provider": {"fake": {"data": data}}}})
+    target = ("secretstores.external-secrets.io", "backend", "--namespace", "demo")
+    cluster.kubectl("patch", *target, "--type", "merge", "--patch", patch)
+    began = time.monotonic()
+    until(
+        lambda: "second-value" in cluster.value("database-url", "DATABASE_URL", "demo"),
+        "the changed value does not arrive",
+    )
+    console.print(f"[bold]a changed value arrives[/bold]: the Secret has it after {time.monotonic() - began:.1f} s")
+
+
+def check(holds: object, otherwise: str) -> None:
+    if not holds:
+        raise DemoError(otherwise)
+
+
+def until(holds: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            raise DemoError(f"{otherwise} after {SECONDS:.0f} s")
+        time.sleep(0.2)
 
 
 if __name__ == "__main__":
