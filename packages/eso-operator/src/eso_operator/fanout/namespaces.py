@@ -1,0 +1,80 @@
+"""Which namespaces a parent means, and what has to happen where. Pure.
+
+Namespaces are given by name and by any number of label selectors; one that matches is enough. Nothing given matches
+nothing, an empty selector matches everything. A selector that Kubernetes would refuse is an error, whatever it would
+match: acting on half a choice could delete children.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from eso_api.references import LabelSelector, SelectorError
+from kuberun.meta import ObjectKey, ObjectMeta
+
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_PREFIX: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a spec says: names, and selectors with the field each of them stands in."""
+
+    names: frozenset[str] = frozenset()
+    selectors: tuple[tuple[str, LabelSelector], ...] = ()
+
+    def check(self) -> None:
+        """Raises a SelectorError that names the field, if Kubernetes would refuse one of the selectors."""
+        for field, selector in self.selectors:
+            try:
+                _check(selector)
+            except SelectorError as error:
+                raise SelectorError(f"{field}: {error}") from None
+
+    def matches(self, namespace: ObjectMeta) -> bool:
+        """Whether the namespace is meant, going by its labels. Assumes `check`."""
+        if namespace.name in self.names:
+            return True
+        return any(selector.matches(namespace.labels) for _, selector in self.selectors)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What has to happen: a child under each of `wanted`, none under `stale`."""
+
+    wanted: tuple[ObjectKey, ...]
+    stale: tuple[ObjectKey, ...]
+
+
+def work(choice: Choice, name: str, *, namespaces: Iterable[ObjectMeta], children: Iterable[ObjectKey]) -> Work:
+    """The difference between what is meant and what is there.
+
+    `name` is that of every child, `children` are those there are. A namespace that is being deleted takes its child
+    along and accepts no new one: nothing is done there.
+    """
+    choice.check()
+    known = list(namespaces)
+    leaving = {namespace.name for namespace in known if namespace.deletion_timestamp is not None}
+    meant = {namespace.name for namespace in known if choice.matches(namespace)} - leaving
+    wanted = {ObjectKey(namespace, name) for namespace in meant}
+    stale = {child for child in children if child not in wanted and child.namespace not in leaving}
+    return Work(tuple(sorted(wanted)), tuple(sorted(stale)))
+
+
+def _check(selector: LabelSelector) -> None:
+    selector.matches({})
+    for key, values in _labels(selector):
+        prefix, slash, name = key.rpartition("/")
+        if not _NAME.fullmatch(name) or (slash and not _PREFIX.fullmatch(prefix)):
+            raise SelectorError(f'"{key[:100]}" is no key of a label')
+        for value in values:
+            if value and not _NAME.fullmatch(value):
+                raise SelectorError(f'"{value[:100]}" is no value of a label, asked for under "{key}"')
+
+
+def _labels(selector: LabelSelector) -> Iterator[tuple[str, Iterable[str]]]:
+    yield from ((key, (value,)) for key, value in selector.match_labels.items())
+    yield from ((requirement.key, requirement.values) for requirement in selector.match_expressions)

@@ -1,0 +1,106 @@
+"""When a parent is looked at.
+
+the parent itself    spec, annotations (force-sync), labels, finalizers, deletion; not its status
+a child              written by hand, deleted, given away; not its status
+a child's name       an object that has a name the parent wants: when it goes, the name is free
+a namespace          created, deleted, relabelled: parents that meant it before or mean it now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from eso_api.references import SelectorError
+from eso_operator.fanout.child import parent_of
+from eso_operator.fanout.description import FanOut
+from kuberun import triggers
+from kuberun.cache import Change, IndexFunction, Store
+from kuberun.meta import Object, ObjectKey, ObjectMeta, meta_of
+from kuberun.triggers import Mapping
+from kuberun.workqueue import Request
+
+PARENT_INDEX: Final = "parent"
+"""Index of children by group, kind and name of their controlling owner."""
+CHILD_NAME_INDEX: Final = "child name"
+"""Index of parents by the name of their children."""
+
+_WRITTEN: Final = triggers.any_of(
+    triggers.generation_changed,
+    triggers.labels_changed,
+    triggers.annotations_changed,
+    triggers.deletion_started,
+    triggers.resynced,
+)
+
+
+def by_parent(child: Any) -> Iterable[tuple[str, str, str]]:
+    """Index function of the children's informer."""
+    found = parent_of(meta_of(child))
+    return () if found is None else (found,)
+
+
+def by_child_name(fan_out: FanOut) -> IndexFunction[Any]:
+    """Index function of the parents' informer."""
+    return lambda parent: (fan_out.name(parent),)
+
+
+def own_changes(change: Change[Any]) -> Iterable[Request]:
+    """Of the parent itself. A finalizer that somebody took off counts."""
+    if _WRITTEN(change) or _differ(change, lambda metadata: metadata.finalizers):
+        return triggers.itself()(change)
+    return ()
+
+
+def child_changes(fan_out: FanOut, parents: Store[Any]) -> Mapping[Any]:
+    """Of objects of the child's kind: whoever owns or owned it, and whoever wants its name."""
+    resource = fan_out.parent.resource
+
+    def requests(change: Change[Any]) -> Iterable[Request]:
+        if not _WRITTEN(change) and not _differ(change, lambda metadata: metadata.owner_references):
+            return []
+        owners = {parent_of(metadata) for metadata in _states(change)}
+        keys = {
+            ObjectKey("", owner[2]) for owner in owners if owner and owner[:2] == (resource.group, resource.kind)
+        } | {*parents.find_keys(CHILD_NAME_INDEX, change.key.name)}
+        return [Request(key, f"{fan_out.child.resource.kind} {change.key} changed") for key in sorted(keys)]
+
+    return requests
+
+
+def namespace_changes(fan_out: FanOut, parents: Store[Any]) -> Mapping[Object]:
+    """Of namespaces: parents that choose it or did, and those whose finalizer an earlier operator left on it."""
+
+    def requests(change: Change[Object]) -> Iterable[Request]:
+        keys = set(_left_by(fan_out, change))
+        if triggers.labels_changed(change) or triggers.deletion_started(change):
+            keys |= {parent.metadata.key for parent in parents.objects() if _concerns(fan_out, parent, change)}
+        return [Request(key, f"namespace {change.key} changed") for key in sorted(keys)]
+
+    return requests
+
+
+def _concerns(fan_out: FanOut, parent: Any, change: Change[Object]) -> bool:
+    choice = fan_out.choice(parent)
+    try:
+        return any(choice.matches(state) for state in _states(change))
+    except SelectorError:
+        return False  # the parent says so itself, and heals by its own change only
+
+
+def _left_by(fan_out: FanOut, change: Change[Object]) -> Iterator[ObjectKey]:
+    prefix = fan_out.left_on_namespaces
+    if prefix and change.new is not None:
+        for finalizer in meta_of(change.new).finalizers:
+            if finalizer.startswith(prefix):
+                yield ObjectKey("", finalizer.removeprefix(prefix))
+
+
+def _states(change: Change[Any]) -> list[ObjectMeta]:
+    return [meta_of(state) for state in (change.old, change.new) if state is not None]
+
+
+def _differ(change: Change[Any], part: Callable[[ObjectMeta], object]) -> bool:
+    if change.old is None or change.new is None:
+        return True
+    return part(meta_of(change.old)) != part(meta_of(change.new))

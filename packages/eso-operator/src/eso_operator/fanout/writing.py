@@ -1,0 +1,129 @@
+"""Creates, rewrites and deletes children. What fails is a value.
+
+The cache may be behind. Every write says what it was decided by (an object that is not there, or one of a certain
+version), so a decision on old facts is refused by the server; then the object is read and looked at again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeVar, assert_never
+
+from eso_operator.fanout.child import Create, Desired, Keep, Leaving, Rewrite, Taken, step
+from eso_operator.fanout.description import FanOut
+from eso_operator.fanout.outcome import Failed, Left, Reached, Refused, Result
+from kuberun.client import Client
+from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
+from kuberun.meta import JsonObject, Kind, ObjectKey, ObjectMeta, metadata_of, raw
+from kuberun.ownership import is_controlled_by
+from kuberun.requests import DeleteOptions, WriteOptions
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_AT_ONCE: Final = 8
+_LOOKS: Final = 3
+_BUSY: Final = "the object changes all the time; it will be tried again"
+_LEAVING: Final = "the object of that name is being deleted; it is made again when it is gone"
+_TERMINATING: Final = "NamespaceTerminating"
+
+
+class ChildWriter:
+    """Writes for one pair of parent and child."""
+
+    def __init__(self, client: Client, fan_out: FanOut) -> None:
+        self._client = client
+        self._fan_out = fan_out
+        self._kind: Kind[JsonObject] = raw(fan_out.child.resource)
+        self._options = WriteOptions(field_manager=fan_out.field_manager)
+
+    async def settle(self, desired: Desired, key: ObjectKey, live: Any | None) -> Result:
+        """Make the object of this key the desired one; `live` is what the cache has."""
+        try:
+            for _ in range(_LOOKS):
+                result = await self._attempt(desired, key, live)
+                if result is not None:
+                    return result
+                live = await self._found(self._fan_out.child, key)
+        except ApiError as error:
+            return Left() if _namespace_is_going(error) else Failed(key.namespace, error.message)
+        return Failed(key.namespace, _BUSY)
+
+    async def remove(self, parent: ObjectMeta, child: ObjectMeta) -> Result:
+        """Delete the child, unless it is somebody else's by now."""
+        seen = child
+        try:
+            for _ in range(_LOOKS):
+                if seen.deletion_timestamp is not None or not is_controlled_by(seen, parent.uid):
+                    return Left()
+                if await self._deleted(seen):
+                    return Left()
+                found = await self._found(metadata_of(self._fan_out.child.resource), child.key)
+                if found is None:
+                    return Left()
+                seen = found.metadata
+        except ApiError as error:
+            return Failed(child.namespace, error.message)
+        return Failed(child.namespace, _BUSY)
+
+    async def _attempt(self, desired: Desired, key: ObjectKey, live: Any | None) -> Result | None:
+        """None when it was decided by what is not so any more."""
+        planned = step(self._fan_out, desired, key, live)
+        match planned:
+            case Keep():
+                return Reached(key.namespace)
+            case Taken():
+                return Refused(key.namespace, self._fan_out.texts.taken)
+            case Leaving():
+                return Refused(key.namespace, _LEAVING)
+            case Create(document=document):
+                try:
+                    await self._client.create(self._kind, document, options=self._options)
+                except AlreadyExists:
+                    return None
+            case Rewrite(operations=operations):
+                try:
+                    await self._client.json_patch(self._kind, key, operations, options=self._options)
+                except (Conflict, NotFound):
+                    return None
+            case _:
+                assert_never(planned)
+        return Reached(key.namespace)
+
+    async def _deleted(self, seen: ObjectMeta) -> bool:
+        """Whether it is gone, or going; not if it changed since it was seen."""
+        options = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
+        try:
+            await self._client.delete(self._fan_out.child, seen.key, options)
+        except NotFound:
+            return True
+        except Conflict:
+            return False
+        return True
+
+    async def _found(self, kind: Kind[T], key: ObjectKey) -> T | None:
+        try:
+            return await self._client.get(kind, key)
+        except NotFound:
+            return None
+
+
+async def each(items: Iterable[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
+    """The results of all, in order; a few at a time."""
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: T) -> R:
+        async with slots:
+            return await act(item)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(item)) for item in items]
+    return [task.result() for task in tasks]
+
+
+def _namespace_is_going(error: ApiError) -> bool:
+    """Whether a child was refused because its namespace is being deleted, or is gone already."""
+    if isinstance(error, NotFound):
+        return error.details.kind == "namespaces"
+    return any(cause.reason == _TERMINATING for cause in error.causes)
