@@ -105,8 +105,14 @@ async def test_each_item_has_an_outcome_of_its_own(provider: InMemory, kind: Any
     assert [result.item_id for result in got] == ["a", "gone", "b"]
     assert got[0].outcome == SecretBytes(b"1")
     assert reason(got[1].outcome) is ErrorReason.SECRET_NOT_FOUND
-    if kind is Scripted:
-        assert got[2].outcome == {"x": SecretBytes(b"y")}
+    assert got[2].outcome == {"x": SecretBytes(b"y")}
+
+
+async def test_a_map_of_a_key_that_is_not_there_is_not_found(provider: InMemory) -> None:
+    for kind in (Scripted, ReadOnly):
+        result = await provider.get_one(using(Script.new(), kind), "gone", shape=Shape.MAP)
+
+        assert reason(result.outcome) is ErrorReason.SECRET_NOT_FOUND
 
 
 async def test_a_failure_of_one_item_leaves_the_others_alone(provider: InMemory) -> None:

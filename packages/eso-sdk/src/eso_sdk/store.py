@@ -52,8 +52,13 @@ class Store(Backend[C]):
     """One opened store. Methods run concurrently, up to the kind's `concurrency`."""
 
     async def get(self, ref: RemoteRef) -> Answer:
-        """The value behind a remote reference."""
-        raise unsupported(f'this store reads no values; "{ref.key}" was asked for')
+        """The value behind a remote reference. A store that reads in batches need not override it."""
+        if not reads_batches(type(self)):
+            raise unsupported(f'this store reads no values; "{ref.key}" was asked for')
+        (answer,) = await self.get_many([ref])
+        if isinstance(answer, ProviderError):
+            raise answer
+        return answer
 
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes | SecretBytes]:
         """All properties of a remote key. Unless overridden: the members of the JSON object that `get` gives."""

@@ -42,6 +42,10 @@ class Authority:
     def pem(self) -> bytes:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
+    @property
+    def key_pem(self) -> bytes:
+        return _private_pem(self.key)
+
     def leaf(self, spiffe_id: str, *, until: datetime = _UNTIL) -> TlsMaterial:
         """A certificate for either end, trusting this authority."""
         key = ec.generate_private_key(ec.SECP256R1())
@@ -59,10 +63,8 @@ class Authority:
             .add_extension(usage, critical=False)
             .sign(self.key, hashes.SHA256())
         )
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        return TlsMaterial(self.pem, signed.public_bytes(serialization.Encoding.PEM), SecretBytes(private))
+        certificate = signed.public_bytes(serialization.Encoding.PEM)
+        return TlsMaterial(self.pem, certificate, SecretBytes(_private_pem(key)))
 
 
 def write_material(folder: Path, material: TlsMaterial) -> None:
@@ -71,6 +73,12 @@ def write_material(folder: Path, material: TlsMaterial) -> None:
     (folder / CA_FILE).write_bytes(material.ca)
     (folder / CERTIFICATE_FILE).write_bytes(material.certificate)
     (folder / KEY_FILE).write_bytes(material.key.reveal())
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 def _name(text: str) -> x509.Name:

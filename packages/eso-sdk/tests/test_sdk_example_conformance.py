@@ -1,0 +1,46 @@
+"""The example provider passes the suite that every provider must pass, over a real socket."""
+
+import importlib.util
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from eso_conformance.fixture import Fixture, from_plain
+from eso_conformance.plugin import conformance_tests
+from eso_conformance.subject import Identity, Target
+from eso_sdk.provider import Provider
+from eso_sdk.testing.server import CLIENT_ID, ProviderServer
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "notes.py"
+
+test_conformance = conformance_tests("read", "write", "tls")
+
+
+@pytest.fixture(scope="module")
+def example() -> Provider:
+    spec = importlib.util.spec_from_file_location("notes_in_conformance", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["notes_in_conformance"] = module
+    spec.loader.exec_module(module)
+    provider: Provider = module.PROVIDER
+    return provider
+
+
+@pytest.fixture
+async def conformance_target(example: Provider) -> AsyncIterator[Target]:
+    async with ProviderServer(example) as server:
+        client = server.authority.leaf(CLIENT_ID)
+        identity = Identity(client.ca, client.certificate, client.key.reveal())
+        yield Target(server.address, identity, authority=(server.authority.pem, server.authority.key_pem))
+
+
+@pytest.fixture
+def conformance_fixture(tmp_path: Path) -> Fixture:
+    (tmp_path / "password").write_bytes(b"open sesame")
+    spec = {"folder": str(tmp_path), "passwordRef": {"name": "n", "key": "k"}}
+    kind = {"kind": "Notes", "spec": spec, "credentials": {"/passwordRef": "open sesame"}, "invalid": [{}]}
+    return from_plain({"kinds": [kind]})
