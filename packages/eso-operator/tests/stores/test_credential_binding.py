@@ -267,6 +267,11 @@ async def test_other_eyes_have_other_identities(change: Any) -> None:
     assert await identity(one) != await identity(change(one))
 
 
+async def test_namespaces_of_credentials_differ_even_without_a_reference() -> None:
+    """A provider that reads its configuration itself follows the references there, from this namespace."""
+    assert await identity(target({}, auth="team")) != await identity(target({}, auth="other"))
+
+
 async def test_a_changed_credential_is_another_identity() -> None:
     one = target({"ref": ref()}, ("/ref", SECRET))
 

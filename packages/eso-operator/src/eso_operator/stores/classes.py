@@ -13,7 +13,7 @@ from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS, ClusterProvi
 from eso_api.v2.connection import ClassRef
 from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass, ProviderClassSpec
 from eso_operator.stores.addresses import author_of, endpoint_at, service_endpoint
-from eso_operator.stores.loading import identity, named, plain, typed
+from eso_operator.stores.loading import identified, identity, named, plain, typed
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import SERVICE, Snapshot
 from eso_operator.stores.target import (
@@ -191,7 +191,8 @@ def service_candidate(
     obj: Any, settings: ResolverSettings, source: EndpointSource = EndpointSource.LABEL
 ) -> Candidate | None:
     """A Service with what it declares; None when it has no port to dial or only stands for another host."""
-    ref, meta = identity(SERVICE, obj), meta_of(obj)
+    meta = meta_of(obj)
+    ref = identified(SERVICE, meta)
     port = _port(plain(obj, ref))
     if port is None:
         return None

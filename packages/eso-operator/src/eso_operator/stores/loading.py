@@ -22,7 +22,7 @@ from eso_operator.stores.store import AuthScope, Behaviour, Bridged, Gating, Own
 from eso_operator.stores.target import CallPolicy, Form, Reason, ResolutionError
 from eso_wire.values import KindId, ObjectRef
 from kuberun.decoding import error_text
-from kuberun.meta import Condition, JsonObject, Malformed, ObjectKey, meta_of
+from kuberun.meta import Condition, JsonObject, Malformed, ObjectKey, ObjectMeta, meta_of
 
 T = TypeVar("T")
 
@@ -56,7 +56,10 @@ def load(reference: Reference, picked: Picked, snapshot: Snapshot) -> Store:
 
 def identity(kind: KindId, obj: Any) -> ObjectRef:
     """Who an object is: uid and generation included."""
-    meta = meta_of(obj)
+    return identified(kind, meta_of(obj))
+
+
+def identified(kind: KindId, meta: ObjectMeta) -> ObjectRef:
     return ObjectRef(
         api_version=kind.api_version,
         kind=kind.kind,
