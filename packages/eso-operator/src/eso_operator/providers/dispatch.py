@@ -137,8 +137,10 @@ class Dispatcher:
     @asynccontextmanager
     async def stream(self, route: Route, job: Job[T]) -> AsyncIterator[tuple[T, Lease]]:
         """A job whose answer lives as long as the block: a stream. It takes no slot and is not retried."""
-        within = self._seconds(route.policy, job.within)
-        passes = await self._enter(route, job.urgency, within)
+        try:
+            passes = await self._enter(route, job.urgency, self._seconds(route.policy, job.within))
+        except ProviderError as refusal:
+            raise await self._explained(route, refusal) from None
         try:
             async with self._leased(route) as lease:
                 client = self._client(route, lease, self._options(route, job.request_id, timeout=None))
