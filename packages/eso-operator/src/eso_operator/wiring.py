@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -69,6 +69,8 @@ from kuberun.meta import JsonObject, Object, ObjectKey, Resource, metadata_of, r
 _log = structlog.get_logger(__name__)
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
+
+FEWEST_WORKERS: Final = 8
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -131,7 +133,7 @@ def wire(settings: Settings, client: Client, clock: Clock) -> Operator:
     for informer in informers.everything:
         manager.add_informer(informer)
     for controller in (issuer.controller, _service_controller(parts), *controllers.values()):
-        metrics.controllers.add(controller, settings.workers)
+        metrics.controllers.add(controller, workers(settings))
         manager.add_controller(controller)
     manager.add_watchdogs()
     return Operator(
@@ -146,6 +148,11 @@ def wire(settings: Settings, client: Client, clock: Clock) -> Operator:
         directory=directory,
         stores=parts.stores,
     )
+
+
+def workers(settings: Settings) -> int:
+    """Reconciles at a time. Waiting for one silent provider must not hold up everybody else, whatever the flag says."""
+    return max(settings.workers, FEWEST_WORKERS)
 
 
 # --- settings of the parts --------------------------------------------------------------------------------------------
@@ -250,7 +257,7 @@ class _Parts:
 
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
         timed = self.metrics.controllers.timed(name, reconcile)
-        return Controller(name, timed, clock=self.clock, workers=self.settings.workers)
+        return Controller(name, timed, clock=self.clock, workers=workers(self.settings))
 
 
 def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, Controller]:

@@ -184,6 +184,7 @@ async def test_a_provider_that_has_not_been_asked_is_asked_and_the_store_depends
     assert isinstance(finding.verdict, Valid)
     assert any(isinstance(dependency, OnConnection) for dependency in finding.depends_on)
     assert ANY_PROVIDER not in finding.depends_on
+    assert OnObject("external-secrets.io", "SecretStore", ObjectKey("team", "fake")) not in finding.depends_on
 
 
 async def test_a_store_without_a_provider_waits_for_any() -> None:

@@ -54,7 +54,11 @@ class Validator:
         self._gateway = gateway
 
     async def find_out(self, kind: StoreKind, store: ObjectMeta) -> Finding:
-        """What the provider of this store thinks of it."""
+        """What its provider thinks of a store, which never depends on itself: every write would wake it again."""
+        finding = await self._found_out(kind, store)
+        return Finding(finding.verdict, finding.depends_on - {on_object(_itself(kind, store))})
+
+    async def _found_out(self, kind: StoreKind, store: ObjectMeta) -> Finding:
         target: ResolvedTarget | None = None
         try:
             target = await self._resolver.resolve(_reference(kind, store), _itself(kind, store), VALIDATION)

@@ -1,0 +1,193 @@
+"""Who is woken when something changes, and who is not; kinds that are watched on demand."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from eso_api.pushsecret import PushSecret
+from eso_operator.providers.directory import Change as ProviderChange
+from eso_operator.secretstore.kinds import CLUSTER_STORE, STORE
+from eso_operator.secretstore.triggers import STORES_INDEX, held_stores, holders, stores_of
+from eso_operator.stores.classes import CLASS
+from eso_operator.stores.snapshot import SERVICE, Scope
+from eso_operator.stores.target import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
+from eso_operator.sync.dependencies import (
+    ANY_PROVIDER,
+    Dependant,
+    Dependencies,
+    Dependency,
+    OnLabel,
+    OnObject,
+    on_connection,
+)
+from eso_operator.sync.wakes import Wakes
+from eso_operator.telemetry.objects import Subsystem
+from eso_operator.testing.operators import BACKEND, BACKEND_ID, Bench, eventually
+from eso_operator.watched import WatchedKinds
+from eso_wire.values import KindId
+from kuberun import config
+from kuberun.cache import Change, Store
+from kuberun.client import Client
+from kuberun.clock import SystemClock
+from kuberun.meta import Object, ObjectKey
+from kuberun.testing.builders import metadata
+from kuberun.testing.clock import VirtualClock
+from kuberun.transport import AiohttpTransport
+from kuberun.watch import Applied, Listed
+from kuberun.workqueue import WorkQueue
+
+AWS = Connection(
+    Endpoint("dns:///aws.eso.svc:8080", "aws.eso.svc", EndpointSource.CLASS, "aws"),
+    ManagedTls(ServiceKey("eso", "aws")),
+)
+USER, WAITER, BYSTANDER = (ObjectKey("team", name) for name in ("user", "waiter", "bystander"))
+SECRET = OnObject("", "Secret", ObjectKey("team", "token"))
+
+
+class Woken:
+    """Three stores: one uses the provider, one waits for any, one has nothing to do with it."""
+
+    def __init__(self) -> None:
+        self.dependencies = Dependencies()
+        self.queue = WorkQueue(VirtualClock())
+        self.wakes = Wakes(self.dependencies)
+        self.wakes.add(Subsystem.SECRET_STORE, self.queue)
+        self._depend(USER, on_connection(AWS), OnLabel("aws"), OnLabel("eso/aws"), SECRET)
+        self._depend(WAITER, ANY_PROVIDER)
+        self._depend(BYSTANDER, OnLabel("vault"))
+
+    def _depend(self, key: ObjectKey, *on: Dependency) -> None:
+        self.dependencies.record(Dependant(Subsystem.SECRET_STORE, key), on)
+
+    @property
+    def keys(self) -> set[ObjectKey]:
+        return set(self.queue.waiting())
+
+
+@pytest.fixture
+def woken() -> Woken:
+    return Woken()
+
+
+def changed(name: str, namespace: str = "eso", *, spec: int = 2) -> Change[Object]:
+    old = Object(metadata=metadata(name, namespace, generation=1))
+    return Change(ObjectKey(namespace, name), old, Object(metadata=metadata(name, namespace, generation=spec)))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(ProviderChange.CONNECTED, {USER, WAITER}, id="a provider appears"),
+        pytest.param(ProviderChange.DIFFERENT, {USER, WAITER}, id="it serves something else"),
+        pytest.param(ProviderChange.NEW_INSTANCE, {USER}, id="it was restarted"),
+        pytest.param(ProviderChange.FAILED, {USER}, id="it is lost"),
+        pytest.param(ProviderChange.FORGOTTEN, {USER}, id="nobody knows it any more"),
+    ],
+)
+def test_a_change_of_a_provider_wakes_its_users_and_an_arrival_those_who_wait(
+    woken: Woken, change: ProviderChange, expected: set[ObjectKey]
+) -> None:
+    woken.wakes.provider_changed(AWS, change)
+
+    assert woken.keys == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        pytest.param(CLASS, "aws", {USER, WAITER}, id="its class"),
+        pytest.param(SERVICE, "aws", {USER, WAITER}, id="its Service"),
+        pytest.param(CLASS, "other", {WAITER}, id="another class"),
+    ],
+)
+def test_a_changed_place_wakes_its_users_and_those_who_wait(
+    woken: Woken, kind: KindId, name: str, expected: set[ObjectKey]
+) -> None:
+    woken.wakes.place_changed(kind, changed(name))
+
+    assert woken.keys == expected
+
+
+def test_a_class_whose_status_alone_changed_wakes_nobody(woken: Woken) -> None:
+    woken.wakes.place_changed(CLASS, changed("aws", spec=1))
+
+    assert woken.keys == set()
+
+
+def test_a_secret_wakes_those_who_read_it(woken: Woken) -> None:
+    woken.wakes.object_changed(KindId("", "v1", "Secret"), changed("token", "team"))
+
+    assert woken.keys == {USER}
+
+
+# --- PushSecrets -----------------------------------------------------------------------------------------------------
+
+
+def push(name: str, *refs: dict[str, object]) -> PushSecret:
+    spec = {"secretStoreRefs": list(refs), "selector": {"secret": {"name": "a"}}, "deletionPolicy": "Delete"}
+    return msgspec.convert({"metadata": {"name": name, "namespace": "team"}, "spec": spec}, PushSecret)
+
+
+BY_LABEL: dict[str, object] = {"labelSelector": {}}
+
+
+def test_the_push_secrets_that_may_hold_a_store_are_found_through_an_index() -> None:
+    store: Store[PushSecret] = Store({STORES_INDEX: stores_of})
+    store.apply(Listed([push("named", {"name": "fake"}), push("selecting", BY_LABEL), push("other", {"name": "x"})]))
+
+    found = holders(store)(STORE, ObjectKey("team", "fake"))
+
+    assert [holder.metadata.name for holder in found] == ["named", "selecting"]
+    assert holders(store)(CLUSTER_STORE, ObjectKey("", "fake")) == []
+
+
+def test_a_changed_push_secret_concerns_the_stores_it_named_names_and_selects() -> None:
+    stores: Store[Object] = Store()
+    for name, namespace in (("old", "team"), ("new", "team"), ("other", "team"), ("new", "elsewhere")):
+        stores.apply(Applied(Object(metadata=metadata(name, namespace))))
+    mapping = held_stores(STORE, stores)
+    key = ObjectKey("team", "push")
+
+    renamed = mapping(Change(key, push("push", {"name": "old"}), push("push", {"name": "new"})))
+    selecting = mapping(Change(key, None, push("push", BY_LABEL)))
+
+    assert [request.key.name for request in renamed] == ["new", "old"]
+    assert [str(request.key) for request in selecting] == ["team/new", "team/old", "team/other"]
+
+
+# --- kinds on demand -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.live
+async def test_a_providers_kind_is_watched_from_the_moment_somebody_asks(bench: Bench) -> None:
+    client = Client(AiohttpTransport(config.load(bench.kubeconfig)))
+    watched = WatchedKinds(client, SystemClock())
+    heard: list[ObjectKey] = []
+    watched.listen(lambda _, change: heard.append(change.key))
+    one, two = (ObjectKey(bench.namespace, name) for name in ("one", "two"))
+    await bench.create(BACKEND.resource(), "one", spec={"url": "https://backend"})
+
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(watched.run())
+        await asyncio.sleep(0)
+        before = watched.scope(BACKEND_ID)
+        included = [await watched.include(BACKEND_ID), await watched.include(BACKEND_ID)]
+        unknown = await watched.include(KindId("nobody.example.com", "v1", "Nothing"))
+        first = watched.get(BACKEND_ID, one)
+        await bench.create(BACKEND.resource(), "two", spec={})
+
+        async def told() -> bool:
+            return {one, two} <= set(heard)
+
+        await eventually(told, "the second object was not heard of")
+        listed = [document["metadata"]["name"] for document in watched.list(BACKEND_ID, bench.namespace)]
+        running.cancel()
+    await client.close()
+
+    assert (before, watched.scope(BACKEND_ID)) == (None, Scope.NAMESPACED)
+    assert included == [True, True]
+    assert unknown is False
+    assert first is not None
+    assert first["spec"] == {"url": "https://backend"}
+    assert sorted(listed) == ["one", "two"]
