@@ -42,6 +42,7 @@ from kuberun.transport import AiohttpTransport
 T = TypeVar("T")
 
 PATIENCE = 30.0
+_FAREWELL = 0.1  # dozens of broken-off watches still say goodbye to their TLS peer; a loop that ends before leaks them
 SERVICE = "provider-scripted"
 PORT = 8080
 LABEL = {"external-secrets.io/provider": "true"}
@@ -162,6 +163,7 @@ class Bench:
             raise failures.exceptions[0] from None  # the test's own complaint reads better without the group
         finally:
             await client.close()
+            await SystemClock().sleep(_FAREWELL)
 
     # --- the provider -------------------------------------------------------------------------------------------------
 
