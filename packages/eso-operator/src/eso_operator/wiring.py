@@ -24,6 +24,10 @@ from eso_operator.certs.issuer import Issuer
 from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
 from eso_operator.certs.settings import CertificateSettings
 from eso_operator.externalsecret import assembly, triggers
+from eso_operator.fanout import assembly as fanout
+from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
+from eso_operator.fanout.reconciler import Outside as FanOutOutside
+from eso_operator.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
 from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
 from eso_operator.providerclass.services import ServiceClasses
@@ -116,6 +120,7 @@ def wire(settings: Settings, client: Client, clock: Clock) -> Operator:
     validator = Validator(resolver, bound, gateway)
     controllers = _store_controllers(parts, validator) | _class_controllers(parts, ends)
     controllers[Subsystem.EXTERNAL_SECRET] = _external_secret_controller(parts, bound, gateway, planner)
+    controllers |= _fan_out_controllers(parts)
 
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
     manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
@@ -196,6 +201,8 @@ class _Informers:
     config_maps: Informer[Object]
     push_secrets: Informer[PushSecret]
     external_secrets: Informer[ExternalSecret]
+    cluster_external_secrets: Informer[StoredClusterExternalSecret] | None
+    namespaces: Informer[Object]
     generator_states: Informer[GeneratorState]
     others: tuple[Informer[Any], ...]
 
@@ -203,7 +210,9 @@ class _Informers:
     def everything(self) -> tuple[Informer[Any], ...]:
         known = (self.services, self.secrets, self.config_maps, self.push_secrets)
         synced = (self.external_secrets, self.generator_states)
-        return (*self.stores.values(), *self.classes.values(), *known, *synced, *self.others)
+        parents = () if self.cluster_external_secrets is None else (self.cluster_external_secrets,)
+        own = (*self.stores.values(), *self.classes.values())
+        return (*own, *known, *synced, *parents, self.namespaces, *self.others)
 
     def version_of(self, kind: str, key: ObjectKey) -> str:
         """The resourceVersion of a Secret or ConfigMap, as its metadata is known."""
@@ -222,13 +231,21 @@ def _informers(watched: WatchedKinds, settings: Settings) -> _Informers:
         secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}),
         config_maps=watched.add(metadata_of(CONFIG_MAPS)),
         push_secrets=watched.add(PUSH_SECRET.kind(), indexes={STORES_INDEX: stores_of}),
-        external_secrets=watched.add(EXTERNAL_SECRET.kind(), indexes={triggers.TARGET_INDEX: triggers.target_of}),
-        generator_states=watched.add(GENERATOR_STATE.kind(), indexes={OWNER_INDEX: owner_of}),
-        others=(
-            watched.add(metadata_of(NAMESPACES)),
-            *(watched.add(raw(generator.resource())) for generator in generators),
+        external_secrets=watched.add(
+            EXTERNAL_SECRET.kind(), indexes={triggers.TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent}
         ),
+        cluster_external_secrets=_parents(watched, settings),
+        namespaces=watched.add(metadata_of(NAMESPACES)),
+        generator_states=watched.add(GENERATOR_STATE.kind(), indexes={OWNER_INDEX: owner_of}),
+        others=tuple(watched.add(raw(generator.resource())) for generator in generators),
     )
+
+
+def _parents(watched: WatchedKinds, settings: Settings) -> Informer[StoredClusterExternalSecret] | None:
+    if not settings.reconcilers.cluster_external_secret:
+        return None
+    fan_out = CLUSTER_EXTERNAL_SECRETS
+    return watched.add(fan_out.parent, indexes={CHILD_NAME_INDEX: by_child_name(fan_out)})
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -339,6 +356,16 @@ def _external_secret_controller(parts: _Parts, bound: Bind, gateway: Gateway, pl
     controller.watch(informers.external_secrets, triggers.own_changes)
     controller.watch(informers.secrets, triggers.target_changes(objects))
     return controller
+
+
+def _fan_out_controllers(parts: _Parts) -> dict[Subsystem, Controller]:
+    informers, parents = parts.informers, parts.informers.cluster_external_secrets
+    if parents is None:
+        return {}
+    fan_out = CLUSTER_EXTERNAL_SECRETS
+    watches = fanout.Watches(parents, informers.external_secrets, informers.namespaces)
+    outside = FanOutOutside(parts.client, parts.clock, parts.metrics.objects, parts.recorder("external-secrets"))
+    return {fan_out.subsystem: fanout.controller(fan_out, watches, outside, make=parts.controller)}
 
 
 def _service_controller(parts: _Parts) -> Controller:
