@@ -59,3 +59,18 @@ def test_delays_never_shrink_with_more_failures(failures: int) -> None:
 def test_nonsense_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="back-off needs"):
         Backoff(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("longest", "expected"),
+    [
+        pytest.param(0, 60, id="nothing asked for: the cap"),
+        pytest.param(30, 60, id="less than the cap: the cap"),
+        pytest.param(3600, 512, id="more than the cap: it goes on growing"),
+        pytest.param(300, 300, id="more than the cap: up to what was asked for"),
+    ],
+)
+def test_a_delay_may_grow_beyond_the_cap_if_somebody_asks(longest: float, expected: float) -> None:
+    backoff = Backoff(first=1, cap=60, jitter=0)
+
+    assert backoff.up_to(longest).delay(10, lambda: 0.5) == expected

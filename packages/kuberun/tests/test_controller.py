@@ -15,7 +15,7 @@ from kuberun.meta import Malformed, Object, ObjectKey
 from kuberun.testing.clock import VirtualClock
 from kuberun.testing.source import FakeCollection
 from kuberun.triggers import itself
-from kuberun.workqueue import Request
+from kuberun.workqueue import Lane, Request
 
 
 def key(name: str) -> ObjectKey:
@@ -85,6 +85,19 @@ async def test_outcomes(outcomes: list[Outcome | BaseException], times: list[flo
         await clock.advance(1000)
 
     assert recorder.runs == [("a", time) for time in times]
+
+
+async def test_a_changed_spec_starts_with_a_short_back_off_again() -> None:
+    clock = VirtualClock()
+    recorder = Recorder(clock, *[Retry("x")] * 6, Done())
+
+    async with controlling(clock, recorder.reconcile) as controller:
+        controller.queue.add(Request(key("a")))
+        await clock.advance(16)  # runs at 0, 1, 3, 7 and 15
+        controller.queue.add(Request(key("a"), "changed", Lane.SPEC_CHANGE))
+        await clock.advance(100)
+
+    assert [time for _, time in recorder.runs] == [0, 1, 3, 7, 15, 16, 17]
 
 
 async def test_a_failure_is_logged_by_type_and_place_and_never_by_its_text() -> None:

@@ -247,6 +247,16 @@ async def test_retries_back_off_for_each_key_on_its_own_until_it_is_forgotten() 
     assert (delays, other, after) == ([1, 2, 4], 1, 1)
 
 
+async def test_a_retry_of_one_key_may_back_off_beyond_the_cap_of_the_queue() -> None:
+    queue = WorkQueue(VirtualClock(), backoff=Backoff(first=1, cap=2, jitter=0))
+
+    patient = [queue.retry(request("a"), longest=10) for _ in range(5)]
+    plain = [queue.retry(request("b")) for _ in range(3)]
+
+    assert patient == [1, 2, 4, 8, 10]
+    assert plain == [1, 2, 2]
+
+
 async def test_a_retry_waits_at_least_as_long_as_the_server_asked() -> None:
     queue = queue_on(VirtualClock())
 

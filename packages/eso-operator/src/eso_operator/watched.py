@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from eso_operator.stores.snapshot import Scope
+from eso_operator.targets.marks import MANAGED, MANAGED_LABEL
 from eso_wire.values import KindId
 from kuberun.cache import Change, IndexFunction
 from kuberun.client import Client
@@ -21,7 +22,7 @@ from kuberun.clock import Clock
 from kuberun.deadline import Deadline
 from kuberun.errors import ApiError
 from kuberun.informer import Informer
-from kuberun.meta import Kind, ObjectKey, Resource, meta_of, raw
+from kuberun.meta import Kind, ObjectKey, Resource, meta_of, metadata_of, raw
 from kuberun.requests import Selection
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ Heard = Callable[[KindId, Change[Any]], None]
 MAX_INCLUDED: Final = 256
 _SYNC_SECONDS: Final = 10.0
 _BY_NAMESPACE: Final = "namespace"
+_ALWAYS_TOLD: Final = frozenset({KindId("", "v1", "Secret"), KindId("", "v1", "ConfigMap")})
+"""Watched from the start, in every namespace, with their changes fed to the same listeners."""
 
 _log = structlog.get_logger(__name__)
 
@@ -44,6 +47,7 @@ class WatchedKinds:
         self._namespace = namespace
         self._informers: dict[KindId, tuple[Scope, Informer[Any]]] = {}
         self._included: set[KindId] = set()
+        self._followed: set[KindId] = set()
         self._including = asyncio.Lock()
         self._listeners: list[Heard] = []
         self._group: asyncio.TaskGroup | None = None
@@ -94,6 +98,21 @@ class WatchedKinds:
             if resource is None or self._group is None or len(self._included) >= MAX_INCLUDED:
                 return False
             return await self._start(kind, resource, self._group)
+
+    async def follow(self, resource: Resource) -> None:
+        """Have listeners told of changes of managed objects of a kind. Only metadata is read, and none of it kept long.
+
+        Returns at once: objects that are there already are told of when the first list arrives.
+        """
+        kind = _id(resource)
+        full = len(self._followed) >= MAX_INCLUDED
+        if kind in self._followed or kind in _ALWAYS_TOLD or kind in self._included or full or self._group is None:
+            return
+        self._followed.add(kind)
+        informer = self._informer(metadata_of(resource), f"{MANAGED_LABEL}={MANAGED}", {})
+        self._group.create_task(informer.run())
+        self._group.create_task(self._tell(kind, informer))
+        _log.info("kind is followed", kind=str(kind))
 
     async def run(self) -> None:
         """Owns the watches of included kinds; until cancelled."""

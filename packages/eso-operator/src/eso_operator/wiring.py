@@ -52,6 +52,7 @@ from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.ledger import OWNER_INDEX, owner_of
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.wakes import Feeds, Wakes
+from eso_operator.targets.manifest import Follow
 from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
 from eso_operator.telemetry.access import Gatekeeper
 from eso_operator.telemetry.endpoint import MetricsServer, anybody
@@ -119,7 +120,9 @@ def wire(settings: Settings, client: Client, clock: Clock) -> Operator:
     bound = _binding(KubeCredentials(client, clock, informers.version_of))
     validator = Validator(resolver, bound, gateway)
     controllers = _store_controllers(parts, validator) | _class_controllers(parts, ends)
-    controllers[Subsystem.EXTERNAL_SECRET] = _external_secret_controller(parts, bound, gateway, planner)
+    controllers[Subsystem.EXTERNAL_SECRET] = _external_secret_controller(
+        parts, bound, gateway, planner=planner, follow=watched.follow
+    )
     controllers |= _fan_out_controllers(parts)
 
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
@@ -332,7 +335,9 @@ def _class_controllers(parts: _Parts, ends: CertificateEnds) -> dict[Subsystem, 
     return controllers
 
 
-def _external_secret_controller(parts: _Parts, bound: Bind, gateway: Gateway, planner: ReadPlanner) -> Controller:
+def _external_secret_controller(
+    parts: _Parts, bound: Bind, gateway: Gateway, *, planner: ReadPlanner, follow: Follow
+) -> Controller:
     informers = parts.informers
     objects = informers.external_secrets.store
     reconciler = assembly.reconciler(
@@ -348,6 +353,9 @@ def _external_secret_controller(parts: _Parts, bound: Bind, gateway: Gateway, pl
             gateway=gateway,
             planner=planner,
             dependencies=parts.dependencies,
+            forget_connection=parts.directory.forget,
+            version_of=informers.version_of,
+            follow=follow,
             series=parts.metrics.objects,
             recorder=parts.recorder("external-secrets"),
         )
@@ -389,6 +397,8 @@ def _feeds(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller]
     feeds.add(informers.config_maps, lambda change: wakes.object_changed(KindId("", "v1", "ConfigMap"), change))
     for kind, informer in informers.stores.items():
         feeds.add(informer, partial(wakes.object_changed, _kind_id(kind.resource)))
+    for generator, informer in zip((*GENERATOR_KINDS, CLUSTER_GENERATOR), informers.others, strict=True):
+        feeds.add(informer, partial(wakes.object_changed, _kind_id(generator.resource())))
     feeds.add(informers.services, lambda change: wakes.place_changed(SERVICE, change))
     feeds.add(informers.classes[CLASS], lambda change: wakes.place_changed(CLASS, change))
     feeds.add(informers.classes[CLUSTER_CLASS], lambda change: wakes.place_changed(CLUSTER_CLASS, change))

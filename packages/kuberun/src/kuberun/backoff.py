@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Random = Callable[[], float]
 """A source of numbers in [0, 1); tests pass their own."""
@@ -32,6 +32,10 @@ class Backoff:
     def __post_init__(self) -> None:
         if not (0 < self.first <= self.cap and self.factor >= 1 and 0 <= self.jitter <= 1):
             raise ValueError(f"back-off needs 0 < first <= cap, factor >= 1 and jitter in [0, 1], not {self}")
+
+    def up_to(self, longest: float) -> Backoff:
+        """The same, growing to `longest` seconds if that is more than its cap."""
+        return replace(self, cap=longest) if longest > self.cap else self
 
     def delay(self, failures: int, draw: Random) -> float:
         """Seconds to wait after `failures` failures in a row; none after none."""

@@ -52,10 +52,15 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Did not work; try again after a back-off, and not before `retry_after` seconds. The reason holds no values."""
+    """Did not work; try again after a back-off, and not before `retry_after` seconds. The reason holds no values.
+
+    `longest` lets the back-off of this object grow beyond the cap of the controller, for objects that are not worth a
+    look more often than that.
+    """
 
     reason: str
     retry_after: float = 0.0
+    longest: float = 0.0
 
 
 Outcome = Done | After | Retry
@@ -179,8 +184,11 @@ class Controller:
             case After(delay=delay, reason=reason, lane=lane):
                 self.queue.forget(request.key)
                 self.queue.add(Request(request.key, reason, lane), after=delay)
-            case Retry(reason=reason, retry_after=retry_after):
-                delay = self.queue.retry(Request(request.key, reason, request.lane), at_least=retry_after)
+            case Retry(reason=reason, retry_after=retry_after, longest=longest):
+                if request.lane <= Lane.SPEC_CHANGE:
+                    self.queue.forget(request.key)  # what failed before was another wish
+                again = Request(request.key, reason, request.lane)
+                delay = self.queue.retry(again, at_least=retry_after, longest=longest)
                 self._log.info("reconcile will be retried", reason=reason, delay=round(delay, 3))
             case _:
                 assert_never(outcome)

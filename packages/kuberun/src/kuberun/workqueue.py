@@ -113,14 +113,16 @@ class WorkQueue:
             self._enqueue(again)
             self._changed.set()
 
-    def retry(self, request: Request, *, at_least: float = 0.0) -> float:
+    def retry(self, request: Request, *, at_least: float = 0.0, longest: float = 0.0) -> float:
         """Queue the request again after the key's back-off; the delay chosen, in seconds.
+
+        The back-off may grow up to `longest` if that is more than the queue's own cap.
 
         It had its turn in the better lanes: it comes back in the event lane, so that a crowd of failing new objects
         does not stand before one that has never been tried.
         """
         failures = self._failures[request.key] = self._failures.get(request.key, 0) + 1
-        delay = max(self._backoff.delay(failures, self._draw), at_least)
+        delay = max(self._backoff.up_to(longest).delay(failures, self._draw), at_least)
         self.add(Request(request.key, request.reason, max(request.lane, Lane.EVENT)), after=delay)
         return delay
 

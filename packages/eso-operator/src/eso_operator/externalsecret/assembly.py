@@ -9,21 +9,22 @@ from eso_api.externalsecret import ExternalSecret
 from eso_api.generators.generatorstate import GeneratorState
 from eso_operator.externalsecret.classes import controller_classes
 from eso_operator.externalsecret.cleanup import Cleanup
-from eso_operator.externalsecret.gather import Gatherer
+from eso_operator.externalsecret.gather import Gatherer, VersionOf
 from eso_operator.externalsecret.reconciler import ExternalSecretReconciler, Outside
+from eso_operator.externalsecret.settlement import Settlement
 from eso_operator.externalsecret.snapshot import Rules
 from eso_operator.externalsecret.templates import TemplateReader
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.settings import Settings
-from eso_operator.stores.target import BoundTarget, ResolvedTarget
+from eso_operator.stores.target import BoundTarget, Connection, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.fetch import Fetcher
 from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.ledger import StateLedger
 from eso_operator.sync.resolver import Resolver
 from eso_operator.targets.discovery import Discovery
-from eso_operator.targets.manifest import ManifestTarget
+from eso_operator.targets.manifest import Follow, ManifestTarget
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Target
 from eso_operator.telemetry.objects import ObjectSeries
@@ -51,6 +52,9 @@ class Parts:
     gateway: Gateway
     planner: ReadPlanner
     dependencies: Dependencies
+    forget_connection: Callable[[Connection], None]
+    version_of: VersionOf
+    follow: Follow
     series: ObjectSeries
     recorder: EventRecorder
 
@@ -60,7 +64,8 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
     sync = parts.settings.sync
     render = _render(sync.left_delimiter, sync.right_delimiter)
     secrets = SecretTarget(parts.client, parts.secrets, render)
-    manifests = ManifestTarget(parts.client, Discovery(parts.client, parts.clock).resource, render)
+    discovery = Discovery(parts.client, parts.clock)
+    manifests = ManifestTarget(parts.client, discovery.resource, parts.follow, render)
 
     def target_of(es: ExternalSecret) -> Target:
         return secrets if es.spec.target.manifest is None else manifests
@@ -71,19 +76,21 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         cluster_stores=parts.settings.reconcilers.cluster_store,
         generic_targets=sync.generic_targets,
     )
+    cleanup = Cleanup(parts.client, rules)
     outside = Outside(
         client=parts.client,
         clock=parts.clock,
         fetcher=Fetcher(parts.resolver, parts.bind, planner=parts.planner, finds=parts.gateway, generators=generators),
         ledger=StateLedger(parts.client, parts.states, parts.gateway, clock=parts.clock, grace=sync.generator_grace),
-        templates=TemplateReader(parts.client),
-        cleanup=Cleanup(parts.client),
+        settlement=Settlement(TemplateReader(parts.client), cleanup),
+        cleanup=cleanup,
         dependencies=parts.dependencies,
+        forget_connection=parts.forget_connection,
         series=parts.series,
         recorder=parts.recorder,
         target_of=target_of,
     )
-    gatherer = Gatherer(parts.objects, controller_classes(parts.resolver.snapshot), rules)
+    gatherer = Gatherer(parts.objects, controller_classes(parts.resolver.snapshot), parts.version_of, rules)
     return ExternalSecretReconciler(gatherer, outside)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, Protocol, runtime_checkable
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
+from eso_operator.externalsecret.snapshot import Rules
 from eso_operator.sync.reporting import News
 from eso_operator.targets.marks import FINALIZER
 from eso_operator.targets.target import Target
@@ -29,8 +30,9 @@ class RemovesOrphans(Protocol):
 class Cleanup:
     """One for the process."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, rules: Rules) -> None:
         self._client = client
+        self._rules = rules
 
     async def prepare(self, es: ExternalSecret) -> Outcome | None:
         """Make sure that deletion waits for us, if it has to; an outcome when it is time to look again."""
@@ -49,7 +51,7 @@ class Cleanup:
     async def finish(self, es: ExternalSecret, target: Target) -> Outcome:
         """The ExternalSecret is being deleted."""
         try:
-            if es.spec.target.deletion_policy == "Delete":
+            if es.spec.target.deletion_policy == "Delete" and self._may_write(es):
                 await target.delete(es)
             await remove_finalizer(self._client, _KIND, es.metadata, FINALIZER)
         except NotFound:
@@ -59,6 +61,10 @@ class Cleanup:
         except ApiError as problem:
             return Retry(f"not cleaned up: the API server answered {problem.reason or problem.code}")
         return Done()
+
+    def _may_write(self, es: ExternalSecret) -> bool:
+        """Kinds that the administrator does not allow (any more) are left alone."""
+        return es.spec.target.manifest is None or self._rules.generic_targets
 
     async def delete_orphans(self, es: ExternalSecret, target: Target) -> tuple[News, ...]:
         """Targets under an earlier name."""

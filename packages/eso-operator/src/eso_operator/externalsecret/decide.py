@@ -1,6 +1,11 @@
 """Checks that can stop a reconcile before it reads a backend: pure, named, in order.
 
-Each assumes that those before it had no objection. `still_fresh` is last: it is the only one that ends in peace.
+Each assumes that those before it had no objection:
+
+    whose is it      cluster_stores_disabled, other_controller    nothing may be said about what is not ours
+    may it be        generic_target_disabled, broken_rules        what can be said without looking at the target
+    is it free       target_taken                                 before values are fetched, or made, for nothing
+    is it due        still_fresh                                  the only one that ends in peace
 """
 
 from __future__ import annotations
@@ -8,11 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from eso_operator.externalsecret.outcome import Ignored, Outcome, Skipped, Stalled
+from eso_api.validation.externalsecret import external_secret_problems
+from eso_operator.externalsecret.outcome import MISSING, Ignored, Outcome, Skipped, Stalled
 from eso_operator.externalsecret.refresh import NotDue, refresh_due
 from eso_operator.externalsecret.snapshot import Snapshot
-from eso_operator.targets.marks import ORPHAN
+from eso_operator.sync.reporting import READY
+from eso_operator.targets.marks import MERGE, NONE, ORPHAN
+from eso_operator.targets.plan import ownership_refusal
 from eso_operator.targets.target import Absent, Present
+from kuberun.conditions import find_condition, is_false
 
 Check = Callable[[Snapshot], Outcome | None]
 
@@ -43,25 +52,47 @@ def generic_target_disabled(snapshot: Snapshot) -> Outcome | None:
     return Stalled("invalid generic target", "targets that are no Secret need --unsafe-allow-generic-targets")
 
 
+def broken_rules(snapshot: Snapshot) -> Outcome | None:
+    """Rules that the API server checks too; the object may be older than they are."""
+    problems = external_secret_problems(snapshot.es.spec)
+    return Stalled("invalid ExternalSecret", "; ".join(map(str, problems))) if problems else None
+
+
+def target_taken(snapshot: Snapshot) -> Outcome | None:
+    """Somebody else controls the target."""
+    if snapshot.es.spec.target.creation_policy == NONE or not isinstance(snapshot.look, Present):
+        return None
+    refusal = ownership_refusal(snapshot.es, snapshot.look.metadata)
+    return None if refusal is None else Stalled(refusal.why.value, refusal.by)
+
+
 def still_fresh(snapshot: Snapshot) -> Outcome | None:
-    """Not due, and the target is as we left it."""
-    due = refresh_due(snapshot.es, snapshot.last, snapshot.now)
-    if isinstance(due, NotDue) and _is_valid(snapshot):
+    """Not due, and the target is as we left it. What is reported as broken is never fresh: it may be right by now."""
+    due = refresh_due(snapshot)
+    if isinstance(due, NotDue) and _is_valid(snapshot) and not is_false(snapshot.es.status.conditions, READY):
         return Skipped(due.why, due.after)
     return None
 
 
-CHECKS: Final[tuple[Check, ...]] = (cluster_stores_disabled, other_controller, generic_target_disabled, still_fresh)
+CHECKS: Final[tuple[Check, ...]] = (
+    cluster_stores_disabled,
+    other_controller,
+    generic_target_disabled,
+    broken_rules,
+    target_taken,
+    still_fresh,
+)
 
 
 def _is_valid(snapshot: Snapshot) -> bool:
     """Under Orphan a target may be missing or changed until the next refresh; under None there is nothing of ours."""
     policy = snapshot.es.spec.target.creation_policy
-    if policy in (ORPHAN, "None"):
+    if policy in (ORPHAN, NONE):
         return True
     match snapshot.look:
         case Absent():
-            # Merge does not create, so a missing target is no reason to read the backend before it is due.
-            return policy == "Merge"
+            # Merge does not create: once that is said, a missing target is no reason to read the backend again.
+            ready = find_condition(snapshot.es.status.conditions, READY)
+            return policy == MERGE and ready is not None and ready.reason.endswith(MISSING)
         case Present(valid=valid):
             return valid

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -15,11 +16,11 @@ import structlog
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.externalsecret.outcome import Outcome, Synced
-from eso_operator.externalsecret.refresh import LastSync, current_version, last_sync
-from eso_operator.externalsecret.snapshot import Rules, Snapshot
-from eso_operator.sync.wants import Generate, wants_of
-from eso_operator.targets.target import Target
+from eso_operator.externalsecret.refresh import current_version, last_sync, turn_of
+from eso_operator.externalsecret.snapshot import LastSync, Rules, Snapshot
+from eso_operator.externalsecret.sources import references_of
+from eso_operator.externalsecret.templates import TemplateVersion
+from eso_operator.targets.target import Absent, Look, Target
 from kuberun.cache import Store
 from kuberun.meta import Malformed, ObjectKey
 
@@ -30,15 +31,31 @@ MAX_REMEMBERED: Final = 200_000
 ControllerOf = Callable[[StoreRef | GeneratorRef, str], str | None]
 """The controller class that a store or generator names, seen from a namespace; None when there is no such object."""
 
+VersionOf = Callable[[str, ObjectKey], str]
+"""The resourceVersion of a Secret or ConfigMap, by kind and key; empty when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is remembered of one object."""
+
+    uid: str
+    turn: datetime
+    last: LastSync | None = None
+    templates: frozenset[TemplateVersion] = frozenset()
+
 
 class Gatherer:
     """One for the process."""
 
-    def __init__(self, objects: Store[ExternalSecret], controller_of: ControllerOf, rules: Rules) -> None:
+    def __init__(
+        self, objects: Store[ExternalSecret], controller_of: ControllerOf, version_of: VersionOf, rules: Rules
+    ) -> None:
         self._objects = objects
         self._controller_of = controller_of
+        self._version_of = version_of
         self._rules = rules
-        self._synced: OrderedDict[ObjectKey, tuple[str, LastSync]] = OrderedDict()
+        self._known: OrderedDict[ObjectKey, _Known] = OrderedDict()
 
     def find(self, key: ObjectKey) -> ExternalSecret | None:
         """The object, if it is there and can be read."""
@@ -49,39 +66,61 @@ class Gatherer:
         return found
 
     async def gather(self, es: ExternalSecret, target: Target, now: datetime) -> Snapshot:
+        """Raises what looking at the target does: ApiError, UnknownKindError."""
+        first_look = self._of(es) is None
+        known = self._of(es) or self._keep(es, _Known(es.metadata.uid, turn_of(es, last_sync(es), now)))
         return Snapshot(
             es=es,
-            last=self._last(es),
+            last=_later(known.last, last_sync(es)),
             now=now,
-            look=await target.look(es),
-            foreign_class=self._foreign(es),
+            look=await self._look(es, target),
             rules=self._rules,
+            foreign_class=self._foreign(es),
+            turn=known.turn,
+            new_templates=any(self._is_new(version) for version in known.templates),
+            first_look=first_look,
         )
 
-    def remember(self, es: ExternalSecret, outcome: Outcome, now: datetime) -> None:
+    def remember(self, es: ExternalSecret, now: datetime, templates: frozenset[TemplateVersion]) -> None:
         """A refresh that succeeded counts from now on, written or not."""
-        if isinstance(outcome, Synced):
-            self._synced[es.key] = (es.metadata.uid, LastSync(now, current_version(es)))
-            self._synced.move_to_end(es.key)
-            while len(self._synced) > MAX_REMEMBERED:
-                self._synced.popitem(last=False)
+        known = self._of(es) or _Known(es.metadata.uid, now)
+        self._keep(es, replace(known, last=LastSync(now, current_version(es)), templates=templates))
 
     def forget(self, key: ObjectKey) -> None:
-        self._synced.pop(key, None)
+        self._known.pop(key, None)
 
-    def _last(self, es: ExternalSecret) -> LastSync:
-        """The later of what is remembered and what is written."""
-        written = last_sync(es)
-        uid, known = self._synced.get(es.key, ("", written))
-        if uid != es.metadata.uid or known.at is None or (written.at is not None and written.at > known.at):
-            return written
+    def _of(self, es: ExternalSecret) -> _Known | None:
+        """What is known of this very object, not of one that had its name before."""
+        found = self._known.get(es.key)
+        return found if found is not None and found.uid == es.metadata.uid else None
+
+    def _keep(self, es: ExternalSecret, known: _Known) -> _Known:
+        self._known[es.key] = known
+        self._known.move_to_end(es.key)
+        while len(self._known) > MAX_REMEMBERED:
+            self._known.popitem(last=False)
         return known
+
+    async def _look(self, es: ExternalSecret, target: Target) -> Look:
+        """Kinds that the administrator did not allow are not even looked at."""
+        if es.spec.target.manifest is not None and not self._rules.generic_targets:
+            return Absent()
+        return await target.look(es)
+
+    def _is_new(self, used: TemplateVersion) -> bool:
+        """One that is gone, or not seen yet, is no news: the next refresh will say so."""
+        return self._version_of(used.kind, used.key) not in ("", used.version)
 
     def _foreign(self, es: ExternalSecret) -> str:
         """The first store or generator that another operator handles. One that does not exist is no objection."""
-        for want in wants_of(es.spec):
-            ref = want.generator if isinstance(want, Generate) else want.store
+        for ref in references_of(es.spec):
             controller = self._controller_of(ref, es.metadata.namespace)
             if controller not in (None, "", self._rules.controller_class):
                 return f"{ref.kind or 'SecretStore'} {ref.name}"
         return ""
+
+
+def _later(known: LastSync | None, written: LastSync) -> LastSync:
+    if known is None or known.at is None or (written.at is not None and written.at > known.at):
+        return written
+    return known

@@ -5,6 +5,7 @@
     Skipped        as is    as is                           none                  at the next refresh
     Failed         False    SecretSyncedError               UpdateFailed          back-off, or when told
     Stalled        False    SecretSyncedError               UpdateFailed          at the interval, or on a change
+    Unseen         as is    as is                           none                  back-off
     Collided       as is    as is                           none                  back-off
     Ignored        as is    as is                           none                  on a change
 
@@ -24,6 +25,8 @@ import msgspec
 from eso_api.conditions import KeyOutcome
 from eso_api.externalsecret import Binding, ExternalSecret, ExternalSecretStatus
 from eso_operator.externalsecret.refresh import current_version, interval_of, last_sync
+from eso_operator.externalsecret.snapshot import Snapshot
+from eso_operator.externalsecret.templates import TemplateVersion
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.reporting import READY, News
 from eso_wire.errors import RetryClass
@@ -56,6 +59,8 @@ class Synced:
     """Whether anything was written; if not, the time of this refresh may be written later."""
     binding: str = ""
     refresh_within: float | None = None
+    templates: frozenset[TemplateVersion] = frozenset()
+    """What it was rendered from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +97,20 @@ class Collided:
 
 
 @dataclass(frozen=True, slots=True)
+class Unseen:
+    """The target could not be looked at; that says nothing about it."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ignored:
     """Not ours to handle."""
 
     why: str
 
 
-Outcome = Synced | Skipped | Failed | Stalled | Collided | Ignored
+Outcome = Synced | Skipped | Failed | Stalled | Collided | Unseen | Ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,55 +125,59 @@ class Report:
     """Whether the status is worth writing at once, if it differs."""
 
 
-def report_of(es: ExternalSecret, outcome: Outcome, now: datetime) -> Report:
+def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
     """The row of the table that this outcome is in."""
+    es = snapshot.es
     match outcome:
         case Synced():
-            return _synced(es, outcome, now)
+            return _synced(snapshot, outcome)
         case Skipped(after=after):
             return Report(es.status, Done() if after is None else _at_refresh(after))
         case Failed():
-            return _failed(es, outcome, now)
+            return _failed(snapshot, outcome)
         case Stalled(step=step, detail=detail):
-            status = _with_ready(es, _not_ready(es, step, detail), now)
+            status = _with_ready(snapshot, _not_ready(es, step, detail))
+            status = msgspec.structs.replace(status, outcomes=[])
             return Report(status, _stalled_until(es), _complaint(es, status, detail or step), failed=True)
         case Collided(what=what):
             return Report(es.status, Retry(what))
+        case Unseen(why=why):
+            return Report(es.status, _retry(es, why), failed=True)
         case Ignored():
             return Report(es.status, Done())
         case _:
             assert_never(outcome)
 
 
-def _synced(es: ExternalSecret, outcome: Synced, now: datetime) -> Report:
+def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
+    es, now = snapshot.es, snapshot.now
     ready = Condition(
         type=READY, status=ConditionStatus.TRUE, reason=_prefix(es) + outcome.reason, message=outcome.message
     )
     status = msgspec.structs.replace(
-        _with_ready(es, ready, now),
+        _with_ready(snapshot, ready),
         refresh_time=rfc3339(now),
         synced_resource_version=current_version(es),
         binding=Binding(name=outcome.binding) if outcome.binding else es.status.binding,
         outcomes=[],
     )
     before = last_sync(es)
-    recent = before.at is not None and now - before.at < timedelta(seconds=FLUSH_SECONDS)
+    recent = before.at is not None and timedelta(0) <= now - before.at < timedelta(seconds=FLUSH_SECONDS)
     same = before.version == status.synced_resource_version and same_verdict(_ready_of(es), ready)
-    news = outcome.news
-    return Report(
-        status, _next_refresh(es, outcome.refresh_within), news, flush=outcome.changed or not (same and recent)
-    )
+    flush = outcome.changed or not (same and recent)
+    return Report(status, _next_refresh(es, outcome.refresh_within), outcome.news, flush=flush)
 
 
-def _failed(es: ExternalSecret, outcome: Failed, now: datetime) -> Report:
+def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
+    es = snapshot.es
     detail = outcome.detail or _told(outcome.failures)
-    status = _with_ready(es, _not_ready(es, outcome.step, detail), now)
-    status = msgspec.structs.replace(status, outcomes=_outcomes(es, outcome.failures, now))
+    status = _with_ready(snapshot, _not_ready(es, outcome.step, detail))
+    status = msgspec.structs.replace(status, outcomes=_outcomes(es, outcome.failures, snapshot.now))
     retry_after = max((failure.retry_after for failure in outcome.failures), default=0.0)
     news = (*outcome.news, *_complaint(es, status, detail or outcome.step))
     if outcome.failures and all(failure.retry is RetryClass.NEVER for failure in outcome.failures):
         return Report(status, _stalled_until(es), news, failed=True)
-    return Report(status, Retry(outcome.step, retry_after), news, failed=True)
+    return Report(status, _retry(es, outcome.step, retry_after), news, failed=True)
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------
@@ -177,8 +193,12 @@ def _not_ready(es: ExternalSecret, step: str, detail: str) -> Condition:
     return Condition(type=READY, status=ConditionStatus.FALSE, reason=reason, message=message[:_MAX_TEXT])
 
 
-def _with_ready(es: ExternalSecret, ready: Condition, now: datetime) -> ExternalSecretStatus:
-    return msgspec.structs.replace(es.status, conditions=set_condition(es.status.conditions, ready, now))
+def _with_ready(snapshot: Snapshot, ready: Condition) -> ExternalSecretStatus:
+    """With the condition, and with a refresh that was not worth a write of its own."""
+    status, last = snapshot.es.status, snapshot.last
+    if last.at is not None and last != last_sync(snapshot.es):
+        status = msgspec.structs.replace(status, refresh_time=rfc3339(last.at), synced_resource_version=last.version)
+    return msgspec.structs.replace(status, conditions=set_condition(status.conditions, ready, snapshot.now))
 
 
 def _ready_of(es: ExternalSecret) -> Condition | None:
@@ -230,6 +250,11 @@ def _next_refresh(es: ExternalSecret, within: float | None) -> Then:
     if within is not None and within < interval:
         return _at_refresh(max(within, 1.0))
     return _at_refresh(interval)
+
+
+def _retry(es: ExternalSecret, why: str, retry_after: float = 0.0) -> Then:
+    """Backs off up to the interval if that is long: nobody expects the object to be looked at more often."""
+    return Retry(why, retry_after, longest=interval_of(es))
 
 
 def _at_refresh(seconds: float) -> Then:

@@ -1,10 +1,12 @@
 """When an ExternalSecret reads its backend again: refresh policy, interval, sync windows. Pure.
 
     CreatedOnce    until it has synced once
-    OnChange       and again whenever the object changes
+    OnChange       and again whenever the object, or a template it takes from elsewhere, changes
     Periodic       and again after every interval, inside its windows
 
-What is not due waits on an exact timer, or on a change; nothing polls.
+What is not due waits on an exact timer, or on a change; nothing polls. Values are not kept, so rendering a changed
+template means reading the backend: it counts as a change of the object. After a restart, refreshes that are overdue are
+spread over a while, each object always at the same place in it; all others come at their exact time.
 """
 
 from __future__ import annotations
@@ -15,11 +17,15 @@ from typing import Final
 
 from eso_api import durations
 from eso_api.externalsecret import ExternalSecret
+from eso_operator.externalsecret.snapshot import LastSync, Snapshot
 from eso_operator.externalsecret.windows import may_refresh, next_change
 from eso_operator.targets.hashes import synced_version
 from kuberun.clock import parse_rfc3339
+from kuberun.workqueue import until_phase
 
 DEFAULT_INTERVAL: Final = 3600.0
+LONGEST_SPREAD: Final = 300.0
+"""Overdue refreshes are spread over a quarter of their interval, and never over more seconds than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +41,6 @@ class NotDue:
 
     why: str
     after: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class LastSync:
-    """The last successful sync: when, and of which version of the object."""
-
-    at: datetime | None
-    version: str
 
 
 def last_sync(es: ExternalSecret) -> LastSync:
@@ -64,29 +62,44 @@ def interval_of(es: ExternalSecret) -> float:
         return DEFAULT_INTERVAL
 
 
-def refresh_due(es: ExternalSecret, last: LastSync, now: datetime) -> Due | NotDue:
+def turn_of(es: ExternalSecret, last: LastSync, now: datetime) -> datetime:
+    """When a refresh that is overdue at the first look may run; now, if it is not overdue."""
+    interval = interval_of(es)
+    if last.at is None or interval <= 0 or last.at + timedelta(seconds=interval) > now:
+        return now
+    spread = min(interval / 4, LONGEST_SPREAD)
+    return now + timedelta(seconds=until_phase(es.metadata.uid, spread, now.timestamp()))
+
+
+def refresh_due(snapshot: Snapshot) -> Due | NotDue:
     """Whether the backend is to be read now."""
+    es, last = snapshot.es, snapshot.last
     if not last.version or last.at is None:
         return Due("it never synced")
-    changed = last.version != current_version(es)
     match es.spec.refresh_policy:
         case "CreatedOnce":
             return NotDue("it is created once", None)
         case "OnChange":
-            return Due("it changed") if changed else NotDue("it did not change", None)
+            return _changed(snapshot) or NotDue("it did not change", None)
         case _:
-            return _periodic(es, last.at, changed, now)
+            return _periodic(snapshot, last.at)
 
 
-def _periodic(es: ExternalSecret, at: datetime, changed: bool, now: datetime) -> Due | NotDue:  # noqa: FBT001 - a fact
-    interval = interval_of(es)
+def _changed(snapshot: Snapshot) -> Due | None:
+    if snapshot.last.version != current_version(snapshot.es):
+        return Due("it changed")
+    return Due("a template changed") if snapshot.new_templates else None
+
+
+def _periodic(snapshot: Snapshot, at: datetime) -> Due | NotDue:
+    es, now, interval = snapshot.es, snapshot.now, interval_of(snapshot.es)
     if interval <= 0:
         return NotDue("an interval of 0 reads once", None)
-    if changed:
-        return Due("it changed")
+    if (changed := _changed(snapshot)) is not None:
+        return changed
     if at > now:
         return Due("its last refresh lies in the future")
-    due = at + timedelta(seconds=interval)
+    due = max(at + timedelta(seconds=interval), snapshot.turn or at)
     if due > now:
         return NotDue("it is fresh", (due - now).total_seconds())
     if not may_refresh(es.spec.sync_windows, now):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.externalsecret.refresh import LastSync
 from eso_operator.targets.target import Look
 
 
@@ -20,11 +19,25 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
+class LastSync:
+    """The last successful sync: when, and of which version of the object."""
+
+    at: datetime | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     es: ExternalSecret
     last: LastSync
     now: datetime
     look: Look
-    foreign_class: str
-    """A store or generator that another operator handles; empty if there is none."""
     rules: Rules
+    foreign_class: str = ""
+    """A store or generator that another operator handles; empty if there is none."""
+    turn: datetime | None = None
+    """Before this a routine refresh that is overdue waits, so that a restart does not bring all of them at once."""
+    new_templates: bool = False
+    """A ConfigMap or Secret that the target was rendered from has changed since."""
+    first_look: bool = False
+    """This process has not looked at the object before."""

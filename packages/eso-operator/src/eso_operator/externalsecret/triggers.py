@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.targets.marks import MANAGED, MANAGED_LABEL, target_name
+from eso_operator.targets.marks import target_name
 from kuberun import triggers
 from kuberun.cache import Change, Store
 from kuberun.meta import Object, meta_of
@@ -15,7 +15,7 @@ from kuberun.workqueue import Request
 
 TARGET_INDEX: Final = "target"
 
-_FINALIZERS = triggers.any_of(
+_WRITTEN = triggers.any_of(
     triggers.generation_changed, triggers.labels_changed, triggers.annotations_changed, triggers.deletion_started
 )
 
@@ -27,27 +27,25 @@ def target_of(es: ExternalSecret) -> list[tuple[str, str]]:
 
 def own_changes(change: Change[ExternalSecret]) -> Iterable[Request]:
     """What people wrote, not what we report. A finalizer that somebody took off counts too."""
-    if _FINALIZERS(change) or triggers.resynced(change) or _finalizers_differ(change):
+    if _WRITTEN(change) or triggers.resynced(change) or _finalizers_differ(change):
         return triggers.itself()(change)
     return ()
 
 
 def target_changes(objects: Store[ExternalSecret]) -> Mapping[Object]:
-    """A Secret that is marked as ours, or was: everybody who writes to it."""
+    """A Secret that somebody writes to, or would like to: everybody who does.
+
+    Whether it carries our label does not matter. Those who wait for a Secret to appear, or for its owner to give it up,
+    have not marked it yet.
+    """
 
     def requests(change: Change[Object]) -> Iterable[Request]:
-        if not any(_marked(state) for state in (change.old, change.new)):
-            return ()
         return [
             Request(key, f"target {change.key} {'deleted' if change.deleted else 'changed'}")
             for key in objects.find_keys(TARGET_INDEX, (change.key.namespace, change.key.name))
         ]
 
     return requests
-
-
-def _marked(state: object) -> bool:
-    return state is not None and meta_of(state).labels.get(MANAGED_LABEL) == MANAGED
 
 
 def _finalizers_differ(change: Change[ExternalSecret]) -> bool:

@@ -83,6 +83,10 @@ class Dependencies:
             self._of.pop(dependant, None)
         return [gone.connection for gone in unused if isinstance(gone, OnConnection)]
 
+    def of(self, dependant: Dependant) -> frozenset[Dependency]:
+        """What it depends on now."""
+        return self._of.get(dependant, frozenset())
+
     def forget(self, dependant: Dependant) -> list[Connection]:
         return self.record(dependant, ())
 

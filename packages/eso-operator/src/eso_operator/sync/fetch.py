@@ -145,7 +145,7 @@ class Fetcher:
         try:
             made = await self._generators.generate(pass_.caller, want.index, want.generator)
         except (ResolutionError, ProviderError) as error:
-            pass_.fail(want, error)
+            pass_.unresolved(error, [want])
             return
         pass_.made.append(made)
         pass_.depends_on |= made.depends_on

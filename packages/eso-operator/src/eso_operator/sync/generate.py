@@ -1,8 +1,9 @@
 """Values made by generators, and what must be cleaned up after them.
 
-    generate -> Made (values, state)      commit: state kept in a GeneratorState before the target is written,
-                                                  older states of the same entry given a deadline
-                                          rollback: cleaned up at once, or left to the collector if that fails
+    generate -> Made (values, state) -> keep       on record in a GeneratorState before the target is written
+                                     -> retire     the target is written: older states of the entry get a deadline
+                                     -> discard    it was not: the new state gets a deadline of now
+             -> another entry failed -> roll_back  cleaned up at once, or left to the collector if that fails
 
 The collector (`generatorstate/`) cleans up what has passed its deadline or lost its owner.
 """
@@ -19,6 +20,7 @@ from eso_api.values import SecretBytes
 from eso_operator.stores.target import BoundTarget
 from eso_operator.sync.dependencies import Dependency
 from eso_wire.values import ObjectRef
+from kuberun.meta import ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,14 @@ class Made:
     refresh_within: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """States on record: those of this pass, and those that were there before it."""
+
+    new: tuple[ObjectKey, ...] = ()
+    older: tuple[ObjectKey, ...] = ()
+
+
 class Generators(Protocol):
     async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> Made:
         """Values of the generator that entry `index` refers to. Raises ResolutionError or ProviderError."""
@@ -42,10 +52,18 @@ class Generators(Protocol):
 class GeneratorLedger(Protocol):
     """Keeps account of generated state."""
 
-    async def commit(self, owner: ExternalSecret, made: Sequence[Made]) -> None:
-        """Keep the state before the target is written; older states of the same entries get a deadline."""
+    async def keep(self, owner: ExternalSecret, made: Sequence[Made]) -> Kept:
+        """Put the state on record. Raises ApiError when that fails; then nothing new is left behind."""
+        ...
+
+    async def retire(self, kept: Kept) -> None:
+        """The target holds the new values: those it held before get a deadline. Never raises."""
+        ...
+
+    async def discard(self, kept: Kept) -> None:
+        """The target was not written: nobody will ever see the new values. Never raises."""
         ...
 
     async def roll_back(self, made: Sequence[Made]) -> None:
-        """Nothing will be written: clean up at once, or leave it to the collector."""
+        """Nothing will be written: clean up at once, or leave it to the collector. Never raises."""
         ...

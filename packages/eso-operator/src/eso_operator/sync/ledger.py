@@ -1,6 +1,8 @@
 """Account of what generators made and must clean up: GeneratorStates.
 
-    commit      the new state is kept before the target is written; all older ones of the entry get a deadline
+    keep        the new state, before the target is written
+    retire      the older ones of the same entries get a deadline, once it is
+    discard     the new one gets a deadline of now, if it is not
     roll_back   what was made is cleaned up at once; if that fails, kept with a deadline of now
 
 States that passed their deadline, or lost their owner, are cleaned up by their own controller.
@@ -18,15 +20,15 @@ import structlog
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_operator.stores.target import BoundTarget
-from eso_operator.sync.generate import Made
+from eso_operator.sync.generate import Kept, Made
 from eso_operator.targets.hashes import digest
 from eso_wire.errors import ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, ObjectRef
 from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.clock import Clock, rfc3339
-from kuberun.errors import NotFound
-from kuberun.meta import JsonObject, raw
+from kuberun.errors import ApiError, NotFound
+from kuberun.meta import JsonObject, ObjectKey, meta_of, raw
 from kuberun.ownership import owner_reference
 
 OWNER_KEY_LABEL: Final = "generators.external-secrets.io/owner-key"
@@ -65,21 +67,34 @@ class StateLedger:
         self._clock = clock
         self._grace = timedelta(seconds=grace)
 
-    async def commit(self, owner: ExternalSecret, made: Sequence[Made]) -> None:
-        """Older states as they are known now, then the new ones: a state that is lost cannot be cleaned up.
-
-        What a retired state stands for lives on for the grace period, so that users of the old value can catch up.
-        """
+    async def keep(self, owner: ExternalSecret, made: Sequence[Made]) -> Kept:
+        """The new states; older ones as they are known now. A state that is lost cannot be cleaned up."""
         meta = owner.metadata
         keys = [
             owner_key("ExternalSecret", meta.namespace, meta.name, str(index))
             for index in range(len(owner.spec.data_from))
         ]
-        old = [state for key in keys for state in self._states.find(OWNER_INDEX, (meta.namespace, key))]
-        for each in made:
-            if each.state is not None:
-                await self._client.create(_RAW, self._document(owner, each, keys[each.index]))
-        await self._retire(old)
+        known = [state for key in keys for state in self._states.find(OWNER_INDEX, (meta.namespace, key))]
+        older = tuple(state.metadata.key for state in known if state.spec.garbage_collection_deadline is None)
+        new: list[ObjectKey] = []
+        for place, each in enumerate(made):
+            if each.state is None:
+                continue
+            try:
+                created = await self._client.create(_RAW, self._document(owner, each, keys[each.index]))
+            except ApiError:
+                await self.roll_back(made[place:])
+                await self.discard(Kept(tuple(new)))
+                raise
+            new.append(meta_of(created).key)
+        return Kept(tuple(new), older)
+
+    async def retire(self, kept: Kept) -> None:
+        """What they stand for lives on for the grace period, so that users of the old value can catch up."""
+        await self._give_deadline(kept.older, self._clock.now() + self._grace)
+
+    async def discard(self, kept: Kept) -> None:
+        await self._give_deadline(kept.new, self._clock.now())
 
     async def roll_back(self, made: Sequence[Made]) -> None:
         for each in made:
@@ -89,18 +104,24 @@ class StateLedger:
                 await self._gateway.cleanup(each.bound, CleanupRequest(each.state))
             except ProviderError as error:
                 _log.warning("generated state not cleaned up", generator=each.bound.target.store.name, why=error.reason)
-                await self._client.create(_RAW, self._due_now(each))
+                await self._leave(each)
 
-    async def _retire(self, states: Sequence[GeneratorState]) -> None:
-        deadline = rfc3339(self._clock.now() + self._grace)
-        for state in states:
-            if state.spec.garbage_collection_deadline is None:
-                try:
-                    await self._client.merge_patch(
-                        _RAW, state.metadata.key, {"spec": {"garbageCollectionDeadline": deadline}}
-                    )
-                except NotFound:
-                    continue
+    async def _leave(self, made: Made) -> None:
+        """To the collector."""
+        try:
+            await self._client.create(_RAW, self._due_now(made))
+        except ApiError as problem:
+            _log.error("generated state is lost", generator=made.bound.target.store.name, why=problem.reason)
+
+    async def _give_deadline(self, states: Sequence[ObjectKey], deadline: datetime) -> None:
+        """One that fails is tried again after the next refresh."""
+        for key in states:
+            try:
+                await self._client.merge_patch(_RAW, key, {"spec": {"garbageCollectionDeadline": rfc3339(deadline)}})
+            except NotFound:
+                continue
+            except ApiError as problem:
+                _log.warning("generated state not retired", state=str(key), why=problem.reason)
 
     def _document(self, owner: ExternalSecret, made: Made, key: str) -> JsonObject:
         meta = owner.metadata

@@ -118,8 +118,9 @@ def _from_data(spec: ExternalSecretSpec) -> Iterator[Want]:
 
 
 def _store(spec: ExternalSecretSpec, source: SourceRef | None) -> StoreRef:
-    if source is not None and source.store_ref is not None:
-        return source.store_ref
+    """The entry's own source, else the one for all. A generator cannot give one value: such an entry has no store."""
+    if source is not None:
+        return source.store_ref or StoreRef()
     return spec.secret_store_ref or StoreRef()
 
 

@@ -1,7 +1,7 @@
 """Who owns which parts of an object, as its managedFields say. Pure.
 
 Parts are paths such as `("data", "password")` or `("metadata", "labels", "app")`. Only what a target needs is looked
-at: keys of data, labels, annotations.
+at: keys of data, labels, annotations, finalizers, owner references (by uid).
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from kuberun.meta import JsonObject
 
 Path = tuple[str, ...]
 
 SECTIONS: Final = (("data",), ("metadata", "labels"), ("metadata", "annotations"))
+FINALIZERS: Final = ("metadata", "finalizers")
+OWNERS: Final = ("metadata", "ownerReferences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +27,6 @@ class Fields:
 
     ours: frozenset[Path]
     others: frozenset[Path]
-    update_entries: tuple[int, ...]
-    """Places of our entries that were not written by server-side apply, which does not give up what they name."""
 
     def only_ours(self, path: Path) -> bool:
         return path in self.ours and path not in self.others
@@ -34,19 +36,17 @@ def fields_of(obj: Mapping[str, Any], manager: str) -> Fields:
     """What the object says about this manager."""
     ours: set[Path] = set()
     others: set[Path] = set()
-    updates: list[int] = []
-    for place, entry in enumerate(_entries(obj)):
+    for entry in _entries(obj):
         mine = entry.get("manager") == manager and not entry.get("subresource")
         (ours if mine else others).update(_parts(entry))
-        if mine and entry.get("operation") != "Apply":
-            updates.append(place)
-    return Fields(frozenset(ours), frozenset(others), tuple(updates))
+    return Fields(frozenset(ours), frozenset(others))
 
 
 def conversion(obj: Mapping[str, Any], manager: str) -> list[JsonObject]:
     """The patch that turns our entries into ones of server-side apply, so that it can give up what they name.
 
-    Nothing but the bookkeeping changes. An entry of that kind that is there already takes the fields of the others.
+    Nothing but the bookkeeping changes, and only on this very version of the object. An entry of that kind that is
+    there already takes the fields of the others.
     """
     entries = [dict(entry) for entry in _entries(obj)]
     mine = [entry for entry in entries if entry.get("manager") == manager and not entry.get("subresource")]
@@ -59,7 +59,7 @@ def conversion(obj: Mapping[str, Any], manager: str) -> list[JsonObject]:
     rest = [entry for entry in entries if all(entry is not one for one in mine)]
     metadata = obj.get("metadata") or {}
     return [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": metadata.get("resourceVersion")},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata.get("resourceVersion")},
         {"op": "replace", "path": "/metadata/managedFields", "value": [*rest, kept]},
     ]
 
@@ -71,12 +71,30 @@ def _entries(obj: Mapping[str, Any]) -> list[JsonObject]:
 
 def _parts(entry: JsonObject) -> Iterator[Path]:
     for section in SECTIONS:
-        found: Any = entry.get("fieldsV1")
-        for step in section:
-            found = found.get(f"f:{step}") if isinstance(found, dict) else None
-        for key in found if isinstance(found, dict) else ():
+        for key in _below(entry, section):
             if key.startswith("f:"):
                 yield (*section, key.removeprefix("f:"))
+    for key in _below(entry, FINALIZERS):
+        if key.startswith("v:"):
+            yield (*FINALIZERS, str(_element(key)))
+    for key in _below(entry, OWNERS):
+        if key.startswith("k:") and isinstance(named := _element(key), dict):
+            yield (*OWNERS, str(named.get("uid")))
+
+
+def _below(entry: JsonObject, section: Path) -> JsonObject:
+    found: Any = entry.get("fieldsV1")
+    for step in section:
+        found = found.get(f"f:{step}") if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _element(key: str) -> Any:
+    """Elements of lists are named by their JSON, behind a letter for how they are told apart."""
+    try:
+        return msgspec.json.decode(key[2:])
+    except msgspec.DecodeError:
+        return None
 
 
 def _union(one: JsonObject, other: JsonObject) -> JsonObject:

@@ -1,13 +1,17 @@
 """An object of any kind as a target.
 
 It is read when it is looked at: kinds are known only at run time, and how the API server completes an object is its own
-business. The hash covers `spec`, or `data` where there is none, as the existing operator has it.
+business. The hash covers `spec`, or `data` where there is none, as the existing operator has it; where the API server
+adds to what was written, the version that came of our own write counts as intact too.
+
+Unlike a Secret it is replaced as a whole, by its version: under Owner and Orphan what others added goes, under Merge
+and CreateOrMerge the object is built on what is there, lists included, which server-side apply cannot do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,48 +28,59 @@ from eso_operator.targets.marks import (
     NONE,
     ORPHAN,
     OWNER,
-    controller_reference_of,
     created_by,
     field_manager_of,
     target_name,
 )
-from eso_operator.targets.plan import ownership_refusal
-from eso_operator.targets.target import Absent, Applied, Done, Look, Present
+from eso_operator.targets.plan import owners_after, ownership_refusal
+from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, Present, UnknownKindError
 from eso_render.errors import Place, TargetError
-from eso_render.manifest import DesiredManifest, render_manifest
+from eso_render.manifest import render_manifest
 from eso_render.scopes import RenderText
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from kuberun.client import Client
 from kuberun.errors import NotFound
-from kuberun.meta import JsonObject, Kind, ObjectKey, Resource, meta_of, raw
+from kuberun.meta import JsonObject, Kind, ObjectKey, ObjectMeta, Resource, meta_of, raw
 from kuberun.ownership import is_controlled_by
-from kuberun.requests import DeleteOptions
+from kuberun.requests import DeleteOptions, WriteOptions
 
 Discover = Callable[[str, str], Awaitable[Resource | None]]
 """The resource of an API version and kind; None if the API server has none."""
+
+Follow = Callable[[Resource], Awaitable[None]]
+"""Have changes of that kind's objects told to whoever depends on them, from now on."""
+
+_SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
 
 
 class ManifestTarget:
     """All targets that are no plain Secret; one for the process."""
 
-    def __init__(self, client: Client, discover: Discover, render: RenderText) -> None:
+    def __init__(self, client: Client, discover: Discover, follow: Follow, render: RenderText) -> None:
         self._client = client
         self._discover = discover
+        self._follow = follow
         self._render = render
+        self._memories: dict[str, Memories] = {}
 
     async def look(self, es: ExternalSecret) -> Look:
+        if es.spec.target.creation_policy == NONE:
+            return Absent()
+        await self._follow((await self._kind(es)).resource)
         live = await self._read(es)
         if live is None:
             return Absent()
         metadata = meta_of(live)
-        marked = metadata.labels.get(MANAGED_LABEL) == MANAGED
-        intact = marked and metadata.annotations.get(HASH_ANNOTATION) == content_digest(live)
+        if metadata.labels.get(MANAGED_LABEL) != MANAGED:
+            return Present(metadata, valid=es.spec.target.creation_policy == ORPHAN)
+        ours = self._memory(es).of(metadata)
+        intact = ours is not None or metadata.annotations.get(HASH_ANNOTATION) == content_digest(live)
         return Present(metadata, intact or es.spec.target.creation_policy == ORPHAN)
 
     async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
         policy = es.spec.target.creation_policy
-        live = await self._read(es)
+        live = None if policy == NONE else await self._read(es)
         merges = policy in (MERGE, CREATE_OR_MERGE)
         desired = render_manifest(
             es.spec.target,
@@ -78,28 +93,46 @@ class ManifestTarget:
         if policy == NONE:
             return Keep(Untouched.POLICY_NONE)
         if live is None:
-            return Keep(Untouched.MISSING) if policy == MERGE else Create(_document(es, desired), "")
-        if refusal := ownership_refusal(es, meta_of(live)):
+            if policy == MERGE:
+                return Keep(Untouched.MISSING)
+            document = _document(es, desired.content, ObjectMeta())
+            return Create(document, _digest_of(document))
+        metadata = meta_of(live)
+        if refusal := ownership_refusal(es, metadata):
             return refusal
-        document = _document(es, desired)
-        return Keep(Untouched.UNCHANGED) if _contains(live, document) else Update(document, "")
+        document = _document(es, desired.content, metadata)
+        wanted, known = _digest_of(document), self._memory(es).of(metadata)
+        if (known is not None and known.wanted == wanted) or _same(_cleaned(live), document):
+            self._memory(es).keep(metadata, wanted=wanted, valid=True)
+            return Keep(Untouched.UNCHANGED)
+        return Update(_for_version(document, metadata), wanted)
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
-        kind = await self._kind(es)
-        manager = field_manager_of(es.metadata.name)
-        await self._client.apply(kind, change.document, field_manager=manager, force=True)
+        kind, options = await self._kind(es), WriteOptions(field_manager=field_manager_of(es.metadata.name))
+        if isinstance(change, Create):
+            written = await self._client.create(kind, change.document, options=options)
+        else:
+            written = await self._client.update(kind, change.document, options=options)
+        if written.get("spec") is None and written.get("data") is None:
+            raise TargetError(f"{kind.resource.kind} keeps neither spec nor data: use another kind", Place(()))
+        self._memory(es).keep(meta_of(written), wanted=change.wanted, valid=True)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, target_name(es))
 
     async def delete(self, es: ExternalSecret) -> bool:
         """Only what this very ExternalSecret controls, and only that very object."""
-        live = await self._read(es)
-        if live is None or not is_controlled_by(meta_of(live), es.metadata.uid):
-            return False
         try:
+            live = await self._read(es)
+            if live is None or not is_controlled_by(meta_of(live), es.metadata.uid):
+                return False
             await self._client.delete(await self._kind(es), _key(es), DeleteOptions(uid=meta_of(live).uid))
-        except NotFound:
+        except (NotFound, UnknownKindError):
             return False
         return True
+
+    def _memory(self, es: ExternalSecret) -> Memories:
+        manifest = es.spec.target.manifest
+        named = f"{manifest.api_version} {manifest.kind}" if manifest is not None else ""
+        return self._memories.setdefault(named, Memories())
 
     async def _read(self, es: ExternalSecret) -> JsonObject | None:
         try:
@@ -110,11 +143,11 @@ class ManifestTarget:
     async def _kind(self, es: ExternalSecret) -> Kind[JsonObject]:
         manifest = es.spec.target.manifest
         if manifest is None:
-            raise TargetError("spec.target.manifest must name an apiVersion and a kind", Place(()))
+            raise UnknownKindError("spec.target.manifest must name an apiVersion and a kind")
         resource = await self._discover(manifest.api_version, manifest.kind)
         if resource is None or not resource.namespaced:
             what = "is not served by this API server" if resource is None else "is not a namespaced kind"
-            raise TargetError(f"{manifest.kind} of {manifest.api_version} {what}", Place(()))
+            raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} {what}")
         return raw(resource)
 
 
@@ -124,35 +157,48 @@ def content_digest(obj: Mapping[str, Any]) -> str:
     return digest(obj.get("data") if content is None else content)
 
 
-def _document(es: ExternalSecret, desired: DesiredManifest) -> JsonObject:
-    content = desired.content
+def _document(es: ExternalSecret, content: JsonObject, live: ObjectMeta) -> JsonObject:
+    """The object with our marks. Finalizers and owners of others stay whatever the policy: not ours to drop."""
     metadata = dict(content.get("metadata") or {})
-    owned = es.spec.target.creation_policy == OWNER
-    labels = {**(metadata.get("labels") or {}), MANAGED_LABEL: MANAGED}
-    if owned:
-        labels[CREATED_BY_LABEL] = created_by(es)
-        metadata["ownerReferences"] = [msgspec.to_builtins(controller_reference_of(es))]
-    annotations = {**(metadata.get("annotations") or {}), HASH_ANNOTATION: content_digest(content)}
-    return {**content, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != CREATED_BY_LABEL}
+    labels |= {MANAGED_LABEL: MANAGED}
+    if es.spec.target.creation_policy == OWNER:
+        labels |= {CREATED_BY_LABEL: created_by(es)}
+    metadata["labels"] = labels
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), HASH_ANNOTATION: content_digest(content)}
+    owners = [msgspec.to_builtins(reference) for reference in owners_after(es, live)]
+    for name, kept in (("ownerReferences", owners), ("finalizers", list(live.finalizers))):
+        metadata.pop(name, None)
+        if kept:
+            metadata[name] = kept
+    return {**content, "metadata": metadata}
+
+
+def _for_version(document: JsonObject, live: ObjectMeta) -> JsonObject:
+    version = {"uid": live.uid, "resourceVersion": live.resource_version}
+    return {**document, "metadata": {**document["metadata"], **version}}
 
 
 def _cleaned(live: JsonObject) -> JsonObject:
-    """The object without what only the API server writes, and without our own bookkeeping."""
-    dropped = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
-    metadata = {key: value for key, value in (live.get("metadata") or {}).items() if key not in dropped}
+    """The object without what only the API server and controllers write."""
+    metadata = {key: value for key, value in (live.get("metadata") or {}).items() if key not in _SERVERS_OWN}
     return {key: value for key, value in live.items() if key != "status"} | {"metadata": metadata}
 
 
-def _contains(live: Any, wanted: Any) -> bool:
-    """Whether everything that is wanted is there; what the API server added does not count."""
-    if isinstance(wanted, dict):
-        return isinstance(live, dict) and all(
-            key in live and _contains(live[key], each) for key, each in wanted.items()
-        )
-    if isinstance(wanted, list):
-        same = isinstance(live, list) and len(live) >= len(wanted)
-        return same and all(any(_contains(have, each) for have in live) for each in wanted)
-    return bool(live == wanted)
+def _same(live: JsonObject, wanted: JsonObject) -> bool:
+    """Absent and empty are the same to the API."""
+    parts = {*live, *wanted} - {"metadata"}
+    return _filled(live["metadata"]) == _filled(wanted["metadata"]) and all(
+        (live.get(part) or None) == (wanted.get(part) or None) for part in parts
+    )
+
+
+def _filled(metadata: JsonObject) -> JsonObject:
+    return {key: value for key, value in metadata.items() if value}
+
+
+def _digest_of(document: JsonObject) -> str:
+    return digest(document)
 
 
 def _key(es: ExternalSecret) -> ObjectKey:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from eso_api.references import CORE_GROUP
 from eso_api.values import SecretBytes
 from eso_operator.targets.changes import Change, Create, Keep, Refusal, Refuse, Untouched, Update
 from eso_operator.targets.hashes import data_digest, digest
-from eso_operator.targets.managedfields import Fields, conversion, fields_of
+from eso_operator.targets.managedfields import FINALIZERS, OWNERS, Fields, conversion, fields_of
 from eso_operator.targets.marks import (
     CREATE_OR_MERGE,
     CREATED_BY_LABEL,
@@ -86,17 +86,18 @@ def plan(es: ExternalSecret, live: LiveSecret | None, desired: Desired) -> Chang
 
 
 def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
-    fields = fields_of(live.raw, field_manager_of(es.metadata.name))
-    wish = _frozen(live, fields, desired) if es.spec.target.immutable else desired
-    after = _after(es, live, fields, wish)
+    manager = field_manager_of(es.metadata.name)
+    fields = fields_of(live.raw, manager)
+    frozen = es.spec.target.immutable
+    after = _frozen(es, live) if frozen else _after(es, live, fields, desired)
     if after == _Shape.of(live):
         return Keep(Untouched.UNCHANGED)
-    if live.immutable and (after.data != live.data or after.type != live.type or not after.immutable):
+    if live.immutable and (after.data != live.data or after.type != live.type):
         return Refuse(Refusal.IMMUTABLE, str(live.metadata.key))
     return Update(
-        document=_document(es, wish, data_digest(after.data), live),
+        document=_updated(es, live, fields, desired=_as_it_is(live, fields) if frozen else desired, after=after),
         wanted=wanted_digest(es, desired),
-        convert=conversion(live.raw, field_manager_of(es.metadata.name)),
+        convert=conversion(live.raw, manager),
         drop=_drop(live, after, fields),
     )
 
@@ -110,6 +111,16 @@ def ownership_refusal(es: ExternalSecret, metadata: ObjectMeta) -> Refuse | None
     if _is_external_secret(controller):
         return Refuse(Refusal.OWNED_BY_ANOTHER, by)
     return Refuse(Refusal.CONTROLLED, by) if es.spec.target.creation_policy == OWNER else None
+
+
+def owners_after(es: ExternalSecret, metadata: ObjectMeta) -> tuple[OwnerReference, ...]:
+    """The owners of a target: ours among them under Owner and not otherwise, all others as they are."""
+    if es.spec.target.creation_policy != OWNER:
+        return tuple(reference for reference in metadata.owner_references if not _is(reference, es))
+    ours = controller_reference_of(es)
+    if any(_is(reference, es) for reference in metadata.owner_references):
+        return tuple(ours if _is(reference, es) else reference for reference in metadata.owner_references)
+    return (*metadata.owner_references, ours)
 
 
 def _is(reference: OwnerReference, es: ExternalSecret) -> bool:
@@ -151,23 +162,15 @@ def _after(es: ExternalSecret, live: LiveSecret, fields: Fields, desired: Desire
     if policy != OWNER:
         labels.pop(CREATED_BY_LABEL, None)
     annotations = _others_of(meta.annotations, fields, "annotations") | desired.annotations
-    others = tuple(reference for reference in meta.owner_references if not _is(reference, es))
     return _Shape(
         data=data,
         type=desired.type or live.type,
         immutable=live.immutable or desired.immutable,
         labels=labels,
         annotations={**annotations, HASH_ANNOTATION: data_digest(data)},
-        owners=_owners(es, meta) if policy == OWNER else others,
+        owners=owners_after(es, meta),
         finalizers=frozenset(meta.finalizers) | _finalizers(desired, meta),
     )
-
-
-def _owners(es: ExternalSecret, meta: ObjectMeta) -> tuple[OwnerReference, ...]:
-    ours = controller_reference_of(es)
-    if any(_is(reference, es) for reference in meta.owner_references):
-        return tuple(ours if _is(reference, es) else reference for reference in meta.owner_references)
-    return (*meta.owner_references, ours)
 
 
 def _others_of(entries: Mapping[str, str], fields: Fields, section: str) -> dict[str, str]:
@@ -183,41 +186,76 @@ def _finalizers(desired: Desired, meta: ObjectMeta) -> frozenset[str]:
     return frozenset() if meta.deletion_timestamp else frozenset(desired.finalizers)
 
 
-def _frozen(live: LiveSecret, fields: Fields, desired: Desired) -> Desired:
-    """An immutable target that exists keeps its content; only the marks on it may still change."""
-    mine = {key: value for key, value in live.data.items() if ("data", key) in fields.ours} or dict(live.data)
+def _frozen(es: ExternalSecret, live: LiveSecret) -> _Shape:
+    """An immutable target that exists keeps its content, whatever it is; only the marks on it may still change."""
+    meta, before = live.metadata, _Shape.of(live)
+    owned = es.spec.target.creation_policy == OWNER
+    labels = {key: value for key, value in meta.labels.items() if key != CREATED_BY_LABEL}
+    marks = {MANAGED_LABEL: MANAGED} | ({CREATED_BY_LABEL: created_by(es)} if owned else {})
+    return replace(
+        before,
+        immutable=True,
+        labels=labels | marks,
+        annotations={**meta.annotations, HASH_ANNOTATION: data_digest(live.data)},
+        owners=owners_after(es, meta),
+    )
+
+
+def _as_it_is(live: LiveSecret, fields: Fields) -> Desired:
+    """What is ours of a Secret, as a wish: so that nothing of it is given up."""
     meta = live.metadata
-    labels = {key: value for key, value in meta.labels.items() if ("metadata", "labels", key) in fields.ours}
-    annotations = {
-        key: value for key, value in meta.annotations.items() if ("metadata", "annotations", key) in fields.ours
-    }
-    annotations.pop(HASH_ANNOTATION, None)
-    return Desired(live.type, mine, labels, annotations, desired.finalizers, immutable=True)
+    return Desired(
+        type=live.type,
+        data={key: value for key, value in live.data.items() if ("data", key) in fields.ours},
+        labels={key: value for key, value in meta.labels.items() if ("metadata", "labels", key) in fields.ours},
+        annotations={
+            key: value for key, value in meta.annotations.items() if ("metadata", "annotations", key) in fields.ours
+        },
+        immutable=True,
+    )
 
 
 # --- how it is written ------------------------------------------------------------------------------------------------
 
 
-def _document(es: ExternalSecret, desired: Desired, content_hash: str, live: LiveSecret | None = None) -> JsonObject:
-    """What server-side apply gets: all that we want, and nothing else. With a live Secret, only that very version."""
+def _document(es: ExternalSecret, desired: Desired, content_hash: str) -> JsonObject:
+    """What server-side apply gets: all that we want, and nothing else."""
+    owned = es.spec.target.creation_policy == OWNER
+    labels = {key: value for key, value in _labels(es, desired).items() if owned or key != CREATED_BY_LABEL}
     metadata: JsonObject = {
         "name": target_name(es),
         "namespace": es.metadata.namespace,
-        "labels": _labels(es, desired),
+        "labels": labels,
         "annotations": {**desired.annotations, HASH_ANNOTATION: content_hash},
     }
-    if es.spec.target.creation_policy == OWNER:
+    if owned:
         metadata["ownerReferences"] = [msgspec.to_builtins(controller_reference_of(es))]
-    if desired.finalizers and not (live and live.metadata.deletion_timestamp):
+    if desired.finalizers:
         metadata["finalizers"] = list(desired.finalizers)
-    if live is not None:
-        metadata |= {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
     document: JsonObject = {"metadata": metadata, "data": _encoded(desired.data)}
     if desired.type:
         document["type"] = desired.type
     if desired.immutable:
         document["immutable"] = True
     return document
+
+
+def _updated(es: ExternalSecret, live: LiveSecret, fields: Fields, *, desired: Desired, after: _Shape) -> JsonObject:
+    """The same for a Secret that is there: for that very version, and without giving up what can only be kept.
+
+    Apply drops what we own and do not name. A type cannot change, an immutable Secret stays one, and a finalizer was
+    promised to somebody: all three are named for as long as they are ours.
+    """
+    document = _document(es, desired, after.annotations[HASH_ANNOTATION])
+    meta = live.metadata
+    kept = [name for name in meta.finalizers if (*FINALIZERS, name) in fields.ours]
+    finalizers = sorted({*kept, *_finalizers(desired, meta)})
+    metadata = {key: value for key, value in document["metadata"].items() if key != "finalizers"}
+    metadata |= {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    marks = {"immutable": True} if after.immutable else {}
+    return {**document, "metadata": metadata, "type": after.type, **marks}
 
 
 def _drop(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
@@ -231,7 +269,8 @@ def _drop(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
         metadata["labels"] = dict.fromkeys(gone)
     if gone := _unowned(meta.annotations, after.annotations, fields, ("metadata", "annotations")):
         metadata["annotations"] = dict.fromkeys(gone)
-    if len(after.owners) < len(meta.owner_references):
+    gone_owners = [reference for reference in meta.owner_references if reference not in after.owners]
+    if any(not fields.only_ours((*OWNERS, reference.uid)) for reference in gone_owners):
         metadata["ownerReferences"] = [msgspec.to_builtins(reference) for reference in after.owners] or None
     if not patch and not metadata:
         return None

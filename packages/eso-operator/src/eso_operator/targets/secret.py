@@ -90,7 +90,9 @@ class SecretTarget:
         document = change.document
         if isinstance(change, Update):
             document = await self._prepare(key, change, manager)
-        written = await self._client.apply(_RAW, document, field_manager=manager, force=True)
+        # Force is for a Secret whose ownership was settled. One that appeared meanwhile is a conflict, not a prey.
+        force = isinstance(change, Update)
+        written = await self._client.apply(_RAW, document, field_manager=manager, force=force)
         self._memories.keep(meta_of(written), wanted=change.wanted, valid=live_secret(written).matches_its_hash)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, key.name)
 

@@ -38,6 +38,10 @@ class Present:
 Look = Absent | Present
 
 
+class UnknownKindError(Exception):
+    """The kind of a target cannot be written: the API server has none, or it belongs to no namespace."""
+
+
 class Done(Enum):
     """What was written. The texts are those of the events."""
 

@@ -1,0 +1,183 @@
+"""From fetched values to a target that holds them: what the backend no longer has, orphans, templates, plan, apply.
+
+Every way in which this can end is an outcome; nothing is raised to the reconciler.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from eso_api.externalsecret import ExternalSecret
+from eso_operator.externalsecret.cleanup import Cleanup
+from eso_operator.externalsecret.outcome import DELETED, MISSING, Collided, Failed, Outcome, Stalled, Synced
+from eso_operator.externalsecret.templates import TemplateReader, TemplateSourceError
+from eso_operator.sync.fetch import Fetched, Missing
+from eso_operator.sync.reporting import News
+from eso_operator.targets.changes import Create, Keep, Refuse, Untouched, Update
+from eso_operator.targets.marks import OWNER, target_name
+from eso_operator.targets.target import Applied, Target, UnknownKindError
+from eso_render.errors import RenderError
+from kuberun.errors import ApiError, Conflict
+from kuberun.events import EventType
+
+_DELETED: Final = "secret deleted due to DeletionPolicy=Delete"
+_DATA_PATH: Final = re.compile(r"spec\.data\[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What could not be done, in the words of the condition."""
+
+    look: str
+    render: str
+    write: str
+    delete: str
+    orphans: str = "could not delete orphaned secrets"
+
+
+SECRET_STEPS: Final = Steps(
+    look="could not update secret",
+    render="could not update secret",
+    write="could not update secret",
+    delete="could not delete secret",
+)
+MANIFEST_STEPS: Final = Steps(
+    look="could not get target resource",
+    render="could not apply template to manifest",
+    write="could not update secret",
+    delete="could not delete resource",
+)
+
+
+def steps_of(es: ExternalSecret) -> Steps:
+    return SECRET_STEPS if es.spec.target.manifest is None else MANIFEST_STEPS
+
+
+class _StepError(Exception):
+    """A step did not work out."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+class Settlement:
+    """One for the process."""
+
+    def __init__(self, templates: TemplateReader, cleanup: Cleanup) -> None:
+        self._templates = templates
+        self._cleanup = cleanup
+
+    async def settle(self, es: ExternalSecret, target: Target, fetched: Fetched) -> Outcome:
+        """Make the target hold the values."""
+        news = tuple(map(_missing_news, fetched.missing))
+        try:
+            if not fetched.values and (emptied := await self._without_values(es, target)) is not None:
+                outcome = emptied
+            else:
+                outcome = await self._with_values(es, target, fetched)
+        except _StepError as failed:
+            outcome = failed.outcome
+        return replace(outcome, news=(*news, *outcome.news)) if isinstance(outcome, Synced | Failed) else outcome
+
+    async def _with_values(self, es: ExternalSecret, target: Target, fetched: Fetched) -> Outcome:
+        steps = steps_of(es)
+        async with _step(steps.orphans):
+            orphans = await self._cleanup.delete_orphans(es, target)
+        async with _step(steps.render):
+            templates = await self._templates.read(es)
+            change = await target.plan(es, fetched.values, templates.objects)
+        synced = Synced(news=orphans, refresh_within=fetched.refresh_within, templates=templates.versions)
+        match change:
+            case Create() | Update():
+                async with _step(steps.write):
+                    applied = await target.apply(es, change)
+                news = (*orphans, _written(es, applied))
+                return replace(synced, news=news, changed=True, binding=_binding(es))
+            case Keep(why=why):
+                return _kept(es, why, synced)
+            case Refuse(why=refusal, by=by):
+                return Stalled(refusal.value, by)
+            case _:
+                assert_never(change)
+
+    async def _without_values(self, es: ExternalSecret, target: Target) -> Outcome | None:
+        """The backend has nothing: what the deletion policy says. None means: go on with an empty target."""
+        match es.spec.target.deletion_policy:
+            case "Delete":
+                if es.spec.target.creation_policy != OWNER:
+                    return Stalled(steps_of(es).delete, "deletionPolicy Delete needs creationPolicy Owner")
+                async with _step(steps_of(es).delete):
+                    deleted = await target.delete(es)
+                return Synced(_DELETED, DELETED, (_deleted(es),) if deleted else (), changed=deleted)
+            case "Retain":
+                return Synced("secret retained due to DeletionPolicy=Retain")
+            case _:
+                return None
+
+
+@asynccontextmanager
+async def _step(what: str) -> AsyncIterator[None]:
+    """What goes wrong inside is an outcome that says which step it was."""
+    try:
+        yield
+    except Conflict:
+        raise _StepError(Collided("the target changed meanwhile")) from None
+    except (TemplateSourceError, RenderError, UnknownKindError) as problem:
+        raise _StepError(Failed(what, str(problem))) from None
+    except ApiError as problem:
+        raise _StepError(Failed(what, refused(problem))) from None
+
+
+def _kept(es: ExternalSecret, why: Untouched, synced: Synced) -> Synced:
+    match why:
+        case Untouched.UNCHANGED:
+            return replace(synced, binding=_binding(es))
+        case Untouched.POLICY_NONE:
+            return synced
+        case Untouched.MISSING:
+            return replace(synced, message=_absent_target(es), reason=MISSING)
+        case _:
+            assert_never(why)
+
+
+def refused(problem: ApiError) -> str:
+    return f"the API server refused: {problem.reason or problem.code}: {problem.message}"
+
+
+def _binding(es: ExternalSecret) -> str:
+    """Only a Secret is something that a workload can bind to."""
+    return target_name(es) if es.spec.target.manifest is None else ""
+
+
+def _absent_target(es: ExternalSecret) -> str:
+    what = "secret" if es.spec.target.manifest is None else "resource"
+    return f"{what} will not be created due to CreationPolicy=Merge"
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def _written(es: ExternalSecret, applied: Applied) -> News:
+    manifest, done = es.spec.target.manifest, applied.done.name.title()
+    text = applied.done.value if manifest is None else f"{done} {manifest.kind} {applied.name}"
+    return News(EventType.NORMAL, done, text)
+
+
+def _deleted(es: ExternalSecret) -> News:
+    manifest = es.spec.target.manifest
+    text = _DELETED if manifest is None else f"Deleted {manifest.kind} {target_name(es)}"
+    return News(EventType.NORMAL, "Deleted", text)
+
+
+def _missing_news(missing: Missing) -> News:
+    """In the words that alerts know: entries of data are called dataFrom, too, and only they name their key."""
+    if of_data := _DATA_PATH.fullmatch(missing.path):
+        where = f"spec.dataFrom[{of_data[1]}] (key={missing.remote_key})"
+    else:
+        where = missing.path.partition("].")[0].rstrip("]") + "]"
+    return News(EventType.NORMAL, "MissingProviderSecret", f"secret does not exist at provider using {where}")
