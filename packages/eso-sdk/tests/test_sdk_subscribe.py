@@ -209,6 +209,16 @@ async def test_a_subscription_begins_with_its_opening(bench: Bench, first: Subsc
         await caller.task
 
 
+async def test_a_stream_that_is_never_opened_is_ended(bench: Bench) -> None:
+    caller = Caller(bench.provider)
+    await bench.clock.settle()
+
+    await bench.clock.advance(10)
+
+    with pytest.raises(ProviderError, match="begins with its opening message"):
+        await caller.task
+
+
 async def test_a_subscription_is_opened_once(bench: Bench) -> None:
     caller = await bench.open("a")
 

@@ -33,6 +33,7 @@ from kuberun.deadline import Deadline
 
 DEFAULT_DEADLINE: Final = 60.0
 MAX_SUBSCRIPTIONS: Final = 256
+OPENING_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
 _MAX_REQUEST_ID: Final = 128
 
@@ -105,20 +106,24 @@ class Frame:
         await self._call("FindSecrets", rpc, work)
 
     async def subscribe(self, incoming: AsyncIterator[bytes], rpc: Rpc) -> None:
-        """A stream both ways, until the caller leaves or the process drains. Long by nature: no deadline of ours."""
+        """A stream both ways, until the caller leaves or the process drains. Long by nature: no deadline of ours.
+
+        The first message is read before anything is decided, as it is for every other call: a client that is refused
+        while it still writes is told of a broken stream instead of the reason.
+        """
+        first = await self._first(incoming)
 
         async def work(record: _Record) -> None:
             if self._subscriptions >= MAX_SUBSCRIPTIONS:
                 raise busy(f"{MAX_SUBSCRIPTIONS} subscriptions")
-            messages = _messages(incoming)
-            opened = await anext(messages, None)
+            opened = None if first is None else _message(first)
             if not isinstance(opened, SubscribeOpen):
                 raise invalid_request("a subscription begins with its opening message")
             self._enter(record, opened.context, float("inf"))
             await self._before(record.method, opened.context)
             self._subscriptions += 1
             try:
-                await self._until_draining(self.service.subscribe(opened, messages, emit))
+                await self._until_draining(self.service.subscribe(opened, _messages(incoming), emit))
             finally:
                 self._subscriptions -= 1
 
@@ -198,6 +203,14 @@ class Frame:
             )
         )
 
+    async def _first(self, incoming: AsyncIterator[bytes]) -> bytes | None:
+        """The first message of a stream; None when there is none, or none in time."""
+        try:
+            async with Deadline(self.service.clock, OPENING_SECONDS):
+                return await anext(aiter(incoming), None)
+        except TimeoutError:
+            return None
+
     async def _until_draining(self, streaming: Coroutine[Any, Any, None]) -> None:
         """A stream that never ends must not hold up a shutdown; the caller comes back and finds another replica."""
         stream = asyncio.ensure_future(streaming)
@@ -243,4 +256,8 @@ def _request_id(rpc: Rpc) -> str:
 
 async def _messages(incoming: AsyncIterator[bytes]) -> AsyncIterator[SubscribeMessage]:
     async for raw in incoming:
-        yield codec.from_subscribe_request(parsed(pb.SubscribeRequest, raw))
+        yield _message(raw)
+
+
+def _message(raw: bytes) -> SubscribeMessage:
+    return codec.from_subscribe_request(parsed(pb.SubscribeRequest, raw))
