@@ -7,6 +7,8 @@ namespaces             which namespaces are meant, and what has to happen where 
 child                  what a child should be, and whether a live one is that                     pure
 outcome                from what was reached to status, event and requeue                         pure
 triggers               when a parent is looked at
+parents                the parents as they are known, our own writes included
+contention             keeps it from fighting over a child with somebody else
 writing                creates, rewrites and deletes children
 leftovers              takes finalizers of the existing operator off namespaces
 reconciler             the story: gather, hold, spread, report

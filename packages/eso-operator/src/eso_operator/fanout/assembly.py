@@ -29,7 +29,7 @@ def controller(
     """The controller, fed by everything that concerns it. `make` gives it a name, workers and a clock."""
     caches = Caches(watches.parents.store, watches.children.store, watches.namespaces.store)
     made = make(fan_out.subsystem.value, FanOutReconciler(fan_out, caches, outside).reconcile)
-    made.watch(watches.parents, own_changes)
+    made.watch(watches.parents, own_changes(fan_out))
     made.watch(watches.children, child_changes(fan_out, caches.parents))
     made.watch(watches.namespaces, namespace_changes(fan_out, caches.parents))
     return made

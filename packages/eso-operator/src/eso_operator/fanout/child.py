@@ -14,7 +14,7 @@ import msgspec
 from eso_operator.fanout.description import Contents, FanOut
 from kuberun.decoding import error_text
 from kuberun.meta import JsonObject, Malformed, ObjectKey, ObjectMeta, OwnerReference, Resource, meta_of
-from kuberun.ownership import controller_of, controller_reference
+from kuberun.ownership import controller_of, controller_reference, without_owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,12 @@ def parent_of(metadata: ObjectMeta) -> tuple[str, str, str] | None:
     if owner is None:
         return None
     return owner.api_version.rpartition("/")[0], owner.kind, owner.name
+
+
+def disowning(parent: ObjectMeta, child: ObjectMeta) -> tuple[JsonObject, ...]:
+    """The JSON patch that takes the parent's owner reference off the child."""
+    others = without_owner(child.owner_references, parent.uid)
+    return (_unchanged(child), _replaced("/metadata/ownerReferences", msgspec.to_builtins(others)))
 
 
 def _document(desired: Desired, key: ObjectKey) -> JsonObject:

@@ -18,6 +18,7 @@ from eso_operator.fanout.description import FanOut, Parent
 from eso_operator.fanout.leftovers import Leftovers
 from eso_operator.fanout.namespaces import work
 from eso_operator.fanout.outcome import Failed, Spread, Unreadable, report_of
+from eso_operator.fanout.parents import Parents
 from eso_operator.fanout.triggers import PARENT_INDEX
 from eso_operator.fanout.writing import ChildWriter, each
 from eso_operator.telemetry.objects import ObjectSeries
@@ -29,12 +30,13 @@ from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventRecorder
 from kuberun.meta import Malformed, Object, ObjectKey, ObjectMeta
 from kuberun.ownership import add_finalizer, is_controlled_by, remove_finalizer
-from kuberun.status import write_status
+from kuberun.status import status_patch
 
 _log = structlog.get_logger(__name__)
 
 _ORPHAN: Final = "orphan"
-"""The finalizer of a deletion that was asked to leave the children (`--cascade=orphan`)."""
+"""The finalizer of a deletion that was asked to leave the children (`--cascade=orphan`). The garbage collector does it
+too, but deletes a child that it has not heard of yet."""
 _CHANGED: Final = "the parent changed meanwhile"
 
 
@@ -63,13 +65,14 @@ class FanOutReconciler:
         self._fan_out = fan_out
         self._caches = caches
         self._outside = outside
-        self._writer = ChildWriter(outside.client, fan_out)
+        self._parents = Parents(caches.parents)
+        self._writer = ChildWriter(outside.client, outside.clock, fan_out)
         self._leftovers = Leftovers(outside.client, caches.namespaces, fan_out.left_on_namespaces)
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
         """Put the parent's child into every namespace it means, and nowhere else."""
         started = self._outside.clock.monotonic()
-        parent = self._caches.parents.get(key)
+        parent = self._parents.get(key)
         if parent is None:
             return await self._forget(key)
         if isinstance(parent, Malformed):
@@ -100,8 +103,13 @@ class FanOutReconciler:
         """The parent with its finalizer on it."""
         if not self._fan_out.finalizer:
             return parent
-        held = await add_finalizer(self._outside.client, self._fan_out.parent, parent.metadata, self._fan_out.finalizer)
-        return parent if held is None else held
+        held: Parent | None = await add_finalizer(
+            self._outside.client, self._fan_out.parent, parent.metadata, self._fan_out.finalizer
+        )
+        if held is None:
+            return parent
+        self._parents.wrote(parent, held)
+        return held
 
     async def _spread(self, parent: Parent) -> Spread | Unreadable:
         """First what has to go, then what has to be there: an old child may hold what the new one needs."""
@@ -124,9 +132,7 @@ class FanOutReconciler:
     async def _report(self, parent: Parent, came: Spread | Unreadable) -> Outcome:
         """Say what came of it, once."""
         report = report_of(self._fan_out, parent, came)
-        changed = await write_status(
-            self._outside.client, self._fan_out.parent, parent.metadata, old=parent.status, new=report.status
-        )
+        changed = await self._written(parent, report.status)
         for news in report.news:
             self._outside.recorder.record(
                 self._fan_out.parent.resource, parent.metadata, news.type, news.reason, news.message
@@ -141,16 +147,26 @@ class FanOutReconciler:
             )
         return report.then
 
+    async def _written(self, parent: Parent, status: Any) -> bool:
+        """Write the status if it differs; whether it did."""
+        patch = status_patch(parent.metadata, parent.status, status)
+        if patch is None:
+            return False
+        kind = self._fan_out.parent
+        self._parents.wrote(
+            parent, await self._outside.client.merge_patch(kind, parent.metadata.key, patch, subresource="status")
+        )
+        return True
+
     async def _take_down(self, parent: Parent) -> Outcome:
         """The parent is being deleted: its children go first, unless they were asked to stay."""
         metadata = parent.metadata
         if self._fan_out.finalizer not in metadata.finalizers:
             return Done()
-        if _ORPHAN not in metadata.finalizers:
-            removed = await each(self._children_of(metadata).values(), partial(self._writer.remove, metadata))
-            for result in removed:
-                if isinstance(result, Failed):
-                    return Retry(f"the child in namespace {result.namespace} is not deleted")
+        part_with = self._writer.let_go if _ORPHAN in metadata.finalizers else self._writer.remove
+        for result in await each(self._children_of(metadata).values(), partial(part_with, metadata)):
+            if isinstance(result, Failed):
+                return Retry(f"the child in namespace {result.namespace} is still there: {result.reason}")
         if (again := await self._release(metadata.name)) is not None:
             return again
         await remove_finalizer(self._outside.client, self._fan_out.parent, metadata, self._fan_out.finalizer)

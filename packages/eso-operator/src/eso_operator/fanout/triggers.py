@@ -1,6 +1,6 @@
 """When a parent is looked at.
 
-the parent itself    spec, annotations (force-sync), labels, finalizers, deletion; not its status
+the parent itself    spec, annotations (force-sync), labels, deletion, a finalizer taken off; not its status
 a child              written by hand, deleted, given away; not its status
 a child's name       an object that has a name the parent wants: when it goes, the name is free
 a namespace          created, deleted, relabelled: parents that meant it before or mean it now
@@ -45,11 +45,15 @@ def by_child_name(fan_out: FanOut) -> IndexFunction[Any]:
     return lambda parent: (fan_out.name(parent),)
 
 
-def own_changes(change: Change[Any]) -> Iterable[Request]:
-    """Of the parent itself. A finalizer that somebody took off counts."""
-    if _WRITTEN(change) or _differ(change, lambda metadata: metadata.finalizers):
-        return triggers.itself()(change)
-    return ()
+def own_changes(fan_out: FanOut) -> Mapping[Any]:
+    """Of the parent itself. Our finalizer counts when somebody took it off, not when we put it on."""
+
+    def requests(change: Change[Any]) -> Iterable[Request]:
+        if _WRITTEN(change) or _lost_finalizer(fan_out, change):
+            return triggers.itself()(change)
+        return ()
+
+    return requests
 
 
 def child_changes(fan_out: FanOut, parents: Store[Any]) -> Mapping[Any]:
@@ -94,6 +98,14 @@ def _left_by(fan_out: FanOut, change: Change[Object]) -> Iterator[ObjectKey]:
         for finalizer in meta_of(change.new).finalizers:
             if finalizer.startswith(prefix):
                 yield ObjectKey("", finalizer.removeprefix(prefix))
+
+
+def _lost_finalizer(fan_out: FanOut, change: Change[Any]) -> bool:
+    """Whether there is a parent that should have the finalizer and has not."""
+    if not fan_out.finalizer or change.new is None:
+        return False
+    metadata = meta_of(change.new)
+    return metadata.deletion_timestamp is None and fan_out.finalizer not in metadata.finalizers
 
 
 def _states(change: Change[Any]) -> list[ObjectMeta]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, Final, TypeVar, assert_never
 
-from eso_operator.fanout.child import Create, Desired, Keep, Leaving, Rewrite, Taken, step
+from eso_operator.fanout.child import Create, Desired, Keep, Leaving, Rewrite, Taken, disowning, step
+from eso_operator.fanout.contention import Contention
 from eso_operator.fanout.description import FanOut
 from eso_operator.fanout.outcome import Failed, Left, Reached, Refused, Result
 from kuberun.client import Client
+from kuberun.clock import Clock
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.meta import JsonObject, Kind, ObjectKey, ObjectMeta, metadata_of, raw
 from kuberun.ownership import is_controlled_by
@@ -25,6 +28,7 @@ R = TypeVar("R")
 _AT_ONCE: Final = 8
 _LOOKS: Final = 3
 _BUSY: Final = "the object changes all the time; it will be tried again"
+_CONTENDED: Final = "somebody else changes the object back each time; metadata.managedFields says who"
 _LEAVING: Final = "the object of that name is being deleted; it is made again when it is gone"
 _TERMINATING: Final = "NamespaceTerminating"
 
@@ -32,8 +36,9 @@ _TERMINATING: Final = "NamespaceTerminating"
 class ChildWriter:
     """Writes for one pair of parent and child."""
 
-    def __init__(self, client: Client, fan_out: FanOut) -> None:
+    def __init__(self, client: Client, clock: Clock, fan_out: FanOut) -> None:
         self._client = client
+        self._contention = Contention(clock)
         self._fan_out = fan_out
         self._kind: Kind[JsonObject] = raw(fan_out.child.resource)
         self._options = WriteOptions(field_manager=fan_out.field_manager)
@@ -52,17 +57,32 @@ class ChildWriter:
 
     async def remove(self, parent: ObjectMeta, child: ObjectMeta) -> Result:
         """Delete the child, unless it is somebody else's by now."""
+        return await self._part_with(parent, child, self._deleted)
+
+    async def let_go(self, parent: ObjectMeta, child: ObjectMeta) -> Result:
+        """Take our owner reference off the child, so that it outlives the parent."""
+        return await self._part_with(parent, child, partial(self._disowned, parent))
+
+    async def _part_with(
+        self, parent: ObjectMeta, child: ObjectMeta, act: Callable[[ObjectMeta], Awaitable[None]]
+    ) -> Result:
+        """Act on the child as long as it is ours; again when it changed since it was seen."""
         seen = child
         try:
             for _ in range(_LOOKS):
                 if seen.deletion_timestamp is not None or not is_controlled_by(seen, parent.uid):
                     return Left()
-                if await self._deleted(seen):
+                try:
+                    await act(seen)
+                except NotFound:
                     return Left()
-                found = await self._found(metadata_of(self._fan_out.child.resource), child.key)
-                if found is None:
+                except Conflict:
+                    found = await self._found(metadata_of(self._fan_out.child.resource), child.key)
+                    if found is None:
+                        return Left()
+                    seen = found.metadata
+                else:
                     return Left()
-                seen = found.metadata
         except ApiError as error:
             return Failed(child.namespace, error.message)
         return Failed(child.namespace, _BUSY)
@@ -83,6 +103,8 @@ class ChildWriter:
                 except AlreadyExists:
                     return None
             case Rewrite(operations=operations):
+                if not self._contention.allows(key, desired.contents):
+                    return Failed(key.namespace, _CONTENDED)
                 try:
                     await self._client.json_patch(self._kind, key, operations, options=self._options)
                 except (Conflict, NotFound):
@@ -91,16 +113,12 @@ class ChildWriter:
                 assert_never(planned)
         return Reached(key.namespace)
 
-    async def _deleted(self, seen: ObjectMeta) -> bool:
-        """Whether it is gone, or going; not if it changed since it was seen."""
+    async def _deleted(self, seen: ObjectMeta) -> None:
         options = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
-        try:
-            await self._client.delete(self._fan_out.child, seen.key, options)
-        except NotFound:
-            return True
-        except Conflict:
-            return False
-        return True
+        await self._client.delete(self._fan_out.child, seen.key, options)
+
+    async def _disowned(self, parent: ObjectMeta, seen: ObjectMeta) -> None:
+        await self._client.json_patch(self._kind, seen.key, disowning(parent, seen), options=self._options)
 
     async def _found(self, kind: Kind[T], key: ObjectKey) -> T | None:
         try:
