@@ -375,3 +375,22 @@ async def test_children_of_the_existing_operator_are_taken_over_without_a_write(
 async def _without_finalizers(fleet: Any, namespace: str) -> bool:
     found = await fleet.namespace(namespace)
     return found is None or not found["metadata"].get("finalizers")
+
+
+async def test_kubectl_shows_store_refresh_interval_and_readiness(fleet: Any) -> None:
+    """R30."""
+    await fleet.namespaces("a")
+    async with fleet.running():
+        await fleet.create(refreshTime="30m")
+        await fleet.provisioned("a")
+
+    path = fleet.fan_out.parent.resource.path("", fleet.name)
+    table = await fleet.bench.api.get(path, accept="application/json;as=Table;g=meta.k8s.io;v=v1")
+    child = await fleet.bench.api.get(fleet.path("a"), accept="application/json;as=Table;g=meta.k8s.io;v=v1")
+
+    columns = [column["name"] for column in table.body["columnDefinitions"]]
+    shown = dict(zip(columns, table.body["rows"][0]["cells"], strict=True))
+    assert (shown["Store"], shown["Refresh Interval"], shown["Ready"]) == ("shared", "30m", "True")
+    assert {"StoreType", "Store", "Refresh Interval", "Status", "Ready"} <= {
+        column["name"] for column in child.body["columnDefinitions"]
+    }
