@@ -1,0 +1,29 @@
+"""`make demo`, where nobody sits at a terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 200.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_the_demo_checks_itself_and_ends_with_0() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "demo.py")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.rstrip().endswith("stopped cleanly")
+    assert "\x1b[" not in done.stdout

@@ -1,0 +1,91 @@
+"""The exercises of the guide: manifests into the folder that `eso up` follows, results from the API."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
+from eso_api.externalsecret import EXTERNAL_SECRET
+from kuberun.meta import JsonObject, Resource
+from kuberun.testing.builders import NAMESPACES, SECRETS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
+CLUSTER_EXTERNAL_SECRETS = CLUSTER_EXTERNAL_SECRET.resource()
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+CERTIFICATE = {"tls.crt": "an example", "tls.key": "not a key"}
+TEAMS = ("exercise-red", "exercise-green", "exercise-blue")
+
+
+async def test_exercise_1_a_password_is_generated_once(site: Any) -> None:
+    """R37, the first half: whatever makes the object be looked at again, the password stays."""
+    site.place("guide/exercise-1-generate-and-push.yaml")
+    await site.ready(EXTERNAL_SECRETS, "exercise-password", "production")
+    first = await site.secret("exercise-password", "production", lambda text: len(text.get("password", "")) == 24)
+
+    annotate = {"metadata": {"annotations": {"force-sync": "now"}}}
+    await site.patch(EXTERNAL_SECRETS, "exercise-password", annotate, "production")
+    site.kill("-m eso_operator")
+    await site.apply(from_same_generator("exercise-1-probe"))
+    await site.ready(EXTERNAL_SECRETS, "exercise-1-probe", "production")  # the operator is back and at work
+
+    again = await site.secret("exercise-password", "production", lambda text: text)
+    assert again["text"] == first["text"]
+    assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+def from_same_generator(name: str) -> JsonObject:
+    """An ExternalSecret from the same generator, for a Secret of its own."""
+    source = {"sourceRef": {"generatorRef": {"kind": "Password", "name": "exercise-password"}}}
+    return {
+        "apiVersion": "external-secrets.io/v1",
+        "kind": "ExternalSecret",
+        "metadata": {"name": name, "namespace": "production"},
+        "spec": {"refreshInterval": "0", "dataFrom": [source]},
+    }
+
+
+async def test_exercise_2_a_certificate_follows_the_label_of_namespaces(site: Any) -> None:
+    """R28, R29, R31, R38: three labelled namespaces have it, a late one gets it, an unlabelled one is cleaned up."""
+    for team in TEAMS:
+        await site.namespace(team, needs_tls="true")
+    site.place("guide/exercise-2-shared-certificate.yaml")
+    copies = {team: await site.secret("shared-certificate", team, CERTIFICATE.__eq__) for team in TEAMS}
+
+    await site.namespace("exercise-late")
+    await site.patch(NAMESPACES, "exercise-late", {"metadata": {"labels": {"needs-tls": "true"}}})
+    await site.secret("shared-certificate", "exercise-late", CERTIFICATE.__eq__)
+    await site.patch(NAMESPACES, "exercise-red", {"metadata": {"labels": {"needs-tls": None}}})
+    await site.gone(EXTERNAL_SECRETS, "exercise-certificate", "exercise-red")
+    await site.gone(SECRETS, "shared-certificate", "exercise-red")
+
+    async def is_reported() -> bool:
+        parent = await site.find(CLUSTER_EXTERNAL_SECRETS, "exercise-certificate")
+        there = set(parent["status"]["provisionedNamespaces"])
+        return "exercise-red" not in there and {"exercise-green", "exercise-blue", "exercise-late"} <= there
+
+    await site.until(is_reported, "the status does not show which namespaces have it")
+    for team in ("exercise-green", "exercise-blue"):
+        left = await site.find(SECRETS, "shared-certificate", team)
+        assert left["metadata"]["resourceVersion"] == copies[team]["metadata"]["resourceVersion"]
+    assert len({copy["metadata"]["uid"] for copy in copies.values()}) == len(TEAMS)
+    assert not (await site.find(NAMESPACES, "exercise-red"))["metadata"].get("finalizers")
+
+
+async def test_exercise_3_a_workload_gets_its_database_url(site: Any) -> None:
+    """R34, R39: the environment of the container, taken from the Secret as a kubelet takes it."""
+    site.place("guide/exercise-3-database-url.yaml")
+    await site.ready(EXTERNAL_SECRETS, "exercise-database-url", "production")
+
+    shop = await site.find(DEPLOYMENTS, "exercise-shop", "production")
+
+    (container,) = shop["spec"]["template"]["spec"]["containers"]
+    source = container["env"][0]["valueFrom"]["secretKeyRef"]
+    secret = await site.find(SECRETS, source["name"], "production")
+    value = base64.b64decode(secret["data"][source["key"]]).decode()
+    assert container["env"][0]["name"] == "DATABASE_URL"
+    assert value == "postgresql://app:example@db.example.com:5432/shop?sslmode=require"
