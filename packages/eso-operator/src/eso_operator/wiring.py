@@ -32,6 +32,7 @@ from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
 from eso_operator.providerclass.services import ServiceClasses
 from eso_operator.providers.directory import Directory, DirectorySettings
+from eso_operator.providers.dispatch import Seams
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
@@ -99,7 +100,7 @@ class Operator:
     stores: StoreHealth
 
 
-def wire(settings: Settings, client: Client, clock: Clock) -> Operator:
+def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Seams()) -> Operator:  # noqa: B008 - frozen
     """Everything, in the order in which it depends on each other."""
     metrics = Metrics(settings.metrics, clock)
     watched = WatchedKinds(client, clock, settings.namespace)
@@ -110,7 +111,7 @@ def wire(settings: Settings, client: Client, clock: Clock) -> Operator:
     issuer = Issuer(client, certificate_settings(settings), clock=clock, listener=ends.heard)
     materials = _materials(settings, client, clock, issuer)
     runtime, calls = RuntimeSettings(core_version=version("eso-operator")), PrometheusMetrics(metrics.registry)
-    gateway = Gateway(materials, clock, settings=runtime, metrics=calls)
+    gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams)
     planner = ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls)
     directory = Directory(gateway, clock, settings=DirectorySettings(again=Backoff(first=1.0, cap=10.0)))
     gateway.listen(lambda connection, _: directory.suspect(connection))
