@@ -36,10 +36,10 @@ def serve_command(name: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "eso_cli.main", "provider", "serve", name)
 
 
-def local_certificates(folder: Path, name: str = "test") -> LocalCertificates:
+def local_certificates(folder: Path, name: str = "test", *, namespace: str = CORE_NAMESPACE) -> LocalCertificates:
     """Certificates for a provider on loopback and for the operator as its client, of a new authority."""
-    settings = CertificateSettings(core_namespace=CORE_NAMESPACE)
-    identity = identity_of(ServiceKey(CORE_NAMESPACE, f"provider-{name}"), settings, local=("127.0.0.1",))
+    settings = CertificateSettings(core_namespace=namespace)
+    identity = identity_of(ServiceKey(namespace, f"provider-{name}"), settings, local=("127.0.0.1",))
     return maintain(folder, identity, SystemClock().now(), Lifetimes())
 
 

@@ -1,0 +1,106 @@
+"""`eso provider`: list, new and serve; and how `eso up` plans the processes of providers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, installed, plan
+
+Eso = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_installed_providers_are_listed(eso: Eso) -> None:
+    listed = eso("provider", "list")
+
+    assert listed.returncode == 0
+    assert {"fake", "generators"} <= set(listed.stdout.split())
+    assert tuple(listed.stdout.split()) == installed()
+
+
+def test_a_new_provider_is_a_distribution_that_describes_itself(eso: Eso, tmp_path: Path) -> None:
+    made = eso("provider", "new", "my-vault", "--folder", str(tmp_path / "made"))
+
+    module = tmp_path / "made" / "src" / "eso_provider_my_vault"
+    command = f"import sys; sys.path.insert(0, {str(module.parent)!r}); from eso_provider_my_vault.provider import main"
+    manifest = subprocess.run(
+        [sys.executable, "-c", f"{command}; main()", "--manifest"], capture_output=True, text=True, check=True
+    ).stdout
+    assert made.returncode == 0
+    assert (tmp_path / "made" / "pyproject.toml").is_file()
+    assert '"MyVault"' in manifest
+    assert '"ClusterMyVault"' in manifest
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        pytest.param("My_Vault", "lower-case", id="a name that is none"),
+        pytest.param("taken", "not empty", id="a folder that holds something"),
+    ],
+)
+def test_a_provider_that_cannot_be_written_is_explained(eso: Eso, tmp_path: Path, name: str, problem: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("mine")
+    target = folder if name == "taken" else tmp_path / "other"
+
+    refused = eso("provider", "new", name, "--folder", str(target))
+
+    assert refused.returncode == 1
+    assert problem in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert (folder / "mine.txt").read_text() == "mine"
+
+
+def test_an_unknown_provider_is_answered_with_the_known_ones(eso: Eso) -> None:
+    refused = eso("provider", "serve", "nonsense")
+
+    assert refused.returncode == 1
+    assert '"nonsense"' in refused.stderr
+    assert "fake" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_flags_of_a_provider_are_listed_by_the_provider(eso: Eso) -> None:
+    shown = eso("provider", "serve", "fake", "--help")
+
+    assert shown.returncode == 0
+    assert "--allowed-client" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("wanted", "problem"),
+    [
+        pytest.param(["nonsense"], "installed: ", id="not installed"),
+        pytest.param(["fake", "fake=4000"], "twice", id="named twice"),
+        pytest.param(["fake="], "NAME=PORT", id="no port"),
+        pytest.param(["fake=70000"], "NAME=PORT", id="no such port"),
+        pytest.param(["../fake"], "NAME=PORT", id="no name"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused(wanted: list[str], problem: str, tmp_path: Path) -> None:
+    with pytest.raises(ProviderNameError, match=problem):
+        plan(wanted, tmp_path)
+
+
+def test_a_planned_provider_is_a_service_at_its_port(tmp_path: Path) -> None:
+    fake, generators = plan(["fake=4000", "generators"], tmp_path)
+
+    (service,) = fake.objects()
+
+    assert (fake.address, fake.trust) == (
+        "127.0.0.1:4000",
+        f"--trusted-provider={CORE_NAMESPACE}/provider-fake=127.0.0.1:4000",
+    )
+    assert generators.port != 4000
+    assert service["metadata"]["labels"] == {"external-secrets.io/provider": "true"}
+    assert service["metadata"]["annotations"]["external-secrets.io/provider-v1-keys"] == "fake"
+    assert "Fake.v2alpha1.provider.secretstore.external-secrets.io" in (
+        service["metadata"]["annotations"]["external-secrets.io/provider-kinds"].split(",")
+    )
+    assert service["spec"]["ports"][0]["port"] == 4000
