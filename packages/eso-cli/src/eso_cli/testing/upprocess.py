@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -79,9 +80,9 @@ class UpProcess:
         (pid,) = (pid for pid, line in self.members().items() if words in line and pid != self._process.pid)
         return pid
 
-    def provider_ready(self, name: str) -> dict[str, str]:
+    def provider_ready(self, name: str) -> dict[str, Any]:
         """What a provider wrote about itself when it began to serve."""
-        ready: dict[str, str] = json.loads((self.data / "providers" / name / "ready.json").read_text())
+        ready: dict[str, Any] = json.loads((self.data / "providers" / name / "ready.json").read_text())
         return ready
 
     def stop(self) -> int:
