@@ -86,6 +86,22 @@ async def test_a_failure_is_known_and_not_asked_again_by_everybody(listed: Liste
     assert listed.heard == [Change.FAILED]
 
 
+async def test_a_failure_with_another_cause_is_news_and_the_same_one_is_not(listed: Listed) -> None:
+    """Conditions name the cause, so they have to follow it."""
+    running = asyncio.create_task(listed.directory.run())
+    listed.loop.down = TransportError("refused")
+    await listed.ask()
+    await listed.loop.clock.advance(REFRESH)
+    heard_before = list(listed.heard)
+
+    listed.loop.down = ProviderError(ErrorReason.PERMISSION_DENIED, "you are not the one")
+    await listed.loop.clock.advance(2 * REFRESH)
+
+    assert heard_before == [Change.FAILED]
+    assert listed.heard == [Change.FAILED, Change.FAILED]
+    running.cancel()
+
+
 async def test_one_users_failure_is_not_anothers(listed: Listed) -> None:
     listed.loop.down = TransportError("refused")
     await listed.ask()

@@ -19,7 +19,7 @@ from eso_wire.status import TransportError
 from eso_wire.tls import TlsMaterial
 from kuberun.clock import Clock
 
-_KEPT_SECONDS = 20.0
+_KEPT_SECONDS = 5.0
 _MAX_KEPT = 500
 _PROBE_SECONDS = 3.0
 

@@ -207,15 +207,18 @@ class Directory:
             self._tell(entry.connection, Change.CONNECTED)
 
     def _failed(self, entry: _Entry, error: ProviderError) -> None:
-        """A provider that was known stays known: a restart does not change what it serves. An incompatible one not."""
-        first = entry.failures == 0
+        """A provider that was known stays known: a restart does not change what it serves. An incompatible one not.
+
+        Listeners hear of a failure when it begins and when its cause is another one: conditions name the cause.
+        """
+        before = entry.error
         entry.error, entry.failures = error, entry.failures + 1
         entry.due = self._clock.monotonic() + self._settings.again.delay(entry.failures, self._draw)
         if error.reason is ErrorReason.PROTOCOL_INCOMPATIBLE:
             entry.handshake = None
         if entry.handshake is None:
             self._publish(entry, error.message)
-        if first:
+        if before is None or _cause(before) != _cause(error):
             self._tell(entry.connection, Change.FAILED)
 
     def _publish(self, entry: _Entry, what: Handshake | str) -> None:
@@ -238,6 +241,10 @@ class Directory:
 
 def _was_asked(entry: _Entry) -> bool:
     return entry.handshake is not None or entry.error is not None
+
+
+def _cause(error: ProviderError) -> tuple[ErrorReason, str]:
+    return error.reason, error.backend_code
 
 
 def _known(entry: _Entry) -> Handshake:
