@@ -180,8 +180,10 @@ class PushSecretStatus(Fragment, frozen=True, kw_only=True):
     """Generation and metadata hash of this object at the last push."""
     synced_push_secrets: dict[str, dict[str, PushData]] = {}
     """What was pushed: store, then remote key, then the entry."""
+    synced_versions: dict[str, dict[str, str]] = {}
+    """Version of each remote value after the push, under the same keys; only where the provider tells."""
     conditions: Conditions = []
-    """Ready says whether everything was pushed."""
+    """Ready says whether everything was pushed; SecretAlreadyExists is there while IfNotExists leaves values alone."""
     outcomes: list[KeyOutcome] = []
     """Entries of the spec that failed, with the cause."""
 

@@ -1,0 +1,112 @@
+"""Puts the PushSecret controller together, from parts that `wiring.py` made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eso_api.generators.generatorstate import GeneratorState
+from eso_api.pushsecret import PushSecret
+from eso_operator.providers.gateway import Gateway
+from eso_operator.pushsecret.finalizer import Finalizer
+from eso_operator.pushsecret.gather import Gatherer
+from eso_operator.pushsecret.generated import GeneratedStates
+from eso_operator.pushsecret.memory import Memory
+from eso_operator.pushsecret.push import Bind, Pusher
+from eso_operator.pushsecret.reconciler import Outside, PushSecretReconciler
+from eso_operator.pushsecret.removal import Remover
+from eso_operator.pushsecret.sources import SourceReader
+from eso_operator.pushsecret.stores import StoreChooser
+from eso_operator.pushsecret.triggers import own_changes, source_changes, store_changes
+from eso_operator.secretstore.kinds import StoreKind
+from eso_operator.settings import Settings, SyncSettings
+from eso_operator.sync.dependencies import Dependencies
+from eso_operator.sync.generators import GeneratorSource
+from eso_operator.sync.resolver import Resolver, WatchedObjects
+from eso_operator.telemetry.objects import ObjectSeries
+from eso_render.engine import Renderer
+from eso_render.scopes import RenderText
+from kuberun.cache import Store
+from kuberun.client import Client
+from kuberun.clock import Clock
+from kuberun.controller import Controller, Reconcile
+from kuberun.events import EventRecorder
+from kuberun.informer import Informer
+from kuberun.meta import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the controller is made from."""
+
+    settings: Settings
+    client: Client
+    clock: Clock
+    objects: Store[PushSecret]
+    secrets: Store[Object]
+    states: Store[GeneratorState]
+    watched: WatchedObjects
+    resolver: Resolver
+    bind: Bind
+    gateway: Gateway
+    dependencies: Dependencies
+    series: ObjectSeries
+    recorder: EventRecorder
+
+
+def reconciler(parts: Parts) -> PushSecretReconciler:
+    """The reconciler with everything it works with."""
+    client, clock = parts.client, parts.clock
+    chooser = StoreChooser(parts.watched, client, parts.settings.controller_class)
+    generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock)
+    sources = SourceReader(client, parts.secrets, generators)
+    memory = Memory()
+    outside = Outside(
+        client=client,
+        clock=clock,
+        sources=sources,
+        pusher=Pusher(parts.resolver, parts.bind, parts.gateway),
+        remover=Remover(parts.resolver, parts.bind, parts.gateway, chooser=chooser, clock=clock),
+        states=GeneratedStates(
+            client, parts.states, gateway=parts.gateway, clock=clock, grace=parts.settings.sync.generator_grace
+        ),
+        finalizer=Finalizer(client),
+        memory=memory,
+        dependencies=parts.dependencies,
+        series=parts.series,
+        recorder=parts.recorder,
+        render=_render(parts.settings.sync),
+    )
+    return PushSecretReconciler(Gatherer(parts.objects, memory, sources=sources, chooser=chooser), outside)
+
+
+@dataclass(frozen=True, slots=True)
+class Watches:
+    """What the controller hears of."""
+
+    push_secrets: Informer[PushSecret]
+    secrets: Informer[Object]
+    stores: Mapping[StoreKind, Informer[Any]]
+
+
+def controller(
+    reconciler: PushSecretReconciler, watches: Watches, *, make: Callable[[str, Reconcile], Controller]
+) -> Controller:
+    """The controller, hearing of everything that concerns PushSecrets."""
+    made = make("pushsecret", reconciler.reconcile)
+    objects = watches.push_secrets.store
+    made.watch(watches.push_secrets, own_changes)
+    made.watch(watches.secrets, source_changes(objects))
+    for kind, informer in watches.stores.items():
+        made.watch(informer, store_changes(kind, objects))
+    return made
+
+
+def _render(sync: SyncSettings) -> RenderText:
+    renderer = Renderer()
+
+    def render(template: str, values: Mapping[str, bytes], *, name: str) -> bytes:
+        return renderer.render(template, values, name=name, left=sync.left_delimiter, right=sync.right_delimiter)
+
+    return render

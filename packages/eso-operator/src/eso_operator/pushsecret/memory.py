@@ -1,0 +1,138 @@
+"""What this process remembers of pushes: when, from which sources, to which stores, and a digest of each value.
+
+So that an unchanged value is not pushed again and again. Nothing here outlives the process; after a restart a value may
+be pushed once more. Digests are keyed with a key of this process, so they reveal nothing about a value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from eso_api.pushsecret import PushSecret
+from eso_api.values import SecretBytes
+from eso_wire.values import PushItem, SourceSecret
+from kuberun.meta import ObjectKey
+
+MAX_OBJECTS: Final = 200_000
+MAX_VALUES: Final = 1_000_000
+"""The oldest are forgotten first; what is forgotten is pushed once more."""
+
+_KEY: Final = secrets.token_bytes(32)
+
+
+class Place(NamedTuple):
+    """Where a value is: a store by its key in the status, and where in its backend."""
+
+    store: str
+    remote_key: str
+    property: str
+
+
+class Known(NamedTuple):
+    """A value that is known to be at its place: what was pushed (empty if it was not us), and its version there."""
+
+    digest: bytes
+    version: str
+
+
+NOTHING_KNOWN: Final[Mapping[Place, Known]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class LastPush:
+    """The last push that succeeded, as remembered."""
+
+    at: datetime
+    version: str
+    """Of the PushSecret: `status.syncedResourceVersion`."""
+    sources: frozenset[str]
+    """Each Secret with its uid and resourceVersion."""
+    stores: frozenset[str]
+    renew_at: datetime | None = None
+    """When generated values want to be made anew."""
+
+
+@dataclass(slots=True)
+class _Remembered:
+    uid: str
+    last: LastPush | None = None
+    values: dict[Place, Known] = field(default_factory=dict)
+
+
+class Memory:
+    """One for the process."""
+
+    def __init__(self, max_objects: int = MAX_OBJECTS, max_values: int = MAX_VALUES) -> None:
+        self._objects: OrderedDict[ObjectKey, _Remembered] = OrderedDict()
+        self._max_objects = max_objects
+        self._max_values = max_values
+        self._values = 0
+
+    def last(self, push: PushSecret) -> LastPush | None:
+        found = self._objects.get(push.key)
+        return found.last if found is not None and found.uid == push.metadata.uid else None
+
+    def values(self, push: PushSecret) -> Mapping[Place, Known]:
+        found = self._objects.get(push.key)
+        return found.values if found is not None and found.uid == push.metadata.uid else NOTHING_KNOWN
+
+    def pushed(self, push: PushSecret, last: LastPush, values: Mapping[Place, Known]) -> None:
+        """A push that succeeded: nothing but these values is known from now on."""
+        self._put(push, _Remembered(push.metadata.uid, last, dict(values)))
+
+    def partly(self, push: PushSecret, values: Mapping[Place, Known]) -> None:
+        """A push that failed somewhere: what it did write is known."""
+        found = self._objects.get(push.key)
+        known = found if found is not None and found.uid == push.metadata.uid else _Remembered(push.metadata.uid)
+        self._put(push, _Remembered(known.uid, known.last, {**known.values, **values}))
+
+    def forget(self, key: ObjectKey) -> None:
+        self._drop(self._objects.pop(key, None))
+
+    def _put(self, push: PushSecret, remembered: _Remembered) -> None:
+        self.forget(push.key)
+        self._objects[push.key] = remembered
+        self._values += len(remembered.values)
+        while len(self._objects) > self._max_objects or (self._values > self._max_values and len(self._objects) > 1):
+            self._drop(self._objects.popitem(last=False)[1])
+
+    def _drop(self, remembered: _Remembered | None) -> None:
+        if remembered is not None:
+            self._values -= len(remembered.values)
+
+
+def digest(item: PushItem, source: SourceSecret, backend: str) -> bytes:
+    """Equal for equal pushes: value, settings, source metadata, and the configuration of the store (`backend`)."""
+    told = msgspec.json.encode(
+        [
+            backend,
+            item.provider_metadata,
+            item.remote.key,
+            item.remote.property,
+            source.type,
+            sorted(source.labels.items()),
+            sorted(source.annotations.items()),
+        ],
+        order="deterministic",
+    )
+    mark = hmac.new(_KEY, told, hashlib.sha256)
+    if isinstance(item.payload, SecretBytes):
+        _add(mark, b"value", item.payload)
+    else:
+        for name in sorted(item.payload):
+            _add(mark, name.encode("utf-8", "surrogateescape"), item.payload[name])
+    return mark.digest()
+
+
+def _add(mark: hmac.HMAC, name: bytes, value: SecretBytes) -> None:
+    mark.update(b"%d:%b%d:" % (len(name), name, len(value)))
+    mark.update(value.reveal())

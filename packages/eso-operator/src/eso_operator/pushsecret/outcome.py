@@ -1,0 +1,287 @@
+"""What can come of a reconcile, and what is then said and done about it: one table. Pure.
+
+    outcome         Ready    reason          event            then
+    Synced          True     Synced          Synced           at the next interval
+    SourceDeleted   False    SourceDeleted   SourceDeleted    when the source comes back
+    Skipped         as is    as is           none             when it is due
+    Failed          False    Errored         Errored          back-off, when told, or at the interval
+    Collided        as is    as is           none             back-off
+    Ignored         as is    as is           none             on a change
+
+Beside Ready, `SecretAlreadyExists` is there, and True, while updatePolicy IfNotExists leaves values alone that are not
+ours. The message names the cause; entries that failed are listed in `status.outcomes`. Nobody else touches conditions,
+events, metrics or the requeue of a PushSecret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, assert_never
+
+import msgspec
+
+from eso_api.conditions import KeyOutcome
+from eso_api.pushsecret import PushSecret, PushSecretStatus
+from eso_operator.pushsecret.plan import IF_NOT_EXISTS
+from eso_operator.pushsecret.records import Pushed, recorded
+from eso_operator.pushsecret.refresh import SOURCE_DELETED, changed, current_version, interval_of, refreshed_at
+from eso_operator.sync.fetch import Failure
+from eso_operator.sync.reporting import READY, News
+from eso_wire.errors import RetryClass
+from kuberun.clock import rfc3339
+from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
+from kuberun.controller import After, Done, Retry
+from kuberun.controller import Outcome as Then
+from kuberun.events import EventType
+from kuberun.meta import Condition
+from kuberun.workqueue import Lane
+
+SYNCED: Final = "Synced"
+ERRORED: Final = "Errored"
+ALREADY_EXISTS: Final = "SecretAlreadyExists"
+ORPHANED: Final = "Orphaned"
+
+FLUSH_SECONDS: Final = 300.0
+"""A push that changed nothing is written into the status at most this often."""
+_SHOWN: Final = 3
+_SHOWN_KEYS: Final = 10
+_MAX_OUTCOMES: Final = 50
+_MAX_TEXT: Final = 1024
+
+Records = Mapping[str, Sequence[Pushed]]
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Every value is where it should be. `records` is all that is ours now."""
+
+    records: Records = field(default_factory=dict)
+    existing: tuple[str, ...] = ()
+    """Values that were there and are not ours: `store: remote key`."""
+    weaker: tuple[str, ...] = ()
+    """Stores whose provider cannot create only."""
+    wrote: bool = False
+    renew_within: float | None = None
+    note: str = ""
+    news: tuple[News, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDeleted:
+    """The source is gone, and so is what was pushed from it."""
+
+    news: tuple[News, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Nothing was due. `after` is the seconds until something is; None if only a change can bring that about."""
+
+    why: str
+    after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It did not work. `records` is what must not be forgotten; None if nothing was touched."""
+
+    step: str
+    failures: tuple[Failure, ...]
+    records: Records | None = None
+    news: tuple[News, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Collided:
+    """Somebody else wrote at the same moment."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Not ours to handle."""
+
+    why: str
+
+
+Outcome = Synced | SourceDeleted | Skipped | Failed | Collided | Ignored
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an outcome comes to."""
+
+    status: PushSecretStatus
+    then: Then
+    news: tuple[News, ...] = ()
+    flush: bool = True
+    """Whether the status is worth writing at once, if it differs."""
+
+
+def report_of(push: PushSecret, outcome: Outcome, now: datetime) -> Report:
+    """The row of the table that this outcome is in."""
+    match outcome:
+        case Synced():
+            return _synced(push, outcome, now)
+        case SourceDeleted():
+            return _source_deleted(push, outcome, now)
+        case Skipped(after=after):
+            return Report(push.status, Done() if after is None else _at(after))
+        case Failed():
+            return _failed(push, outcome, now)
+        case Collided(what=what):
+            return Report(push.status, Retry(what))
+        case Ignored():
+            return Report(push.status, Done())
+        case _:
+            assert_never(outcome)
+
+
+def orphaned(sentences: Sequence[str]) -> tuple[News, ...]:
+    """What was let go, one event for each store."""
+    return tuple(News(EventType.WARNING, ORPHANED, text[:_MAX_TEXT]) for text in sentences)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _synced(push: PushSecret, outcome: Synced, now: datetime) -> Report:
+    ready = Condition(type=READY, status=ConditionStatus.TRUE, reason=SYNCED, message=_success(push, outcome))
+    entries, versions = recorded(outcome.records)
+    status = msgspec.structs.replace(
+        push.status,
+        conditions=_with_existing(set_condition(push.status.conditions, ready, now), outcome.existing, now),
+        refresh_time=rfc3339(now),
+        synced_resource_version=current_version(push),
+        synced_push_secrets=entries,
+        synced_versions=versions,
+        outcomes=[],
+    )
+    at = refreshed_at(push)
+    recent = at is not None and now - at < timedelta(seconds=FLUSH_SECONDS)
+    same = not changed(push) and _said_the_same(push.status, status)
+    told = () if same and not outcome.wrote else (News(EventType.NORMAL, SYNCED, ready.message),)
+    return Report(
+        status,
+        _next_push(push, outcome.renew_within),
+        (*outcome.news, *told),
+        flush=outcome.wrote or not (same and recent),
+    )
+
+
+def _source_deleted(push: PushSecret, outcome: SourceDeleted, now: datetime) -> Report:
+    message = "the source is gone; what was pushed from it was deleted from the stores"
+    ready = Condition(type=READY, status=ConditionStatus.FALSE, reason=SOURCE_DELETED, message=message)
+    conditions = remove_condition(set_condition(push.status.conditions, ready, now), ALREADY_EXISTS)
+    status = msgspec.structs.replace(
+        push.status, conditions=conditions, synced_push_secrets={}, synced_versions={}, outcomes=[]
+    )
+    return Report(status, Done(), (*outcome.news, News(EventType.NORMAL, SOURCE_DELETED, message)))
+
+
+def _failed(push: PushSecret, outcome: Failed, now: datetime) -> Report:
+    message = f"{outcome.step}: {_told(outcome.failures)}"[:_MAX_TEXT]
+    ready = Condition(type=READY, status=ConditionStatus.FALSE, reason=ERRORED, message=message)
+    status = msgspec.structs.replace(
+        push.status,
+        conditions=set_condition(push.status.conditions, ready, now),
+        outcomes=_outcomes(push, outcome.failures, now),
+    )
+    if outcome.records is not None:
+        entries, versions = recorded(outcome.records)
+        status = msgspec.structs.replace(status, synced_push_secrets=entries, synced_versions=versions)
+    again = same_verdict(find_condition(push.status.conditions, READY), ready)
+    told = () if again else (News(EventType.WARNING, ERRORED, message),)
+    return Report(status, _after_failure(push, outcome), (*outcome.news, *told))
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def _success(push: PushSecret, outcome: Synced) -> str:
+    parts = [outcome.note or "every value is in its stores"]
+    if push.spec.update_policy == IF_NOT_EXISTS:
+        parts.append("remote values that existed were left alone")
+    if outcome.weaker:
+        stores = ", ".join(outcome.weaker)
+        parts.append(
+            f"{stores} cannot create atomically: existence was checked before each push, so a value written by somebody"
+            " else in between would have been overwritten"
+        )
+    return "; ".join(parts)[:_MAX_TEXT]
+
+
+def _with_existing(conditions: list[Condition], existing: Sequence[str], now: datetime) -> list[Condition]:
+    if not existing:
+        return remove_condition(conditions, ALREADY_EXISTS)
+    shown = sorted(existing)[:_SHOWN_KEYS]
+    more = len(existing) - len(shown)
+    text = "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
+    message = f"not overwritten, and not ours to delete: {text}"[:_MAX_TEXT]
+    condition = Condition(type=ALREADY_EXISTS, status=ConditionStatus.TRUE, reason=ALREADY_EXISTS, message=message)
+    return set_condition(conditions, condition, now)
+
+
+def _said_the_same(old: PushSecretStatus, new: PushSecretStatus) -> bool:
+    """Whether nothing but the time differs."""
+    return (
+        len(old.conditions) == len(new.conditions)
+        and all(same_verdict(find_condition(old.conditions, each.type), each) for each in new.conditions)
+        and old.synced_push_secrets == new.synced_push_secrets
+        and old.synced_versions == new.synced_versions
+        and not old.outcomes
+    )
+
+
+def _told(failures: Sequence[Failure]) -> str:
+    """The first causes in full; how many more there are. A cause that many entries share is told once."""
+    sentences = list(dict.fromkeys(map(_sentence, failures)))
+    shown = sentences[:_SHOWN]
+    more = len(sentences) - len(shown)
+    return "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
+
+
+def _sentence(failure: Failure) -> str:
+    place = f"{failure.path} (key: {failure.remote_key})" if failure.remote_key else failure.path
+    return f"{place}: {failure.reason}: {failure.message}"
+
+
+def _outcomes(push: PushSecret, failures: Sequence[Failure], now: datetime) -> list[KeyOutcome]:
+    """Entry by entry; one that failed the same way before keeps the time it began."""
+    since = {(each.path, each.remote_key, each.store, each.reason): each.since for each in push.status.outcomes}
+    return [
+        KeyOutcome(
+            path=failure.path,
+            reason=failure.reason,
+            remote_key=failure.remote_key,
+            store=failure.store,
+            message=failure.message[:_MAX_TEXT],
+            since=since.get((failure.path, failure.remote_key, failure.store, failure.reason)) or rfc3339(now),
+        )
+        for failure in failures[:_MAX_OUTCOMES]
+    ]
+
+
+# --- when it is looked at again ---------------------------------------------------------------------------------------
+
+
+def _next_push(push: PushSecret, within: float | None) -> Then:
+    interval = interval_of(push)
+    if interval <= 0:
+        return Done()
+    return _at(interval if within is None else min(interval, max(within, 1.0)))
+
+
+def _after_failure(push: PushSecret, outcome: Failed) -> Then:
+    retry_after = max((failure.retry_after for failure in outcome.failures), default=0.0)
+    if not all(failure.retry is RetryClass.NEVER for failure in outcome.failures):
+        return Retry(outcome.step, retry_after)
+    interval = interval_of(push)
+    return After(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()
+
+
+def _at(seconds: float) -> Then:
+    return After(seconds, "a push is due", Lane.REFRESH)

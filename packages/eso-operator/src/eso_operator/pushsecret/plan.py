@@ -1,0 +1,154 @@
+"""What to do with each entry: compare before writing, never overwrite what the policy protects. Pure.
+
+    Replace        not pushed yet, or another value         push
+                   the same value, still there              keep: nothing is written
+                   the same value, gone or changed there    push
+    IfNotExists    there                                    leave it alone
+                   not there                                push, on the condition that it still is not
+
+Whether a value is still there is asked where the provider can tell (EXISTS). The condition holds at the moment of
+writing where the provider can create only (PUSH_IF_ABSENT); elsewhere it was true a moment before, which is weaker and
+is said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeVar
+
+from eso_api.pushsecret import PushSecretSpec
+from eso_api.values import SecretBytes
+from eso_operator.pushsecret.memory import Known
+from eso_operator.pushsecret.select import Entry
+from eso_wire import bounds
+from eso_wire.values import CheckResult, DeleteItem, Limits, Operation, PushItem
+
+IF_NOT_EXISTS: Final = "IfNotExists"
+DELETE: Final = "Delete"
+_ROOM: Final = 0.75
+"""Share of a message that values may take."""
+_OVERHEAD: Final = 256
+"""Of an item, besides its value."""
+
+
+class Guarantee(Enum):
+    """What IfNotExists can promise at a provider."""
+
+    ATOMIC = "created only"
+    CHECKED = "checked, then pushed"
+    NONE = "neither"
+
+
+class Fate(Enum):
+    """What becomes of an entry."""
+
+    PUSH = "push"
+    PUSH_IF_ABSENT = "push if absent"
+    KEEP = "keep"
+    """Ours, as it should be: nothing to write."""
+    LEAVE = "leave"
+    """It exists, and the policy says to leave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How to push to one store, by what its provider can do."""
+
+    replaces: bool
+    guarantee: Guarantee
+    can_ask: bool
+
+    @staticmethod
+    def of(spec: PushSecretSpec, operations: frozenset[Operation]) -> Policy:
+        can_ask = Operation.EXISTS in operations
+        if Operation.PUSH_IF_ABSENT in operations:
+            guarantee = Guarantee.ATOMIC
+        else:
+            guarantee = Guarantee.CHECKED if can_ask else Guarantee.NONE
+        return Policy(spec.update_policy != IF_NOT_EXISTS, guarantee, can_ask)
+
+    def asks(self, known: Known | None, digest: bytes) -> bool:
+        """Whether to ask if the value is there before anything is written."""
+        if not self.can_ask:
+            return False
+        if self.replaces:
+            return known is not None and known.digest == digest
+        return known is not None or self.guarantee is Guarantee.CHECKED
+
+    def fate(self, known: Known | None, digest: bytes, answer: CheckResult | None) -> Fate:
+        """What to do, given what is known and what the provider answered, if it was asked."""
+        if self.replaces:
+            return Fate.KEEP if _is_current(known, digest, answer, self) else Fate.PUSH
+        if answer is not None and answer.error is None and answer.exists:
+            return Fate.LEAVE
+        return Fate.PUSH_IF_ABSENT if self.guarantee is Guarantee.ATOMIC else Fate.PUSH
+
+
+def needed(spec: PushSecretSpec, entries: Sequence[Entry]) -> frozenset[Operation]:
+    """What a provider must be able to do, so that a policy which it cannot follow stops before the first write."""
+    operations = {Operation.PUSH}
+    if any(entry.is_whole for entry in entries):
+        operations.add(Operation.PUSH_WHOLE_SECRET)
+    if spec.deletion_policy == DELETE:
+        operations.add(Operation.DELETE)
+    return frozenset(operations)
+
+
+def _is_current(known: Known | None, digest: bytes, answer: CheckResult | None, policy: Policy) -> bool:
+    """Pushed before, and as far as one can tell still the same at the other end."""
+    if known is None or known.digest != digest:
+        return False
+    if answer is None:
+        return not policy.can_ask
+    if answer.error is not None or not answer.exists:
+        return False
+    return not (known.version and answer.provider_version) or known.version == answer.provider_version
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+Item = TypeVar("Item", PushItem, DeleteItem)
+
+
+def batches(items: Sequence[Item], limits: Limits) -> Iterator[list[Item]]:
+    """As few calls as can be. Items of one remote key go one after the other: a provider may work side by side."""
+    room = int((limits.max_message_bytes or bounds.MAX_MESSAGE_BYTES) * _ROOM)
+    for wave in waves(items):
+        batch: list[Item] = []
+        size = 0
+        for item in wave:
+            if batch and (len(batch) >= batch_size(limits) or size + _size(item) > room):
+                yield batch
+                batch, size = [], 0
+            batch.append(item)
+            size += _size(item)
+        if batch:
+            yield batch
+
+
+def batch_size(limits: Limits) -> int:
+    return min(limits.max_batch_items or bounds.MAX_BATCH_ITEMS, bounds.MAX_BATCH_ITEMS)
+
+
+def waves(items: Sequence[Item]) -> list[list[Item]]:
+    """Every remote key at most once in each."""
+    found: list[list[Item]] = []
+    turns: dict[str, int] = {}
+    for item in items:
+        turn = turns.get(item.remote.key, 0)
+        turns[item.remote.key] = turn + 1
+        if turn == len(found):
+            found.append([])
+        found[turn].append(item)
+    return found
+
+
+def _size(item: PushItem | DeleteItem) -> int:
+    return _OVERHEAD + len(item.remote.key) + (_payload_size(item) if isinstance(item, PushItem) else 0)
+
+
+def _payload_size(item: PushItem) -> int:
+    values = [item.payload] if isinstance(item.payload, SecretBytes) else item.payload.values()
+    return sum(map(len, values))

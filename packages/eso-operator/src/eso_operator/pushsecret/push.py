@@ -1,0 +1,300 @@
+"""Pushes to one store: resolve, compare, write in as few calls as can be, and say what became of each entry.
+
+    resolve -> bind -> check what may be there already -> push the rest -> StoreResult
+
+Entries fail one by one. Nothing here raises for what a store, provider or backend does.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from eso_api.pushsecret import PushSecretSpec
+from eso_operator.pushsecret.memory import Known, Place, digest
+from eso_operator.pushsecret.plan import Fate, Guarantee, Policy, batch_size, batches, needed
+from eso_operator.pushsecret.records import Pushed, Spot, spot_of
+from eso_operator.pushsecret.select import Entry
+from eso_operator.pushsecret.snapshot import Chosen
+from eso_operator.stores.need import pushing
+from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
+from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
+from eso_operator.sync.fetch import Failure
+from eso_operator.sync.reporting import cause_of
+from eso_operator.sync.resolver import Resolver
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.values import (
+    CheckResult,
+    GetItem,
+    ObjectRef,
+    PushBatch,
+    PushItem,
+    PushOutcome,
+    PushPrecondition,
+    PushResult,
+    SourceSecret,
+)
+
+Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
+
+
+class Writes(Protocol):
+    """The part of the gateway that is needed here."""
+
+    async def check(self, bound: BoundTarget, items: Sequence[GetItem]) -> tuple[CheckResult, ...]: ...
+
+    async def push(self, bound: BoundTarget, batch: PushBatch) -> tuple[PushResult, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What one source gives to a store."""
+
+    source: SourceSecret
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """All that goes to one store. `ours` is what the status records, `known` what this process remembers."""
+
+    store: Chosen
+    parcels: tuple[Parcel, ...]
+    spec: PushSecretSpec
+    caller: ObjectRef
+    owner_token: str
+    ours: frozenset[Spot] = frozenset()
+    known: Mapping[Place, Known] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [entry for parcel in self.parcels for entry in parcel.entries]
+
+    def place(self, entry: Entry) -> Place:
+        return Place(self.store.key, entry.remote.key, entry.remote.property)
+
+
+@dataclass(slots=True, eq=False)
+class StoreResult:
+    """What became of a delivery."""
+
+    store: Chosen
+    pushed: list[Pushed] = field(default_factory=list)
+    """Ours, written now or before."""
+    existing: list[str] = field(default_factory=list)
+    """Remote keys that exist and were left alone; not ours."""
+    failures: list[Failure] = field(default_factory=list)
+    known: dict[Place, Known] = field(default_factory=dict)
+    depends_on: set[Dependency] = field(default_factory=set)
+    written: int = 0
+    guarantee: Guarantee = Guarantee.ATOMIC
+
+    def fail(self, entry: Entry, error: ResolutionError | ProviderError) -> None:
+        self.failures.append(failure_of(entry.path, entry.remote.key, str(self.store), error))
+
+
+class Pusher:
+    """One for the process."""
+
+    def __init__(self, resolver: Resolver, bind: Bind, gateway: Writes) -> None:
+        self._resolver = resolver
+        self._bind = bind
+        self._gateway = gateway
+
+    async def push(self, delivery: Delivery) -> StoreResult:
+        """Everything of one delivery."""
+        result = StoreResult(delivery.store)
+        try:
+            bound = await self._bound(delivery, result)
+        except (ResolutionError, ProviderError) as error:
+            result.depends_on |= _might_help(error)
+            for entry in delivery.entries:
+                result.fail(entry, error)
+            return result
+        round_ = _Round(delivery, Policy.of(delivery.spec, bound.target.operations), bound, result)
+        if await self._look(round_):
+            for parcel in delivery.parcels:
+                await self._write(round_, parcel)
+        return result
+
+    async def _bound(self, delivery: Delivery, result: StoreResult) -> BoundTarget:
+        target = await self._resolver.resolve(
+            delivery.store.ref, delivery.caller, pushing(*needed(delivery.spec, delivery.entries))
+        )
+        result.depends_on |= depends_on(target)
+        policy = Policy.of(delivery.spec, target.operations)
+        if not policy.replaces and policy.guarantee is Guarantee.NONE:
+            message = (
+                f"{delivery.store}: provider {target.endpoint.label} can neither create only nor tell whether a key"
+                " exists, so updatePolicy IfNotExists cannot be followed: use Replace, or another store"
+            )
+            raise ResolutionError(Reason.NOT_IMPLEMENTED, message, subject=target.store)
+        bound = await self._bind(target)
+        result.depends_on |= {on_object(source) for source in bound.sources}
+        if not policy.replaces:
+            result.guarantee = policy.guarantee
+        return bound
+
+    async def _look(self, round_: _Round) -> bool:
+        """Ask what is there, as far as that matters. False when not knowing means not writing."""
+        questions = round_.questions()
+        try:
+            for start in range(0, len(questions), round_.batch_size):
+                asked = questions[start : start + round_.batch_size]
+                round_.answers |= {each.item_id: each for each in await self._gateway.check(round_.bound, asked)}
+        except ProviderError as error:
+            round_.answers |= {
+                each.item_id: CheckResult(each.item_id, error=error)
+                for each in questions
+                if each.item_id not in round_.answers
+            }
+        return round_.may_write()
+
+    async def _write(self, round_: _Round, parcel: Parcel) -> None:
+        wanted = {item.item_id: (entry, item) for entry, item in round_.due(parcel)}
+        for batch in batches([item for _, item in wanted.values()], round_.bound.target.handshake.limits):
+            call = PushBatch(tuple(batch), parcel.source, idempotency_key=uuid.uuid4().hex)
+            try:
+                results = await self._gateway.push(round_.bound, call)
+            except ProviderError as error:
+                for item in batch:
+                    round_.result.fail(wanted[item.item_id][0], error)
+                continue
+            for one in results:
+                round_.take(wanted[one.item_id][0], one)
+
+
+@dataclass(slots=True, eq=False)
+class _Round:
+    """One delivery under way."""
+
+    delivery: Delivery
+    policy: Policy
+    bound: BoundTarget
+    result: StoreResult
+    answers: dict[str, CheckResult] = field(default_factory=dict)
+    ids: dict[Place, str] = field(default_factory=dict)
+    digests: dict[Place, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for parcel in self.delivery.parcels:
+            for entry in parcel.entries:
+                place = self.delivery.place(entry)
+                self.ids[place] = str(len(self.ids))
+                self.digests[place] = digest(self._item(entry), parcel.source, self._backend)
+
+    @property
+    def batch_size(self) -> int:
+        return batch_size(self.bound.target.handshake.limits)
+
+    def questions(self) -> list[GetItem]:
+        places = ((self.delivery.place(entry), entry) for entry in self.delivery.entries)
+        return [
+            GetItem(self.ids[place], entry.remote)
+            for place, entry in places
+            if self.policy.asks(self.delivery.known.get(place), self.digests[place])
+        ]
+
+    def may_write(self) -> bool:
+        """IfNotExists that rests on asking writes nothing unless everything could be asked."""
+        if self.policy.replaces or self.policy.guarantee is not Guarantee.CHECKED:
+            return True
+        for entry in self.delivery.entries:
+            answer = self.answers.get(self.ids[self.delivery.place(entry)])
+            if answer is not None and answer.error is not None:
+                self.result.fail(entry, answer.error)
+        return not self.result.failures
+
+    def due(self, parcel: Parcel) -> list[tuple[Entry, PushItem]]:
+        """What has to be written. What has not is settled here."""
+        found = []
+        for entry in parcel.entries:
+            place = self.delivery.place(entry)
+            answer = self.answers.get(self.ids[place])
+            match self.policy.fate(self.delivery.known.get(place), self.digests[place], answer):
+                case Fate.PUSH:
+                    found.append((entry, self._item(entry)))
+                case Fate.PUSH_IF_ABSENT:
+                    found.append((entry, self._item(entry, PushPrecondition.IF_ABSENT)))
+                case Fate.KEEP:
+                    self._keep(entry, answer.provider_version if answer is not None else "")
+                case Fate.LEAVE:
+                    self._leave(entry, answer.provider_version if answer is not None else "")
+        return found
+
+    def take(self, entry: Entry, answer: PushResult) -> None:
+        match answer.outcome:
+            case ProviderError(reason=ErrorReason.ALREADY_EXISTS) if not self.policy.replaces:
+                self._leave(entry, answer.provider_version)
+            case ProviderError() as error:
+                self.result.fail(entry, error)
+            case PushOutcome.SKIPPED_EXISTS:
+                self._leave(entry, answer.provider_version)
+            case PushOutcome.UNCHANGED:
+                self._own(entry, answer.provider_version)
+            case PushOutcome.CREATED | PushOutcome.UPDATED:
+                self.result.written += 1
+                self._own(entry, answer.provider_version)
+
+    def _own(self, entry: Entry, version: str) -> None:
+        """It is there, and it is ours. A version that a later write of the same key made old is not remembered."""
+        place = self.delivery.place(entry)
+        shared = sum(each.remote.key == entry.remote.key for each in self.delivery.entries) > 1
+        self.result.known[place] = Known(self.digests[place], "" if shared else version)
+        self.result.pushed.append(Pushed(entry.data, version))
+
+    def _keep(self, entry: Entry, version: str) -> None:
+        place = self.delivery.place(entry)
+        version = version or self.delivery.known[place].version
+        self.result.known[place] = Known(self.digests[place], version)
+        self.result.pushed.append(Pushed(entry.data, version))
+
+    def _leave(self, entry: Entry, version: str) -> None:
+        """It exists. Ours only if we recorded it before."""
+        place = self.delivery.place(entry)
+        self.result.known[place] = Known(b"", version)
+        if spot_of(entry.data) in self.delivery.ours:
+            self.result.pushed.append(Pushed(entry.data, version))
+        else:
+            self.result.existing.append(entry.remote.key)
+
+    def _item(self, entry: Entry, precondition: PushPrecondition = PushPrecondition.NONE) -> PushItem:
+        return PushItem(
+            item_id=self.ids[self.delivery.place(entry)],
+            remote=entry.remote,
+            payload=entry.payload,
+            provider_metadata=entry.metadata,
+            precondition=precondition,
+            owner_token=self.delivery.owner_token,
+        )
+
+    @property
+    def _backend(self) -> str:
+        """Which backend it is, by everything but credentials: those rotate."""
+        target = self.bound.target
+        config = target.config.ref
+        return f"{target.store.uid} {target.store.generation} {config.uid} {config.generation}"
+
+
+def depends_on(target: ResolvedTarget) -> set[Dependency]:
+    """What a target was made from, so that a change of it can wake the PushSecret."""
+    of_provider: set[Dependency] = {on_connection(target.connection), OnLabel(target.endpoint.label)}
+    return of_provider | {on_object(target.config.ref), on_object(target.store)}
+
+
+def failure_of(path: str, remote_key: str, store: str, error: ResolutionError | ProviderError) -> Failure:
+    match error:
+        case ResolutionError():
+            retry = RetryClass.NEVER if error.reason is Reason.NOT_IMPLEMENTED else RetryClass.BACKOFF
+            return Failure(path, error.reason.value, error.message, remote_key, store, retry)
+        case ProviderError():
+            return Failure(path, cause_of(error), error.message, remote_key, store, error.retry, error.retry_after)
+
+
+def _might_help(error: ResolutionError | ProviderError) -> set[Dependency]:
+    found: set[Dependency] = {ANY_PROVIDER}
+    if isinstance(error, ResolutionError):
+        found.add(on_object(error.subject))
+    return found

@@ -1,0 +1,110 @@
+"""`status.syncedPushSecrets`: what is ours in which store. Pure.
+
+    store key -> entry key -> the entry as it was pushed
+
+Keys are those of the existing operator (`remoteKey`, `remoteKey/property`), so that either can take over from the
+other. Entries are told apart by the remote ref inside, because `a/b` and property `b` of `a` have the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from eso_api.pushsecret import PushData
+
+Recorded = Mapping[str, Mapping[str, PushData]]
+Versions = Mapping[str, Mapping[str, str]]
+
+
+class Spot(NamedTuple):
+    """A place inside one store."""
+
+    remote_key: str
+    property: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """One entry that is ours, and its version where the provider says one."""
+
+    data: PushData
+    version: str = ""
+
+
+def spot_of(data: PushData) -> Spot:
+    ref = data.match.remote_ref
+    return Spot(ref.remote_key, ref.property)
+
+
+def entry_key(data: PushData) -> str:
+    ref = data.match.remote_ref
+    return f"{ref.remote_key}/{ref.property}" if ref.property else ref.remote_key
+
+
+def spots_of(recorded: Recorded, store: str) -> frozenset[Spot]:
+    """What is recorded as ours in one store."""
+    return frozenset(map(spot_of, recorded.get(store, {}).values()))
+
+
+def recorded(
+    pushed: Mapping[str, Iterable[Pushed]],
+) -> tuple[dict[str, dict[str, PushData]], dict[str, dict[str, str]]]:
+    """The two maps of the status: entries, and versions where there are any. Stores without entries are left out."""
+    entries: dict[str, dict[str, PushData]] = {}
+    versions: dict[str, dict[str, str]] = {}
+    for store, each in pushed.items():
+        for key, one in _keyed(each).items():
+            entries.setdefault(store, {})[key] = one.data
+            if one.version:
+                versions.setdefault(store, {})[key] = one.version
+    return entries, versions
+
+
+def known(entries: Recorded, versions: Versions) -> dict[str, list[Pushed]]:
+    """The other way round."""
+    return {
+        store: [Pushed(data, versions.get(store, {}).get(key, "")) for key, data in each.items()]
+        for store, each in entries.items()
+    }
+
+
+def union(new: Mapping[str, Iterable[Pushed]], old: Mapping[str, Iterable[Pushed]]) -> dict[str, list[Pushed]]:
+    """Both, so that nothing is lost while a push is incomplete. What was recorded before wins."""
+    result: dict[str, list[Pushed]] = {}
+    for store in (*new, *old):
+        merged = {spot_of(each.data): each for each in (*new.get(store, ()), *old.get(store, ()))}
+        result[store] = list(merged.values())
+    return result
+
+
+def stale(new: Mapping[str, Iterable[Pushed]], old: Mapping[str, Iterable[Pushed]]) -> dict[str, list[PushData]]:
+    """What was pushed before and is not wanted any more, by store."""
+    result: dict[str, list[PushData]] = {}
+    for store, each in old.items():
+        wanted = {spot_of(one.data) for one in new.get(store, ())}
+        if gone := [one.data for one in each if spot_of(one.data) not in wanted]:
+            result[store] = gone
+    return result
+
+
+def without(old: Mapping[str, Iterable[Pushed]], gone: Mapping[str, Iterable[Spot]]) -> dict[str, list[Pushed]]:
+    """What is left after these were removed; a store without entries is dropped."""
+    result: dict[str, list[Pushed]] = {}
+    for store, each in old.items():
+        removed = set(gone.get(store, ()))
+        if left := [one for one in each if spot_of(one.data) not in removed]:
+            result[store] = left
+    return result
+
+
+def _keyed(pushed: Iterable[Pushed]) -> dict[str, Pushed]:
+    """By entry key; where two entries have the same one, the second gets a key of its own."""
+    result: dict[str, Pushed] = {}
+    for one in sorted(pushed, key=lambda each: spot_of(each.data)):
+        key = entry_key(one.data)
+        while key in result:
+            key += "/"
+        result[key] = one
+    return result

@@ -1,0 +1,116 @@
+"""When a PushSecret pushes: on its own changes, when its source or its stores change, after every interval. Pure.
+
+    interval 0     once for each version of the object
+    otherwise      and again when a source or the set of stores changes, and after every interval
+
+What is not due waits on an exact timer, or on a change; nothing polls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from eso_api import durations
+from eso_api.pushsecret import PushSecret
+from eso_operator.pushsecret.memory import LastPush
+from eso_operator.pushsecret.snapshot import Snapshot
+from eso_operator.sync.reporting import READY
+from eso_operator.targets.hashes import synced_version
+from kuberun.clock import parse_rfc3339
+from kuberun.conditions import ConditionStatus, find_condition
+
+DEFAULT_INTERVAL: Final = 3600.0
+SOURCE_DELETED: Final = "SourceDeleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Push now."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotDue:
+    """Nothing to push. `after` is the seconds until that changes by itself; None if it never does."""
+
+    why: str
+    after: float | None
+
+
+def current_version(push: PushSecret) -> str:
+    meta = push.metadata
+    return synced_version(meta.generation, meta.labels, meta.annotations)
+
+
+def interval_of(push: PushSecret) -> float:
+    """Seconds between pushes; an interval that cannot be read counts as the default."""
+    try:
+        return durations.seconds(push.spec.refresh_interval, field="spec.refreshInterval")
+    except durations.DurationError:
+        return DEFAULT_INTERVAL
+
+
+def refreshed_at(push: PushSecret) -> datetime | None:
+    """What the status says."""
+    written = push.status.refresh_time
+    return parse_rfc3339(written) if written else None
+
+
+def changed(push: PushSecret) -> bool:
+    """Whether the object is not the one that was pushed last."""
+    return push.status.synced_resource_version != current_version(push)
+
+
+def refresh_due(snapshot: Snapshot) -> Due | NotDue:
+    """Whether it is time to push."""
+    push = snapshot.push
+    if changed(push):
+        return Due("it changed")
+    ready = find_condition(push.status.conditions, READY)
+    if ready is not None and ready.status == ConditionStatus.FALSE:
+        if ready.reason != SOURCE_DELETED:
+            return Due("its last push failed")
+        return Due("its source is back") if snapshot.sources else NotDue("its source is deleted", None)
+    if interval_of(push) <= 0:
+        return NotDue("an interval of 0 pushes once", None)
+    if (why := _difference(snapshot)) is not None:
+        return Due(why)
+    return _by_time(snapshot)
+
+
+def last_at(push: PushSecret, remembered: LastPush | None) -> datetime | None:
+    """The later of what is remembered and what is written."""
+    times = [at for at in (refreshed_at(push), remembered.at if remembered else None) if at is not None]
+    return max(times, default=None)
+
+
+def _difference(snapshot: Snapshot) -> str | None:
+    """What is not as it was at the last push, as far as this is known."""
+    push, remembered = snapshot.push, snapshot.remembered
+    source = push.spec.selector.secret
+    if source is not None and source.name and not snapshot.sources:
+        return "its source is gone"
+    if remembered is None:
+        written = refreshed_at(push)
+        born = [seen.created_at for seen in snapshot.sources if seen.created_at is not None]
+        return "its source is a new one" if written and any(at > written for at in born) else None
+    if source is not None and snapshot.source_marks != remembered.sources:
+        return "its source changed"
+    return "its stores changed" if snapshot.store_marks != remembered.stores else None
+
+
+def _by_time(snapshot: Snapshot) -> Due | NotDue:
+    at, now = last_at(snapshot.push, snapshot.remembered), snapshot.now
+    if at is None:
+        return Due("it never pushed")
+    if at > now:
+        return Due("its last push lies in the future")
+    due = at + timedelta(seconds=interval_of(snapshot.push))
+    if snapshot.remembered is not None and snapshot.remembered.renew_at is not None:
+        due = min(due, snapshot.remembered.renew_at)
+    if due > now:
+        return NotDue("it is fresh", (due - now).total_seconds())
+    return Due("its interval has passed")

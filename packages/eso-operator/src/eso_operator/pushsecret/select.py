@@ -1,0 +1,164 @@
+"""What goes to one store: `data` and `dataTo` over the values of one source, as entries with their payload. Pure.
+
+    dataTo   conversion -> match -> rewrite (or one bundle)      in the names the source's keys read as
+    data     wins over what dataTo took from the same source key, and comes last
+
+Three spaces of names: as the Secret has them (conflicts are settled there), as they read (matching, rewriting), and as
+the backend gets them (must be unique).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eso_api.pushsecret import PushData, PushDataTo, PushMatch, PushRemoteRef, PushRewrite, PushSecretSpec
+from eso_api.rewrite import Rewrite
+from eso_api.values import SecretBytes
+from eso_operator.pushsecret.conversion import read_keys
+from eso_operator.pushsecret.snapshot import Chosen
+from eso_operator.pushsecret.stores import targets_store
+from eso_operator.sync.errors import ShapeError
+from eso_operator.sync.rewrite import rewritten
+from eso_wire.values import RemoteRef, SecretMap
+from gotmpl.sprig.regexes import BadPatternError, compiled
+
+Values = Mapping[str, SecretBytes]
+
+
+class EntryError(ShapeError):
+    """An entry that cannot be pushed as it is written; nothing is pushed then."""
+
+    def __init__(self, path: str, message: str, remote_key: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+        self.remote_key = remote_key
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One value for one place. `data` is how the status records it."""
+
+    path: str
+    data: PushData
+    payload: SecretBytes | SecretMap = field(repr=False)
+
+    @property
+    def remote(self) -> RemoteRef:
+        ref = self.data.match.remote_ref
+        return RemoteRef(ref.remote_key, property=ref.property)
+
+    @property
+    def is_whole(self) -> bool:
+        return not isinstance(self.payload, SecretBytes)
+
+    @property
+    def metadata(self) -> Mapping[str, Any] | None:
+        """Settings for the provider; an error if they are no object."""
+        given = self.data.metadata
+        if given is None or isinstance(given, Mapping):
+            return given
+        raise EntryError(self.path, "metadata must be an object", self.remote.key)
+
+
+def entries_for(store: Chosen, spec: PushSecretSpec, values: Values) -> tuple[Entry, ...]:
+    """Everything that one source gives to one store."""
+    explicit = [_explicit(f"spec.data[{index}]", each, values) for index, each in enumerate(spec.data)]
+    taken = {_source_key(each, values) for each in spec.data}
+    many = [entry for entry in _many(store, spec.data_to, values) if entry.data.match.secret_key not in taken]
+    entries = (*many, *explicit)
+    _refuse_twice(entries, "the same place")
+    for entry in entries:
+        _ = entry.metadata
+    return entries
+
+
+# --- dataTo -----------------------------------------------------------------------------------------------------------
+
+
+def _many(store: Chosen, rules: Sequence[PushDataTo], values: Values) -> list[Entry]:
+    entries = [
+        entry
+        for index, rule in enumerate(rules)
+        if rule.store_ref is not None and targets_store(rule.store_ref, store)
+        for entry in _expanded(f"spec.dataTo[{index}]", rule, values)
+    ]
+    _refuse_twice(entries, "the same remote key")
+    return entries
+
+
+def _expanded(path: str, rule: PushDataTo, values: Values) -> Iterator[Entry]:
+    """One rule: an entry for each matching key, or one for all of them."""
+    raw_of = _names(path, values, rule.conversion_strategy)
+    matching = [name for name in sorted(raw_of) if _matches(path, rule, name)]
+    if not matching:
+        return
+    if rule.remote_key:
+        bundle = {name: values[raw_of[name]] for name in matching}
+        yield Entry(path, _recorded("", rule.remote_key, rule.metadata), bundle)
+        return
+    for name in matching:
+        remote_key = _rewritten(path, name, rule.rewrite)
+        if not remote_key:
+            raise EntryError(path, f'rewrite turns key "{name}" into an empty remote key')
+        yield Entry(path, _recorded(raw_of[name], remote_key, rule.metadata), values[raw_of[name]])
+
+
+def _matches(path: str, rule: PushDataTo, name: str) -> bool:
+    pattern = rule.match.regexp if rule.match is not None else ""
+    if not pattern:
+        return True
+    try:
+        return compiled(pattern).search(name.encode("utf-8", "surrogateescape")) is not None
+    except BadPatternError as problem:
+        raise EntryError(path, f"match.regexp is no regular expression (RE2): {problem}") from None
+
+
+def _rewritten(path: str, name: str, steps: Sequence[PushRewrite]) -> str:
+    shaped = [Rewrite(regexp=step.regexp, transform=step.transform) for step in steps]
+    try:
+        return next(iter(rewritten({name: SecretBytes(b"")}, shaped)))
+    except ShapeError as problem:
+        raise EntryError(path, str(problem)) from None
+
+
+def _recorded(secret_key: str, remote_key: str, metadata: Any) -> PushData:
+    remote = PushRemoteRef(remote_key=remote_key)
+    return PushData(match=PushMatch(secret_key=secret_key, remote_ref=remote), metadata=metadata)
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+def _explicit(path: str, data: PushData, values: Values) -> Entry:
+    remote_key, wanted = data.match.remote_ref.remote_key, data.match.secret_key
+    raw_of = _names(path, values, data.conversion_strategy)
+    if not wanted:
+        return Entry(path, data, {name: values[raw] for name, raw in raw_of.items()})
+    if wanted not in raw_of:
+        raise EntryError(path, f'the source has no key "{wanted}"', remote_key)
+    return Entry(path, data, values[raw_of[wanted]])
+
+
+def _source_key(data: PushData, values: Values) -> str:
+    """The key that an entry takes, as the Secret has it."""
+    raw_of = _names("spec.data", values, data.conversion_strategy)
+    return raw_of.get(data.match.secret_key, data.match.secret_key)
+
+
+def _names(path: str, values: Values, strategy: str) -> dict[str, str]:
+    try:
+        return read_keys(values, strategy)
+    except ShapeError as problem:
+        raise EntryError(path, str(problem)) from None
+
+
+def _refuse_twice(entries: Sequence[Entry], what: str) -> None:
+    seen: dict[RemoteRef, str] = {}
+    for entry in entries:
+        if (other := seen.get(entry.remote)) is not None:
+            place = f'"{entry.remote.key}"' + (f', property "{entry.remote.property}"' if entry.remote.property else "")
+            between = f"{other} and {entry.path} push" if other != entry.path else f"several keys of {other} go"
+            raise EntryError(entry.path, f"{between} to {what}: {place}", entry.remote.key)
+        seen[entry.remote] = entry.path

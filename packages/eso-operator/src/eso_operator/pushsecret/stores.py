@@ -1,0 +1,190 @@
+"""Which stores a PushSecret means, by name or by label; and how the status names them.
+
+    v1 stores and Providers     Kind/name            as ever
+    other kinds                 group/Kind/name
+
+Namespaced stores are those of the PushSecret's own namespace, whatever a reference says. Stores that belong to another
+operator, and those that are being deleted, are not pushed to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from eso_api.pushsecret import PushSecret, PushSecretSpec, PushStoreRef
+from eso_api.references import CORE_GROUP, SelectorError, StoreRef
+from eso_operator.pushsecret.snapshot import Chosen, NoChoice
+from eso_operator.stores.reference import Picked, normalise, pick
+from eso_operator.stores.snapshot import Scope
+from eso_operator.stores.snapshot import Snapshot as Cluster
+from eso_operator.stores.target import Reason, ResolutionError
+from eso_operator.sync.resolver import WatchedObjects
+from eso_wire.values import KindId, ObjectRef
+from kuberun.client import Client
+from kuberun.errors import ApiError
+from kuberun.meta import Malformed, ObjectKey, meta_of
+
+_MAX_STORES: Final = 1000
+
+
+class StoreChooser:
+    """One for the process."""
+
+    def __init__(self, objects: WatchedObjects, client: Client, controller_class: str) -> None:
+        self._objects = objects
+        self._client = client
+        self._controller_class = controller_class
+
+    async def choose(self, push: PushSecret) -> tuple[Chosen, ...] | NoChoice:
+        """The stores to push to, each once, in the order of their keys."""
+        found: dict[str, Chosen] = {}
+        for index, ref in enumerate(push.spec.secret_store_refs):
+            path = f"spec.secretStoreRefs[{index}]"
+            try:
+                picked = await self._picked(ref, push)
+                found |= {store.key: store for store in self._meant(ref, picked, push.metadata.namespace)}
+            except ResolutionError as error:
+                return NoChoice(path, error.reason.value, error.message)
+            except SelectorError as error:
+                return NoChoice(path, "InvalidSelector", f"labelSelector: {error}")
+        if len(found) > _MAX_STORES:
+            message = f"{len(found)} stores match; at most {_MAX_STORES} can be pushed to: narrow the selectors"
+            return NoChoice("spec.secretStoreRefs", "TooManyStores", message)
+        return tuple(found[key] for key in sorted(found))
+
+    async def by_key(self, key: str, push: PushSecret) -> StoreRef:
+        """The store that a key of the status names; it need not exist any more."""
+        group, kind, name = split_key(key)
+        if group == CORE_GROUP:
+            return StoreRef(kind=kind, name=name)
+        versions = [ref.api_version for ref in push.spec.secret_store_refs if (_group(ref), ref.kind) == (group, kind)]
+        return StoreRef(api_version=versions[0] if versions else await self._served(group), kind=kind, name=name)
+
+    async def _served(self, group: str) -> str:
+        """The version of a group that the API server prefers; if it has none, one that resolves to nothing."""
+        try:
+            answer = await self._client.read(f"/apis/{group}", _Group)
+        except ApiError:
+            return f"{group}/v1"
+        return answer.preferred_version.group_version or f"{group}/v1"
+
+    async def _picked(self, ref: PushStoreRef, push: PushSecret) -> Picked:
+        """The kind that a reference names, watched from now on if it is a provider's own."""
+        named = StoreRef(api_version=ref.api_version, kind=ref.kind, name=ref.name or "any")
+        reference = normalise(named, ObjectRef(namespace=push.metadata.namespace))
+        if not ref.name and ref.label_selector is None:
+            message = f"the reference to a {reference.kind.kind} has neither name nor labelSelector: set one"
+            raise ResolutionError(Reason.NOT_FOUND, message, subject=reference.subject)
+        try:
+            return pick(reference, Cluster(self._objects))
+        except ResolutionError as error:
+            if error.unwatched is None or not await self._objects.include(error.unwatched):
+                raise
+        return pick(reference, Cluster(self._objects))
+
+    def _meant(self, ref: PushStoreRef, picked: Picked, namespace: str) -> Iterator[Chosen]:
+        where = "" if picked.scope is Scope.CLUSTER else namespace
+        for obj in self._candidates(ref, picked.kind, where):
+            meta = meta_of(obj)
+            if meta.deletion_timestamp is None and _class_of(obj) in ("", self._controller_class):
+                store = StoreRef(api_version=ref.api_version, kind=picked.kind.kind, name=meta.name)
+                yield Chosen(store, picked.kind, key_of(picked.kind, meta.name), meta.uid, dict(meta.labels))
+
+    def _candidates(self, ref: PushStoreRef, kind: KindId, namespace: str) -> Iterable[Any]:
+        if ref.label_selector is not None:
+            ref.label_selector.matches({})  # a broken selector is reported even where there is nothing to select
+            return [
+                obj for obj in self._objects.list(kind, namespace) if ref.label_selector.matches(meta_of(obj).labels)
+            ]
+        obj = self._objects.get(kind, ObjectKey(namespace, ref.name))
+        if obj is None:
+            where = f" in namespace {namespace}" if namespace else ""
+            message = f"there is no {kind.kind} {ref.name}{where}: create it, or correct the reference"
+            subject = ObjectRef(kind.api_version, kind.kind, namespace, ref.name)
+            raise ResolutionError(Reason.NOT_FOUND, message, subject=subject)
+        return [obj]
+
+
+# --- pure -------------------------------------------------------------------------------------------------------------
+
+
+def key_of(kind: KindId, name: str) -> str:
+    """How `status.syncedPushSecrets` names a store."""
+    return f"{kind.kind}/{name}" if kind.group == CORE_GROUP else f"{kind.group}/{kind.kind}/{name}"
+
+
+def split_key(key: str) -> tuple[str, str, str]:
+    """Group, kind and name of a store that the status names."""
+    parts = key.split("/")
+    match parts:
+        case [kind, name]:
+            return CORE_GROUP, kind, name
+        case [group, kind, name]:
+            return group, kind, name
+        case _:
+            return CORE_GROUP, "SecretStore", key
+
+
+def targets_store(ref: PushStoreRef, store: Chosen) -> bool:
+    """Whether a `storeRef` of dataTo means this store. Raises SelectorError."""
+    if (_group(ref), ref.kind or "SecretStore") != (store.kind.group, store.kind.kind):
+        return False
+    if ref.name:
+        return ref.name == store.ref.name
+    return ref.label_selector is not None and ref.label_selector.matches(store.labels)
+
+
+def wrong_data_to(spec: PushSecretSpec) -> NoChoice | None:
+    """The first dataTo whose storeRef cannot be one of `secretStoreRefs`, whichever stores there are."""
+    listed = {(_group(ref), ref.kind, ref.name) for ref in spec.secret_store_refs if ref.label_selector is None}
+    for index, rule in enumerate(spec.data_to):
+        path, ref = f"spec.dataTo[{index}].storeRef", rule.store_ref
+        if ref is None or not (ref.name or ref.label_selector is not None):
+            return NoChoice(path, "InvalidSpec", "it must have a name or a labelSelector")
+        if ref.name and (_group(ref), ref.kind, ref.name) not in listed:
+            message = f"{ref.kind} {ref.name} is not one of spec.secretStoreRefs by name: add it there"
+            return NoChoice(path, "InvalidSpec", message)
+    return None
+
+
+def idle_data_to(spec: PushSecretSpec, stores: Iterable[Chosen]) -> NoChoice | None:
+    """The first dataTo that selects stores by label and finds none."""
+    known = tuple(stores)
+    for index, rule in enumerate(spec.data_to):
+        path, ref = f"spec.dataTo[{index}].storeRef", rule.store_ref
+        if ref is None or ref.name or ref.label_selector is None:
+            continue
+        try:
+            if any(targets_store(ref, store) for store in known):
+                continue
+            ref.label_selector.matches({})
+        except SelectorError as error:
+            return NoChoice(path, "InvalidSelector", f"labelSelector: {error}")
+        return NoChoice(path, "StoreNotFound", f"its labelSelector matches no {ref.kind} of spec.secretStoreRefs")
+    return None
+
+
+def _group(ref: PushStoreRef) -> str:
+    return ref.api_version.rpartition("/")[0] if ref.api_version else CORE_GROUP
+
+
+def _class_of(obj: Any) -> str:
+    if isinstance(obj, Malformed):
+        return ""
+    spec = obj.get("spec") if isinstance(obj, dict) else getattr(obj, "spec", None)
+    if isinstance(spec, dict):
+        named = spec.get("controller") or (spec.get("common") or {}).get("controller")
+    else:
+        named = getattr(spec, "controller", "")
+    return str(named or "")
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    group_version: str = ""
+
+
+class _Group(msgspec.Struct, rename="camel"):
+    preferred_version: _Version = msgspec.field(default_factory=_Version)

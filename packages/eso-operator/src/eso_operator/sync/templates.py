@@ -1,0 +1,52 @@
+"""Reads the ConfigMaps and Secrets that hold templates. Always from the namespace of the object that names them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Final
+
+from eso_api.template import Template
+from eso_api.values import SecretBytes
+from eso_operator.sync.dependencies import Dependency, OnObject
+from eso_render.sources import TemplateObjects, references
+from kuberun.client import Client
+from kuberun.errors import NotFound
+from kuberun.meta import JsonObject, Kind, ObjectKey, Resource, raw
+
+_SECRETS: Final = raw(Resource("", "v1", "secrets", "Secret"))
+_CONFIG_MAPS: Final = raw(Resource("", "v1", "configmaps", "ConfigMap"))
+
+
+class TemplateMissingError(Exception):
+    """A ConfigMap or Secret with a template is not there."""
+
+
+async def read_templates(client: Client, template: Template | None, namespace: str) -> TemplateObjects:
+    """Everything that the template takes from other objects."""
+    wanted = references(template)
+    maps = {name: await _get(client, _CONFIG_MAPS, ObjectKey(namespace, name)) for name in sorted(wanted.config_maps)}
+    secrets = {name: await _get(client, _SECRETS, ObjectKey(namespace, name)) for name in sorted(wanted.secrets)}
+    return TemplateObjects(
+        config_maps={name: found.get("data") or {} for name, found in maps.items()},
+        secrets={name: _revealed(found) for name, found in secrets.items()},
+    )
+
+
+def template_sources(template: Template | None, namespace: str) -> Iterator[Dependency]:
+    """The objects whose change should be looked at."""
+    wanted = references(template)
+    for kind, names in (("ConfigMap", wanted.config_maps), ("Secret", wanted.secrets)):
+        for name in sorted(names):
+            yield OnObject("", kind, ObjectKey(namespace, name))
+
+
+async def _get(client: Client, kind: Kind[JsonObject], key: ObjectKey) -> JsonObject:
+    try:
+        return await client.get(kind, key)
+    except NotFound:
+        raise TemplateMissingError(f"{kind.resource.kind} {key}, which holds a template, does not exist") from None
+
+
+def _revealed(secret: JsonObject) -> dict[str, SecretBytes]:
+    return {key: SecretBytes(base64.b64decode(value or "")) for key, value in (secret.get("data") or {}).items()}

@@ -1,0 +1,167 @@
+"""A provider that keeps what is pushed to it: versions, owners, preconditions, refusals, and a note of every call.
+
+What it can do is set by `operations`, so that the operator meets providers that can do less. Remote values are kept by
+key and property, and a property is a value of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from google.protobuf.message import Message
+
+from eso_api.values import SecretBytes
+from eso_operator.providers import transport as methods
+from eso_operator.testing.operators import BACKEND_ID, MAKER_ID
+from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_wire import codec
+from eso_wire._generated import provider_pb2 as pb
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import (
+    CheckResult,
+    Context,
+    DeleteBatch,
+    DeleteItem,
+    DeleteResult,
+    Generated,
+    GetItem,
+    KindInfo,
+    KindRole,
+    Operation,
+    PushBatch,
+    PushItem,
+    PushOutcome,
+    PushPrecondition,
+    PushResult,
+    RemoteRef,
+)
+from kuberun.clock import SystemClock
+
+READS: Final = frozenset({Operation.GET, Operation.GET_MAP})
+WRITES: Final = READS | {Operation.PUSH, Operation.PUSH_WHOLE_SECRET, Operation.DELETE}
+EVERYTHING: Final = WRITES | {Operation.EXISTS, Operation.PUSH_IF_ABSENT}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One remote value: bytes, or the map of a whole Secret as sorted text."""
+
+    value: bytes
+    owner: str
+    version: str
+
+
+@dataclass(slots=True)
+class KeepingProvider(ScriptedProvider):
+    """`kept` is the backend of every store together, by `key` or `key#property`."""
+
+    operations: frozenset[Operation] = EVERYTHING
+    tells_versions: bool = True
+    kept: dict[str, Kept] = field(default_factory=dict)
+    pushes: list[PushBatch] = field(default_factory=list)
+    deletions: list[DeleteBatch] = field(default_factory=list)
+    stores: list[str] = field(default_factory=list)
+    """The store of every push, as `Kind/name`."""
+    push_errors: dict[str, ProviderError] = field(default_factory=dict)
+    check_errors: dict[str, ProviderError] = field(default_factory=dict)
+    delete_errors: dict[str, ProviderError] = field(default_factory=dict)
+    generated: dict[str, bytes] = field(default_factory=lambda: {"password": b"generated"})
+    writes: int = 0
+
+    def __post_init__(self) -> None:
+        self.kinds = (
+            KindInfo(BACKEND_ID, KindRole.STORE, self.operations, v1_provider_key="fake"),
+            KindInfo(MAKER_ID, KindRole.GENERATOR, frozenset({Operation.GENERATE})),
+        )
+
+    @property
+    def values(self) -> dict[str, bytes]:
+        return {place: kept.value for place, kept in self.kept.items()}
+
+    def put(self, place: str, value: bytes, owner: str = "") -> None:
+        """As somebody else writes it."""
+        self.writes += 1
+        self.kept[place] = Kept(value, owner, f"v{self.writes}")
+
+    def _answer(self, method: str, request: bytes) -> Message:
+        match methods.short_name(method):
+            case "CheckSecrets":
+                _, items = codec.from_check_request(pb.CheckSecretsRequest.FromString(request))
+                return codec.to_check_response([self._checked(item) for item in items])
+            case "PushSecrets":
+                context, batch = codec.from_push_request(pb.PushSecretsRequest.FromString(request))
+                self._note(context)
+                self.pushes.append(batch)
+                return codec.to_push_response([self._pushed(item) for item in batch.items])
+            case "DeleteSecrets":
+                _, batch_gone = codec.from_delete_request(pb.DeleteSecretsRequest.FromString(request))
+                self.deletions.append(batch_gone)
+                return codec.to_delete_response([self._deleted(item) for item in batch_gone.items])
+            case "Generate":
+                made = {key: SecretBytes(value) for key, value in self.generated.items()}
+                return codec.to_generate_response(Generated(made))
+        # Zero-argument super does not find its class here: a dataclass with slots is made twice.
+        return ScriptedProvider._answer(self, method, request)  # noqa: SLF001 - it is our own
+
+    def _note(self, context: Context) -> None:
+        self.stores.append(f"{context.store.kind}/{context.store.name}")
+
+    def _checked(self, item: GetItem) -> CheckResult:
+        if error := self.check_errors.get(item.ref.key):
+            return CheckResult(item.item_id, error=error)
+        found = self.kept.get(_place(item.ref))
+        version = found.version if found is not None and self.tells_versions else ""
+        return CheckResult(item.item_id, found is not None, version)
+
+    def _pushed(self, item: PushItem) -> PushResult:
+        place, old = _place(item.remote), self.kept.get(_place(item.remote))
+        if error := self.push_errors.get(item.remote.key):
+            return PushResult(item.item_id, error)
+        if old is not None and item.precondition is PushPrecondition.IF_ABSENT:
+            return PushResult(item.item_id, PushOutcome.SKIPPED_EXISTS, self._told(old))
+        if old is not None and old.owner not in ("", item.owner_token):
+            return PushResult(item.item_id, _foreign(place))
+        value = _bytes_of(item)
+        if old is not None and old.value == value:
+            return PushResult(item.item_id, PushOutcome.UNCHANGED, self._told(old))
+        self.put(place, value, item.owner_token)
+        return PushResult(
+            item.item_id, PushOutcome.CREATED if old is None else PushOutcome.UPDATED, self._told(self.kept[place])
+        )
+
+    def _deleted(self, item: DeleteItem) -> DeleteResult:
+        place, old = _place(item.remote), self.kept.get(_place(item.remote))
+        if error := self.delete_errors.get(item.remote.key):
+            return DeleteResult(item.item_id, error=error)
+        if old is not None and old.owner not in ("", item.owner_token):
+            return DeleteResult(item.item_id, error=_foreign(place))
+        self.kept.pop(place, None)
+        return DeleteResult(item.item_id, existed=old is not None)
+
+    def _told(self, kept: Kept) -> str:
+        return kept.version if self.tells_versions else ""
+
+
+def keeping(**fields: object) -> KeepingProvider:
+    return KeepingProvider(SystemClock(), **fields)  # type: ignore[arg-type]  # what it takes, it takes
+
+
+def denied(key: str) -> ProviderError:
+    return ProviderError(ErrorReason.PERMISSION_DENIED, f"no permission for {key}")
+
+
+def _foreign(place: str) -> ProviderError:
+    return ProviderError(ErrorReason.OWNERSHIP_CONFLICT, f"{place} belongs to somebody else")
+
+
+def _place(ref: RemoteRef) -> str:
+    return f"{ref.key}#{ref.property}" if ref.property else ref.key
+
+
+def _bytes_of(item: PushItem) -> bytes:
+    if isinstance(item.payload, SecretBytes):
+        return item.payload.reveal()
+    whole: Mapping[str, SecretBytes] = item.payload
+    return b";".join(key.encode() + b"=" + whole[key].reveal() for key in sorted(whole))
