@@ -37,6 +37,8 @@ from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.settings import RuntimeSettings
+from eso_operator.pushsecret import assembly as pushing
+from eso_operator.pushsecret.triggers import SOURCES_INDEX, sources_of
 from eso_operator.secretstore.health import StoreHealth
 from eso_operator.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, StoreKind
 from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
@@ -125,6 +127,8 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
         parts, bound, gateway, planner=planner, follow=watched.follow
     )
     controllers |= _fan_out_controllers(parts)
+    if settings.reconcilers.push_secret:
+        controllers[Subsystem.PUSH_SECRET] = _push_secret_controller(parts, bound, gateway, watched)
 
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
     manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
@@ -234,7 +238,7 @@ def _informers(watched: WatchedKinds, settings: Settings) -> _Informers:
         services=watched.add(raw(SERVICES), labels=f"{PROVIDER_LABEL}=true"),
         secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}),
         config_maps=watched.add(metadata_of(CONFIG_MAPS)),
-        push_secrets=watched.add(PUSH_SECRET.kind(), indexes={STORES_INDEX: stores_of}),
+        push_secrets=watched.add(PUSH_SECRET.kind(), indexes={STORES_INDEX: stores_of, SOURCES_INDEX: sources_of}),
         external_secrets=watched.add(
             EXTERNAL_SECRET.kind(), indexes={triggers.TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent}
         ),
@@ -375,6 +379,29 @@ def _fan_out_controllers(parts: _Parts) -> dict[Subsystem, Controller]:
     watches = fanout.Watches(parents, informers.external_secrets, informers.namespaces)
     outside = FanOutOutside(parts.client, parts.clock, parts.metrics.objects, parts.recorder("external-secrets"))
     return {fan_out.subsystem: fanout.controller(fan_out, watches, outside, make=parts.controller)}
+
+
+def _push_secret_controller(parts: _Parts, bound: Bind, gateway: Gateway, watched: WatchedKinds) -> Controller:
+    informers = parts.informers
+    reconciler = pushing.reconciler(
+        pushing.Parts(
+            settings=parts.settings,
+            client=parts.client,
+            clock=parts.clock,
+            objects=informers.push_secrets.store,
+            secrets=informers.secrets.store,
+            states=informers.generator_states.store,
+            watched=watched,
+            resolver=parts.resolver,
+            bind=bound,
+            gateway=gateway,
+            dependencies=parts.dependencies,
+            series=parts.metrics.objects,
+            recorder=parts.recorder("pushsecret"),
+        )
+    )
+    watches = pushing.Watches(informers.push_secrets, informers.secrets, informers.stores)
+    return pushing.controller(reconciler, watches, make=parts.controller)
 
 
 def _service_controller(parts: _Parts) -> Controller:
