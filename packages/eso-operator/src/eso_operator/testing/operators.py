@@ -37,7 +37,7 @@ from kuberun.errors import AlreadyExists
 from kuberun.meta import Condition, JsonObject, Object, Resource, raw
 from kuberun.testing.builders import SECRETS, document
 from kuberun.testing.rawapi import MERGE_PATCH, RawApi
-from kuberun.transport import AiohttpTransport
+from kuberun.transport import AiohttpTransport, Transport
 
 T = TypeVar("T")
 
@@ -149,8 +149,11 @@ class Bench:
         )
 
     @asynccontextmanager
-    async def operator(self, settings: Settings | None = None) -> AsyncIterator[Operator]:
-        client = Client(AiohttpTransport(config.load(self.kubeconfig)))
+    async def operator(
+        self, settings: Settings | None = None, *, through: Callable[[Transport], Transport] = lambda plain: plain
+    ) -> AsyncIterator[Operator]:
+        """`through` lets a test stand between the operator and the API server."""
+        client = Client(through(AiohttpTransport(config.load(self.kubeconfig))))
         operator = wire(settings or self.settings, client, SystemClock())
         try:
             async with asyncio.TaskGroup() as group:
