@@ -1,0 +1,188 @@
+"""An operator, and the fake provider as a process behind a Service, each with its certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eso_api.references import StoreRef
+from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_cli.testing.providerprocess import ProviderProcess, local_certificates
+from eso_operator import wiring
+from eso_operator.certs.local import LocalCertificates, replace_set
+from eso_operator.providers import diagnosis
+from eso_operator.providers.directory import DirectorySettings
+from eso_operator.providers.settings import BreakerSettings, RuntimeSettings
+from eso_operator.secretstore.health import HealthFeed, Readiness, StoreIdentity
+from eso_operator.settings import ProviderSettings, Settings
+from eso_operator.stores.credentials import bind
+from eso_operator.stores.need import VALIDATION
+from eso_operator.stores.target import BoundTarget, ServiceKey
+from eso_operator.testing.clusters import NotedReads
+from eso_operator.testing.operators import LABEL, SERVICES, Bench, install_crds
+from eso_operator.wiring import Operator
+from eso_wire.tls import client_id
+from eso_wire.values import ObjectRef
+from kuberun.backoff import Backoff
+from kuberun.meta import Condition, JsonObject, ObjectKey
+from kuberun.testing.builders import SECRETS
+from kuberun.testing.rawapi import RawApi
+from kuberun.testing.servers import ApiServer, free_ports
+
+STORES = SECRET_STORE_V2.resource()
+SERVICE = "provider-fake"
+PORT = 8080
+COMMAND = (str(Path(sys.executable).parent / "eso-provider-fake"),)
+_INSTALLED: set[Path] = set()
+
+
+@dataclass(slots=True)
+class Site:
+    """One test's operator and provider, in a namespace of their own."""
+
+    bench: Bench
+    provider: ProviderProcess
+    faults_file: Path
+    certificates: LocalCertificates
+    operator: Operator = field(init=False)
+    feed: HealthFeed = field(init=False)
+
+    @property
+    def namespace(self) -> str:
+        return self.bench.namespace
+
+    @property
+    def service(self) -> ServiceKey:
+        return ServiceKey(self.namespace, SERVICE)
+
+    @property
+    def settings(self) -> Settings:
+        """The provider's Service is dialled on loopback, with certificates that the test has made."""
+        folders = ((self.service, self.certificates.client),)
+        return replace(self.managed, providers=replace(self.managed.providers, client_folders=folders))
+
+    @property
+    def managed(self) -> Settings:
+        """The same with certificates that the operator issues."""
+        trusted = ((self.service, self.provider.address),)
+        return replace(self.bench.settings, providers=ProviderSettings(trusted=trusted))
+
+    @asynccontextmanager
+    async def running(self, settings: Settings | None = None) -> AsyncIterator[Operator]:
+        """The operator, and the provider's Service."""
+        async with self.bench.operator(settings or self.settings) as operator:
+            self.operator = operator
+            self.feed = operator.stores.subscribe()
+            await self.create_service(SERVICE)
+            yield operator
+
+    async def create_service(self, name: str) -> None:
+        spec = {"ports": [{"name": "grpc", "port": PORT}]}
+        await self.bench.create(SERVICES, name, metadata={"labels": LABEL}, spec=spec)
+
+    # --- the provider -------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        await self.provider.start("--faults", str(self.faults_file))
+
+    def fails(self, *rules: JsonObject, **script: Any) -> None:
+        """What goes wrong from now on; nothing without rules."""
+        fresh = self.faults_file.with_suffix(".new")
+        fresh.write_text(json.dumps({"rules": rules, **script}))
+        fresh.rename(self.faults_file)
+
+    async def issued(self) -> dict[str, bytes] | None:
+        """What the operator issued for the provider, as its pod would have it mounted."""
+        found = await self.bench.find(SECRETS, f"{SERVICE}-provider-tls")
+        return None if found is None else {key: base64.b64decode(value) for key, value in found["data"].items()}
+
+    def use(self, files: dict[str, bytes]) -> None:
+        """Put certificates where the provider looks."""
+        replace_set(self.provider.tls, {name: files[name] for name in ("ca.crt", "tls.crt", "tls.key")})
+
+    # --- stores -------------------------------------------------------------------------------------------------------
+
+    async def create_store(self, name: str = "fake", *, service: str = SERVICE, **spec: Any) -> None:
+        """A store that is looked at every second."""
+        inline = {"kind": "Fake", "spec": {"data": [{"key": "a", "value": "value-of-a"}]}}
+        config = {"address": f"{service}.{self.namespace}.svc:{PORT}", "inline": inline}
+        await self.bench.create(STORES, name, spec={"refreshInterval": "1s", "providerConfig": config, **spec})
+
+    async def point_at(self, service: str, name: str = "fake") -> None:
+        """Somebody corrects the address."""
+        address = f"{service}.{self.namespace}.svc:{PORT}"
+        await self.bench.patch(STORES, name, {"spec": {"providerConfig": {"address": address}}})
+
+    async def ready(self, name: str = "fake") -> JsonObject:
+        return await self.bench.ready(STORES, name, lambda condition: condition.status == "True")
+
+    async def broken(self, reason: str, *words: str, name: str = "fake") -> str:
+        """The message of the store's condition, once it has this reason and these words."""
+
+        def wanted(condition: Condition) -> bool:
+            return (
+                condition.status == "False"
+                and condition.reason == reason
+                and all(w in condition.message for w in words)
+            )
+
+        found = await self.bench.ready(STORES, name, wanted)
+        return str(next(one["message"] for one in found["status"]["conditions"] if one["type"] == "Ready"))
+
+    async def told(self, readiness: Readiness, name: str = "fake") -> None:
+        """Whoever uses the store hears that it is so."""
+        identity = StoreIdentity(STORES.group, STORES.kind, ObjectKey(self.namespace, name))
+        async with asyncio.timeout(30):
+            while not any(one == (identity, readiness) for one in await self.feed.take()):
+                pass
+        assert self.operator.stores.of(identity) is readiness
+
+    async def bound(self, name: str = "fake") -> BoundTarget:
+        """The store as an ExternalSecret would use it."""
+        caller = ObjectRef("external-secrets.io/v1", "ExternalSecret", self.namespace, "user", "uid-user")
+        ref = StoreRef(api_version=STORES.api_version, kind=STORES.kind, name=name)
+        target = await self.operator.resolver.resolve(ref, caller, VALIDATION)
+        return await bind(target, NotedReads())
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in ("ca.crt", "tls.crt", "tls.key")}
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two tries the operator waits up to half a minute. How long is tested in virtual time, elsewhere."""
+    quick = Backoff(first=0.2, cap=1.0)
+    runtime = partial(RuntimeSettings, breaker=BreakerSettings(rest=quick))
+    monkeypatch.setattr(wiring, "RuntimeSettings", runtime)
+    monkeypatch.setattr(wiring, "DirectorySettings", lambda **_: DirectorySettings(again=quick))
+    monkeypatch.setattr(diagnosis, "_KEPT_SECONDS", 0.5)
+
+
+@pytest.fixture
+async def site(
+    api_server: ApiServer, api: RawApi, namespace: str, tmp_path: Path, short_waits: None
+) -> AsyncIterator[Site]:
+    del short_waits
+    if api_server.kubeconfig not in _INSTALLED:
+        await install_crds(api_server.kubeconfig)
+        _INSTALLED.add(api_server.kubeconfig)
+    client = client_id("cluster.local", namespace, "external-secrets")
+    port = free_ports(1)[0]
+    provider = ProviderProcess(COMMAND, tmp_path / "provider", tmp_path / "tls", client, port)
+    made = local_certificates(tmp_path / "certificates", "fake", namespace=namespace)
+    site = Site(Bench(api, api_server.kubeconfig, namespace, port), provider, tmp_path / "faults.json", made)
+    site.fails()
+    site.use(files_in(made.server))
+    yield site
+    provider.kill()

@@ -1,0 +1,118 @@
+"""Names, connections, certificates and identities that are wrong: told apart by name, and over when they are right."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from eso_api.values import SecretBytes
+from eso_operator.certs.authority import Credential, ServerNames, Window, issue_authority, issue_server
+from eso_operator.secretstore.health import Readiness
+from kuberun.clock import SystemClock
+
+pytestmark = pytest.mark.live
+
+Files = dict[str, bytes]
+FILES = ("ca.crt", "tls.crt", "tls.key")
+
+
+async def test_a_name_that_does_not_resolve(site: Any) -> None:
+    """R135. Nothing here resolves names of Services, unless the operator is told where one is."""
+    await site.start()
+    async with site.running():
+        await site.create_service("provider-elsewhere")
+        await site.create_store(service="provider-elsewhere")
+
+        message = await site.broken("DNSFailure", "provider-elsewhere")
+
+        assert "does not resolve" in message
+        await site.told(Readiness.NOT_READY)
+        await site.point_at("provider-fake")
+        await site.ready()
+        await site.told(Readiness.READY)
+
+
+async def test_nobody_listens(site: Any) -> None:
+    async with site.running():
+        await site.create_store()
+
+        await site.broken("Refused", site.provider.address)
+
+        await site.told(Readiness.NOT_READY)
+        await site.start()
+        await site.ready()
+        await site.told(Readiness.READY)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason", "words"),
+    [
+        pytest.param("expired", "ServerCertExpired", ["validity"], id="the provider's certificate has expired, R137"),
+        pytest.param(
+            "stranger", "UnknownCA", ["ca.crt"], id="the provider's certificate is of another authority, R136"
+        ),
+        pytest.param("namesake", "HostnameMismatch", ["provider-fake"], id="the provider is somebody else, R136"),
+        pytest.param(
+            "distrust", "ClientCertRejected", ["ca.crt"], id="the provider does not trust our authority, R136"
+        ),
+    ],
+)
+async def test_certificates_that_cannot_be_accepted(site: Any, spoil: str, reason: str, words: list[str]) -> None:
+    folder = site.certificates.server
+    good, issuer = (
+        {name: (place / name).read_bytes() for name in FILES} for place in (folder, folder.parent / "issuer")
+    )
+    site.use(spoilt(spoil, good, issuer, site.namespace))
+    await site.start()
+    async with site.running():
+        await site.create_store()
+
+        await site.broken(reason, *words)
+
+        await site.told(Readiness.NOT_READY)
+        site.use(good)
+        await site.ready()
+        await site.told(Readiness.READY)
+
+
+async def test_a_provider_that_lets_somebody_else_in(site: Any) -> None:
+    """R136: it trusts our authority, and not us."""
+    ours, site.provider.client = site.provider.client, "spiffe://cluster.local/ns/other/sa/external-secrets"
+    await site.start()
+    async with site.running():
+        await site.create_store()
+
+        await site.broken("AccessDenied", "--allowed-client")
+
+        await site.told(Readiness.NOT_READY)
+        await site.provider.stop()
+        site.provider.client = ours
+        await site.start()
+        await site.ready()
+        await site.told(Readiness.READY)
+
+
+def spoilt(how: str, good: Files, issuer: Files, namespace: str) -> Files:
+    """The provider's certificates, wrong in one respect."""
+    now = SystemClock().now()
+    valid = Window(now - timedelta(hours=2), now + timedelta(hours=1))
+    expired = Window(now - timedelta(minutes=4), now - timedelta(minutes=1))  # not before its authority begins
+    authority = Credential(issuer["tls.crt"], SecretBytes(issuer["tls.key"]))
+    other = issue_authority("somebody else", valid)
+    names = ServerNames((f"provider-fake.{namespace}.svc",), f"spiffe://cluster.local/ns/{namespace}/svc/provider-fake")
+    wrong = ServerNames(("provider-other.svc",), f"spiffe://cluster.local/ns/{namespace}/svc/provider-other")
+    match how:
+        case "expired":
+            return files(issue_server(authority, names, expired), good["ca.crt"])
+        case "stranger":
+            return files(issue_server(other, names, valid), good["ca.crt"])
+        case "namesake":
+            return files(issue_server(authority, wrong, valid), good["ca.crt"])
+        case _:
+            return {**good, "ca.crt": other.certificate}
+
+
+def files(leaf: Credential, ca: bytes) -> Files:
+    return {"tls.crt": leaf.certificate, "tls.key": leaf.key.reveal(), "ca.crt": ca}
