@@ -8,7 +8,7 @@ from pathlib import Path
 
 from report import Row, print_rows
 
-BENCHMARKS = ("client_writes", "informer", "providers", "server_writes", "templates")
+BENCHMARKS = ("client_writes", "externalsecrets", "informer", "providers", "server_writes", "templates")
 
 
 def main() -> int:

@@ -78,7 +78,7 @@ _log = structlog.get_logger(__name__)
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
-FEWEST_WORKERS: Final = 8
+FEWEST_WORKERS: Final = 32
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SECRETS = Resource("", "v1", "secrets", "Secret")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, TypeVar, assert_never
@@ -31,6 +32,9 @@ from kuberun.triggers import Mapping
 from kuberun.workqueue import Lane, QueueClosedError, Request, WorkQueue
 
 T = TypeVar("T")
+
+ASKED_AT: ContextVar[float] = ContextVar("asked_at")
+"""Inside a reconcile: since when (monotonic) it has been due. An answer that was sought later is recent enough."""
 
 _log = structlog.get_logger(__name__)
 _MAPPING_RETRY = 30.0
@@ -153,6 +157,7 @@ class Controller:
 
     async def _run_one(self, request: Request) -> None:
         run = f"{self.name}-{next(self._run_ids)}"
+        ASKED_AT.set(self.queue.asked_at(request.key))  # each run is a task, with a context of its own
         with bound_contextvars(controller=self.name, key=str(request.key), reconcile_id=run):
             try:
                 outcome = await self._outcome(request)

@@ -79,6 +79,7 @@ class WorkQueue:
         self._delayed: dict[ObjectKey, Request] = {}
         self._timers: LazyHeap[ObjectKey] = LazyHeap()
         self._running: dict[ObjectKey, float] = {}
+        self._asked: dict[ObjectKey, float] = {}
         self._again: dict[ObjectKey, _Waiting] = {}
         self._failures: dict[ObjectKey, int] = {}
         self._takes = 0
@@ -109,6 +110,7 @@ class WorkQueue:
     def done(self, key: ObjectKey) -> None:
         """The run of the key has ended; what was added meanwhile is queued now."""
         del self._running[key]
+        del self._asked[key]
         if again := self._again.pop(key, None):
             self._enqueue(again)
             self._changed.set()
@@ -153,6 +155,10 @@ class WorkQueue:
         now = self._clock.monotonic()
         return {key: now - started for key, started in self._running.items()}
 
+    def asked_at(self, key: ObjectKey) -> float:
+        """Since when (monotonic) the running key has been due: what it wants to know is not older than that."""
+        return self._asked[key]
+
     def waiting(self) -> Mapping[ObjectKey, float]:
         """Seconds each key that is due has been waiting for a worker."""
         self._wake_due()
@@ -191,7 +197,9 @@ class WorkQueue:
         self._timers.discard(key)
         self._delayed.pop(key, None)
         self._running[key] = self._clock.monotonic()
-        return self._waiting.pop(key).request
+        waiting = self._waiting.pop(key)
+        self._asked[key] = waiting.since
+        return waiting.request
 
     async def _wait(self) -> None:
         head = self._timers.peek()

@@ -138,7 +138,9 @@ class Materials:
         while True:
             for change in await self._changes.take():
                 secret = change.new
-                if isinstance(secret, SecretObject) and (service := secrets.service_of(secret.metadata)):
+                service = secrets.service_of(secret.metadata) if isinstance(secret, SecretObject) else None
+                # Of a Service with a folder, the folder counts, whatever was issued besides.
+                if isinstance(secret, SecretObject) and service and service not in self._settings.folders:
                     self._take_in(ManagedTls(service), secret)
                 self._wake(change.key)
 

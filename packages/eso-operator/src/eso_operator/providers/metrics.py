@@ -19,7 +19,7 @@ class RuntimeMetrics(Protocol):
     def retried(self, method: str, provider: str) -> None: ...
 
     def batch(self, provider: str, *, items: int, wanted: int) -> None:
-        """A read of `items` distinct items that answers `wanted` of the callers."""
+        """A read of `items` distinct items that answers `wanted` of the callers; none, if an earlier read did."""
         ...
 
     def breaker(self, provider: str, state: str) -> None: ...
@@ -75,7 +75,8 @@ class PrometheusMetrics:
         self._retried.labels(method, provider).inc()
 
     def batch(self, provider: str, *, items: int, wanted: int) -> None:
-        self._batch.labels(provider).observe(items)
+        if items:
+            self._batch.labels(provider).observe(items)
         self._merged.labels(provider).inc(wanted - items)
 
     def breaker(self, provider: str, state: str) -> None:

@@ -6,8 +6,8 @@
                          <------------------------- each caller gets its own items back ------------------+
 
 Only callers with equal eyes share: same connection, identity, token and policy. A caller that leaves hurts nobody, and
-what nobody waits for any more is not read. A read never joins a call that is already on its way: its value may be older
-than the question.
+what nobody waits for any more is not read. A read never joins a call that is already on its way, unless its question is
+older than the call (`asked_at`, see `recent.py`): no value is older than the question it answers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 from eso_operator.providers.errors import overloaded, restated
 from eso_operator.providers.metrics import RuntimeMetrics
+from eso_operator.providers.recent import RecentReads
 from eso_operator.providers.settings import PlannerSettings
 from eso_operator.stores.target import BoundTarget, CallPolicy, CallToken, Connection
 from eso_wire.errors import ErrorReason, ProviderError
@@ -44,11 +45,39 @@ class ReadPlanner:
         self._settings = settings
         self._metrics = metrics
         self._open: dict[_Eyes, _Window] = {}
+        self._recent = RecentReads(
+            seconds=settings.shared_seconds, items=settings.shared_items, size=settings.shared_bytes
+        )
         self._running: set[asyncio.Task[None]] = set()
         self._waiting = 0
 
-    async def read(self, bound: BoundTarget, items: Sequence[GetItem]) -> list[GetResult]:
-        """The outcome of each item, in order. Raises what the call raised if none of them got an answer."""
+    async def read(
+        self, bound: BoundTarget, items: Sequence[GetItem], *, asked_at: float | None = None
+    ) -> list[GetResult]:
+        """The outcome of each item, in order. Raises what the call raised if none of them got an answer.
+
+        `asked_at` (monotonic) says since when the caller has wanted to know; absent means now.
+        """
+        known = self._known(bound, items, asked_at)
+        missing = [item for item in items if item.item_id not in known]
+        fresh = {result.item_id: result for result in await self._read(bound, missing)}
+        return [known.get(item.item_id) or fresh[item.item_id] for item in items]
+
+    def _known(self, bound: BoundTarget, items: Sequence[GetItem], asked_at: float | None) -> dict[str, GetResult]:
+        """What was read since the question was asked, under the caller's ids."""
+        if asked_at is None:
+            return {}
+        eyes, now = _eyes(bound), self._clock.monotonic()
+        found = {
+            item.item_id: _own(item.item_id, result)
+            for item in items
+            if (result := self._recent.answer((eyes, _question(item)), asked_at, now)) is not None
+        }
+        if found:
+            self._metrics.batch(bound.target.endpoint.label, items=0, wanted=len(found))
+        return found
+
+    async def _read(self, bound: BoundTarget, items: Sequence[GetItem]) -> list[GetResult]:
         if not items:
             return []
         if self._waiting + len(items) > self._settings.max_waiting_items:
@@ -88,12 +117,19 @@ class ReadPlanner:
             async with asyncio.TaskGroup() as group:
                 for batch in self._batches(window):
                     group.create_task(self._ask(window.bound, batch))
+            await self._forget_later(window)
         except Exception as defect:  # noqa: BLE001 - a defect of ours, which every reader has to hear of
             window.fail(defect)
         finally:
             if self._open.get(eyes) is window:
                 del self._open[eyes]
             window.abandon()
+
+    async def _forget_later(self, window: _Window) -> None:
+        """What was kept of these reads goes by itself, also when nothing is read any more."""
+        window.abandon()
+        await self._clock.sleep(self._settings.shared_seconds)
+        self._recent.expire(self._clock.monotonic())
 
     def _batches(self, window: _Window) -> Iterator[list[_Asked]]:
         told = window.bound.target.handshake.limits.max_batch_items
@@ -105,7 +141,7 @@ class ReadPlanner:
     async def _ask(self, bound: BoundTarget, batch: list[_Asked]) -> None:
         """One call; if a single item may be to blame for its failure, two calls of half the size."""
         items = [_item(str(number), each.question) for number, each in enumerate(batch)]
-        label = bound.target.endpoint.label
+        label, started = bound.target.endpoint.label, self._clock.monotonic()
         self._metrics.batch(label, items=len(batch), wanted=sum(len(each.slots) for each in batch))
         try:
             results = await self._gateway.get(bound, items)
@@ -115,7 +151,9 @@ class ReadPlanner:
                     each.fail(error)
                 return
         else:
+            eyes = _eyes(bound)
             for each, result in zip(batch, results, strict=True):
+                self._recent.keep((eyes, each.question), result, started)
                 each.answer(result)
             return
         middle = len(batch) // 2

@@ -28,13 +28,16 @@ from eso_operator.sync.shape import shape_fetched, shape_generated, shape_value
 from eso_operator.sync.wants import Extract, FindMany, Generate, OneValue, Read, Want, remote_ref, wants_of
 from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.values import FindQuery, Found, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
+from kuberun.controller import ASKED_AT
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 Values = Mapping[str, SecretBytes]
 
 
 class PlansReads(Protocol):
-    async def read(self, bound: BoundTarget, items: Sequence[GetItem]) -> list[GetResult]: ...
+    async def read(
+        self, bound: BoundTarget, items: Sequence[GetItem], *, asked_at: float | None = None
+    ) -> list[GetResult]: ...
 
 
 class Finds(Protocol):
@@ -125,7 +128,7 @@ class Fetcher:
             for want in wanted
         ]
         try:
-            results = await self._planner.read(bound, items)
+            results = await self._planner.read(bound, items, asked_at=ASKED_AT.get(None))
         except ProviderError as error:
             for want in wanted:
                 pass_.fail(want, error)
