@@ -213,7 +213,7 @@ async def test_an_edited_mark_is_repaired_at_once(stage: Scene, edit: JsonObject
 
     async def repaired() -> bool:
         now = await metadata_of(stage, "db")
-        return now["labels"] == before["labels"] and now["annotations"] == before["annotations"]
+        return (now["labels"], now["annotations"]) == (before["labels"], before["annotations"])
 
     await eventually(repaired, "the mark is not repaired")
 
