@@ -145,6 +145,11 @@ REFUSED = [
         id="a Secret, without what it holds",
     ),
     pytest.param(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: odd}\ndata: {key: {nested: CANARY-of-a-wrong-type}}\n",
+        ".data.key: expected string",
+        id="a field of a wrong type, without what it holds",
+    ),
+    pytest.param(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Odd_Name}\n",
         'ConfigMap Odd_Name was refused: ConfigMap "Odd_Name" is invalid',
         id="any other object, in the server's words",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -17,6 +18,8 @@ from localkube.model import User, WriteOptions
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _INSTALLER: Final = User("system:apiserver", (MASTERS,))
 _MANAGER: Final = "localkube"
+_MASK: Final = "***"
+_SHORTEST_VALUE: Final = 4
 
 
 class ManifestError(ValueError):
@@ -45,9 +48,31 @@ async def install(cluster: Cluster, objects: Iterable[JsonObject]) -> None:
         try:
             await cluster.patch(kind, namespace, metadata["name"], "apply", obj, options)
         except StatusError as problem:
-            # The server's words may quote what a field holds, which is fine for every kind but this one.
-            why = problem.reason if kind.storage_key == "secrets" else problem.message
+            why = problem.reason if kind.storage_key == "secrets" else _without_values(problem.message, obj)
             raise ManifestError(f"{obj['kind']} {metadata['name']} was refused: {why}") from None
+
+
+def _without_values(text: str, obj: JsonObject) -> str:
+    """The server's words without what fields hold: they end up in logs, and many kinds carry values in their specs."""
+    parts = [value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")]
+    for value in sorted(set(_texts(parts)), key=len, reverse=True):
+        for form in (value, json.dumps(value)[1:-1]):
+            text = text.replace(form, _MASK)
+    return text
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """Every text in a document that is long enough to be told from an accident."""
+    match node:
+        case str() if len(node) >= _SHORTEST_VALUE:
+            yield node
+        case dict():
+            yield from _texts(list(node.values()))
+        case list():
+            for child in node:
+                yield from _texts(child)
+        case _:
+            return
 
 
 def _objects(file: Path) -> list[JsonObject]:
