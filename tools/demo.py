@@ -138,6 +138,7 @@ def synced(cluster: Cluster, name: str, namespace: str) -> None:
 
 def stores(console: Console, cluster: Cluster) -> None:
     table = Table("kind", "name", "status", "capabilities", title="stores", title_justify="left")
+    table.box = table.box if console.is_terminal else None
     kinds = ("secretstores.external-secrets.io", "clustersecretstores.secretstore.external-secrets.io")
     for item in (item for kind in kinds for item in cluster.get(kind)["items"]):
         ready = next(each for each in item["status"]["conditions"] if each["type"] == "Ready")

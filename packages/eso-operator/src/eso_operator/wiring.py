@@ -25,7 +25,9 @@ from eso_operator.certs.materials import Materials, MaterialSettings, client_sec
 from eso_operator.certs.settings import CertificateSettings
 from eso_operator.externalsecret import assembly, triggers
 from eso_operator.fanout import assembly as fanout
-from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
+from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
+from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
+from eso_operator.fanout.description import FanOut
 from eso_operator.fanout.reconciler import Outside as FanOutOutside
 from eso_operator.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
 from eso_operator.providerclass.facts import CertificateEnds, Endpoints
@@ -79,6 +81,7 @@ _log = structlog.get_logger(__name__)
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
 FEWEST_WORKERS: Final = 32
+_PUSH_INDEXES: Final = {STORES_INDEX: stores_of, SOURCES_INDEX: sources_of, PARENT_INDEX: by_parent}
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -209,7 +212,8 @@ class _Informers:
     config_maps: Informer[Object]
     push_secrets: Informer[PushSecret]
     external_secrets: Informer[ExternalSecret]
-    cluster_external_secrets: Informer[StoredClusterExternalSecret] | None
+    parents: dict[Subsystem, Informer[Any]]
+    """Objects that are fanned out over namespaces."""
     namespaces: Informer[Object]
     generator_states: Informer[GeneratorState]
     others: tuple[Informer[Any], ...]
@@ -218,7 +222,7 @@ class _Informers:
     def everything(self) -> tuple[Informer[Any], ...]:
         known = (self.services, self.secrets, self.config_maps, self.push_secrets)
         synced = (self.external_secrets, self.generator_states)
-        parents = () if self.cluster_external_secrets is None else (self.cluster_external_secrets,)
+        parents = self.parents.values()
         own = (*self.stores.values(), *self.classes.values())
         return (*own, *known, *synced, *parents, self.namespaces, *self.others)
 
@@ -238,21 +242,24 @@ def _informers(watched: WatchedKinds, settings: Settings) -> _Informers:
         services=watched.add(raw(SERVICES), labels=f"{PROVIDER_LABEL}=true"),
         secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}),
         config_maps=watched.add(metadata_of(CONFIG_MAPS)),
-        push_secrets=watched.add(PUSH_SECRET.kind(), indexes={STORES_INDEX: stores_of, SOURCES_INDEX: sources_of}),
+        push_secrets=watched.add(PUSH_SECRET.kind(), indexes=_PUSH_INDEXES),
         external_secrets=watched.add(
             EXTERNAL_SECRET.kind(), indexes={triggers.TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent}
         ),
-        cluster_external_secrets=_parents(watched, settings),
+        parents={each.subsystem: _parents(watched, each) for each in _fan_outs(settings)},
         namespaces=watched.add(metadata_of(NAMESPACES)),
         generator_states=watched.add(GENERATOR_STATE.kind(), indexes={OWNER_INDEX: owner_of}),
         others=tuple(watched.add(raw(generator.resource())) for generator in generators),
     )
 
 
-def _parents(watched: WatchedKinds, settings: Settings) -> Informer[StoredClusterExternalSecret] | None:
-    if not settings.reconcilers.cluster_external_secret:
-        return None
-    fan_out = CLUSTER_EXTERNAL_SECRETS
+def _fan_outs(settings: Settings) -> tuple[FanOut, ...]:
+    external = (CLUSTER_EXTERNAL_SECRETS,) if settings.reconcilers.cluster_external_secret else ()
+    push = (CLUSTER_PUSH_SECRETS,) if settings.reconcilers.cluster_push_secret else ()
+    return (*external, *push)
+
+
+def _parents(watched: WatchedKinds, fan_out: FanOut) -> Informer[Any]:
     return watched.add(fan_out.parent, indexes={CHILD_NAME_INDEX: by_child_name(fan_out)})
 
 
@@ -372,13 +379,18 @@ def _external_secret_controller(
 
 
 def _fan_out_controllers(parts: _Parts) -> dict[Subsystem, Controller]:
-    informers, parents = parts.informers, parts.informers.cluster_external_secrets
-    if parents is None:
-        return {}
-    fan_out = CLUSTER_EXTERNAL_SECRETS
-    watches = fanout.Watches(parents, informers.external_secrets, informers.namespaces)
-    outside = FanOutOutside(parts.client, parts.clock, parts.metrics.objects, parts.recorder("external-secrets"))
-    return {fan_out.subsystem: fanout.controller(fan_out, watches, outside, make=parts.controller)}
+    informers = parts.informers
+    children: dict[Subsystem, Informer[Any]] = {
+        Subsystem.CLUSTER_EXTERNAL_SECRET: informers.external_secrets,
+        Subsystem.CLUSTER_PUSH_SECRET: informers.push_secrets,
+    }
+    controllers = {}
+    for fan_out in _fan_outs(parts.settings):
+        kind = fan_out.subsystem
+        watches = fanout.Watches(informers.parents[kind], children[kind], informers.namespaces)
+        outside = FanOutOutside(parts.client, parts.clock, parts.metrics.objects, parts.recorder("external-secrets"))
+        controllers[kind] = fanout.controller(fan_out, watches, outside, make=parts.controller)
+    return controllers
 
 
 def _push_secret_controller(parts: _Parts, bound: Bind, gateway: Gateway, watched: WatchedKinds) -> Controller:
