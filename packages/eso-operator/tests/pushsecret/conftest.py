@@ -29,11 +29,6 @@ def encoded(data: Mapping[str, str]) -> dict[str, str]:
     return {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
 
 
-def entry(secret_key: str, remote_key: str, prop: str = "", **fields: Any) -> JsonObject:
-    remote = {"remoteKey": remote_key, **({"property": prop} if prop else {})}
-    return {"match": {**({"secretKey": secret_key} if secret_key else {}), "remoteRef": remote}, **fields}
-
-
 @dataclass(slots=True)
 class Stage:
     """What people do and see. Source Secret and store are called `source` and `store` unless said otherwise."""

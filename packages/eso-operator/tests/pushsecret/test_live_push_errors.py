@@ -1,0 +1,185 @@
+"""What goes wrong with a PushSecret, and how it says so (contract 1.11). No value is in any message."""
+
+import json
+from typing import Any
+
+import pytest
+
+from eso_api.pushsecret import PUSH_SECRET
+from eso_operator.testing.keepingprovider import denied, keeping
+from eso_operator.testing.pushsecrets import bulk, entry
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import Limits
+from kuberun.testing.builders import SECRETS
+
+pytestmark = pytest.mark.live
+
+PUSHES = PUSH_SECRET.resource()
+CANARY = "CANARY-5f2d1c"
+LIKE = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
+NOBODY = {"matchLabels": {"no": "body"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        pytest.param({"selector": {"secret": {"name": "absent"}}}, ["source secret", "absent"], id="E5 no source"),
+        pytest.param({"selector": {"secret": {"selector": LIKE}}}, ["source secret", "Like"], id="E5 no selector"),
+        pytest.param(
+            {"selector": {"generatorRef": {"kind": "Password", "name": "absent"}}},
+            ["source secret", "Password absent"],
+            id="E5 no generator",
+        ),
+        pytest.param({"selector": {"secret": {}}}, ["source secret", "must name a Secret"], id="E5 nothing selected"),
+        pytest.param({"secretStoreRefs": [{"name": "absent"}]}, ["StoreNotFound", "absent"], id="E6 no store"),
+        pytest.param(
+            {"secretStoreRefs": [{"name": "absent", "kind": "ClusterSecretStore"}]},
+            ["StoreNotFound", "ClusterSecretStore absent"],
+            id="E6 no cluster store",
+        ),
+        pytest.param({"secretStoreRefs": [{}]}, ["neither name nor labelSelector"], id="E6 an empty reference"),
+        pytest.param({"secretStoreRefs": [{"labelSelector": LIKE}]}, ["Like"], id="E6 no store selector"),
+        pytest.param(
+            {"dataTo": [bulk("other")]}, ["spec.dataTo[0].storeRef", "other"], id="E4 dataTo to an unlisted store"
+        ),
+        pytest.param(
+            {"dataTo": [bulk(storeRef={"labelSelector": NOBODY})]},
+            ["spec.dataTo[0].storeRef", "matches no SecretStore"],
+            id="E7 dataTo to no store",
+        ),
+        pytest.param({"data": [entry("absent", "r")]}, ["spec.data[0]", '"absent"'], id="E11 no key"),
+        pytest.param({"dataTo": [bulk(regexp="(")]}, ["spec.dataTo[0]", "RE2"], id="E10 no expression"),
+        pytest.param(
+            {"data": [entry("password", "r"), entry("user", "r")]}, ["same place"], id="E10 two values for one place"
+        ),
+        pytest.param({"template": {"data": {"x": "{{ .password | nope }}"}}}, ["spec.template"], id="E8 no template"),
+        pytest.param(
+            {"template": {"templateFrom": [{"configMap": {"name": "absent", "items": [{"key": "k"}]}}]}},
+            ["spec.template", "absent"],
+            id="E8 no ConfigMap",
+        ),
+        pytest.param({"data": [entry("password", "closed")]}, ["AccessDenied", "closed"], id="E13 the push fails"),
+    ],
+)
+async def test_error_catalogue(staged: Any, spec: dict[str, Any], words: list[str]) -> None:
+    """Seed 8: Ready=False/Errored with the cause, a Warning event, the entry in the outcomes, and nothing pushed."""
+    async with staged(keeping(push_errors={"closed": denied("closed")})) as stage:
+        await stage.source(password=CANARY, user=CANARY)
+        await stage.apply("db", **{"data": [entry("password", "db")], **spec})
+
+        found = await stage.broken("db", *words)
+
+        assert stage.provider.values == {}
+        assert found["status"].get("syncedPushSecrets", {}) == {}
+        assert "refreshTime" not in found["status"] or found["status"]["refreshTime"] is None
+        assert found["status"]["outcomes"]
+        assert CANARY not in json.dumps(found)
+        await stage.event("db", "Warning", "Errored")
+
+
+async def test_what_is_missing_heals_as_soon_as_it_is_there(staged: Any) -> None:
+    """Source, store and key come one after the other; nobody waits for a back-off of minutes."""
+    async with staged(ready=False) as stage:
+        await stage.apply("db", entry("late", "db"))
+        await stage.broken("db", "source")
+        await stage.source(password="p")
+        await stage.broken("db", "store")
+        await stage.store()
+        await stage.broken("db", '"late"')
+
+        await stage.edit(late="x")
+
+        await stage.holds(db="x")
+        await stage.ready("db")
+
+
+async def test_one_store_that_fails_does_not_hold_up_the_others_and_nothing_is_forgotten(staged: Any) -> None:
+    """E9, E13: the status is the union of what was pushed and what was recorded before."""
+    async with staged() as stage:
+        await stage.source(password="one")
+        await stage.push("db", entry("password", "a"), entry("password", "b"), deletionPolicy="Delete")
+        stage.provider.push_errors["b"] = denied("b")
+        await stage.store("broken", provider={"vault": {"server": "x"}})
+
+        await stage.change(
+            "db",
+            secretStoreRefs=[{"name": "store"}, {"name": "broken"}],
+            data=[entry("password", "b"), entry("password", "c")],
+        )
+        found = await stage.broken("db", "could not set secret")
+
+        synced = found["status"]["syncedPushSecrets"]
+        assert {store: sorted(entries) for store, entries in synced.items()} == {"SecretStore/store": ["a", "b", "c"]}
+        assert stage.provider.values == {"a": b"one", "b": b"one", "c": b"one"}
+        assert {outcome["store"] for outcome in found["status"]["outcomes"]} == {
+            "SecretStore store",
+            "SecretStore broken",
+        }
+        assert stage.provider.deletions == []
+
+
+async def test_a_provider_that_cannot_take_all_at_once_gets_several_calls(staged: Any) -> None:
+    async with staged(keeping(limits=Limits(max_batch_items=2))) as stage:
+        await stage.source(**{f"key{number}": "x" for number in range(5)})
+
+        await stage.push("db", dataTo=[bulk()])
+
+        assert [len(batch.items) for batch in stage.provider.pushes] == [2, 2, 1]
+        assert all(batch.idempotency_key for batch in stage.provider.pushes)
+
+
+async def test_properties_of_one_remote_secret_are_written_one_after_the_other(staged: Any) -> None:
+    async with staged() as stage:
+        await stage.source(user="u", password="p")
+
+        await stage.push("db", entry("user", "db", "user"), entry("password", "db", "password"))
+
+        assert [len(batch.items) for batch in stage.provider.pushes] == [1, 1]
+        await stage.change("db", refreshInterval="1s")
+        await stage.until(lambda: stage.provider.calls["CheckSecrets"] >= 3, "it is not refreshed")
+        assert len(stage.provider.pushes) <= 4  # the edit of the interval pushed once more, no refresh did
+
+
+async def test_a_provider_that_throttles_is_asked_again_when_it_says(staged: Any) -> None:
+    async with staged() as stage:
+        limited = ProviderError(ErrorReason.RATE_LIMITED, "too many calls", retry_after=1.0)
+        stage.provider.push_errors["db"] = limited
+        await stage.source(password="p")
+        await stage.apply("db", entry("password", "db"))
+        await stage.broken("db", "too many calls")
+
+        stage.provider.push_errors.clear()
+
+        await stage.holds(db="p")
+        await stage.ready("db")
+
+
+async def test_two_writers_of_the_status_do_not_lose_what_was_pushed(staged: Any) -> None:
+    """Somebody edits the object while it is pushed: the push is repeated, the record is complete."""
+    async with staged() as stage:
+        await stage.source(password="p")
+        stage.provider.latency = 0.3
+        await stage.apply("db", entry("password", "db"))
+        await stage.until(lambda: stage.provider.calls["PushSecrets"] >= 1, "it is not pushed")
+        await stage.force("db")
+        stage.provider.latency = 0.0
+
+        await stage.ready("db")
+
+        assert list((await stage.status("db"))["syncedPushSecrets"]["SecretStore/store"]) == ["db"]
+
+
+async def test_no_value_is_in_any_message_event_or_metric(staged: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    async with staged() as stage:
+        stage.provider.push_errors["echo"] = ProviderError(ErrorReason.BACKEND_ERROR, f"refused {CANARY}")
+        await stage.source(password=CANARY)
+        await stage.apply("db", entry("password", "echo"), entry("password", "fine"))
+        found = await stage.broken("db", "BackendError")
+        await stage.event("db", "Warning", "Errored")
+
+        listed = await stage.bench.api.get(f"/api/v1/namespaces/{stage.bench.namespace}/events")
+        metrics = stage.operator.metrics.exposition()
+
+    told = json.dumps(found) + json.dumps(listed.body) + str(metrics)
+    assert CANARY not in told + "".join(capfd.readouterr())
+    assert await stage.bench.find(SECRETS, "source") is not None

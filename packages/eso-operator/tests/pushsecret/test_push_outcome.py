@@ -1,0 +1,296 @@
+"""When a PushSecret pushes, and what is said about what came of it (contract 1.2, 1.3, 1.10)."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from eso_operator.pushsecret.decide import BEFORE_PUSH, BEFORE_SOURCE, first_stop
+from eso_operator.pushsecret.memory import LastPush
+from eso_operator.pushsecret.outcome import (
+    Collided,
+    Failed,
+    Ignored,
+    Skipped,
+    SourceDeleted,
+    Synced,
+    orphaned,
+    report_of,
+)
+from eso_operator.pushsecret.refresh import Due, NotDue, current_version, refresh_due
+from eso_operator.pushsecret.snapshot import Chosen, NoChoice, SeenSource, Snapshot
+from eso_operator.sync.fetch import Failure
+from eso_operator.testing.pushsecrets import bulk, chosen, push_secret, pushed
+from eso_wire.errors import RetryClass
+from kuberun.clock import rfc3339
+from kuberun.controller import After, Done, Retry
+from kuberun.events import EventType
+
+NOW = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
+SOURCE = SeenSource("source", "uid", "7", NOW - timedelta(days=1))
+STORES = (chosen(),)
+
+
+def synced_ago(seconds: float | None, *, ready: str = "True", reason: str = "Synced", **spec: Any) -> Any:
+    """A PushSecret that pushed so long ago; None for one that has a version and no time."""
+    push = push_secret(**spec)
+    status = msgspec.structs.replace(
+        push.status,
+        synced_resource_version=current_version(push),
+        refresh_time=None if seconds is None else rfc3339(NOW - timedelta(seconds=seconds)),
+        conditions=report_of(push, Synced(), NOW).status.conditions,
+    )
+    conditions = [msgspec.structs.replace(each, status=ready, reason=reason) for each in status.conditions]
+    push.status = msgspec.structs.replace(status, conditions=conditions)
+    return push
+
+
+def snapshot(
+    push: Any,
+    *,
+    sources: tuple[SeenSource, ...] = (SOURCE,),
+    stores: tuple[Chosen, ...] | NoChoice = STORES,
+    remembered: LastPush | None = None,
+) -> Snapshot:
+    return Snapshot(push, NOW, remembered, sources, stores)
+
+
+def remembered(
+    seconds: float = 60, *, source: str = SOURCE.mark, store: str = "SecretStore/store uid-store", renew: float = 0
+) -> LastPush:
+    at = NOW - timedelta(seconds=seconds)
+    renew_at = at + timedelta(seconds=renew) if renew else None
+    return LastPush(at, "1", frozenset({source}), frozenset({store}), renew_at)
+
+
+@pytest.mark.parametrize(
+    ("seen", "due"),
+    [
+        pytest.param(snapshot(push_secret()), True, id="never pushed"),
+        pytest.param(snapshot(synced_ago(60)), False, id="fresh"),
+        pytest.param(snapshot(synced_ago(3601)), True, id="its interval has passed, R4"),
+        pytest.param(snapshot(synced_ago(None)), True, id="no time is written"),
+        pytest.param(snapshot(synced_ago(-60)), True, id="pushed in the future"),
+        pytest.param(snapshot(synced_ago(9999, refreshInterval="0")), False, id="interval 0 pushes once"),
+        pytest.param(snapshot(synced_ago(9999, refreshInterval=0)), False, id="interval 0 as a number, R23"),
+        pytest.param(snapshot(synced_ago(60, ready="False", reason="Errored")), True, id="the last push failed"),
+        pytest.param(
+            snapshot(synced_ago(60, ready="False", reason="SourceDeleted"), sources=()), False, id="no source"
+        ),
+        pytest.param(snapshot(synced_ago(60, ready="False", reason="SourceDeleted")), True, id="the source is back"),
+        pytest.param(
+            snapshot(synced_ago(60, ready="False", reason="SourceDeleted", refreshInterval="0")),
+            True,
+            id="the source is back, interval 0",
+        ),
+        pytest.param(snapshot(synced_ago(60), sources=()), True, id="the source is gone"),
+        pytest.param(snapshot(synced_ago(60), remembered=remembered()), False, id="nothing changed"),
+        pytest.param(
+            snapshot(synced_ago(60), remembered=remembered(source="source uid 6")), True, id="the source changed, R16"
+        ),
+        pytest.param(
+            snapshot(synced_ago(60), remembered=remembered(source="source other 7")),
+            True,
+            id="the source is another Secret of that name",
+        ),
+        pytest.param(
+            snapshot(synced_ago(60, refreshInterval="0"), remembered=remembered(source="source uid 6")),
+            False,
+            id="interval 0 does not follow its source",
+        ),
+        pytest.param(
+            snapshot(synced_ago(60), remembered=remembered(store="SecretStore/store other")),
+            True,
+            id="the store is another one of that name",
+        ),
+        pytest.param(
+            snapshot(synced_ago(60), sources=(SeenSource("source", "new", "9", NOW - timedelta(seconds=30)),)),
+            True,
+            id="after a restart, a source that was created after the last push is noticed",
+        ),
+        pytest.param(
+            snapshot(synced_ago(9000), remembered=remembered(10)), False, id="what is remembered is later than written"
+        ),
+        pytest.param(
+            snapshot(synced_ago(60), remembered=remembered(renew=30)), True, id="generated values end before, R24"
+        ),
+    ],
+)
+def test_whether_it_is_due(seen: Snapshot, due: bool) -> None:
+    assert isinstance(refresh_due(seen), Due if due else NotDue)
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_an_edit_of_metadata_pushes_again(field: str) -> None:
+    """Seed 14."""
+    push = synced_ago(1, refreshInterval="0")
+    setattr(push.metadata, field, {"a": "b"})
+
+    assert isinstance(refresh_due(snapshot(push)), Due)
+
+
+def test_what_is_not_due_waits_exactly_as_long_as_it_has_to() -> None:
+    assert refresh_due(snapshot(synced_ago(600, refreshInterval="30m"))) == NotDue("it is fresh", 1200.0)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_data_to_that_names_an_unlisted_store_stops_before_the_source_is_read() -> None:
+    """E4."""
+    stop = first_stop(snapshot(push_secret(dataTo=[bulk("other")])), BEFORE_SOURCE)
+
+    assert isinstance(stop, Failed)
+    assert stop.failures[0].path == "spec.dataTo[0].storeRef"
+
+
+@pytest.mark.parametrize(
+    ("stores", "expected"),
+    [
+        pytest.param(NoChoice("spec.secretStoreRefs[0]", "StoreNotFound", "none"), Failed, id="a store is missing, E6"),
+        pytest.param((), Ignored, id="no store is ours"),
+        pytest.param((chosen(team="b"),), Failed, id="dataTo by label finds none, E7"),
+        pytest.param((chosen(team="a"),), type(None), id="all is well"),
+    ],
+)
+def test_stores_are_checked_before_the_first_push(stores: Any, expected: type) -> None:
+    push = push_secret(dataTo=[bulk(storeRef={"labelSelector": {"matchLabels": {"team": "a"}}})])
+
+    assert isinstance(first_stop(snapshot(push, stores=stores), BEFORE_PUSH), expected)
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+FAILURE = Failure("spec.data[0]", "AccessDenied", "no permission", "prod/db", "SecretStore store")
+
+
+def ready(report: Any) -> tuple[str, str]:
+    condition = next(each for each in report.status.conditions if each.type == "Ready")
+    return condition.status, condition.reason
+
+
+@pytest.mark.parametrize(
+    ("outcome", "condition", "events", "then"),
+    [
+        pytest.param(
+            Synced(wrote=True), ("True", "Synced"), [(EventType.NORMAL, "Synced")], After, id="everything is pushed"
+        ),
+        pytest.param(
+            SourceDeleted(),
+            ("False", "SourceDeleted"),
+            [(EventType.NORMAL, "SourceDeleted")],
+            Done,
+            id="the source is gone",
+        ),
+        pytest.param(
+            Failed("could not set secret", (FAILURE,)),
+            ("False", "Errored"),
+            [(EventType.WARNING, "Errored")],
+            Retry,
+            id="a push failed",
+        ),
+        pytest.param(
+            Failed("could not delete secret", (FAILURE,), news=orphaned(["store: a"])),
+            ("False", "Errored"),
+            [(EventType.WARNING, "Orphaned"), (EventType.WARNING, "Errored")],
+            Retry,
+            id="a deletion failed and something was let go",
+        ),
+    ],
+)
+def test_condition_event_and_requeue(outcome: Any, condition: Any, events: Any, then: type) -> None:
+    report = report_of(push_secret(), outcome, NOW)
+
+    assert ready(report) == condition
+    assert [(news.type, news.reason) for news in report.news] == events
+    assert isinstance(report.then, then)
+
+
+@pytest.mark.parametrize("outcome", [Skipped("fresh", 5.0), Ignored("not ours"), Collided("meanwhile")])
+def test_outcomes_that_say_nothing(outcome: Any) -> None:
+    push = synced_ago(60)
+
+    report = report_of(push, outcome, NOW)
+
+    assert report.status == push.status
+    assert report.news == ()
+
+
+def test_a_failure_changes_neither_time_nor_version_and_says_the_same_once() -> None:
+    push = push_secret()
+    first = report_of(push, Failed("could not set secret", (FAILURE,)), NOW)
+    push.status = first.status
+
+    again = report_of(push, Failed("could not set secret", (FAILURE,)), NOW + timedelta(minutes=1))
+
+    assert (first.status.refresh_time, first.status.synced_resource_version) == (None, "")
+    assert again.news == ()
+    assert again.status.outcomes == first.status.outcomes
+    assert "spec.data[0] (key: prod/db): AccessDenied: no permission" in again.status.conditions[0].message
+
+
+def test_a_failure_that_waiting_does_not_heal_is_looked_at_again_at_the_interval() -> None:
+    never = Failure("p", "NotImplemented", "m", retry=RetryClass.NEVER)
+
+    assert report_of(push_secret(), Failed("s", (never,)), NOW).then == After(3600.0, "it may have been put right")
+    assert report_of(push_secret(refreshInterval="0"), Failed("s", (never,)), NOW).then == Done()
+
+
+def test_a_failure_is_retried_no_sooner_than_the_provider_says() -> None:
+    limited = Failure("p", "RateLimited", "m", retry_after=90.0)
+
+    assert report_of(push_secret(), Failed("s", (limited, FAILURE)), NOW).then == Retry("s", 90.0)
+
+
+def test_existing_values_are_a_condition_of_their_own_next_to_ready() -> None:
+    """R8."""
+    push = push_secret(updatePolicy="IfNotExists")
+
+    report = report_of(push, Synced(existing=("SecretStore store: prod/db",)), NOW)
+    push.status = report.status
+    gone = report_of(push, Synced(), NOW)
+
+    kinds = {each.type: (each.status, each.reason) for each in report.status.conditions}
+    assert kinds == {"Ready": ("True", "Synced"), "SecretAlreadyExists": ("True", "SecretAlreadyExists")}
+    assert "prod/db" in report.status.conditions[1].message
+    assert "left alone" in report.status.conditions[0].message
+    assert [each.type for each in gone.status.conditions] == ["Ready"]
+
+
+def test_a_weaker_guarantee_is_stated_in_condition_and_event() -> None:
+    report = report_of(push_secret(updatePolicy="IfNotExists"), Synced(weaker=("SecretStore s",)), NOW)
+
+    assert "SecretStore s cannot create atomically" in report.status.conditions[0].message
+    assert report.news[0].message == report.status.conditions[0].message
+
+
+def test_a_push_that_changed_nothing_is_not_told_and_not_written_at_once() -> None:
+    first = report_of(push_secret(), Synced({"SecretStore/store": [pushed("a")]}, wrote=True), NOW)
+    push = push_secret()
+    push.status = first.status
+
+    soon = report_of(push, Synced({"SecretStore/store": [pushed("a")]}), NOW + timedelta(minutes=1))
+    later = report_of(push, Synced({"SecretStore/store": [pushed("a")]}), NOW + timedelta(minutes=6))
+    other = report_of(push, Synced({"SecretStore/store": [pushed("b")]}), NOW + timedelta(minutes=1))
+
+    assert (first.flush, soon.flush, later.flush, other.flush) == (True, False, True, True)
+    assert (soon.news, later.news) == ((), ())
+
+
+def test_the_next_push_is_an_interval_away_or_before_generated_values_end() -> None:
+    push = push_secret(refreshInterval="10m")
+
+    assert report_of(push, Synced(), NOW).then == After(600.0, "a push is due")
+    assert report_of(push, Synced(renew_within=60.0), NOW).then == After(60.0, "a push is due")
+    assert report_of(push_secret(refreshInterval=0), Synced(), NOW).then == Done()
+
+
+def test_messages_are_bounded() -> None:
+    many = tuple(Failure(f"spec.data[{number}]", "AccessDenied", "x" * 2000, "k") for number in range(100))
+
+    report = report_of(push_secret(), Failed("could not set secret", many), NOW)
+
+    assert len(report.status.conditions[0].message) <= 1024
+    assert len(report.status.outcomes) == 50
+    assert all(len(outcome.message) <= 1024 for outcome in report.status.outcomes)
