@@ -10,7 +10,7 @@ from kuberun.testing.builders import SECRETS
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
 
 ONE = {"password": "db"}
-ALWAYS = [{"schedule": "* * * * *", "duration": "1h"}]
+ALWAYS = [{"schedule": "@yearly", "duration": "8784h"}]
 
 
 def reads_of(stage: Scene, key: str) -> int:

@@ -335,6 +335,8 @@ async def test_an_object_of_another_class_is_left_alone_until_its_store_is_ours(
     """P22."""
     stage.backend(db="v1")
     await stage.bench.create(STORES, "theirs", spec={**FAKE_STORE, "controller": "another"})
+    await stage.bench.create(STORES, "marker", spec=FAKE_STORE)
+    await stage.bench.ready(STORES, "marker", lambda condition: condition.status == "True")  # so the first is known too
     await stage.apply("db", ONE, secretStoreRef={"name": "theirs"})
     await stage.settled()
     assert await stage.status("db") == {}

@@ -1,0 +1,205 @@
+"""Whether a reconcile goes on to read the backend: every policy, every state of the target, every objection."""
+
+import itertools
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from eso_api.externalsecret import FORBIDDEN_POLICIES, ExternalSecret
+from eso_operator.externalsecret.decide import (
+    CHECKS,
+    Check,
+    broken_rules,
+    cluster_stores_disabled,
+    first_stop,
+    generic_target_disabled,
+    other_controller,
+    still_fresh,
+    target_taken,
+)
+from eso_operator.externalsecret.outcome import Ignored, Outcome, Skipped, Stalled
+from eso_operator.externalsecret.snapshot import Rules, Snapshot
+from eso_operator.targets.target import Look
+from eso_operator.testing.externalsecrets import ABSENT, edited, entry, external_secret, intact, snapshot, synced
+from kuberun.meta import Condition, OwnerReference
+from kuberun.testing.clock import START
+
+SOON, LATER = START + timedelta(minutes=10), START + timedelta(hours=2)
+LOOKS = {"absent": ABSENT, "edited": edited(), "intact": intact()}
+CREATION = ("Owner", "Orphan", "Merge", "CreateOrMerge", "None")
+DELETION = ("Retain", "Delete", "Merge")
+FORBIDDEN = {(deletion, creation) for deletion, creation, _ in FORBIDDEN_POLICIES}
+
+
+def goes_on(refresh: str, creation: str, look: str, *, due: bool) -> bool:
+    """What the contract says, in its own words: a refresh is due, or the target is not as it was left."""
+    if refresh == "Periodic" and due:
+        return True
+    if creation in ("Orphan", "None"):
+        return False  # drift of neither is anybody's business before the next refresh
+    return look != "intact"
+
+
+def matrix() -> Iterator[Any]:
+    for refresh, creation, deletion in itertools.product(("Periodic", "OnChange", "CreatedOnce"), CREATION, DELETION):
+        for look, due in itertools.product(LOOKS, (True, False)):
+            name = f"{refresh} {creation} {deletion}, target {look}, {'interval passed' if due else 'fresh'}"
+            yield pytest.param(refresh, (deletion, creation), look, due, id=name)
+
+
+@pytest.mark.parametrize(("refresh", "policies", "look", "due"), list(matrix()))
+def test_the_policy_matrix(refresh: str, policies: tuple[str, str], look: str, due: bool) -> None:
+    """R42, R43, R44, R45, R47, R48, R52, R55: refresh x creation x deletion x state of the target."""
+    deletion, creation = policies
+    target = {"creationPolicy": creation, "deletionPolicy": deletion}
+    es = synced(external_secret(refreshPolicy=refresh, target=target))
+
+    stop = first_stop(snapshot(es, LATER if due else SOON, look=LOOKS[look]))
+
+    if policies in FORBIDDEN:
+        assert isinstance(stop, Stalled)
+        assert f"deletionPolicy {deletion} cannot be combined with creationPolicy {creation}" in stop.detail
+    elif goes_on(refresh, creation, look, due=due):
+        assert stop is None
+    else:
+        assert isinstance(stop, Skipped)
+
+
+def test_merge_that_said_that_its_target_is_missing_waits_for_it() -> None:
+    missing = Condition(type="Ready", status="True", reason="SecretMissing", message="")
+    es = synced(external_secret(target={"creationPolicy": "Merge"}), conditions=[missing])
+
+    assert isinstance(first_stop(snapshot(es, SOON, look=ABSENT)), Skipped)
+    assert first_stop(snapshot(es, SOON, look=edited())) is None
+
+
+def test_what_is_reported_as_broken_is_looked_at_even_when_nothing_is_due() -> None:
+    """Somebody may have put the target right by hand; the condition must not stay as it is."""
+    broken = Condition(type="Ready", status="False", reason="SecretSyncedError", message="")
+    es = synced(external_secret(refreshPolicy="CreatedOnce"), conditions=[broken])
+
+    assert first_stop(snapshot(es, SOON)) is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "spec", "stopped"),
+    [
+        pytest.param(Rules(cluster_stores=False), {"kind": "ClusterSecretStore"}, True, id="a cluster store"),
+        pytest.param(Rules(cluster_stores=False), {"kind": "SecretStore"}, False, id="a store of the namespace"),
+        pytest.param(Rules(), {"kind": "ClusterSecretStore"}, False, id="they are not switched off"),
+    ],
+)
+def test_cluster_stores_that_are_switched_off(rules: Rules, spec: dict[str, str], stopped: bool) -> None:
+    """P21."""
+    es = external_secret(secretStoreRef={"name": "store", **spec})
+
+    assert isinstance(first_stop(snapshot(es, rules=rules)), Ignored) is stopped
+
+
+def test_other_kinds_need_to_be_allowed() -> None:
+    """G1."""
+    es = external_secret(target={"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}})
+
+    stop = first_stop(snapshot(es))
+
+    assert isinstance(stop, Stalled)
+    assert stop.step == "invalid generic target"
+    assert first_stop(snapshot(es, rules=Rules(generic_targets=True))) is None
+
+
+def controlled(kind: str, api_version: str = "apps/v1") -> Look:
+    owner = OwnerReference(api_version=api_version, kind=kind, name="other", uid="u", controller=True)
+    return intact(owner_references=[owner])
+
+
+@pytest.mark.parametrize("policy", CREATION)
+def test_values_are_not_fetched_for_a_target_that_is_taken(policy: str) -> None:
+    """L29, L30."""
+    es = external_secret(target={"creationPolicy": policy})
+    of_external_secret = first_stop(snapshot(es, look=controlled("ExternalSecret", "external-secrets.io/v1")))
+    of_deployment = first_stop(snapshot(es, look=controlled("Deployment")))
+
+    another = Stalled("target is owned by another ExternalSecret", "ExternalSecret other")
+    assert of_external_secret == (None if policy == "None" else another)
+    kind = Stalled("failed to take ownership of target secret", "Deployment other")
+    assert of_deployment == (kind if policy == "Owner" else None)
+
+
+@pytest.mark.parametrize(
+    ("es", "words"),
+    [
+        pytest.param(external_secret(data=[]), "data or dataFrom", id="nothing to fetch"),
+        pytest.param(external_secret(data=[entry("a", "x"), entry("a", "y")]), "twice", id="a key twice"),
+        pytest.param(external_secret(dataFrom=[{}]), "extract, find", id="an empty entry"),
+    ],
+)
+def test_a_spec_that_breaks_the_rules_says_which(es: ExternalSecret, words: str) -> None:
+    stop = first_stop(snapshot(es))
+
+    assert isinstance(stop, Stalled)
+    assert words in stop.detail
+
+
+# --- the order of the checks ------------------------------------------------------------------------------------------
+
+
+def objections() -> dict[Check, Snapshot]:
+    """For each check an object to which it objects, along with as many of the others as possible."""
+    everything = {
+        "rules": Rules(cluster_stores=False),
+        "foreign_class": "SecretStore store",
+        "look": controlled("ExternalSecret", "external-secrets.io/v1"),
+    }
+    cluster: dict[str, Any] = {"secretStoreRef": {"name": "store", "kind": "ClusterSecretStore"}}
+    manifest: dict[str, Any] = {"target": {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}}
+    return {
+        cluster_stores_disabled: snapshot(synced(external_secret(data=[], **cluster, **manifest)), SOON, **everything),
+        other_controller: snapshot(synced(external_secret(data=[], **manifest)), SOON, **everything),
+        generic_target_disabled: snapshot(
+            synced(external_secret(data=[], **manifest)),
+            SOON,
+            look=controlled("ExternalSecret", "external-secrets.io/v1"),
+        ),
+        broken_rules: snapshot(
+            synced(external_secret(data=[])), SOON, look=controlled("ExternalSecret", "external-secrets.io/v1")
+        ),
+        target_taken: snapshot(
+            synced(external_secret()), SOON, look=controlled("ExternalSecret", "external-secrets.io/v1")
+        ),
+        still_fresh: snapshot(synced(external_secret()), SOON),
+    }
+
+
+def stops(checks: tuple[Check, ...]) -> list[Outcome | None]:
+    return [
+        next((stop for check in checks if (stop := check(about)) is not None), None) for about in objections().values()
+    ]
+
+
+def test_every_check_has_an_object_that_it_stops() -> None:
+    for check, about in objections().items():
+        assert check(about) is not None
+
+
+LEGAL = {
+    # Neither says anything about the object, so their order is nobody's business.
+    frozenset({cluster_stores_disabled, other_controller}),
+}
+
+
+def test_only_checks_that_say_nothing_may_change_places() -> None:
+    """Shuffled in every way: whatever else changes places changes what people are told."""
+    expected = [type(stop) for stop in stops(CHECKS)]
+    for order in itertools.permutations(CHECKS):
+        moved = {
+            frozenset({one, other})
+            for one, other in itertools.combinations(CHECKS, 2)
+            if order.index(one) > order.index(other)
+        }
+        same_words = stops(order) == stops(CHECKS)
+        if moved <= LEGAL:
+            assert [type(stop) for stop in stops(order)] == expected
+        else:
+            assert not same_words, [check.__name__ for check in order]

@@ -1,0 +1,219 @@
+"""What an outcome comes to: condition, events, requeue, status. One table."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from eso_operator.externalsecret.outcome import (
+    DELETED,
+    FLUSH_SECONDS,
+    MISSING,
+    Collided,
+    Failed,
+    Ignored,
+    Outcome,
+    Report,
+    Skipped,
+    Stalled,
+    Synced,
+    Unseen,
+    report_of,
+)
+from eso_operator.externalsecret.refresh import current_version
+from eso_operator.externalsecret.snapshot import LastSync
+from eso_operator.sync.fetch import Failure
+from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
+from eso_wire.errors import RetryClass
+from kuberun.clock import rfc3339
+from kuberun.controller import After, Done, Retry
+from kuberun.meta import Condition
+from kuberun.testing.clock import START
+from kuberun.workqueue import Lane
+
+LATER = START + timedelta(hours=2)
+MANIFEST = {"target": {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}}
+READY = Condition(type="Ready", status="True", reason="SecretSynced", message="secret synced")
+
+
+def failure(path: str = "spec.data[0]", **fields: Any) -> Failure:
+    return Failure(**{"path": path, "reason": "SecretNotFound", "message": f"{path} is not there", **fields})
+
+
+def ready(report: Report) -> tuple[str, str, str]:
+    [condition] = report.status.conditions
+    return condition.status, condition.reason, condition.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "outcome", "expected"),
+    [
+        pytest.param({}, Synced(), ("True", "SecretSynced", "secret synced"), id="synced"),
+        pytest.param({}, Synced("gone", DELETED), ("True", "SecretDeleted", "gone"), id="deleted"),
+        pytest.param({}, Synced("waits", MISSING), ("True", "SecretMissing", "waits"), id="missing"),
+        pytest.param({}, Failed("could not", "why"), ("False", "SecretSyncedError", "could not: why"), id="failed"),
+        pytest.param({}, Stalled("could not", "why"), ("False", "SecretSyncedError", "could not: why"), id="stalled"),
+        pytest.param({}, Stalled("could not"), ("False", "SecretSyncedError", "could not"), id="without a detail"),
+        pytest.param(MANIFEST, Synced(), ("True", "ResourceSynced", "secret synced"), id="manifest synced"),
+        pytest.param(MANIFEST, Synced("x", DELETED), ("True", "ResourceDeleted", "x"), id="manifest deleted"),
+        pytest.param(MANIFEST, Synced("x", MISSING), ("True", "ResourceMissing", "x"), id="manifest missing"),
+        pytest.param(MANIFEST, Failed("x", "y"), ("False", "ResourceSyncedError", "x: y"), id="manifest failed"),
+        pytest.param(
+            MANIFEST,
+            Stalled("invalid generic target", "y"),
+            ("False", "SecretSyncedError", "invalid generic target: y"),
+            id="a manifest that is not allowed",
+        ),
+    ],
+)
+def test_conditions(spec: dict[str, Any], outcome: Outcome, expected: tuple[str, str, str]) -> None:
+    assert ready(report_of(snapshot(external_secret(**spec)), outcome)) == expected
+
+
+@pytest.mark.parametrize(
+    "outcome", [Skipped("fresh", 5), Collided("x"), Unseen("x"), Ignored("x")], ids=lambda o: type(o).__name__
+)
+def test_outcomes_that_say_nothing_leave_the_status_alone(outcome: Outcome) -> None:
+    es = synced(external_secret())
+
+    report = report_of(snapshot(es), outcome)
+
+    assert report.status is es.status
+    assert report.news == ()
+
+
+REFRESH = "a refresh is due"
+AGAIN = "it may have been put right"
+
+
+@pytest.mark.parametrize(
+    ("spec", "outcome", "expected"),
+    [
+        pytest.param({}, Synced(), After(3600, REFRESH, Lane.REFRESH), id="synced: at the interval"),
+        pytest.param({"refreshInterval": "24h"}, Synced(), After(86400, REFRESH, Lane.REFRESH), id="a long one"),
+        pytest.param({"refreshInterval": 0}, Synced(), Done(), id="an interval of 0: never"),
+        pytest.param({"refreshPolicy": "OnChange"}, Synced(), Done(), id="on change: never by time"),
+        pytest.param({"refreshPolicy": "CreatedOnce"}, Synced(), Done(), id="created once: never"),
+        pytest.param({}, Synced(refresh_within=60), After(60, REFRESH, Lane.REFRESH), id="R24 before values expire"),
+        pytest.param({}, Synced(refresh_within=9999), After(3600, REFRESH, Lane.REFRESH), id="not after the interval"),
+        pytest.param({}, Skipped("fresh", 5), After(5, REFRESH, Lane.REFRESH), id="skipped: when something is due"),
+        pytest.param({}, Skipped("once", None), Done(), id="skipped: nothing ever is"),
+        pytest.param({}, Failed("x"), Retry("x", 0, 3600), id="failed: back-off up to the interval"),
+        pytest.param({"refreshInterval": "24h"}, Failed("x"), Retry("x", 0, 86400), id="R7 a long interval, few calls"),
+        pytest.param({"refreshInterval": 0}, Failed("x"), Retry("x", 0, 0), id="R4 an interval of 0 is retried too"),
+        pytest.param(
+            {}, Failed("x", failures=(failure(retry_after=9), failure())), Retry("x", 9, 3600), id="not before told"
+        ),
+        pytest.param(
+            {},
+            Failed("x", failures=(failure(retry=RetryClass.NEVER),)),
+            After(3600, AGAIN, Lane.REFRESH),
+            id="P24 never",
+        ),
+        pytest.param(
+            {},
+            Failed("x", failures=(failure(retry=RetryClass.NEVER), failure())),
+            Retry("x", 0, 3600),
+            id="one that may heal is enough",
+        ),
+        pytest.param({}, Stalled("x"), After(3600, AGAIN, Lane.REFRESH), id="stalled: at the interval"),
+        pytest.param({"refreshInterval": 0}, Stalled("x"), Done(), id="stalled: on a change only"),
+        pytest.param({}, Collided("x"), Retry("x"), id="collided: soon"),
+        pytest.param({}, Unseen("x"), Retry("x", 0, 3600), id="unseen: back-off"),
+        pytest.param({}, Ignored("x"), Done(), id="ignored: on a change"),
+    ],
+)
+def test_when_it_is_looked_at_again(spec: dict[str, Any], outcome: Outcome, expected: Any) -> None:
+    assert report_of(snapshot(external_secret(**spec)), outcome).then == expected
+
+
+def test_a_sync_is_on_record_with_time_version_and_binding() -> None:
+    es = external_secret(metadata={"generation": 3})
+
+    status = report_of(snapshot(es, LATER), Synced(binding="db", changed=True)).status
+
+    assert status.refresh_time == rfc3339(LATER)
+    assert status.synced_resource_version == current_version(es)
+    assert status.binding is not None
+    assert status.binding.name == "db"
+
+
+@pytest.mark.parametrize("outcome", [Failed("x"), Stalled("x")], ids=["failed", "stalled"])
+def test_a_failure_does_not_touch_the_last_sync(outcome: Outcome) -> None:
+    es = synced(external_secret(), START)
+
+    report = report_of(snapshot(es, LATER), outcome)
+
+    assert report.failed
+    assert report.status.refresh_time == es.status.refresh_time
+    assert report.status.synced_resource_version == es.status.synced_resource_version
+
+
+@pytest.mark.parametrize(
+    ("seconds", "outcome", "flush"),
+    [
+        pytest.param(10, Synced(), False, id="nothing changed, and it was said a moment ago"),
+        pytest.param(FLUSH_SECONDS, Synced(), True, id="it was said a while ago"),
+        pytest.param(10, Synced(changed=True), True, id="the target was written"),
+        pytest.param(10, Synced("other"), True, id="there is something else to say"),
+        pytest.param(-10, Synced(), True, id="what was said lies in the future"),
+    ],
+)
+def test_a_refresh_that_changed_nothing_is_written_now_and_then(seconds: float, outcome: Synced, flush: bool) -> None:
+    es = synced(external_secret(), START, conditions=[READY])
+
+    assert report_of(snapshot(es, START + timedelta(seconds=seconds)), outcome).flush is flush
+
+
+def test_a_changed_object_is_always_on_record() -> None:
+    before = synced(external_secret(), START, conditions=[READY])
+    es = external_secret(metadata={"generation": 2}, status=before.status)
+
+    assert report_of(snapshot(es, START + timedelta(seconds=1)), Synced()).flush
+
+
+@pytest.mark.parametrize("outcome", [Failed("x"), Stalled("x")], ids=["failed", "stalled"])
+def test_a_refresh_that_was_not_written_goes_out_with_the_next_thing_that_is_said(outcome: Outcome) -> None:
+    """So that the printed time of the last sync is right."""
+    es = synced(external_secret(), START, conditions=[READY])
+    remembered = LastSync(START + timedelta(seconds=200), current_version(es))
+
+    report = report_of(snapshot(es, LATER, last=remembered), outcome)
+
+    assert report.status.refresh_time == rfc3339(START + timedelta(seconds=200))
+
+
+def test_every_failing_entry_is_listed_and_the_message_names_the_first() -> None:
+    failures = tuple(failure(f"spec.data[{number}]", remote_key=f"k{number}") for number in range(60))
+
+    status = report_of(snapshot(external_secret()), Failed("could not get", failures=failures)).status
+
+    [condition] = status.conditions
+    assert condition.message.startswith("could not get: spec.data[0] (key: k0): SecretNotFound: ")
+    assert condition.message.endswith("and 57 more")
+    assert [outcome.path for outcome in status.outcomes] == [f"spec.data[{number}]" for number in range(50)]
+
+
+def test_an_entry_that_goes_on_failing_keeps_the_time_it_began() -> None:
+    es = external_secret()
+    first = report_of(snapshot(es, START), Failed("x", failures=(failure(),)))
+    still = external_secret(status=first.status)
+
+    again = report_of(snapshot(still, LATER), Failed("x", failures=(failure(), failure("spec.data[1]"))))
+
+    assert [outcome.since for outcome in again.status.outcomes] == [rfc3339(START), rfc3339(LATER)]
+
+
+def test_a_success_clears_what_failed() -> None:
+    failed = report_of(snapshot(external_secret()), Failed("x", failures=(failure(),)))
+
+    assert report_of(snapshot(external_secret(status=failed.status)), Synced()).status.outcomes == []
+
+
+def test_a_complaint_is_recorded_once_for_each_cause() -> None:
+    first = report_of(snapshot(external_secret()), Failed("x", "why"))
+    again = external_secret(status=first.status)
+
+    assert [(news.reason, news.message) for news in first.news] == [("UpdateFailed", "why")]
+    assert report_of(snapshot(again), Failed("x", "why")).news == ()
+    assert len(report_of(snapshot(again), Failed("x", "another")).news) == 1

@@ -1,0 +1,187 @@
+"""What one reconcile goes by, and what is remembered between two."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from eso_api.externalsecret import ExternalSecret
+from eso_api.references import GeneratorRef, StoreRef
+from eso_operator.externalsecret.gather import Gatherer
+from eso_operator.externalsecret.refresh import current_version
+from eso_operator.externalsecret.snapshot import LastSync, Rules
+from eso_operator.externalsecret.sources import references_of, sources_of
+from eso_operator.externalsecret.templates import TemplateVersion
+from eso_operator.sync.dependencies import OnObject
+from eso_operator.targets.changes import Change, Create, Update
+from eso_operator.targets.target import Absent, Applied, Look
+from eso_operator.testing.externalsecrets import external_secret, intact, synced
+from eso_render.secret import Values
+from eso_render.sources import TemplateObjects
+from kuberun.cache import Store
+from kuberun.meta import ObjectKey
+from kuberun.testing.clock import START
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class Cluster:
+    """What a gatherer sees."""
+
+    classes: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    rules: Rules = field(default_factory=Rules)
+
+    def gatherer(self) -> Gatherer:
+        return Gatherer(Store(), self._class_of, lambda _kind, key: self.versions.get(key.name, ""), self.rules)
+
+    def _class_of(self, ref: StoreRef | GeneratorRef, namespace: str) -> str | None:
+        assert namespace == "default"
+        return self.classes.get(ref.name)
+
+
+class Looked:
+    """A target that notes that it was looked at."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    async def look(self, es: ExternalSecret) -> Look:
+        del es
+        self.times += 1
+        return intact()
+
+    async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
+        raise NotImplementedError
+
+    async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
+        raise NotImplementedError
+
+    async def delete(self, es: ExternalSecret) -> bool:
+        raise NotImplementedError
+
+
+async def test_a_sync_counts_although_it_was_not_written() -> None:
+    gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
+
+    gatherer.remember(es, START + HOUR, frozenset())
+
+    assert (await gatherer.gather(es, Looked(), START + HOUR)).last == LastSync(START + HOUR, current_version(es))
+
+
+async def test_what_is_written_counts_if_it_is_newer() -> None:
+    """Somebody else may have synced it meanwhile, say another leader."""
+    gatherer, es = Cluster().gatherer(), external_secret()
+    gatherer.remember(es, START, frozenset())
+
+    newer = synced(es, START + HOUR)
+
+    assert (await gatherer.gather(newer, Looked(), START + HOUR)).last.at == START + HOUR
+
+
+async def test_an_object_of_the_same_name_is_another_one() -> None:
+    gatherer = Cluster().gatherer()
+    gatherer.remember(external_secret(metadata={"uid": "first"}), START, frozenset())
+
+    snapshot = await gatherer.gather(external_secret(metadata={"uid": "second"}), Looked(), START)
+
+    assert snapshot.last == LastSync(None, "")
+    assert snapshot.first_look
+
+
+async def test_a_forgotten_object_is_new() -> None:
+    gatherer, es = Cluster().gatherer(), external_secret()
+    gatherer.remember(es, START, frozenset())
+
+    gatherer.forget(es.key)
+
+    assert (await gatherer.gather(es, Looked(), START)).last == LastSync(None, "")
+
+
+async def test_only_the_first_look_gives_an_overdue_refresh_its_turn() -> None:
+    gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
+
+    first = await gatherer.gather(es, Looked(), START + 2 * HOUR)
+    second = await gatherer.gather(es, Looked(), START + 3 * HOUR)
+
+    assert (first.first_look, second.first_look) == (True, False)
+    assert first.turn is not None
+    assert first.turn > START + 2 * HOUR
+    assert second.turn == first.turn
+
+
+async def test_templates_are_new_when_their_version_is_another_one() -> None:
+    cluster, es = Cluster(versions={"shared": "1"}), external_secret()
+    gatherer = cluster.gatherer()
+    gatherer.remember(es, START, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "shared"), "1")}))
+
+    same = await gatherer.gather(es, Looked(), START)
+    cluster.versions["shared"] = "2"
+    other = await gatherer.gather(es, Looked(), START)
+    del cluster.versions["shared"]
+    gone = await gatherer.gather(es, Looked(), START)
+
+    assert (same.new_templates, other.new_templates, gone.new_templates) == (False, True, False)
+
+
+async def test_a_store_of_another_class_anywhere_makes_the_object_somebody_elses() -> None:
+    """Even behind a ClusterSecretStore, and even if it is the default that no entry uses."""
+    theirs = {"secretKey": "b", "remoteRef": {"key": "b"}, "sourceRef": {"storeRef": {"name": "theirs"}}}
+    behind = external_secret(secretStoreRef={"name": "ours", "kind": "ClusterSecretStore"}, data=[theirs])
+    unused = external_secret(
+        secretStoreRef={"name": "theirs"}, data=[{**theirs, "sourceRef": {"storeRef": {"name": "x"}}}]
+    )
+    gatherer = Cluster(classes={"ours": "default", "theirs": "another"}).gatherer()
+
+    for es in (behind, unused):
+        assert (await gatherer.gather(es, Looked(), START)).foreign_class == "SecretStore theirs"
+
+
+async def test_stores_without_a_class_and_stores_that_are_not_there_are_no_objection() -> None:
+    gatherer = Cluster(classes={"store": ""}).gatherer()
+
+    assert (await gatherer.gather(external_secret(), Looked(), START)).foreign_class == ""
+    assert (
+        await gatherer.gather(external_secret(secretStoreRef={"name": "none"}), Looked(), START)
+    ).foreign_class == ""
+
+
+async def test_a_kind_that_is_not_allowed_is_not_looked_at() -> None:
+    es = external_secret(target={"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}})
+    target = Looked()
+
+    hidden = await Cluster().gatherer().gather(es, target, START)
+    assert (hidden.look, target.times) == (Absent(), 0)
+    await Cluster(rules=Rules(generic_targets=True)).gatherer().gather(es, target, START)
+
+    assert target.times == 1
+
+
+def test_sources_are_everything_the_object_names() -> None:
+    items = [{"key": "t"}]
+    es = external_secret(
+        secretStoreRef={"name": "v2", "kind": "SecretStore", "apiVersion": "external-secrets.io/v2alpha1"},
+        data=[{"secretKey": "b", "remoteRef": {"key": "b"}, "sourceRef": {"storeRef": {"name": "own"}}}],
+        dataFrom=[{"sourceRef": {"generatorRef": {"kind": "Password", "name": "maker"}}}],
+        target={
+            "name": "out",
+            "manifest": {"apiVersion": "example.com/v1", "kind": "Widget"},
+            "template": {
+                "templateFrom": [
+                    {"configMap": {"name": "map", "items": items}},
+                    {"secret": {"name": "sec", "items": items}},
+                ]
+            },
+        },
+    )
+
+    found = {(on.group, on.kind, on.key.name) for on in sources_of(es) if isinstance(on, OnObject)}
+
+    assert [ref.name for ref in references_of(es.spec)] == ["v2", "own", "maker"]
+    assert found == {
+        ("external-secrets.io", "SecretStore", "v2"),
+        ("external-secrets.io", "SecretStore", "own"),
+        ("generators.external-secrets.io", "Password", "maker"),
+        ("example.com", "Widget", "out"),
+        ("", "ConfigMap", "map"),
+        ("", "Secret", "sec"),
+    }

@@ -1,0 +1,191 @@
+"""When the backend is read again, as a pure rule."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from eso_operator.externalsecret.refresh import Due, NotDue, interval_of, refresh_due, turn_of
+from eso_operator.externalsecret.snapshot import LastSync
+from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
+from kuberun.testing.clock import START
+
+HOUR = timedelta(hours=1)
+
+
+def after(delay: timedelta, **spec: Any) -> Due | NotDue:
+    """Some time after a sync."""
+    return refresh_due(snapshot(synced(external_secret(**spec)), START + delay))
+
+
+@pytest.mark.parametrize("policy", ["Periodic", "OnChange", "CreatedOnce"])
+@pytest.mark.parametrize(
+    "last", [LastSync(None, ""), LastSync(START, ""), LastSync(None, "1-x")], ids=["never", "no version", "no time"]
+)
+def test_what_never_synced_is_due(policy: str, last: LastSync) -> None:
+    es = external_secret(refreshPolicy=policy, refreshInterval=0)
+
+    assert isinstance(refresh_due(snapshot(es, last=last)), Due)
+
+
+@pytest.mark.parametrize(
+    ("delay", "expected"),
+    [
+        pytest.param(timedelta(0), NotDue("it is fresh", 3600), id="at once"),
+        pytest.param(timedelta(minutes=10), NotDue("it is fresh", 3000), id="R1 the rest of the interval"),
+        pytest.param(HOUR, Due("its interval has passed"), id="exactly then"),
+        pytest.param(5 * HOUR, Due("its interval has passed"), id="long after"),
+        pytest.param(-HOUR, Due("its last refresh lies in the future"), id="R6 before it"),
+    ],
+)
+def test_a_periodic_refresh_is_due_after_its_interval(delay: timedelta, expected: Due | NotDue) -> None:
+    """R45."""
+    assert after(delay) == expected
+
+
+@pytest.mark.parametrize("interval", [0, "0", "0s", "-1h", -5])
+def test_an_interval_of_nothing_is_never_due_again(interval: object) -> None:
+    """R46, R22, R23; R3, R5 of the catalogue."""
+    es = synced(external_secret(refreshInterval=interval))
+    changed = external_secret(refreshInterval=interval, metadata={"generation": 2}, status=es.status)
+
+    assert refresh_due(snapshot(es, START + 100 * HOUR)) == NotDue("an interval of 0 reads once", None)
+    assert isinstance(refresh_due(snapshot(changed, START + HOUR, new_templates=True)), NotDue)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("Periodic", Due), ("OnChange", Due), ("CreatedOnce", NotDue)], ids=str
+)
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"generation": 2}, id="its spec"),
+        pytest.param({"labels": {"a": "b"}}, id="a label"),
+        pytest.param({"annotations": {"any": "thing"}}, id="an annotation"),
+    ],
+)
+def test_a_changed_object_is_due(policy: str, expected: type, change: dict[str, Any]) -> None:
+    """R47, R48; R2 of the catalogue."""
+    before = synced(external_secret(refreshPolicy=policy))
+    es = external_secret(refreshPolicy=policy, metadata=change, status=before.status)
+
+    assert isinstance(refresh_due(snapshot(es, START + timedelta(seconds=1))), expected)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("Periodic", Due), ("OnChange", Due), ("CreatedOnce", NotDue)], ids=str
+)
+def test_a_changed_template_counts_as_a_change(policy: str, expected: type) -> None:
+    es = synced(external_secret(refreshPolicy=policy))
+
+    assert isinstance(refresh_due(snapshot(es, START, new_templates=True)), expected)
+
+
+@pytest.mark.parametrize("policy", ["OnChange", "CreatedOnce"])
+def test_time_alone_is_no_reason(policy: str) -> None:
+    due = after(1000 * HOUR, refreshPolicy=policy)
+
+    assert isinstance(due, NotDue)
+    assert due.after is None
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+NIGHT = {"schedule": "0 2 * * *", "duration": "1h"}
+
+
+def at(hour: int, minute: int = 0, second: int = 0) -> datetime:
+    return datetime(2030, 1, 2, hour, minute, second, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "now", "expected"),
+    [
+        pytest.param("allow", at(1), 3600.0, id="R8 closed: until it opens"),
+        pytest.param("allow", at(2), None, id="R10 exactly when it opens"),
+        pytest.param("allow", at(3), None, id="R10 exactly when it closes"),
+        pytest.param("allow", at(3, 0, 1), 23 * 3600.0 - 1, id="closed again: until tomorrow"),
+        pytest.param("deny", at(1), None, id="deny: open outside"),
+        pytest.param("deny", at(2), 3601.0, id="deny: until it is over"),
+    ],
+)
+def test_windows_hold_a_routine_refresh_back_by_an_exact_timer(
+    kind: str, now: datetime, expected: float | None
+) -> None:
+    es = synced(external_secret(syncWindows={"kind": kind, "windows": [NIGHT]}), at(0) - 10 * HOUR)
+
+    due = refresh_due(snapshot(es, now))
+
+    assert due == (
+        Due("its interval has passed") if expected is None else NotDue("its sync windows are closed", expected)
+    )
+
+
+@pytest.mark.parametrize("reason", ["never synced", "changed", "new template"])
+def test_windows_hold_back_nothing_else(reason: str) -> None:
+    """R9 of the catalogue."""
+    closed = {"kind": "allow", "windows": [NIGHT]}
+    es = synced(external_secret(syncWindows=closed), at(0))
+    if reason == "never synced":
+        es = external_secret(syncWindows=closed)
+    elif reason == "changed":
+        es = external_secret(syncWindows=closed, metadata={"generation": 2}, status=es.status)
+
+    assert isinstance(refresh_due(snapshot(es, at(12), new_templates=reason == "new template")), Due)
+
+
+@pytest.mark.parametrize(
+    ("kind", "schedule", "is_due"),
+    [
+        pytest.param("allow", "0 0 * * 7", False, id="R12 allow, broken: blocked"),
+        pytest.param("deny", "0 0 * * 7", True, id="R12 deny, broken: permitted"),
+        pytest.param("allow", "@every 3h", False, id="R11 every, longer than the window"),
+        pytest.param("allow", "@every 30m", True, id="every, shorter than the window"),
+    ],
+)
+def test_odd_schedules(kind: str, schedule: str, is_due: bool) -> None:
+    window = {"schedule": schedule, "duration": "1h"}
+    es = synced(external_secret(syncWindows={"kind": kind, "windows": [window]}), at(0))
+
+    assert isinstance(refresh_due(snapshot(es, at(12))), Due) is is_due
+
+
+# --- after a restart --------------------------------------------------------------------------------------------------
+
+
+def turn(uid: str, overdue: timedelta, interval: str = "1h") -> float:
+    """Seconds that an object, overdue by that much at the first look, waits for its turn."""
+    es = synced(external_secret(refreshInterval=interval, metadata={"uid": uid}))
+    now = START + timedelta(seconds=interval_of(es)) + overdue
+    return (turn_of(es, LastSync(START, "x"), now) - now).total_seconds()
+
+
+def test_what_is_overdue_at_the_start_is_spread_and_always_in_the_same_way() -> None:
+    turns = [turn(f"uid-{number}", HOUR) for number in range(200)]
+
+    assert turns == [turn(f"uid-{number}", HOUR) for number in range(200)]
+    assert all(0 < each <= 300 for each in turns)
+    for fifth in range(5):
+        assert 20 <= sum(fifth * 60 < each <= (fifth + 1) * 60 for each in turns) <= 60
+
+
+def test_short_intervals_are_spread_over_a_quarter_of_them() -> None:
+    assert all(0 < turn(f"uid-{number}", HOUR, "8s") <= 2 for number in range(50))
+
+
+def test_what_is_not_overdue_at_the_start_comes_at_its_exact_time() -> None:
+    """R1 of the catalogue."""
+    assert turn("uid", -timedelta(minutes=1)) == 0
+    es = synced(external_secret())
+    assert refresh_due(snapshot(es, START + HOUR / 2, turn=START + HOUR / 2)) == NotDue("it is fresh", 1800)
+
+
+def test_an_overdue_refresh_waits_for_its_turn_and_no_change_does() -> None:
+    es = synced(external_secret())
+    now = START + 2 * HOUR
+    waiting = {"turn": now + timedelta(seconds=100)}
+
+    assert refresh_due(snapshot(es, now, **waiting)) == NotDue("it is fresh", 100)
+    assert refresh_due(snapshot(es, now + timedelta(seconds=100), **waiting)) == Due("its interval has passed")
+    changed = external_secret(metadata={"generation": 2}, status=es.status)
+    assert isinstance(refresh_due(snapshot(changed, now, **waiting)), Due)

@@ -1,0 +1,263 @@
+"""The policy matrix: what is done to a Secret under every policy, for every state it can be in."""
+
+from typing import Any
+
+import pytest
+
+from eso_api.externalsecret import ExternalSecret
+from eso_operator.targets.changes import Change, Create, Keep, Refusal, Refuse, Untouched, Update
+from eso_operator.targets.marks import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL
+from eso_operator.targets.plan import LiveSecret, plan, wanted_digest
+from eso_operator.testing.externalsecrets import desired, external_secret, stored, written_by
+from kuberun.meta import JsonObject
+
+WANTED = {"password": "v1"}
+
+
+def of(policy: str, **target: Any) -> ExternalSecret:
+    return external_secret(target={"creationPolicy": policy, **target})
+
+
+def controlled(kind: str, name: str, api_version: str = "apps/v1") -> JsonObject:
+    reference = {"apiVersion": api_version, "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+    return {"ownerReferences": [reference]}
+
+
+def state(name: str, es: ExternalSecret) -> LiveSecret | None:
+    """The Secret in one of the states that the matrix is about."""
+    match name:
+        case "absent":
+            return None
+        case "as we left it":
+            return written_by(es, WANTED)
+        case "older value":
+            return written_by(es, {"password": "v0"})
+        case "foreign":
+            return stored({"foreign": "x"})
+        case "of another ExternalSecret":
+            return stored(
+                {"foreign": "x"}, metadata=controlled("ExternalSecret", "other", "external-secrets.io/v1beta1")
+            )
+        case "of another kind":
+            return stored({"foreign": "x"}, metadata=controlled("Deployment", "other"))
+        case "immutable, same data":
+            return written_by(es, WANTED, immutable=True)
+        case _:
+            return written_by(es, {"password": "v0"}, immutable=True)
+
+
+def verdict(change: Change) -> str:
+    match change:
+        case Create():
+            return "create"
+        case Update(drop=None):
+            return "update"
+        case Update():
+            return "drop and update"
+        case Keep(why=why):
+            return f"keep {why.name}"
+        case Refuse(why=why):
+            return why.name
+
+
+MATRIX = """
+the Secret is             | Owner            | Orphan           | Merge            | CreateOrMerge    | None
+absent                    | create           | create           | keep MISSING     | create           | keep POLICY_NONE
+as we left it             | keep UNCHANGED   | keep UNCHANGED   | keep UNCHANGED   | keep UNCHANGED   | keep POLICY_NONE
+older value               | update           | update           | update           | update           | keep POLICY_NONE
+foreign                   | drop and update  | drop and update  | update           | update           | keep POLICY_NONE
+of another ExternalSecret | OWNED_BY_ANOTHER | OWNED_BY_ANOTHER | OWNED_BY_ANOTHER | OWNED_BY_ANOTHER | keep POLICY_NONE
+of another kind           | CONTROLLED       | drop and update  | update           | update           | keep POLICY_NONE
+immutable, same data      | keep UNCHANGED   | keep UNCHANGED   | keep UNCHANGED   | keep UNCHANGED   | keep POLICY_NONE
+immutable, older value    | IMMUTABLE        | IMMUTABLE        | IMMUTABLE        | IMMUTABLE        | keep POLICY_NONE
+"""
+
+
+def cases() -> list[Any]:
+    (_, *policies), *rows = ([cell.strip() for cell in line.split("|")] for line in MATRIX.strip().splitlines())
+    return [
+        pytest.param(policy, name, expected, id=f"{policy}: {name}")
+        for name, *row in rows
+        for policy, expected in zip(policies, row, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("policy", "name", "expected"), cases())
+def test_the_policy_matrix(policy: str, name: str, expected: str) -> None:
+    """R49, R50, R51, R52, R53, R55."""
+    es = of(policy)
+
+    assert verdict(plan(es, state(name, es), desired(WANTED))) == expected
+
+
+def updated(es: ExternalSecret, live: LiveSecret, **wanted: Any) -> Update:
+    change = plan(es, live, desired(**{"data": WANTED, **wanted}))
+    assert isinstance(change, Update)
+    return change
+
+
+@pytest.mark.parametrize("policy", ["Owner", "Orphan", "Merge", "CreateOrMerge"])
+def test_marks_and_owner_follow_the_policy(policy: str) -> None:
+    es = of(policy)
+
+    change = updated(es, stored({"password": "theirs"}))
+
+    metadata = change.document["metadata"]
+    assert metadata["labels"][MANAGED_LABEL] == "true"
+    assert (CREATED_BY_LABEL in metadata["labels"]) is (policy == "Owner")
+    assert ("ownerReferences" in metadata) is (policy == "Owner")
+    assert (metadata["uid"], metadata["resourceVersion"]) == ("uid-secret", "7")
+
+
+def test_what_only_we_own_is_left_to_server_side_apply() -> None:
+    """A key that we wrote and no longer want costs no patch of its own."""
+    es = of("Owner")
+
+    change = updated(es, written_by(es, {"password": "v1", "gone": "x"}))
+
+    assert change.drop is None
+    assert sorted(change.document["data"]) == ["password"]
+
+
+def test_what_others_own_too_is_dropped_by_a_patch() -> None:
+    es = of("Owner")
+    live = written_by(es, {"password": "v1", "gone": "x"})
+    live.raw["metadata"]["managedFields"].append(
+        {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:data": {"f:gone": {}}}}
+    )
+
+    change = updated(es, live)
+
+    assert change.drop is not None
+    assert change.drop["data"] == {"gone": None}
+    assert change.drop["metadata"] == {"uid": "uid-secret", "resourceVersion": "7"}
+
+
+def test_labels_and_annotations_of_others_stay_and_ours_go() -> None:
+    es = of("Owner")
+    live = written_by(es, WANTED, metadata={"labels": {"team": "a"}, "annotations": {"note": "x"}})
+
+    assert plan(es, live, desired(WANTED)) == Keep(Untouched.UNCHANGED)
+    change = updated(es, live, labels={"team": "b"})
+    assert change.document["metadata"]["labels"]["team"] == "b"
+    assert "note" not in change.document["metadata"]["annotations"]
+    assert change.drop is None
+
+
+def test_the_hash_covers_keys_of_others() -> None:
+    """Under Merge, byte for byte as the Go operator has it."""
+    es = of("Merge")
+    alone = plan(of("Owner"), None, desired({"own": "x", "password": "v1"}))
+    assert isinstance(alone, Create)
+
+    merged = updated(es, stored({"own": "x"}))
+
+    assert sorted(merged.document["data"]) == ["password"]
+    annotations = merged.document["metadata"]["annotations"]
+    assert annotations == {HASH_ANNOTATION: alone.document["metadata"]["annotations"][HASH_ANNOTATION]}
+
+
+@pytest.mark.parametrize("policy", ["Orphan", "Merge", "CreateOrMerge"])
+def test_a_secret_that_was_owned_is_let_go(policy: str) -> None:
+    """L18: by apply alone, since the reference is ours."""
+    owned = written_by(of("Owner"), WANTED)
+
+    change = updated(of(policy), owned)
+
+    assert "ownerReferences" not in change.document["metadata"]
+    assert CREATED_BY_LABEL not in change.document["metadata"]["labels"]
+    assert change.drop is None
+
+
+def test_a_reference_that_somebody_else_wrote_is_taken_out_by_a_patch() -> None:
+    owned = written_by(of("Owner"), WANTED)
+    del owned.raw["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"]["f:ownerReferences"]
+
+    change = updated(of("Orphan"), owned)
+
+    assert change.drop is not None
+    assert change.drop["metadata"]["ownerReferences"] is None
+
+
+def test_what_cannot_be_given_up_is_named_for_as_long_as_it_is_ours() -> None:
+    """T21, I6: type, finalizers and immutability, even when nobody asks for them any more."""
+    es = of("Owner")
+    live = written_by(
+        es,
+        WANTED,
+        type="example.com/login",
+        immutable=True,
+        metadata={"finalizers": ["example.com/ours", "example.com/theirs"]},
+    )
+    held = live.raw["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"]
+    held["f:finalizers"] = {".": {}, 'v:"example.com/ours"': {}}
+
+    change = updated(es, live, labels={"new": "label"})
+
+    assert change.document["type"] == "example.com/login"
+    assert change.document["immutable"] is True
+    assert change.document["metadata"]["finalizers"] == ["example.com/ours"]
+
+
+def test_a_secret_that_is_being_deleted_gets_no_new_finalizer() -> None:
+    es = of("Owner")
+    live = written_by(es, {"password": "v0"}, metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"})
+
+    change = updated(es, live, finalizers=("example.com/hold",))
+
+    assert "finalizers" not in change.document["metadata"]
+
+
+@pytest.mark.parametrize("policy", ["Owner", "Merge"])
+def test_what_is_to_be_immutable_keeps_all_the_data_it_has(policy: str) -> None:
+    """I2, I3."""
+    es = of(policy, immutable=True)
+    live = written_by(es, {"password": "v0"})
+    live.data["foreign"] = desired({"a": "x"}).data["a"]
+
+    change = updated(es, live, immutable=True)
+
+    assert change.document["immutable"] is True
+    assert change.drop is None
+    assert sorted(change.document["data"]) == ["password"]
+
+
+def test_an_immutable_target_that_is_in_order_is_left_alone_whatever_the_backend_says() -> None:
+    es = of("Owner", immutable=True)
+
+    assert plan(es, written_by(es, {"password": "v0"}, immutable=True), desired(WANTED, immutable=True)) == Keep(
+        Untouched.UNCHANGED
+    )
+
+
+def test_a_refusal_names_who_stands_in_the_way() -> None:
+    change = plan(of("Owner"), stored({}, metadata=controlled("Deployment", "web")), desired(WANTED))
+
+    assert change == Refuse(Refusal.CONTROLLED, "Deployment web")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"data": {"password": "v2"}}, id="a value"),
+        pytest.param({"data": {**WANTED, "more": ""}}, id="an empty key more"),
+        pytest.param({"data": WANTED, "labels": {"a": "b"}}, id="a label"),
+        pytest.param({"data": WANTED, "annotations": {"a": "b"}}, id="an annotation"),
+        pytest.param({"data": WANTED, "type": "x"}, id="the type"),
+        pytest.param({"data": WANTED, "immutable": True}, id="immutability"),
+        pytest.param({"data": WANTED, "finalizers": ("a/b",)}, id="a finalizer"),
+    ],
+)
+def test_different_wishes_have_different_digests(other: dict[str, Any]) -> None:
+    es = of("Owner")
+
+    assert wanted_digest(es, desired(WANTED)) == wanted_digest(es, desired(WANTED))
+    assert wanted_digest(es, desired(WANTED)) != wanted_digest(es, desired(**other))
+
+
+def test_nothing_that_is_planned_shows_a_value() -> None:
+    es = of("Owner")
+    change = plan(es, stored({"password": "CANARY-1"}), desired({"password": "CANARY-2"}))
+
+    assert "CANARY" not in repr(change)
+    assert "CANARY" not in repr(plan(es, None, desired({"password": "CANARY-2"})))
