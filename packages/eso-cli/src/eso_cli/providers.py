@@ -113,7 +113,7 @@ def plan(wanted: list[str], folder: Path) -> tuple[Supervised, ...]:
         load(match[1])
         if match[1] in found:
             raise ProviderNameError(f'provider "{match[1]}" is named twice')
-        port = int(match[2]) if match[2] else _free_port()
+        port = int(match[2]) if match[2] else free_port()
         found[match[1]] = Supervised(match[1], port, folder / match[1])
     return tuple(found.values())
 
@@ -137,7 +137,8 @@ async def keep_certificates(provider: Supervised, client: Client, clock: Clock) 
         await clock.sleep(_LATER)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

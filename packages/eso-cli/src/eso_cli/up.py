@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -22,7 +21,7 @@ import typer
 
 from eso_api.kinds import installed_kinds
 from eso_cli.folder import Folder
-from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, Supervised, keep_certificates, plan
+from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, Supervised, free_port, keep_certificates, plan
 from eso_cli.supervisor import Component, supervised
 from kuberun import config
 from kuberun.client import Client
@@ -69,7 +68,7 @@ class Site:
         self._kube = kube
         self._providers = providers
         self._clock: Clock = SystemClock()
-        self._live_port = _free_port()
+        self._live_port = free_port()
 
     def objects(self) -> Iterator[JsonObject]:
         """What the API holds from the start."""
@@ -135,10 +134,3 @@ def _emit(line: str) -> None:
 
 def _complain(text: str) -> None:
     _emit(json.dumps({"component": "up", "level": "warning", "event": text}))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-import msgspec
 import structlog
 
 from eso_operator.stores.snapshot import Scope
+from eso_operator.targets.discovery import served_resource
 from eso_operator.targets.marks import MANAGED, MANAGED_LABEL
 from eso_wire.values import KindId
 from kuberun.cache import Change, IndexFunction
@@ -92,7 +92,7 @@ class WatchedKinds:
             if kind in self._informers:
                 return True
             try:
-                resource = await self._discovered(kind)
+                resource = await served_resource(self._client, kind.api_version, kind.kind)
             except ApiError:
                 return False
             if resource is None or self._group is None or len(self._included) >= MAX_INCLUDED:
@@ -144,13 +144,6 @@ class WatchedKinds:
                 for listener in self._listeners:
                     listener(kind, change)
 
-    async def _discovered(self, kind: KindId) -> Resource | None:
-        found = await self._client.read(f"/apis/{kind.group}/{kind.version}", _Resources)
-        for entry in found.resources:
-            if entry.kind == kind.kind and "/" not in entry.name:
-                return Resource(kind.group, kind.version, entry.name, kind.kind, entry.namespaced)
-        return None
-
     def _informer(self, kind: Kind[T], labels: str, indexes: dict[str, IndexFunction[T]]) -> Informer[T]:
         namespace = self._namespace if kind.resource.namespaced else ""
         return Informer(
@@ -159,16 +152,6 @@ class WatchedKinds:
             name=str(kind.resource),
             indexes={_BY_NAMESPACE: _namespace_of, **indexes},
         )
-
-
-class _Entry(msgspec.Struct):
-    name: str
-    kind: str
-    namespaced: bool = True
-
-
-class _Resources(msgspec.Struct):
-    resources: list[_Entry] = []
 
 
 def _namespace_of(obj: Any) -> Iterable[str]:

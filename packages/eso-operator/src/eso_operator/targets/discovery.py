@@ -41,7 +41,7 @@ class Discovery:
             return self._known[asked]
         if self._missing.get(asked, 0.0) > self._clock.monotonic():
             return None
-        found = await self._ask(api_version, kind)
+        found = await served_resource(self._client, api_version, kind)
         if len(self._known) + len(self._missing) >= _MAX_KNOWN:
             self._known.clear()
             self._missing.clear()
@@ -51,14 +51,16 @@ class Discovery:
             self._known[asked] = found
         return found
 
-    async def _ask(self, api_version: str, kind: str) -> Resource | None:
-        group, _, version = api_version.rpartition("/")
-        path = f"/apis/{api_version}" if group else f"/api/{version}"
-        try:
-            served = await self._client.read(path, _Resources)
-        except NotFound:
-            return None
-        for entry in served.resources:
-            if entry.kind == kind and "/" not in entry.name:
-                return Resource(group, version, entry.name, kind, entry.namespaced)
+
+async def served_resource(client: Client, api_version: str, kind: str) -> Resource | None:
+    """Asked now."""
+    group, _, version = api_version.rpartition("/")
+    path = f"/apis/{api_version}" if group else f"/api/{version}"
+    try:
+        served = await client.read(path, _Resources)
+    except NotFound:
         return None
+    for entry in served.resources:
+        if entry.kind == kind and "/" not in entry.name:
+            return Resource(group, version, entry.name, kind, entry.namespaced)
+    return None
