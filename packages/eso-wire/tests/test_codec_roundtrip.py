@@ -1,4 +1,4 @@
-"""Every value arrives as it was sent, whatever it holds."""
+"""Every value arrives as it was sent, whatever it holds (R120)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripted faults: when rules strike, what they do to items and calls, and the files they come from."""
+"""Scripted faults: when rules strike, what they do to items and calls, and the files they come from (R106)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores on a live API server, with a real gRPC server and real certificates behind them."""
+"""Stores on a live API server, with a real gRPC server and real certificates behind them (R71, R124)."""
 
 import asyncio
 import base64

@@ -305,6 +305,17 @@ def test_a_store_that_names_its_class() -> None:
     assert (endpoint.source, endpoint.label) == (EndpointSource.CLASS, "fake")
 
 
+def test_two_releases_of_a_provider_serve_side_by_side() -> None:
+    """R65: each is a class of its own, and a store names the one it wants."""
+    releases = [fake_class("fake-1", "fake-1.eso.svc:8080"), fake_class("fake-2", "fake-2.eso.svc:8080")]
+
+    labels = [
+        resolved(STORE_REF, with_class({"name": name}), *releases).endpoint.label for name in ("fake-1", "fake-2")
+    ]
+
+    assert labels == ["fake-1", "fake-2"]
+
+
 @pytest.mark.parametrize(
     ("ref", "documents"),
     [
