@@ -44,6 +44,7 @@ async def stage(module_scene: Scene) -> AsyncIterator[Scene]:
     await bench.ready(STORES, STORE, lambda condition: condition.status == "True")
     provider.calls.clear()
     provider.asked.clear()
+    provider.identities.clear()
     module_scene.api_calls.seen.clear()
     yield replace(module_scene, bench=bench)
     await api.delete(f"/apis/external-secrets.io/v1/namespaces/{namespace}/externalsecrets")

@@ -1,0 +1,227 @@
+"""All entries of an ExternalSecret fetched in as few calls as can be, and what becomes of those that fail."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from eso_api.externalsecret import ExternalSecret
+from eso_api.references import GeneratorRef, StoreRef
+from eso_api.values import SecretBytes
+from eso_operator.stores.need import Need
+from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
+from eso_operator.sync.dependencies import ANY_PROVIDER, OnObject
+from eso_operator.sync.fetch import Fetched, Fetcher
+from eso_operator.sync.generate import Made
+from eso_operator.testing.boundtargets import bound_target
+from eso_operator.testing.externalsecrets import entry, external_secret, values
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.values import FindQuery, Found, GetItem, GetResult, ObjectRef, Shape, ValueMetadata
+from kuberun.meta import ObjectKey
+
+MISSING = ProviderError(ErrorReason.SECRET_NOT_FOUND, "it is not there")
+DENIED = ProviderError(ErrorReason.PERMISSION_DENIED, "no right")
+
+
+@dataclass
+class Backend:
+    """Stores by name, and what they hold. Stands for resolver, binding, planner, finds and generators."""
+
+    data: dict[str, str] = field(default_factory=dict)
+    maps: dict[str, dict[str, str]] = field(default_factory=dict)
+    errors: dict[str, ProviderError] = field(default_factory=dict)
+    no_stores: frozenset[str] = frozenset()
+    suggested: float = 0.0
+    reads: list[tuple[str, list[str]]] = field(default_factory=list)
+    finds: list[FindQuery] = field(default_factory=list)
+
+    async def fetch(self, es: ExternalSecret) -> Fetched:
+        fetcher = Fetcher(self, self.bind, planner=self, finds=self, generators=self)  # type: ignore[arg-type]  # only resolve is used
+        return await fetcher.fetch(es)
+
+    async def resolve(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedTarget:
+        assert caller.name == "db"
+        assert need.operations
+        if ref.name in self.no_stores:
+            subject = ObjectRef(
+                api_version="external-secrets.io/v1", kind="SecretStore", namespace="default", name=ref.name
+            )
+            raise ResolutionError(Reason.NOT_FOUND, f"no store {ref.name}", subject=subject)
+        target = bound_target().target
+        return replace(target, store=replace(target.store, name=ref.name))
+
+    async def bind(self, target: ResolvedTarget) -> BoundTarget:
+        return replace(bound_target(), target=target)
+
+    async def read(
+        self, bound: BoundTarget, items: Sequence[GetItem], *, asked_at: float | None = None
+    ) -> list[GetResult]:
+        del asked_at
+        self.reads.append((bound.target.store.name, [item.ref.key for item in items]))
+        return [self._result(item) for item in items]
+
+    async def find(self, bound: BoundTarget, query: FindQuery) -> tuple[Found, ...]:
+        del bound
+        self.finds.append(query)
+        if query.path in self.errors:
+            raise self.errors[query.path]
+        return tuple(Found(key, value) for key, value in values(self.data).items() if key.startswith(query.path))
+
+    async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> Made:
+        del caller
+        if ref.name in self.errors:
+            raise self.errors[ref.name]
+        return Made(index, bound_target(), values({"made": ref.name}))
+
+    def _result(self, item: GetItem) -> GetResult:
+        metadata = ValueMetadata(suggested_refresh=self.suggested)
+        key = item.ref.key
+        if key in self.errors:
+            return GetResult(item.item_id, self.errors[key])
+        if item.shape is Shape.MAP and key in self.maps:
+            return GetResult(item.item_id, values(self.maps[key]), metadata=metadata)
+        if item.shape is Shape.SINGLE and key in self.data:
+            return GetResult(item.item_id, SecretBytes(self.data[key].encode()), metadata=metadata)
+        return GetResult(item.item_id, MISSING)
+
+
+def revealed(fetched: Fetched) -> dict[str, str]:
+    return {key: value.reveal().decode() for key, value in fetched.values.items()}
+
+
+def asking(policy: str = "Retain", **spec: Any) -> ExternalSecret:
+    return external_secret(**{"data": [], "target": {"deletionPolicy": policy}, **spec})
+
+
+async def test_all_reads_of_one_store_are_one_call_and_stores_are_asked_side_by_side() -> None:
+    backend = Backend(data={"x": "1", "y": "2", "z": "3"}, maps={"m": {"k": "4"}})
+    other = {"sourceRef": {"storeRef": {"name": "other"}}}
+
+    fetched = await backend.fetch(
+        asking(
+            data=[entry("a", "x"), entry("b", "y"), {**entry("c", "z"), **other}], dataFrom=[{"extract": {"key": "m"}}]
+        )
+    )
+
+    assert revealed(fetched) == {"k": "4", "a": "1", "b": "2", "c": "3"}
+    assert sorted(backend.reads) == [("other", ["z"]), ("store", ["m", "x", "y"])]
+
+
+async def test_later_entries_win_and_data_wins_over_data_from() -> None:
+    """P15, P16, P17."""
+    backend = Backend(data={"x": "data", "y": "last"}, maps={"m": {"k": "first", "n": "n"}, "o": {"k": "second"}})
+
+    fetched = await backend.fetch(
+        asking(
+            "Merge",
+            data=[entry("d", "x"), entry("d", "y"), entry("n", "x")],
+            dataFrom=[{"extract": {"key": "m"}}, {"extract": {"key": "o"}}],
+        )
+    )
+
+    assert revealed(fetched) == {"k": "second", "n": "data", "d": "last"}
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Merge"])
+async def test_a_missing_entry_is_skipped_and_reported(policy: str) -> None:
+    """P6, R57, R58."""
+    backend = Backend(data={"x": "1"}, errors={"p/": MISSING})
+    find = {"find": {"path": "p/"}}
+
+    fetched = await backend.fetch(
+        asking(policy, data=[entry("a", "x"), entry("b", "gone")], dataFrom=[{"extract": {"key": "m"}}, find])
+    )
+
+    assert revealed(fetched) == {"a": "1"}
+    assert [(missing.path, missing.remote_key) for missing in fetched.missing] == [
+        ("spec.dataFrom[0].extract", "m"),
+        ("spec.dataFrom[1].find", "p/"),
+        ("spec.data[1]", "gone"),
+    ]
+    assert fetched.failures == ()
+
+
+async def test_under_retain_a_missing_entry_is_a_failure_and_there_are_no_values_at_all() -> None:
+    """P5, R56."""
+    fetched = await Backend(data={"x": "1"}).fetch(asking(data=[entry("a", "x"), entry("b", "gone")]))
+
+    assert fetched.values == {}
+    assert [(failure.path, failure.reason) for failure in fetched.failures] == [("spec.data[1]", "SecretNotFound")]
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete", "Merge"])
+async def test_only_absence_is_tolerated(policy: str) -> None:
+    fetched = await Backend(errors={"x": DENIED}).fetch(asking(policy, data=[entry("a", "x")]))
+
+    assert len(fetched.failures) == 1
+    assert fetched.missing == ()
+
+
+async def test_every_entry_is_tried_and_every_cause_is_listed() -> None:
+    backend = Backend(errors={"x": DENIED, "maker": DENIED}, no_stores=frozenset({"none"}), maps={"m": {"a/b": "1"}})
+    fetched = await backend.fetch(
+        asking(
+            data=[entry("a", "x"), {**entry("b", "y"), "sourceRef": {"storeRef": {"name": "none"}}}],
+            dataFrom=[
+                {"extract": {"key": "m"}, "rewrite": [{"regexp": {"source": "z", "target": "z"}}]},
+                {"sourceRef": {"generatorRef": {"kind": "Password", "name": "maker"}}},
+            ],
+        )
+    )
+
+    assert [(failure.path, failure.store) for failure in fetched.failures] == [
+        ("spec.dataFrom[0].extract", "SecretStore store"),
+        ("spec.dataFrom[1].sourceRef.generatorRef", "Password maker"),
+        ("spec.data[0]", "SecretStore store"),
+        ("spec.data[1]", "SecretStore none"),
+    ]
+    assert fetched.failures[0].retry is RetryClass.AFTER_CHANGE
+    assert fetched.failures[3].reason == Reason.NOT_FOUND.value
+
+
+async def test_a_store_that_is_not_there_is_waited_for() -> None:
+    fetched = await Backend(no_stores=frozenset({"store"})).fetch(asking(data=[entry("a", "x")]))
+
+    assert OnObject("external-secrets.io", "SecretStore", ObjectKey("default", "store")) in fetched.depends_on
+    assert ANY_PROVIDER in fetched.depends_on
+
+
+async def test_what_was_gone_by_is_known_even_when_the_backend_says_no() -> None:
+    fetched = await Backend(errors={"x": DENIED}).fetch(asking(data=[entry("a", "x")]))
+
+    assert OnObject("", "SecretStore", ObjectKey("team", "store")) in fetched.depends_on
+
+
+async def test_what_was_made_is_handed_on_for_the_ledger_even_when_another_entry_fails() -> None:
+    """P25."""
+    backend = Backend(errors={"x": DENIED})
+    maker = {"sourceRef": {"generatorRef": {"kind": "Password", "name": "maker"}}}
+
+    fetched = await backend.fetch(asking(data=[entry("a", "x")], dataFrom=[maker]))
+
+    assert fetched.values == {}
+    assert [made.index for made in fetched.made] == [0]
+
+
+async def test_generated_values_are_renamed_but_neither_converted_nor_decoded() -> None:
+    """R21."""
+    maker = {"sourceRef": {"generatorRef": {"kind": "Password", "name": "maker"}}}
+    rewrite = [{"regexp": {"source": "made", "target": "token"}}]
+
+    fetched = await Backend().fetch(asking(dataFrom=[{**maker, "rewrite": rewrite}]))
+
+    assert revealed(fetched) == {"token": "maker"}
+
+
+async def test_the_shortest_life_of_a_value_is_known() -> None:
+    """R24."""
+    fetched = await Backend(data={"x": "1"}, suggested=60).fetch(asking(data=[entry("a", "x")]))
+
+    assert fetched.refresh_within == 60
+
+
+async def test_no_value_is_shown() -> None:
+    fetched = await Backend(data={"x": "CANARY"}).fetch(asking(data=[entry("a", "x")]))
+
+    assert "CANARY" not in repr(fetched)

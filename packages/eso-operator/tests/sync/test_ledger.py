@@ -1,0 +1,167 @@
+"""Account of what generators made: kept before the target is written, retired only after it is."""
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from eso_api.externalsecret import ExternalSecret
+from eso_api.generators.generatorstate import GeneratorState
+from eso_api.values import SecretBytes
+from eso_operator.stores.target import BoundTarget
+from eso_operator.sync.generate import Kept, Made
+from eso_operator.sync.ledger import OWNER_INDEX, OWNER_KEY_LABEL, StateLedger, owner_key, owner_of
+from eso_operator.testing.boundtargets import bound_target
+from eso_operator.testing.externalsecrets import external_secret
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import CleanupOutcome, CleanupRequest
+from kuberun.cache import Store
+from kuberun.client import Client
+from kuberun.clock import rfc3339
+from kuberun.errors import ApiError, Forbidden, NotFound
+from kuberun.meta import JsonObject, Kind, ObjectKey
+from kuberun.testing.clock import START, VirtualClock
+from kuberun.watch import Listed
+
+MAKER = {"sourceRef": {"generatorRef": {"kind": "Password", "name": "p"}}}
+OWNER = external_secret(data=[], dataFrom=[MAKER, MAKER])
+
+
+@dataclass
+class States:
+    """GeneratorStates of a cluster, and a provider that cleans up."""
+
+    stored: dict[str, JsonObject] = field(default_factory=dict)
+    cleaned: list[bytes] = field(default_factory=list)
+    refuses: ApiError | None = None
+    allowed: int = 100
+    cleanup_fails: bool = False
+
+    async def create(self, kind: Kind[JsonObject], obj: JsonObject) -> JsonObject:
+        del kind
+        if self.refuses is not None and len(self.stored) >= self.allowed:
+            raise self.refuses
+        name = f"{obj['metadata']['generateName']}{len(self.stored)}"
+        self.stored[name] = {**obj, "metadata": {**obj["metadata"], "name": name}}
+        return self.stored[name]
+
+    async def merge_patch(self, kind: Kind[JsonObject], key: ObjectKey, patch: JsonObject) -> None:
+        del kind
+        if key.name not in self.stored:
+            raise NotFound(404, "NotFound", "gone")
+        self.stored[key.name]["spec"] |= patch["spec"]
+
+    async def cleanup(self, bound: BoundTarget, request: CleanupRequest) -> CleanupOutcome:
+        del bound
+        if self.cleanup_fails:
+            raise ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")
+        self.cleaned.append(request.state.reveal())
+        return CleanupOutcome.CLEANED
+
+    def deadlines(self) -> list[str | None]:
+        return [state["spec"].get("garbageCollectionDeadline") for state in self.stored.values()]
+
+    def ledger(self, known: Store[GeneratorState] | None = None) -> StateLedger:
+        client = cast("Client", self)
+        return StateLedger(client, known or _states(), self, clock=VirtualClock(), grace=120)
+
+
+def _states(*known: GeneratorState) -> Store[GeneratorState]:
+    store: Store[GeneratorState] = Store(indexes={OWNER_INDEX: owner_of})
+    store.apply(Listed(known))
+    return store
+
+
+def made(state: bytes | None = b'{"id": 1}', index: int = 0) -> Made:
+    return Made(index, bound_target(), {}, None if state is None else SecretBytes(state))
+
+
+def known_state(name: str, owner: ExternalSecret = OWNER, entry: str = "0", **spec: Any) -> GeneratorState:
+    meta = owner.metadata
+    key = owner_key("ExternalSecret", meta.namespace, meta.name, entry)
+    metadata = {"name": name, "namespace": meta.namespace, "labels": {OWNER_KEY_LABEL: key}, "resourceVersion": "1"}
+
+    return msgspec.convert({"metadata": metadata, "spec": {"resource": {}, "state": {}, **spec}}, GeneratorState)
+
+
+async def test_a_state_is_on_record_with_its_owner_and_its_entry() -> None:
+    states = States()
+
+    kept = await states.ledger().keep(OWNER, [made(index=1)])
+
+    [stored] = states.stored.values()
+    assert stored["metadata"]["generateName"] == "gen-externalsecret-db-"
+    assert stored["metadata"]["labels"] == {OWNER_KEY_LABEL: owner_key("ExternalSecret", "default", "db", "1")}
+    assert stored["metadata"]["ownerReferences"][0]["uid"] == OWNER.metadata.uid
+    assert stored["spec"]["state"] == {"id": 1}
+    assert [key.name for key in kept.new] == list(states.stored)
+
+
+async def test_values_without_state_leave_nothing() -> None:
+    states = States()
+
+    assert await states.ledger().keep(OWNER, [made(None)]) == Kept()
+    assert states.stored == {}
+
+
+async def test_older_states_get_a_deadline_once_the_target_is_written_and_not_before() -> None:
+    states = States(stored={"old": {"spec": {}}, "older": {"spec": {}}})
+    retired = known_state("older", garbageCollectionDeadline="2030-01-01T00:00:00Z")
+    ledger = states.ledger(_states(known_state("old"), retired))
+
+    kept = await ledger.keep(OWNER, [made()])
+    assert states.deadlines() == [None, None, None]
+    await ledger.retire(kept)
+
+    assert states.deadlines() == ["2030-01-01T00:02:00Z", None, None]
+
+
+async def test_an_entry_that_is_no_generator_any_more_retires_its_states_too() -> None:
+    states = States(stored={"old": {"spec": {}}})
+    ledger = states.ledger(_states(known_state("old", entry="1")))
+
+    await ledger.retire(await ledger.keep(OWNER, []))
+
+    assert states.deadlines() == ["2030-01-01T00:02:00Z"]
+
+
+async def test_when_the_target_was_not_written_the_new_state_goes_and_the_old_one_stays() -> None:
+    states = States(stored={"old": {"spec": {}}})
+    ledger = states.ledger(_states(known_state("old")))
+
+    await ledger.discard(await ledger.keep(OWNER, [made()]))
+
+    assert states.deadlines() == [None, rfc3339(START)]
+
+
+async def test_what_cannot_be_put_on_record_is_cleaned_up_and_what_was_is_discarded() -> None:
+    states = States(refuses=Forbidden(403, "Forbidden", "no"), allowed=1)
+
+    with pytest.raises(Forbidden):
+        await states.ledger().keep(OWNER, [made(b'{"id": 1}'), made(b'{"id": 2}'), made(b'{"id": 3}', 1)])
+
+    assert states.cleaned == [b'{"id": 2}', b'{"id": 3}']
+    assert states.deadlines() == [rfc3339(START)]
+
+
+async def test_a_roll_back_cleans_up_at_once() -> None:
+    """P25."""
+    states = States()
+
+    await states.ledger().roll_back([made(), made(None)])
+
+    assert states.cleaned == [b'{"id": 1}']
+    assert states.stored == {}
+
+
+async def test_a_roll_back_that_fails_is_left_to_the_collector() -> None:
+    states = States(cleanup_fails=True)
+
+    await states.ledger().roll_back([made()])
+
+    assert states.deadlines() == [rfc3339(START)]
+
+
+async def test_a_state_that_is_gone_already_needs_no_deadline() -> None:
+    await States().ledger().retire(Kept(older=(ObjectKey("default", "gone"),)))
