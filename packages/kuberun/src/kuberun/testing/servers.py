@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import ctypes
 import os
 import signal
 import socket
@@ -135,28 +134,26 @@ def kubeconfig_text(url: str, ca: bytes, token: str) -> str:
     return yaml.safe_dump(config)
 
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
+_BOUND_TO_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Even if pytest itself is killed, its servers do not outlive it. Said by the child itself, once it is a program of its
+own: code between fork and exec runs the fork handlers of every library, and those of gRPC abort now and then."""
 
 _SPAWNER = ThreadPoolExecutor(1, thread_name_prefix="children")
 """Starts every child. Linux ends a child with the thread that started it, and this one lasts as long as the process."""
 
 
 def _spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    bound = [sys.executable, "-I", "-S", "-c", _BOUND_TO_PARENT] if sys.platform == "linux" else []
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - the command is ours
-            command,
+            [*bound, *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment},
             start_new_session=True,  # Ctrl-C in the terminal reaches pytest, which then stops servers in order
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call, no allocation and no lock
         )
-
-
-def _die_with_parent() -> None:
-    """Even if pytest itself is killed, its servers do not outlive it."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
