@@ -125,7 +125,7 @@ class World:
     # --- what becomes of it -------------------------------------------------------------------------------------------
 
     async def differences(self) -> list[str]:
-        """What is not as its ExternalSecret says; the API is asked, as a request without an answer may have been heard."""
+        """What is not as its ExternalSecret says. The API is asked: a request without an answer may have been heard."""
         assert self.bench.host is not None
         data = self.bench.host.provider.data
         try:
