@@ -39,6 +39,7 @@ async def stage(module_scene: Scene) -> AsyncIterator[Scene]:
     namespace = await _namespace(api)
     provider.data = dict(scripted_with({}).data)
     provider.item_errors.clear()
+    provider.state = None
     bench = replace(module_scene.bench, namespace=namespace)
     await bench.create(STORES, STORE, spec=FAKE_STORE)
     await bench.ready(STORES, STORE, lambda condition: condition.status == "True")

@@ -9,6 +9,7 @@ import pytest
 
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.crd import CustomKind
+from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.v2.clusterprovider import CLUSTER_PROVIDER
 from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
 from eso_api.v2.generator import GENERATOR
@@ -206,4 +207,35 @@ async def test_a_v2_generator_is_a_source(stage: Scene) -> None:
 
     await stage.sync("db", dataFrom=[{"sourceRef": {"generatorRef": reference(GENERATOR, "v2")}}])
 
+    assert await stage.data("db") == {"password": "generated"}
+
+
+async def states(stage: Scene) -> dict[str, str | None]:
+    """Generated state on record, by name, and when it may be collected."""
+    listed = await stage.bench.api.get(GENERATOR_STATE.resource().path(stage.bench.namespace))
+    return {each["metadata"]["name"]: each["spec"].get("garbageCollectionDeadline") for each in listed.body["items"]}
+
+
+async def test_generated_state_lives_for_as_long_as_the_target_holds_the_value(stage: Scene) -> None:
+    """A target that could not be written keeps the old value, and so does its state; the new state goes at once."""
+    stage.provider.state = b'{"id": 1}'
+    await stage.bench.create(MAKER.resource(), "maker", spec={})
+    entry = {"sourceRef": {"generatorRef": reference(MAKER, "maker")}}
+    await stage.sync("db", dataFrom=[entry])
+    [first] = await states(stage)
+
+    await stage.change("db", target={"template": {"data": {"a": "{{ .nobody }}"}}})
+    await stage.broken("db", "nobody")
+
+    async def discarded() -> bool:
+        """What was made for nothing is on record no more, or about to go; the value in use is not."""
+        kept = [name for name, deadline in (await states(stage)).items() if deadline is None]
+        return kept == [first] and stage.provider.calls["Cleanup"] > 0
+
+    await eventually(discarded, "the new state is not cleaned up")
+    await stage.change("db", refreshPolicy="CreatedOnce", target={"template": None})
+    await stage.ready("db")
+    known = await states(stage)
+    assert known[first] is not None
+    assert len([name for name, deadline in known.items() if deadline is None]) == 1
     assert await stage.data("db") == {"password": "generated"}

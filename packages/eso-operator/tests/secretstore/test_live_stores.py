@@ -231,7 +231,7 @@ async def test_a_v2_store_of_a_providers_own_kind_becomes_valid(bench: Bench, ki
         store = await bench.ready(kind.resource(), "store", valid)
 
     assert store["status"]["capabilities"] == "ReadOnly"
-    assert store["status"]["operations"] == ["FIND_BY_NAME", "GET", "GET_MAP"]
+    assert store["status"]["operations"] == ["FIND_BY_NAME", "GET", "GET_MAP", "NOT_FOUND_SEMANTICS"]
     assert store["status"]["observedGeneration"] == 1
 
 
@@ -316,7 +316,7 @@ async def test_cluster_stores_by_authentication_scope(
             await bench.delete(kind.resource(), name)
 
     if expected[0] != "False":
-        assert store["status"]["operations"] == ["FIND_BY_NAME", "GET", "GET_MAP"]
+        assert store["status"]["operations"] == ["FIND_BY_NAME", "GET", "GET_MAP", "NOT_FOUND_SEMANTICS"]
 
 
 async def test_a_v1_cluster_store_with_its_users_credentials_is_valid(bench: Bench) -> None:

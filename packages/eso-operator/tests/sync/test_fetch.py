@@ -17,7 +17,7 @@ from eso_operator.sync.generate import Made
 from eso_operator.testing.boundtargets import bound_target
 from eso_operator.testing.externalsecrets import entry, external_secret, values
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
-from eso_wire.values import FindQuery, Found, GetItem, GetResult, ObjectRef, Shape, ValueMetadata
+from eso_wire.values import FindQuery, Found, GetItem, GetResult, ObjectRef, Operation, Shape, ValueMetadata
 from kuberun.meta import ObjectKey
 
 MISSING = ProviderError(ErrorReason.SECRET_NOT_FOUND, "it is not there")
@@ -32,6 +32,7 @@ class Backend:
     maps: dict[str, dict[str, str]] = field(default_factory=dict)
     errors: dict[str, ProviderError] = field(default_factory=dict)
     no_stores: frozenset[str] = frozenset()
+    operations: frozenset[Operation] = frozenset(Operation)
     suggested: float = 0.0
     reads: list[tuple[str, list[str]]] = field(default_factory=list)
     finds: list[FindQuery] = field(default_factory=list)
@@ -49,7 +50,7 @@ class Backend:
             )
             raise ResolutionError(Reason.NOT_FOUND, f"no store {ref.name}", subject=subject)
         target = bound_target().target
-        return replace(target, store=replace(target.store, name=ref.name))
+        return replace(target, store=replace(target.store, name=ref.name), operations=self.operations)
 
     async def bind(self, target: ResolvedTarget) -> BoundTarget:
         return replace(bound_target(), target=target)
@@ -140,6 +141,19 @@ async def test_a_missing_entry_is_skipped_and_reported(policy: str) -> None:
         ("spec.data[1]", "gone"),
     ]
     assert fetched.failures == ()
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Merge"])
+async def test_a_provider_that_cannot_tell_absence_from_failure_is_not_believed(policy: str) -> None:
+    """R59."""
+    backend = Backend(data={"x": "1"}, operations=frozenset(Operation) - {Operation.NOT_FOUND_SEMANTICS})
+
+    fetched = await backend.fetch(asking(policy, data=[entry("a", "x"), entry("b", "gone")]))
+
+    [failure] = fetched.failures
+    assert (failure.path, failure.reason) == ("spec.data[1]", "SecretNotFound")
+    assert "use Retain" in failure.message
+    assert fetched.missing == ()
 
 
 async def test_under_retain_a_missing_entry_is_a_failure_and_there_are_no_values_at_all() -> None:

@@ -20,8 +20,9 @@ from eso_operator.settings import Settings
 from eso_operator.stores.target import BoundTarget, Connection, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.fetch import Fetcher
+from eso_operator.sync.generate import GeneratorLedger
 from eso_operator.sync.generators import GeneratorSource
-from eso_operator.sync.ledger import StateLedger
+from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.resolver import Resolver
 from eso_operator.targets.discovery import Discovery
 from eso_operator.targets.manifest import Follow, ManifestTarget
@@ -81,7 +82,7 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         client=parts.client,
         clock=parts.clock,
         fetcher=Fetcher(parts.resolver, parts.bind, planner=parts.planner, finds=parts.gateway, generators=generators),
-        ledger=StateLedger(parts.client, parts.states, parts.gateway, clock=parts.clock, grace=sync.generator_grace),
+        ledger=_ledger(parts),
         settlement=Settlement(TemplateReader(parts.client), cleanup),
         cleanup=cleanup,
         dependencies=parts.dependencies,
@@ -92,6 +93,13 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
     )
     gatherer = Gatherer(parts.objects, controller_classes(parts.resolver.snapshot), parts.version_of, rules)
     return ExternalSecretReconciler(gatherer, outside)
+
+
+def _ledger(parts: Parts) -> GeneratorLedger:
+    if not parts.settings.reconcilers.generator_state:
+        return NoLedger()
+    grace = parts.settings.sync.generator_grace
+    return StateLedger(parts.client, parts.states, parts.gateway, clock=parts.clock, grace=grace)
 
 
 def _render(left: str, right: str) -> RenderText:

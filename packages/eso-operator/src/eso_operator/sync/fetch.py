@@ -4,15 +4,16 @@
 
 Entries fail one by one, and all of them are tried, so that a person sees every cause at once. If any fails there are no
 values: a target is never written from half of its sources. Entries whose remote key is not there are failures or not,
-as the deletion policy says.
+as the deletion policy says; but only a provider that promises to tell absence from every other failure is believed
+when it comes to removing things.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, assert_never
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, assert_never
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import StoreRef
@@ -32,6 +33,12 @@ from kuberun.controller import ASKED_AT
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 Values = Mapping[str, SecretBytes]
+
+
+_NOT_SURE: Final = (
+    ". Nothing is removed for it: the provider does not promise to tell absence from other failures"
+    " (NOT_FOUND_SEMANTICS), which deletionPolicy Delete and Merge need; use Retain with it"
+)
 
 
 class PlansReads(Protocol):
@@ -110,7 +117,7 @@ class Fetcher:
         try:
             operations = frozenset[Operation]().union(*(want.operations for want in wanted))
             target = await self._resolver.resolve(ref, pass_.caller, reading(*operations))
-            pass_.went_by(target)
+            pass_.went_by(target, wanted)
             bound = await self._bind(target)
             pass_.depends_on |= {on_object(source) for source in bound.sources}
         except (ResolutionError, ProviderError) as error:
@@ -165,6 +172,8 @@ class _Pass:
     answers: dict[str, SecretBytes | Values] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
+    """Entries of providers that do not promise that what they call absent is absent."""
     depends_on: set[Dependency] = field(default_factory=set)
     made: list[Made] = field(default_factory=list)
     refresh_within: float | None = None
@@ -185,9 +194,11 @@ class _Pass:
     def tolerates_absence(self) -> bool:
         return self.es.spec.target.deletion_policy != "Retain"
 
-    def went_by(self, target: ResolvedTarget) -> None:
+    def went_by(self, target: ResolvedTarget, wanted: Sequence[Want]) -> None:
         self.depends_on |= {on_connection(target.connection), OnLabel(target.endpoint.label)}
         self.depends_on |= {on_object(target.config.ref), on_object(target.store)}
+        if Operation.NOT_FOUND_SEMANTICS not in target.operations:
+            self.unsure |= {want.path for want in wanted}
 
     def unresolved(self, error: ResolutionError | ProviderError, wanted: Sequence[Want]) -> None:
         self.depends_on.add(ANY_PROVIDER)
@@ -207,10 +218,12 @@ class _Pass:
                 self.answers[want.path] = outcome
 
     def fail(self, want: Want, error: ResolutionError | ProviderError) -> None:
-        if isinstance(error, ProviderError) and error.is_not_found and self.tolerates_absence:
+        gone = isinstance(error, ProviderError) and error.is_not_found and self.tolerates_absence
+        if gone and want.path not in self.unsure:
             self.absent.add(want.path)
-        else:
-            self.failed[want.path] = _failure_of(want, error)
+            return
+        failure = _failure_of(want, error)
+        self.failed[want.path] = replace(failure, message=failure.message + _NOT_SURE) if gone else failure
 
     def ends_within(self, seconds: float | None) -> None:
         if seconds is not None:

@@ -19,6 +19,7 @@ import structlog
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
+from eso_operator.stores.stored import snapshot_of
 from eso_operator.stores.target import BoundTarget
 from eso_operator.sync.generate import Kept, Made
 from eso_operator.targets.hashes import digest
@@ -149,16 +150,27 @@ class StateLedger:
         }
 
 
+class NoLedger:
+    """Keeps no account: what generators make is never cleaned up. For those who switch generator state off."""
+
+    async def keep(self, owner: ExternalSecret, made: Sequence[Made]) -> Kept:
+        del owner, made
+        return Kept()
+
+    async def retire(self, kept: Kept) -> None:
+        """Nothing was kept."""
+
+    async def discard(self, kept: Kept) -> None:
+        """Nothing was kept."""
+
+    async def roll_back(self, made: Sequence[Made]) -> None:
+        """Nothing is cleaned up."""
+
+
 def resource_of(made: Made) -> JsonObject:
     """The generator as it was: what is needed to clean up after it has changed or gone."""
-    config, target = made.bound.config, made.bound.target
-    spec: Any = msgspec.json.decode(config.spec_json.reveal()) if config.spec_json is not None else {}
-    return {
-        "apiVersion": target.store.api_version,
-        "kind": target.store.kind,
-        "metadata": {"name": target.store.name, "namespace": target.store.namespace},
-        "spec": spec,
-    }
+    spec = made.bound.config.spec_json
+    return snapshot_of(made.bound.target, None if spec is None else msgspec.json.decode(spec.reveal()))
 
 
 def _json(made: Made) -> Any:

@@ -79,7 +79,7 @@ MAKER = namespaced_config(Maker, GENERATOR_CONFIG_GROUP, "makers")
 BACKEND_ID = KindId(STORE_CONFIG_GROUP, "v2alpha1", "Backend")
 MAKER_ID = KindId(GENERATOR_CONFIG_GROUP, "v2alpha1", "Maker")
 TOKEN_PATH = CredentialPath("/auth/tokenSecretRef", CredentialKind.SECRET_KEY)
-READS = frozenset({Operation.GET, Operation.GET_MAP, Operation.FIND_BY_NAME})
+READS = frozenset({Operation.GET, Operation.GET_MAP, Operation.FIND_BY_NAME, Operation.NOT_FOUND_SEMANTICS})
 KIND_INFOS = (
     KindInfo(BACKEND_ID, KindRole.STORE, READS, v1_provider_key="fake", credentials=(TOKEN_PATH,)),
     KindInfo(MAKER_ID, KindRole.GENERATOR, frozenset({Operation.GENERATE})),

@@ -58,6 +58,8 @@ class ScriptedProvider:
 
     clock: Clock
     data: dict[str, bytes] = field(default_factory=dict)
+    state: bytes | None = None
+    """What a generator says must be cleaned up later."""
     instance_id: str = "instance-1"
     kinds: tuple[KindInfo, ...] = ()
     limits: Limits = field(default_factory=Limits)
@@ -162,7 +164,8 @@ class ScriptedProvider:
             case "Validate" | "ValidateGenerator":
                 return codec.to_validate_response(Validation(ValidationState.READY))
             case "Generate":
-                return codec.to_generate_response(Generated({"password": SecretBytes(b"generated")}))
+                state = None if self.state is None else SecretBytes(self.state)
+                return codec.to_generate_response(Generated({"password": SecretBytes(b"generated")}, state=state))
             case "Cleanup":
                 return codec.to_cleanup_response(CleanupOutcome.CLEANED)
         raise ProviderError(ErrorReason.UNSUPPORTED_OPERATION, f"no such method: {method}")

@@ -1,0 +1,107 @@
+"""A provider of generators that remember: every value is on its books until it is cleaned up.
+
+Serves `Maker` and, under its name, the v1alpha1 kind `Grafana`; both take a token from a Secret.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from google.protobuf.message import Message
+
+from eso_api.values import SecretBytes
+from eso_operator.providers import transport as methods
+from eso_operator.testing.operators import BACKEND_ID, MAKER_ID, READS, TOKEN_PATH
+from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_wire import codec
+from eso_wire._generated import provider_pb2 as pb
+from eso_wire.errors import ProviderError
+from eso_wire.values import (
+    CleanupOutcome,
+    CredentialKind,
+    CredentialPath,
+    Generated,
+    KindInfo,
+    KindRole,
+    Operation,
+    Validation,
+    ValidationState,
+)
+from kuberun.clock import SystemClock
+
+MAKES = frozenset({Operation.GENERATE, Operation.CLEANUP})
+GRAFANA_TOKEN = CredentialPath("/auth/token", CredentialKind.SECRET_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedUp:
+    """One call of Cleanup: the state, the configuration and the credentials that came with it."""
+
+    state: Any
+    spec: Any
+    credentials: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class MakingProvider(ScriptedProvider):
+    """`books` are the values that exist in its backend, by number."""
+
+    books: dict[int, bytes] = field(default_factory=dict)
+    specs: list[Any] = field(default_factory=list)
+    """The configuration of every Generate."""
+    cleaned: list[CleanedUp] = field(default_factory=list)
+    cleanup_error: ProviderError | None = None
+    refusal: ProviderError | None = None
+    """What it has against every configuration."""
+    made: int = 0
+
+    def __post_init__(self) -> None:
+        self.kinds = (
+            KindInfo(BACKEND_ID, KindRole.STORE, READS, v1_provider_key="fake", credentials=(TOKEN_PATH,)),
+            KindInfo(
+                MAKER_ID,
+                KindRole.GENERATOR,
+                MAKES,
+                v1_provider_key="Grafana",
+                credentials=(TOKEN_PATH, GRAFANA_TOKEN),
+            ),
+        )
+
+    def _answer(self, method: str, request: bytes) -> Message:
+        match methods.short_name(method):
+            case "Generate":
+                context, _ = codec.from_generate_request(pb.GenerateRequest.FromString(request))
+                self.specs.append(_document(context.config.spec_json))
+                return codec.to_generate_response(self._made())
+            case "Cleanup":
+                context, asked = codec.from_cleanup_request(pb.CleanupRequest.FromString(request))
+                state, spec = _document(asked.state), _document(context.config.spec_json)
+                tokens = tuple(
+                    each.value.reveal() for each in context.config.credentials if isinstance(each.value, SecretBytes)
+                )
+                self.cleaned.append(CleanedUp(state, spec, tokens))
+                if self.cleanup_error is not None:
+                    raise self.cleanup_error
+                gone = self.books.pop(state["number"], None)
+                outcome = CleanupOutcome.ALREADY_GONE if gone is None else CleanupOutcome.CLEANED
+                return codec.to_cleanup_response(outcome)
+            case "ValidateGenerator":
+                state_of = ValidationState.READY if self.refusal is None else ValidationState.INVALID
+                return codec.to_validate_response(Validation(state_of, error=self.refusal))
+        # Zero-argument super does not find its class here: a dataclass with slots is made twice.
+        return ScriptedProvider._answer(self, method, request)  # noqa: SLF001 - it is our own
+
+    def _made(self) -> Generated:
+        self.made += 1
+        self.books[self.made] = value = f"value-{self.made}".encode()
+        return Generated({"password": SecretBytes(value)}, SecretBytes(msgspec.json.encode({"number": self.made})))
+
+
+def making(**fields: Any) -> MakingProvider:
+    return MakingProvider(SystemClock(), **fields)
+
+
+def _document(text: SecretBytes | None) -> Any:
+    return None if text is None else msgspec.json.decode(text.reveal())
