@@ -408,6 +408,7 @@ def _push_secret_controller(parts: _Parts, bound: Bind, gateway: Gateway, watche
             bind=bound,
             gateway=gateway,
             dependencies=parts.dependencies,
+            forget_connection=parts.directory.forget,
             series=parts.metrics.objects,
             recorder=parts.recorder("pushsecret"),
         )

@@ -154,19 +154,27 @@ async def test_a_provider_that_throttles_is_asked_again_when_it_says(staged: Any
         await stage.ready("db")
 
 
-async def test_two_writers_of_the_status_do_not_lose_what_was_pushed(staged: Any) -> None:
-    """Somebody edits the object while it is pushed: the push is repeated, the record is complete."""
+@pytest.mark.parametrize("policy", ["Replace", "IfNotExists"])
+async def test_two_writers_do_not_lose_what_was_pushed(staged: Any, policy: str) -> None:
+    """Somebody edits the object while it is pushed: the record is complete, and what we created is still ours."""
     async with staged() as stage:
         await stage.source(password="p")
-        stage.provider.latency = 0.3
-        await stage.apply("db", entry("password", "db"))
-        await stage.until(lambda: stage.provider.calls["PushSecrets"] >= 1, "it is not pushed")
-        await stage.force("db")
+        await stage.apply("db", entry("password", "warm-up"))
+        await stage.ready("db")
+        stage.provider.latency = 0.5
+        spec = {"data": [entry("password", "db")], "updatePolicy": policy, "deletionPolicy": "Delete"}
+        await stage.apply("second", **spec)
+        await stage.until(lambda: stage.provider.calls["PushSecrets"] >= 2, "it is not pushed")
+        await stage.force("second")
         stage.provider.latency = 0.0
 
-        await stage.ready("db")
+        found = await stage.ready("second")
 
-        assert list((await stage.status("db"))["syncedPushSecrets"]["SecretStore/store"]) == ["db"]
+        assert list(found["status"]["syncedPushSecrets"]["SecretStore/store"]) == ["db"]
+        assert await stage.condition("second", "SecretAlreadyExists") is None
+        await stage.bench.delete(PUSHES, "second")
+        await stage.gone("second")
+        assert list(stage.provider.values) == ["warm-up"]
 
 
 async def test_no_value_is_in_any_message_event_or_metric(staged: Any, capfd: pytest.CaptureFixture[str]) -> None:

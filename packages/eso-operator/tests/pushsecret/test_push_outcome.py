@@ -240,7 +240,7 @@ def test_a_failure_that_waiting_does_not_heal_is_looked_at_again_at_the_interval
 def test_a_failure_is_retried_no_sooner_than_the_provider_says() -> None:
     limited = Failure("p", "RateLimited", "m", retry_after=90.0)
 
-    assert report_of(push_secret(), Failed("s", (limited, FAILURE)), NOW).then == Retry("s", 90.0)
+    assert report_of(push_secret(), Failed("s", (limited, FAILURE)), NOW).then == Retry("s", 90.0, longest=3600.0)
 
 
 def test_existing_values_are_a_condition_of_their_own_next_to_ready() -> None:

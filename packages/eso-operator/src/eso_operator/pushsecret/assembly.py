@@ -21,6 +21,7 @@ from eso_operator.pushsecret.stores import StoreChooser
 from eso_operator.pushsecret.triggers import own_changes, source_changes, store_changes
 from eso_operator.secretstore.kinds import StoreKind
 from eso_operator.settings import Settings, SyncSettings
+from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.resolver import Resolver, WatchedObjects
@@ -51,6 +52,7 @@ class Parts:
     bind: Bind
     gateway: Gateway
     dependencies: Dependencies
+    forget_connection: Callable[[Connection], None]
     series: ObjectSeries
     recorder: EventRecorder
 
@@ -74,6 +76,7 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
         finalizer=Finalizer(client),
         memory=memory,
         dependencies=parts.dependencies,
+        forget_connection=parts.forget_connection,
         series=parts.series,
         recorder=parts.recorder,
         render=_render(parts.settings.sync),

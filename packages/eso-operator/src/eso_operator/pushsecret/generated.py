@@ -1,9 +1,11 @@
-"""State of generated values that are pushed: kept before the first push, given up when nothing was pushed.
+"""State of generated values that are pushed, in the words of `sync.generate.GeneratorLedger`.
 
-    keep      older states but the latest get a deadline; the new one is written
-    give_up   the value reached no store: its state is due at once
+    keep      the new state is written before the first push
+    retire    every store has the new value: the states before it get a deadline
+    discard   no store got the new value: its state is due at once
 
-States that passed their deadline, or lost their owner, are cleaned up by their own controller.
+A push that reached some stores leaves both: the others still hold what the older state stands for. States that passed
+their deadline, or lost their owner, are cleaned up by their own controller.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
+import structlog
 
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
-from eso_operator.sync.generate import Made
+from eso_operator.sync.generate import Kept, Made
 from eso_operator.sync.ledger import OWNER_INDEX, OWNER_KEY_LABEL, Cleans, owner_key, resource_of
 from eso_wire.errors import ProviderError
 from eso_wire.values import CleanupRequest
@@ -29,6 +32,10 @@ from kuberun.meta import JsonObject, ObjectKey, key_of, raw
 from kuberun.ownership import owner_reference
 
 STATE_KEY: Final = "__pushsecret"
+MAX_KEPT: Final = 5
+"""States of one object that may wait for a push to succeed."""
+
+_log = structlog.get_logger(__name__)
 _RAW: Final = raw(GENERATOR_STATE.resource())
 
 
@@ -44,20 +51,19 @@ class GeneratedStates:
         self._clock = clock
         self._grace = timedelta(seconds=grace)
 
-    async def keep(self, push: PushSecret, made: Sequence[Made]) -> list[ObjectKey]:
-        """The states of what was made now; a state that is lost cannot be cleaned up. Without `made`: only retire.
-
-        The latest state stays as it is, because its value is still in the backend until the push is through.
-        """
+    async def keep(self, push: PushSecret, made: Sequence[Made]) -> Kept:
+        """Put the state on record. Of older ones only a few stay, however often a push is tried."""
         older = sorted(self._unflagged(push), key=lambda state: state.metadata.creation_timestamp or "")
-        for state in older[:-1]:
-            await self._flag(state.metadata.key, self._clock.now() + self._grace)
-        with_state = [each for each in made if each.state is not None]
-        return [await self._written(push, each) for each in with_state]
+        await self._flag([state.metadata.key for state in older[:-MAX_KEPT]], self._clock.now() + self._grace)
+        new = [await self._written(push, each) for each in made if each.state is not None]
+        return Kept(tuple(new), tuple(state.metadata.key for state in older[-MAX_KEPT:]))
 
-    async def give_up(self, kept: Sequence[ObjectKey]) -> None:
-        for key in kept:
-            await self._flag(key, self._clock.now())
+    async def retire(self, kept: Kept) -> None:
+        """What they stand for lives on for the grace period, so that users of the old value can catch up."""
+        await self._flag(kept.older, self._clock.now() + self._grace)
+
+    async def discard(self, kept: Kept) -> None:
+        await self._flag(kept.new, self._clock.now())
 
     async def _written(self, push: PushSecret, made: Made) -> ObjectKey:
         try:
@@ -74,12 +80,15 @@ class GeneratedStates:
         found = self._states.find(OWNER_INDEX, (meta.namespace, _owner_key(push)))
         return [state for state in found if state.spec.garbage_collection_deadline is None]
 
-    async def _flag(self, key: ObjectKey, deadline: datetime) -> None:
-        patch = {"spec": {"garbageCollectionDeadline": rfc3339(deadline)}}
-        try:
-            await self._client.merge_patch(_RAW, key, patch)
-        except NotFound:
-            return
+    async def _flag(self, states: Sequence[ObjectKey], deadline: datetime) -> None:
+        """One that fails is tried again after the next push."""
+        for key in states:
+            try:
+                await self._client.merge_patch(_RAW, key, {"spec": {"garbageCollectionDeadline": rfc3339(deadline)}})
+            except NotFound:
+                continue
+            except ApiError as problem:
+                _log.warning("generated state not retired", state=str(key), why=problem.reason)
 
 
 def _owner_key(push: PushSecret) -> str:

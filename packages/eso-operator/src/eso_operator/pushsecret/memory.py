@@ -38,10 +38,11 @@ class Place(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A value that is known to be at its place: what was pushed (empty if it was not us), and its version there."""
+    """A value that is known to be at its place: what we pushed (empty if it is another), its version, whose it is."""
 
     digest: bytes
     version: str
+    ours: bool = True
 
 
 NOTHING_KNOWN: Final[Mapping[Place, Known]] = {}

@@ -276,10 +276,10 @@ def _next_push(push: PushSecret, within: float | None) -> Then:
 
 
 def _after_failure(push: PushSecret, outcome: Failed) -> Then:
+    interval = interval_of(push)
     retry_after = max((failure.retry_after for failure in outcome.failures), default=0.0)
     if not all(failure.retry is RetryClass.NEVER for failure in outcome.failures):
-        return Retry(outcome.step, retry_after)
-    interval = interval_of(push)
+        return Retry(outcome.step, retry_after, longest=interval)
     return After(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()
 
 

@@ -8,6 +8,7 @@ Entries fail one by one. Nothing here raises for what a store, provider or backe
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -89,6 +90,10 @@ class StoreResult:
     known: dict[Place, Known] = field(default_factory=dict)
     depends_on: set[Dependency] = field(default_factory=set)
     written: int = 0
+    landed: int = 0
+    """Entries whose value, as it is now, is in the backend."""
+    left: int = 0
+    """Entries whose place holds another value, which stays."""
     guarantee: Guarantee = Guarantee.ATOMIC
 
     def fail(self, entry: Entry, error: ResolutionError | ProviderError) -> None:
@@ -175,6 +180,8 @@ class _Round:
     bound: BoundTarget
     result: StoreResult
     answers: dict[str, CheckResult] = field(default_factory=dict)
+    uses: Counter[str] = field(default_factory=Counter)
+    """Entries of each remote key."""
     ids: dict[Place, str] = field(default_factory=dict)
     digests: dict[Place, bytes] = field(default_factory=dict)
 
@@ -182,6 +189,7 @@ class _Round:
         for parcel in self.delivery.parcels:
             for entry in parcel.entries:
                 place = self.delivery.place(entry)
+                self.uses[entry.remote.key] += 1
                 self.ids[place] = str(len(self.ids))
                 self.digests[place] = digest(self._item(entry), parcel.source, self._backend)
 
@@ -241,21 +249,25 @@ class _Round:
     def _own(self, entry: Entry, version: str) -> None:
         """It is there, and it is ours. A version that a later write of the same key made old is not remembered."""
         place = self.delivery.place(entry)
-        shared = sum(each.remote.key == entry.remote.key for each in self.delivery.entries) > 1
-        self.result.known[place] = Known(self.digests[place], "" if shared else version)
+        self.result.landed += 1
+        self.result.known[place] = Known(self.digests[place], "" if self.uses[entry.remote.key] > 1 else version)
         self.result.pushed.append(Pushed(entry.data, version))
 
     def _keep(self, entry: Entry, version: str) -> None:
         place = self.delivery.place(entry)
         version = version or self.delivery.known[place].version
+        self.result.landed += 1
         self.result.known[place] = Known(self.digests[place], version)
         self.result.pushed.append(Pushed(entry.data, version))
 
     def _leave(self, entry: Entry, version: str) -> None:
-        """It exists. Ours only if we recorded it before."""
+        """It exists. Ours only if the status records it, or if we remember pushing it."""
         place = self.delivery.place(entry)
-        self.result.known[place] = Known(b"", version)
-        if spot_of(entry.data) in self.delivery.ours:
+        before = self.delivery.known.get(place)
+        ours = spot_of(entry.data) in self.delivery.ours or (before is not None and before.ours)
+        self.result.left += 1
+        self.result.known[place] = Known(b"", version, ours)
+        if ours:
             self.result.pushed.append(Pushed(entry.data, version))
         else:
             self.result.existing.append(entry.remote.key)

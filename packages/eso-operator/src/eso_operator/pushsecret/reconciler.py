@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -36,6 +36,7 @@ from eso_operator.pushsecret.select import EntryError
 from eso_operator.pushsecret.snapshot import NoChoice, Snapshot
 from eso_operator.pushsecret.sources import Source, SourceError, SourceGoneError, SourceReader, Sources, missed
 from eso_operator.pushsecret.triggers import named_stores
+from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependant, Dependencies, Dependency
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.reporting import News
@@ -73,6 +74,7 @@ class Outside:
     finalizer: Finalizer
     memory: Memory
     dependencies: Dependencies
+    forget_connection: Callable[[Connection], None]
     series: ObjectSeries
     recorder: EventRecorder
     render: RenderText
@@ -126,14 +128,17 @@ class PushSecretReconciler:
         kept = await self._outside.states.keep(push, sources.made)
         planned = first_stop(snapshot, BEFORE_PUSH) or await self._deliveries(snapshot, sources)
         if not isinstance(planned, list):
-            await self._outside.states.give_up(kept)
+            await self._outside.states.discard(kept)
             self._depend(push, sources.depends_on)
             return planned
         results = await self._deliver(planned)
         self._depend(push, sources.depends_on, *(result.depends_on for result in results))
-        if not any(result.known for result in results):
-            await self._outside.states.give_up(kept)
-        return await self._settle(snapshot, sources, results)
+        outcome = await self._settle(snapshot, sources, results)
+        if not any(result.landed for result in results):
+            await self._outside.states.discard(kept)
+        elif isinstance(outcome, Synced) and not any(result.left for result in results):
+            await self._outside.states.retire(kept)
+        return outcome
 
     async def _deliveries(self, snapshot: Snapshot, sources: Sources) -> list[Delivery] | Outcome:
         push = snapshot.push
@@ -252,12 +257,16 @@ class PushSecretReconciler:
         """What the PushSecret goes by: a change of it is worth a look."""
         found = {dependency for each in on for dependency in each}
         found |= set(named_stores(push)) | set(template_sources(push.spec.template, push.metadata.namespace))
-        self._outside.dependencies.record(Dependant(Subsystem.PUSH_SECRET, push.key), found)
+        self._release(self._outside.dependencies.record(Dependant(Subsystem.PUSH_SECRET, push.key), found))
+
+    def _release(self, unused: Iterable[Connection]) -> None:
+        for connection in unused:
+            self._outside.forget_connection(connection)
 
     def _forget(self, key: ObjectKey) -> Then:
         """Gone: nothing of it stays here."""
         self._outside.series.forget(Subsystem.PUSH_SECRET, key)
-        self._outside.dependencies.forget(Dependant(Subsystem.PUSH_SECRET, key))
+        self._release(self._outside.dependencies.forget(Dependant(Subsystem.PUSH_SECRET, key)))
         self._outside.memory.forget(key)
         return Done()
 
