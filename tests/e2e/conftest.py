@@ -44,8 +44,9 @@ class Site:
     # --- what people write --------------------------------------------------------------------------------------------
 
     def place(self, example: str) -> None:
-        """Put a file of the examples into the folder that is followed."""
-        shutil.copy(EXAMPLES / example, self.manifests / Path(example).name)
+        """Put a file of the examples into the folder that is followed, once: put there again, it is applied again."""
+        if not (self.manifests / Path(example).name).exists():
+            shutil.copy(EXAMPLES / example, self.manifests)
 
     async def apply(self, *documents: JsonObject) -> None:
         for one in documents:

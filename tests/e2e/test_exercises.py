@@ -9,12 +9,14 @@ import pytest
 
 from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.pushsecret import PUSH_SECRET
 from kuberun.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
+PUSH_SECRETS = PUSH_SECRET.resource()
 CLUSTER_EXTERNAL_SECRETS = CLUSTER_EXTERNAL_SECRET.resource()
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 CERTIFICATE = {"tls.crt": "an example", "tls.key": "not a key"}
@@ -36,6 +38,39 @@ async def test_exercise_1_a_password_is_generated_once(site: Any) -> None:
     again = await site.secret("exercise-password", "production", lambda text: text)
     assert again["text"] == first["text"]
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+async def test_exercise_1_the_password_is_pushed_and_reads_the_same_from_the_backend(site: Any) -> None:
+    """R37, R40, the second half: the backend is asked by an ExternalSecret that reads what was pushed."""
+    site.place("guide/exercise-1-generate-and-push.yaml")
+    await site.ready(PUSH_SECRETS, "exercise-password", "production")
+
+    spec = {
+        "refreshInterval": "1s",
+        "secretStoreRef": {"name": "exercise-backend"},
+        "data": [{"secretKey": "password", "remoteRef": {"key": "exercise/password"}}],
+    }
+    metadata = {"name": "exercise-read-back", "namespace": "production"}
+    await site.apply(
+        {"apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "metadata": metadata, "spec": spec}
+    )
+
+    generated = await site.secret("exercise-password", "production", lambda text: text)
+    read_back = await site.secret("exercise-read-back", "production", lambda text: text)
+    assert read_back["text"] == generated["text"]
+    fresh = base64.b64encode(b"rotated by hand, then pushed").decode()
+    await site.patch(
+        PUSH_SECRETS, "exercise-password", {"spec": {"selector": {"secret": {"name": "rotated"}}}}, "production"
+    )
+    await site.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "rotated", "namespace": "production"},
+            "data": {"password": fresh},
+        }
+    )
+    await site.secret("exercise-read-back", "production", {"password": "rotated by hand, then pushed"}.__eq__)
 
 
 def from_same_generator(name: str) -> JsonObject:
