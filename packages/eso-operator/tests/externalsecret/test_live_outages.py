@@ -1,13 +1,18 @@
 """Backends that fail, stores that are not ready, operators that restart, statuses that get lost."""
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 
 import pytest
 
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.scenes import ES, STORE, STORES, Scene, running, scene
 from eso_wire.errors import ErrorReason, ProviderError
+from kuberun.errors import Forbidden
+from kuberun.requests import Request
+from kuberun.testing.builders import CONFIG_MAPS
+from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
 
@@ -132,33 +137,110 @@ async def test_a_deleted_object_leaves_no_series(bench: Bench) -> None:
         await eventually(forgotten, "there are still series about it")
 
 
+async def test_delimiters_of_templates_can_be_changed(bench: Bench) -> None:
+    """T26: for templates of targets, not for those that rename keys."""
+    settings = bench.settings
+    other = replace(settings, sync=replace(settings.sync, left_delimiter="[[", right_delimiter="]]"))
+    async with scene(bench, {"db": "v1"}, other) as stage:
+        rename = {"transform": {"template": "{{ .value | upper }}"}}
+        template = {"data": {"a": "[[ .VALUE ]] {{ kept }}"}}
+
+        await stage.sync(
+            "db", dataFrom=[{"extract": {"key": "db"}, "rewrite": [rename]}], target={"template": template}
+        )
+
+        assert await stage.data("db") == {"a": "v1 {{ kept }}"}
+
+
 async def test_a_lost_status_is_written_again(bench: Bench) -> None:
     """R14 of the catalogue: whoever wrote in between, the object becomes Ready, and its Secret is written once."""
     async with scene(bench, {"db": "v1"}) as stage:
-        meddler = _Meddler(stage)
+
+        async def meddle() -> None:
+            await stage.patch_status("db", {"binding": {"name": "meddled"}})
+
+        meddler = Meddler("PATCH", "/db/status", meddle)
         stage.api_calls.inner = meddler.between(stage.api_calls.inner)
 
         await stage.sync("db", ONE)
 
-        assert meddler.meddled
+        assert meddler.times == 1
         assert len(stage.api_calls.writes(bench.namespace, "/secrets/db")) == 1
 
 
-class _Meddler:
-    """Changes an ExternalSecret just before its status is written for the first time."""
+async def test_a_secret_that_appears_at_the_last_moment_is_not_taken_by_force(bench: Bench) -> None:
+    """It belongs to somebody else, and nobody could know when the write was planned."""
+    async with scene(bench, {"db": "v1"}) as stage:
+        other = await bench.create(CONFIG_MAPS, "other", data={})
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": other["metadata"]["uid"]}
 
-    def __init__(self, stage: Scene) -> None:
-        self._stage = stage
-        self.meddled = False
+        async def meddle() -> None:
+            await stage.put_secret("db", {"password": "theirs"}, ownerReferences=[{**owner, "controller": True}])
 
-    def between(self, inner: Any) -> Any:
-        plain = inner.request
+        meddler = Meddler("PATCH", "/secrets/db", meddle)
+        stage.api_calls.inner = meddler.between(stage.api_calls.inner)
 
-        async def request(request: Any) -> bytes:
-            if request.path.endswith("/db/status") and not self.meddled:
-                self.meddled = True
-                await self._stage.patch_status("db", {"binding": {"name": "meddled"}})
-            return bytes(await plain(request))
+        await stage.apply("db", ONE)
 
-        inner.request = request
-        return inner
+        await stage.broken("db", "failed to take ownership of target secret", "ConfigMap other")
+        assert meddler.times == 1
+        assert await stage.data("db") == {"password": "theirs"}
+        left = await stage.secret("db")
+        assert left is not None
+        assert "labels" not in left["metadata"]
+
+
+async def test_a_target_that_cannot_be_deleted_holds_its_external_secret(bench: Bench) -> None:
+    """L25."""
+    async with scene(bench, {"db": "v1"}) as stage:
+        await stage.sync("db", ONE, target={"deletionPolicy": "Delete"})
+        meddler = Meddler("DELETE", "/secrets/db", _forbid)
+        stage.api_calls.inner = meddler.between(stage.api_calls.inner)
+
+        await bench.delete(ES, "db")
+
+        async def gone() -> bool:
+            return await bench.find(ES, "db") is None
+
+        await eventually(gone, "it is not tried again")
+        assert meddler.times == 1
+        assert len([method for method, _ in stage.api_calls.about("/secrets/db") if method == "DELETE"]) == 2
+        assert await stage.secret("db") is None
+
+
+async def _forbid() -> None:
+    raise Forbidden(403, "Forbidden", "not now")
+
+
+class Meddler:
+    """Does something just before the first request of one kind, or instead of it."""
+
+    def __init__(self, method: str, path: str, act: Callable[[], Awaitable[None]]) -> None:
+        self._method = method
+        self._path = path
+        self._act = act
+        self.times = 0
+
+    def between(self, inner: Transport) -> Transport:
+        return MeddledTransport(inner, self)
+
+    async def look_at(self, request: Request) -> None:
+        if request.method == self._method and request.path.endswith(self._path) and not self.times:
+            self.times += 1
+            await self._act()
+
+
+@dataclass
+class MeddledTransport:
+    inner: Transport
+    meddler: Meddler
+
+    async def request(self, request: Request) -> bytes:
+        await self.meddler.look_at(request)
+        return await self.inner.request(request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self.inner.stream(request)
+
+    async def close(self) -> None:
+        await self.inner.close()
