@@ -30,6 +30,9 @@ from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.fanout.description import FanOut
 from eso_operator.fanout.reconciler import Outside as FanOutOutside
 from eso_operator.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
+from eso_operator.generatorstate import assembly as generatorstate
+from eso_operator.generatorstate.cleaner import Cleaner
+from eso_operator.generatorstate.reconciler import Outside as StateOutside
 from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
 from eso_operator.providerclass.services import ServiceClasses
@@ -132,6 +135,9 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     controllers |= _fan_out_controllers(parts)
     if settings.reconcilers.push_secret:
         controllers[Subsystem.PUSH_SECRET] = _push_secret_controller(parts, bound, gateway, watched)
+    if settings.reconcilers.generator_state:
+        cleaner = Cleaner(watched, directory, resolver.settings, bind=bound, gateway=gateway)
+        controllers[Subsystem.GENERATOR_STATE] = _generator_state_controller(parts, cleaner)
 
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
     manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
@@ -415,6 +421,13 @@ def _push_secret_controller(parts: _Parts, bound: Bind, gateway: Gateway, watche
     )
     watches = pushing.Watches(informers.push_secrets, informers.secrets, informers.stores)
     return pushing.controller(reconciler, watches, make=parts.controller)
+
+
+def _generator_state_controller(parts: _Parts, cleaner: Cleaner) -> Controller:
+    recorder, forget, informers = parts.recorder("generator-state"), parts.directory.forget, parts.informers
+    homes = informers.namespaces.store
+    outside = StateOutside(parts.client, parts.clock, cleaner, parts.dependencies, forget, recorder, homes)
+    return generatorstate.controller(informers.generator_states, outside, make=parts.controller)
 
 
 def _service_controller(parts: _Parts) -> Controller:

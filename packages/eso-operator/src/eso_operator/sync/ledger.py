@@ -34,6 +34,8 @@ from kuberun.ownership import owner_reference
 
 OWNER_KEY_LABEL: Final = "generators.external-secrets.io/owner-key"
 OWNER_INDEX: Final = "owner"
+FINALIZER: Final = "generatorstate.externalsecrets.io/finalizer"
+"""There from the start: a state whose owner is deleted while no operator runs must not go without a clean-up."""
 _RAW: Final = raw(GENERATOR_STATE.resource())
 
 _log = structlog.get_logger(__name__)
@@ -133,6 +135,7 @@ class StateLedger:
                 "namespace": meta.namespace,
                 "labels": {OWNER_KEY_LABEL: key},
                 "ownerReferences": [reference],
+                "finalizers": [FINALIZER],
             },
             "spec": {"resource": resource_of(made), "state": _json(made)},
         }
@@ -141,7 +144,11 @@ class StateLedger:
         caller: ObjectRef = made.bound.target.caller
         now: datetime = self._clock.now()
         return {
-            "metadata": {"generateName": f"gen-externalsecret-{caller.name}-"[:200], "namespace": caller.namespace},
+            "metadata": {
+                "generateName": f"gen-externalsecret-{caller.name}-"[:200],
+                "namespace": caller.namespace,
+                "finalizers": [FINALIZER],
+            },
             "spec": {
                 "resource": resource_of(made),
                 "state": _json(made),

@@ -34,6 +34,7 @@ class Subsystem(StrEnum):
     CLUSTER_SECRET_STORE_V2 = "clustersecretstore_v2"  # noqa: S105 - a kind, not a credential
     PROVIDER = "provider"
     CLUSTER_PROVIDER = "clusterprovider"
+    GENERATOR_STATE = "generatorstate"
     GENERATOR = "generator"
     CLUSTER_GENERATOR = "clustergenerator"
     PROVIDER_CLASS = "providerclass"

@@ -1,0 +1,84 @@
+"""Undoes what a generator made: the stored generator is resolved and called through the same door as a live one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
+from eso_api.values import SecretBytes
+from eso_operator.stores.need import Gate, Need
+from eso_operator.stores.settings import ResolverSettings
+from eso_operator.stores.stored import StoredGenerator, StoredObjects, stored_generator
+from eso_operator.stores.target import BoundTarget, ResolvedTarget
+from eso_operator.sync.dependencies import Dependency, OnLabel, on_connection, on_object
+from eso_operator.sync.resolver import Providers, Resolver, WatchedObjects
+from eso_wire.errors import ProviderError
+from eso_wire.values import CleanupOutcome, CleanupRequest, KindId, ObjectRef, Operation
+
+CLEANING: Final = Need(frozenset({Operation.CLEANUP}), Gate.POLICY)
+_RESOURCE: Final = GENERATOR_STATE.resource()
+
+Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
+WentBy = Callable[[frozenset[Dependency]], None]
+"""Hears what the clean-up depends on, before anything is called."""
+
+
+class Cleans(Protocol):
+    """The part of the gateway that is needed here."""
+
+    async def cleanup(self, bound: BoundTarget, request: CleanupRequest) -> CleanupOutcome: ...
+
+
+class Cleaner:
+    """One for the process."""
+
+    def __init__(
+        self, objects: WatchedObjects, providers: Providers, settings: ResolverSettings, *, bind: Bind, gateway: Cleans
+    ) -> None:
+        self._objects = objects
+        self._providers = providers
+        self._settings = settings
+        self._bind = bind
+        self._gateway = gateway
+
+    async def clean(self, state: GeneratorState, went_by: WentBy) -> None:
+        """Repeating it is harmless. Raises ResolutionError or ProviderError."""
+        if state.spec.state is None:
+            return
+        caller = identity_of(state)
+        stored = stored_generator(state.spec.resource, caller, self._objects)
+        resolver = Resolver(_WatchedStored(stored, self._objects), self._providers, self._settings)
+        target = await resolver.resolve(stored.ref, caller, CLEANING)
+        went_by(_dependencies(target))
+        bound = await self._bind(target)
+        what = SecretBytes(msgspec.json.encode(state.spec.state))
+        try:
+            await self._gateway.cleanup(bound, CleanupRequest(what, idempotency_key=state.metadata.uid))
+        except ProviderError as error:
+            if not error.is_not_found:
+                raise
+
+
+class _WatchedStored(StoredObjects):
+    """Kinds that are needed besides can still be added."""
+
+    def __init__(self, stored: StoredGenerator, cluster: WatchedObjects) -> None:
+        super().__init__(stored, cluster)
+        self._watched = cluster
+
+    async def include(self, kind: KindId) -> bool:
+        return await self._watched.include(kind)
+
+
+def identity_of(state: GeneratorState) -> ObjectRef:
+    """The caller of the clean-up: its namespace is the one that credentials come from."""
+    meta = state.metadata
+    return ObjectRef(_RESOURCE.api_version, _RESOURCE.kind, meta.namespace, meta.name, meta.uid, meta.generation)
+
+
+def _dependencies(target: ResolvedTarget) -> frozenset[Dependency]:
+    of_provider: set[Dependency] = {on_connection(target.connection), OnLabel(target.endpoint.label)}
+    return frozenset(of_provider | {on_object(target.config.ref), on_object(target.store)})
