@@ -6,7 +6,7 @@ import base64
 import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -127,7 +127,9 @@ def staged(bench: Bench) -> Staging:
         provider: KeepingProvider | None = None, *, settings: Settings | None = None, ready: bool = True
     ) -> AsyncIterator[Stage]:
         kept = provider or keeping()
-        async with bench.operator(settings) as operator:
+        # Namespaces of earlier tests may still be on their way out, with PushSecrets that would find this provider.
+        alone = replace(bench.settings, namespace=bench.namespace)
+        async with bench.operator(settings or alone) as operator:
             found = Stage(bench, kept, operator)
             await bench.install(kept)
             if ready:

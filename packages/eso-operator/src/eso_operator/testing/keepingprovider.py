@@ -64,6 +64,8 @@ class KeepingProvider(ScriptedProvider):
     deletions: list[DeleteBatch] = field(default_factory=list)
     stores: list[str] = field(default_factory=list)
     """The store of every push, as `Kind/name`."""
+    callers: list[str] = field(default_factory=list)
+    """The namespace that every push came from."""
     push_errors: dict[str, ProviderError] = field(default_factory=dict)
     check_errors: dict[str, ProviderError] = field(default_factory=dict)
     delete_errors: dict[str, ProviderError] = field(default_factory=dict)
@@ -107,6 +109,7 @@ class KeepingProvider(ScriptedProvider):
 
     def _note(self, context: Context) -> None:
         self.stores.append(f"{context.store.kind}/{context.store.name}")
+        self.callers.append(context.caller.namespace)
 
     def _checked(self, item: GetItem) -> CheckResult:
         if error := self.check_errors.get(item.ref.key):
