@@ -1,6 +1,7 @@
 """One operator and one provider for all tests of a module; a namespace, a store and fresh data for each.
 
-Tests that break the provider, restart the operator or need other settings have both to themselves (`bench`).
+Tests that break the provider, restart the operator or need other settings have both to themselves (`bench`), in modules
+of their own: the operator of a module looks at every namespace.
 """
 
 import secrets

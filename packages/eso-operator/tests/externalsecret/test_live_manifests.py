@@ -4,14 +4,12 @@ import pytest
 
 from eso_operator.targets.hashes import digest
 from eso_operator.targets.marks import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL
-from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.scenes import ES, Scene, scene
+from eso_operator.testing.operators import eventually
+from eso_operator.testing.scenes import ES, Scene
 from kuberun.meta import JsonObject, Resource
 from kuberun.testing.builders import CONFIG_MAPS, WIDGETS
 
-live = pytest.mark.live
-shared = pytest.mark.asyncio(loop_scope="module")
-pytestmark = live
+pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
 
 ONE = {"password": "db"}
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap"}
@@ -36,7 +34,6 @@ async def until_part(stage: Scene, resource: Resource, part: str, expected: obje
         raise AssertionError(f"{resource.kind} db has no such {part}: {now}") from None
 
 
-@shared
 async def test_a_config_map_gets_plain_text_and_our_marks(stage: Scene) -> None:
     """G2."""
     stage.backend(db="v1")
@@ -54,7 +51,6 @@ async def test_a_config_map_gets_plain_text_and_our_marks(stage: Scene) -> None:
     await stage.until_event("db", "Normal", "Created", "Created ConfigMap db")
 
 
-@shared
 @pytest.mark.parametrize(
     ("template", "spec"),
     [
@@ -74,7 +70,6 @@ async def test_a_custom_resource_is_filled(stage: Scene, template: JsonObject | 
     await until_part(stage, WIDGETS, "spec", spec)
 
 
-@shared
 @pytest.mark.parametrize("path", ["a..b", "a[-1]", "a[10001]", "a[x]", "[0].x"])
 async def test_a_path_that_is_none_is_named(stage: Scene, path: str) -> None:
     """G8."""
@@ -86,7 +81,6 @@ async def test_a_path_that_is_none_is_named(stage: Scene, path: str) -> None:
     assert await stage.bench.find(WIDGETS, "db") is None
 
 
-@shared
 async def test_metadata_of_manifests_is_templated_too(stage: Scene) -> None:
     """G12, as the templates of Secrets are."""
     stage.backend(db="v1")
@@ -98,7 +92,6 @@ async def test_metadata_of_manifests_is_templated_too(stage: Scene) -> None:
     assert made["metadata"]["labels"]["password"] == "v1"
 
 
-@shared
 async def test_templates_kept_elsewhere_reach_any_place(stage: Scene) -> None:
     """G14."""
     stage.backend(db="v1")
@@ -111,7 +104,6 @@ async def test_templates_kept_elsewhere_reach_any_place(stage: Scene) -> None:
     await until_part(stage, WIDGETS, "spec", {"a": {"b": "v1"}})
 
 
-@shared
 @pytest.mark.parametrize("policy", ["Owner", "Orphan"])
 async def test_what_others_added_is_lost_when_the_object_is_ours(stage: Scene, policy: str) -> None:
     """G9."""
@@ -125,7 +117,6 @@ async def test_what_others_added_is_lost_when_the_object_is_ours(stage: Scene, p
     await stage.bench.patch(WIDGETS, "db", {"metadata": {"finalizers": None}})
 
 
-@shared
 async def test_merging_keeps_siblings(stage: Scene) -> None:
     """G6."""
     stage.backend(db="v1")
@@ -148,7 +139,6 @@ async def test_merging_keeps_siblings(stage: Scene) -> None:
     assert made["metadata"]["labels"]["t"] == "a"
 
 
-@shared
 async def test_merge_waits_for_an_object_that_is_not_there(stage: Scene) -> None:
     """G10."""
     stage.backend(db="v1")
@@ -158,7 +148,6 @@ async def test_merge_waits_for_an_object_that_is_not_there(stage: Scene) -> None
     await stage.ready("db", "ResourceMissing", "resource will not be created due to CreationPolicy=Merge")
 
 
-@shared
 @pytest.mark.parametrize(
     ("resource", "part", "content", "edit"),
     [
@@ -188,7 +177,6 @@ async def test_drift_is_repaired_at_once(
     await until_part(stage, resource, part, content)
 
 
-@shared
 async def test_a_refresh_that_changes_nothing_writes_nothing(stage: Scene) -> None:
     stage.backend(db="v1")
     await stage.apply("db", ONE, target={"manifest": WIDGET})
@@ -204,7 +192,6 @@ async def test_a_refresh_that_changes_nothing_writes_nothing(stage: Scene) -> No
     assert await stage.bench.find(WIDGETS, "db") == before
 
 
-@shared
 async def test_keys_that_leave_the_spec_leave_the_object(stage: Scene) -> None:
     stage.backend(db="v1", user="u1")
     await stage.apply("db", {"password": "db", "user": "user"}, target={"manifest": CONFIG_MAP})
@@ -215,7 +202,6 @@ async def test_keys_that_leave_the_spec_leave_the_object(stage: Scene) -> None:
     await until_part(stage, CONFIG_MAPS, "data", {"user": "u1"})
 
 
-@shared
 async def test_with_deletion_policy_delete_the_object_goes_with_its_values_and_comes_back(stage: Scene) -> None:
     """G15."""
     stage.backend(db="v1")
@@ -240,7 +226,6 @@ async def test_with_deletion_policy_delete_the_object_goes_with_its_values_and_c
     await eventually(gone, "it does not go")
 
 
-@shared
 async def test_a_kind_that_is_not_served_is_named_and_does_not_hold_up_deletion(stage: Scene) -> None:
     stage.backend(db="v1")
     manifest = {"apiVersion": "example.com/v1", "kind": "Gadget"}
@@ -256,7 +241,6 @@ async def test_a_kind_that_is_not_served_is_named_and_does_not_hold_up_deletion(
     await eventually(gone, "the ExternalSecret does not go")
 
 
-@shared
 async def test_a_kind_that_keeps_no_content_is_named(stage: Scene) -> None:
     """G13."""
     stage.backend(db="v1")
@@ -264,20 +248,3 @@ async def test_a_kind_that_keeps_no_content_is_named(stage: Scene) -> None:
     await stage.apply("db", ONE, target={"manifest": {"apiVersion": "v1", "kind": "ServiceAccount"}})
 
     await stage.broken("db", "neither spec nor data", reason="ResourceSyncedError")
-
-
-async def test_other_kinds_must_be_allowed(bench: Bench) -> None:
-    """G1: the target is not even looked at."""
-    async with scene(bench, {"db": "v1"}) as stage:
-        await stage.apply("db", ONE, target={"manifest": CONFIG_MAP, "deletionPolicy": "Delete"})
-
-        await stage.broken("db", "invalid generic target", "--unsafe-allow-generic-targets")
-
-        assert await bench.find(CONFIG_MAPS, "db") is None
-        assert stage.api_calls.about("/configmaps/db") == []
-        await bench.delete(ES, "db")
-
-        async def gone() -> bool:
-            return await bench.find(ES, "db") is None
-
-        await eventually(gone, "the ExternalSecret does not go")

@@ -1,4 +1,7 @@
-"""Backends that fail, stores that are not ready, operators that restart, statuses that get lost."""
+"""Backends that fail, stores that are not ready, operators that restart or have other settings, writes that get lost.
+
+Each test has an operator of its own: two of them on one cluster would do each other's work.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -135,6 +138,24 @@ async def test_a_deleted_object_leaves_no_series(bench: Bench) -> None:
             return 'name="db"' not in stage.operator.metrics.exposition().decode()
 
         await eventually(forgotten, "there are still series about it")
+
+
+async def test_other_kinds_must_be_allowed(bench: Bench) -> None:
+    """G1: the target is not even looked at."""
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap"}
+    async with scene(bench, {"db": "v1"}) as stage:
+        await stage.apply("db", ONE, target={"manifest": manifest, "deletionPolicy": "Delete"})
+
+        await stage.broken("db", "invalid generic target", "--unsafe-allow-generic-targets")
+
+        assert await bench.find(CONFIG_MAPS, "db") is None
+        assert stage.api_calls.about("/configmaps/db") == []
+        await bench.delete(ES, "db")
+
+        async def gone() -> bool:
+            return await bench.find(ES, "db") is None
+
+        await eventually(gone, "the ExternalSecret does not go")
 
 
 async def test_delimiters_of_templates_can_be_changed(bench: Bench) -> None:
