@@ -37,8 +37,8 @@ def page(measured: dict[str, list[Row]]) -> str:
     lines = [
         "# Performance",
         "",
-        "Written by `make bench`. Ratios compare two things done in the same run on the same machine; bare times and sizes",
-        f"are only good for a feeling. This run: {os.cpu_count()} CPUs, Python {platform.python_version()}.",
+        "Written by `make bench`. Ratios compare two things done in the same run on the same machine; bare times and",
+        f"sizes are only good for a feeling. This run: {os.cpu_count()} CPUs, Python {platform.python_version()}.",
     ]
     for name, rows in measured.items():
         lines += ["", f"## {name}", "| what | measured | target | |", "|---|---|---|---|"]
