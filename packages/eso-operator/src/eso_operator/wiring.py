@@ -132,9 +132,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     controllers[Subsystem.EXTERNAL_SECRET] = _external_secret_controller(
         parts, bound, gateway, planner=planner, follow=watched.follow
     )
-    controllers |= _fan_out_controllers(parts)
-    if settings.reconcilers.push_secret:
-        controllers[Subsystem.PUSH_SECRET] = _push_secret_controller(parts, bound, gateway, watched)
+    controllers |= _fan_out_controllers(parts) | _push_secret_controllers(parts, bound, gateway, watched)
     if settings.reconcilers.generator_state:
         cleaner = Cleaner(watched, directory, resolver.settings, bind=bound, gateway=gateway)
         controllers[Subsystem.GENERATOR_STATE] = _generator_state_controller(parts, cleaner)
@@ -399,28 +397,28 @@ def _fan_out_controllers(parts: _Parts) -> dict[Subsystem, Controller]:
     return controllers
 
 
-def _push_secret_controller(parts: _Parts, bound: Bind, gateway: Gateway, watched: WatchedKinds) -> Controller:
+def _push_secret_controllers(
+    parts: _Parts, bound: Bind, gateway: Gateway, watched: WatchedKinds
+) -> dict[Subsystem, Controller]:
+    if not parts.settings.reconcilers.push_secret:
+        return {}
     informers = parts.informers
-    reconciler = pushing.reconciler(
-        pushing.Parts(
-            settings=parts.settings,
-            client=parts.client,
-            clock=parts.clock,
-            objects=informers.push_secrets.store,
-            secrets=informers.secrets.store,
-            states=informers.generator_states.store,
-            watched=watched,
-            resolver=parts.resolver,
-            bind=bound,
-            gateway=gateway,
-            dependencies=parts.dependencies,
-            forget_connection=parts.directory.forget,
-            series=parts.metrics.objects,
-            recorder=parts.recorder("pushsecret"),
-        )
+    made_from = pushing.Parts(
+        settings=parts.settings,
+        client=parts.client,
+        clock=parts.clock,
+        watches=pushing.Watches(informers.push_secrets, informers.secrets, informers.stores),
+        states=informers.generator_states.store,
+        watched=watched,
+        resolver=parts.resolver,
+        bind=bound,
+        gateway=gateway,
+        dependencies=parts.dependencies,
+        forget_connection=parts.directory.forget,
+        series=parts.metrics.objects,
+        recorder=parts.recorder("pushsecret"),
     )
-    watches = pushing.Watches(informers.push_secrets, informers.secrets, informers.stores)
-    return pushing.controller(reconciler, watches, make=parts.controller)
+    return {Subsystem.PUSH_SECRET: pushing.controller(made_from, make=parts.controller)}
 
 
 def _generator_state_controller(parts: _Parts, cleaner: Cleaner) -> Controller:

@@ -462,4 +462,4 @@ async def test_many_that_do_not_change_cost_no_write_at_either_end(bench: Any) -
 
 
 async def _checked(provider: Any, times: int) -> bool:
-    return provider.calls["CheckSecrets"] >= times
+    return bool(provider.calls["CheckSecrets"] >= times)

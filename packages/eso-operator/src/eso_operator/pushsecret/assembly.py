@@ -38,14 +38,22 @@ from kuberun.meta import Object
 
 
 @dataclass(frozen=True, slots=True)
+class Watches:
+    """What the controller hears of."""
+
+    push_secrets: Informer[PushSecret]
+    secrets: Informer[Object]
+    stores: Mapping[StoreKind, Informer[Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What the controller is made from."""
 
     settings: Settings
     client: Client
     clock: Clock
-    objects: Store[PushSecret]
-    secrets: Store[Object]
+    watches: Watches
     states: Store[GeneratorState]
     watched: WatchedObjects
     resolver: Resolver
@@ -57,12 +65,24 @@ class Parts:
     recorder: EventRecorder
 
 
+def controller(parts: Parts, *, make: Callable[[str, Reconcile], Controller]) -> Controller:
+    """The controller, hearing of everything that concerns PushSecrets."""
+    made = make("pushsecret", reconciler(parts).reconcile)
+    watches = parts.watches
+    objects = watches.push_secrets.store
+    made.watch(watches.push_secrets, own_changes)
+    made.watch(watches.secrets, source_changes(objects))
+    for kind, informer in watches.stores.items():
+        made.watch(informer, store_changes(kind, objects))
+    return made
+
+
 def reconciler(parts: Parts) -> PushSecretReconciler:
     """The reconciler with everything it works with."""
     client, clock = parts.client, parts.clock
     chooser = StoreChooser(parts.watched, client, parts.settings.controller_class)
     generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock)
-    sources = SourceReader(client, parts.secrets, generators)
+    sources = SourceReader(client, parts.watches.secrets.store, generators)
     memory = Memory()
     outside = Outside(
         client=client,
@@ -81,29 +101,9 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
         recorder=parts.recorder,
         render=_render(parts.settings.sync),
     )
-    return PushSecretReconciler(Gatherer(parts.objects, memory, sources=sources, chooser=chooser), outside)
-
-
-@dataclass(frozen=True, slots=True)
-class Watches:
-    """What the controller hears of."""
-
-    push_secrets: Informer[PushSecret]
-    secrets: Informer[Object]
-    stores: Mapping[StoreKind, Informer[Any]]
-
-
-def controller(
-    reconciler: PushSecretReconciler, watches: Watches, *, make: Callable[[str, Reconcile], Controller]
-) -> Controller:
-    """The controller, hearing of everything that concerns PushSecrets."""
-    made = make("pushsecret", reconciler.reconcile)
-    objects = watches.push_secrets.store
-    made.watch(watches.push_secrets, own_changes)
-    made.watch(watches.secrets, source_changes(objects))
-    for kind, informer in watches.stores.items():
-        made.watch(informer, store_changes(kind, objects))
-    return made
+    return PushSecretReconciler(
+        Gatherer(parts.watches.push_secrets.store, memory, sources=sources, chooser=chooser), outside
+    )
 
 
 def _render(sync: SyncSettings) -> RenderText:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,7 +17,7 @@ from eso_operator.pushsecret.deliveries import deliveries, templated
 from eso_operator.pushsecret.finalizer import Finalizer
 from eso_operator.pushsecret.gather import Gatherer
 from eso_operator.pushsecret.generated import GeneratedStates
-from eso_operator.pushsecret.memory import NOTHING_KNOWN, LastPush, Memory
+from eso_operator.pushsecret.memory import NOTHING_KNOWN, Known, LastPush, Memory, Place
 from eso_operator.pushsecret.outcome import (
     Collided,
     Failed,
@@ -143,15 +143,23 @@ class PushSecretReconciler:
     async def _deliveries(self, snapshot: Snapshot, sources: Sources) -> list[Delivery] | Outcome:
         push = snapshot.push
         stores = () if isinstance(snapshot.stores, NoChoice) else snapshot.stores
-        replaced = changed(push) and push.spec.update_policy != IF_NOT_EXISTS
-        known = NOTHING_KNOWN if replaced else self._outside.memory.values(push)
         try:
             rendered = await self._rendered(push, sources.found)
-            return list(deliveries(push, stores, rendered, known))
+            return list(deliveries(push, stores, rendered, self._known(snapshot)))
         except EntryError as problem:
             return _failed(problem.path, "InvalidSpec", str(problem), problem.remote_key)
         except (TemplateMissingError, RenderError) as problem:
             return _failed("spec.template", "TemplateError", str(problem))
+
+    def _known(self, snapshot: Snapshot) -> Mapping[Place, Known]:
+        """What need not be written again.
+
+        An edit of the object writes everything again, but only once: the status that says so may not be in our cache.
+        """
+        push, last = snapshot.push, snapshot.remembered
+        pushed_before = not changed(push) or (last is not None and last.version == current_version(push))
+        replaces = push.spec.update_policy != IF_NOT_EXISTS
+        return self._outside.memory.values(push) if pushed_before or not replaces else NOTHING_KNOWN
 
     async def _rendered(self, push: PushSecret, found: Sequence[Source]) -> list[Source]:
         objects = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
