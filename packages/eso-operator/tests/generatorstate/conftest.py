@@ -82,8 +82,8 @@ Opening = Callable[..., AbstractAsyncContextManager[Workshop]]
 
 
 @pytest.fixture
-def workshop(bench: Bench) -> Opening:
-    """An operator with a provider. Retired states are due at once."""
+async def workshop(bench: Bench) -> AsyncIterator[Opening]:
+    """An operator with a provider. Retired states are due at once; none is left to the operators of other tests."""
 
     @asynccontextmanager
     async def opened(provider: MakingProvider | None = None, *, grace: float = 0.0) -> AsyncIterator[Workshop]:
@@ -93,7 +93,11 @@ def workshop(bench: Bench) -> Opening:
                 await bench.install(shop.provider)
             yield shop
 
-    return opened
+    yield opened
+    for state in await Workshop(bench, making()).states():
+        name = state["metadata"]["name"]
+        await bench.patch(STATES, name, {"metadata": {"finalizers": None}})
+        await bench.api.delete(STATES.path(bench.namespace, name))
 
 
 def with_grace(settings: Settings, grace: float) -> Settings:
