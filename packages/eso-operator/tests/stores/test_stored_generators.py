@@ -78,6 +78,7 @@ NEW: JsonObject = {"url": "new", **token("other")}
         pytest.param(resource(V1, "Grafana", OLD), (), id="v1alpha1, gone"),
         pytest.param(resource(V1, "Grafana", OLD), (resource(V1, "Grafana", NEW),), id="v1alpha1, changed"),
         pytest.param(resource(V1, "Grafana", OLD, name="", namespace=""), (), id="v1alpha1, without a name"),
+        pytest.param(resource(V1, "Grafana", OLD, namespace=AWAY), (), id="v1alpha1, whatever namespace it names"),
         pytest.param(resource(OWN, "Maker", OLD), (), id="provider's own kind, gone"),
         pytest.param(resource(OWN, "Maker", OLD), (resource(OWN, "Maker", NEW),), id="provider's own kind, changed"),
         pytest.param(resource(V2, "Generator", inline(OLD)), (), id="v2, gone"),
