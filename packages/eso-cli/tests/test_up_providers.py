@@ -1,4 +1,4 @@
-"""`eso up --provider fake -f FOLDER`: stores of every form become ready, changes are applied, processes come back (R63)."""
+"""`eso up --provider fake -f FOLDER`: stores of every form become ready, changes are applied, children return (R63)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers one minor apart: what a newer one adds is tolerated, what an older one omits is not missed (R140, R141, R159)."""
+"""Peers one minor apart: additions of a newer one are tolerated, gaps of an older one not missed (R140, R141, R159)."""
 
 from __future__ import annotations
 
