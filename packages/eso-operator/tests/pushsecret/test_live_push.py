@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
+from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.testing.operators import BACKEND, MAKER
+from eso_operator.testing.keepingprovider import denied, keeping
+from eso_operator.testing.operators import BACKEND, MAKER, eventually
 from eso_operator.testing.pushsecrets import bulk, entry
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
 
@@ -275,3 +277,36 @@ async def test_a_generated_value_is_pushed_once_and_the_remote_one_stays_the_tru
         await stage.push("made", entry("password", "db"), selector=ref, updatePolicy="IfNotExists")
 
         assert stage.provider.values == {"db": b"generated"}
+
+
+async def test_state_of_generated_values_is_kept_until_every_store_has_the_next(staged: Any) -> None:
+    """The older one gets its deadline after the push that replaced it; what reached no store is due at once."""
+    async with staged(keeping(state=b'{"id": 1}')) as stage:
+        await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
+        ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}
+        await stage.push("made", entry("password", "db"), selector=ref)
+        (first,) = await states(stage)
+        assert "garbageCollectionDeadline" not in first["spec"]
+        assert first["metadata"]["ownerReferences"][0]["kind"] == "PushSecret"
+
+        stage.provider.generated = {"password": b"rotated"}
+        await stage.force("made")
+        await stage.holds(db="rotated")
+        await eventually(lambda: _flagged(stage, 1, of=2), "the older state is not retired")
+        stage.provider.push_errors["db"] = denied("db")
+        await stage.force("made")
+        await stage.broken("made", "AccessDenied")
+
+        current = [each for each in await states(stage) if "garbageCollectionDeadline" not in each["spec"]]
+        assert len(current) == 1
+        assert current[0]["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+async def states(stage: Any) -> list[Any]:
+    path = GENERATOR_STATE.resource().path(stage.bench.namespace)
+    return list((await stage.bench.api.get(path)).body["items"])
+
+
+async def _flagged(stage: Any, flagged: int, *, of: int) -> bool:
+    found = await states(stage)
+    return len(found) == of and sum("garbageCollectionDeadline" in each["spec"] for each in found) == flagged

@@ -70,12 +70,14 @@ class KeepingProvider(ScriptedProvider):
     check_errors: dict[str, ProviderError] = field(default_factory=dict)
     delete_errors: dict[str, ProviderError] = field(default_factory=dict)
     generated: dict[str, bytes] = field(default_factory=lambda: {"password": b"generated"})
+    state: bytes | None = None
+    """What generated values leave behind to be cleaned up."""
     writes: int = 0
 
     def __post_init__(self) -> None:
         self.kinds = (
             KindInfo(BACKEND_ID, KindRole.STORE, self.operations, v1_provider_key="fake"),
-            KindInfo(MAKER_ID, KindRole.GENERATOR, frozenset({Operation.GENERATE})),
+            KindInfo(MAKER_ID, KindRole.GENERATOR, frozenset({Operation.GENERATE, Operation.CLEANUP})),
         )
 
     @property
@@ -103,7 +105,8 @@ class KeepingProvider(ScriptedProvider):
                 return codec.to_delete_response([self._deleted(item) for item in batch_gone.items])
             case "Generate":
                 made = {key: SecretBytes(value) for key, value in self.generated.items()}
-                return codec.to_generate_response(Generated(made))
+                state = None if self.state is None else SecretBytes(self.state)
+                return codec.to_generate_response(Generated(made, state=state))
         # Zero-argument super does not find its class here: a dataclass with slots is made twice.
         return ScriptedProvider._answer(self, method, request)  # noqa: SLF001 - it is our own
 
