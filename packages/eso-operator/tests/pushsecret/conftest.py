@@ -124,7 +124,11 @@ def staged(bench: Bench) -> Staging:
 
     @asynccontextmanager
     async def stage(
-        provider: KeepingProvider | None = None, *, settings: Settings | None = None, ready: bool = True
+        provider: KeepingProvider | None = None,
+        *,
+        settings: Settings | None = None,
+        ready: bool = True,
+        tidy: bool = True,
     ) -> AsyncIterator[Stage]:
         kept = provider or keeping()
         # Namespaces of earlier tests may still be on their way out, with PushSecrets that would find this provider.
@@ -136,8 +140,24 @@ def staged(bench: Bench) -> Staging:
                 await found.store()
                 await bench.ready(STORES, "store", lambda condition: condition.status == "True")
             yield found
+            if tidy:
+                await _tidied(found)
 
     return stage
+
+
+async def _tidied(stage: Stage) -> None:
+    """Let go what waits for its finalizer, which only an operator with this provider can finish."""
+    stage.provider.delete_errors.clear()
+    path = PUSHES.path(stage.bench.namespace)
+
+    async def look() -> bool:
+        names = [each["metadata"]["name"] for each in (await stage.bench.api.get(path)).body["items"]]
+        for name in names:
+            await stage.bench.api.delete(PUSHES.path(stage.bench.namespace, name))
+        return not names
+
+    await eventually(look, "PushSecrets stay")
 
 
 def _is(status: str, reason: str, words: tuple[str, ...]) -> Callable[[Condition], bool]:

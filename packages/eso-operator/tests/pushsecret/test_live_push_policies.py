@@ -230,7 +230,7 @@ async def test_under_if_not_exists_a_changed_source_is_not_pushed_over_its_own_v
 
 async def test_after_a_restart_what_is_fresh_is_not_pushed(staged: Any, bench: Any) -> None:
     provider = keeping()
-    async with staged(provider) as stage:
+    async with staged(provider, tidy=False) as stage:
         await stage.source(password="p")
         await stage.push("db", entry("password", "db"))
     async with bench.operator(replace(bench.settings, namespace=bench.namespace)):
