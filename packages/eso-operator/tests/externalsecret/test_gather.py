@@ -9,8 +9,8 @@ from eso_operator.externalsecret.gather import Gatherer
 from eso_operator.externalsecret.refresh import current_version
 from eso_operator.externalsecret.snapshot import LastSync, Rules
 from eso_operator.externalsecret.sources import references_of, sources_of
-from eso_operator.externalsecret.templates import TemplateVersion
 from eso_operator.sync.dependencies import OnObject
+from eso_operator.sync.templates import TemplateVersion
 from eso_operator.targets.changes import Change, Create, Update
 from eso_operator.targets.target import Absent, Applied, Look
 from eso_operator.testing.externalsecrets import external_secret, intact, synced

@@ -13,7 +13,6 @@ from eso_operator.externalsecret.gather import Gatherer, VersionOf
 from eso_operator.externalsecret.reconciler import ExternalSecretReconciler, Outside
 from eso_operator.externalsecret.settlement import Settlement
 from eso_operator.externalsecret.snapshot import Rules
-from eso_operator.externalsecret.templates import TemplateReader
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.settings import Settings
@@ -83,7 +82,7 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         clock=parts.clock,
         fetcher=Fetcher(parts.resolver, parts.bind, planner=parts.planner, finds=parts.gateway, generators=generators),
         ledger=_ledger(parts),
-        settlement=Settlement(TemplateReader(parts.client), cleanup),
+        settlement=Settlement(parts.client, cleanup),
         cleanup=cleanup,
         dependencies=parts.dependencies,
         forget_connection=parts.forget_connection,

@@ -19,7 +19,7 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.externalsecret.refresh import current_version, last_sync, turn_of
 from eso_operator.externalsecret.snapshot import LastSync, Rules, Snapshot
 from eso_operator.externalsecret.sources import references_of
-from eso_operator.externalsecret.templates import TemplateVersion
+from eso_operator.sync.templates import TemplateVersion
 from eso_operator.targets.target import Absent, Look, Target
 from kuberun.cache import Store
 from kuberun.meta import Malformed, ObjectKey

@@ -26,9 +26,9 @@ from eso_api.conditions import KeyOutcome
 from eso_api.externalsecret import Binding, ExternalSecret, ExternalSecretStatus
 from eso_operator.externalsecret.refresh import current_version, interval_of, last_sync
 from eso_operator.externalsecret.snapshot import Snapshot
-from eso_operator.externalsecret.templates import TemplateVersion
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.reporting import READY, News
+from eso_operator.sync.templates import TemplateVersion
 from eso_wire.errors import RetryClass
 from kuberun.clock import rfc3339
 from kuberun.conditions import ConditionStatus, find_condition, same_verdict, set_condition

@@ -14,13 +14,14 @@ from typing import Final, assert_never
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.externalsecret.cleanup import Cleanup
 from eso_operator.externalsecret.outcome import DELETED, MISSING, Collided, Failed, Outcome, Stalled, Synced
-from eso_operator.externalsecret.templates import TemplateReader, TemplateSourceError
 from eso_operator.sync.fetch import Fetched, Missing
 from eso_operator.sync.reporting import News
+from eso_operator.sync.templates import TemplateMissingError, read_templates
 from eso_operator.targets.changes import Create, Keep, Refuse, Untouched, Update
 from eso_operator.targets.marks import OWNER, target_name
 from eso_operator.targets.target import Applied, Target, UnknownKindError
 from eso_render.errors import RenderError
+from kuberun.client import Client
 from kuberun.errors import ApiError, Conflict
 from kuberun.events import EventType
 
@@ -68,8 +69,8 @@ class _StepError(Exception):
 class Settlement:
     """One for the process."""
 
-    def __init__(self, templates: TemplateReader, cleanup: Cleanup) -> None:
-        self._templates = templates
+    def __init__(self, client: Client, cleanup: Cleanup) -> None:
+        self._client = client
         self._cleanup = cleanup
 
     async def settle(self, es: ExternalSecret, target: Target, fetched: Fetched) -> Outcome:
@@ -89,7 +90,7 @@ class Settlement:
         async with _step(steps.orphans):
             orphans = await self._cleanup.delete_orphans(es, target)
         async with _step(steps.render):
-            templates = await self._templates.read(es)
+            templates = await read_templates(self._client, es.spec.target.template, es.metadata.namespace)
             change = await target.plan(es, fetched.values, templates.objects)
         synced = Synced(news=orphans, refresh_within=fetched.refresh_within, templates=templates.versions)
         match change:
@@ -127,7 +128,7 @@ async def _step(what: str) -> AsyncIterator[None]:
         yield
     except Conflict:
         raise _StepError(Collided("the target changed meanwhile")) from None
-    except (TemplateSourceError, RenderError, UnknownKindError) as problem:
+    except (TemplateMissingError, RenderError, UnknownKindError) as problem:
         raise _StepError(Failed(what, str(problem))) from None
     except ApiError as problem:
         raise _StepError(Failed(what, refused(problem))) from None

@@ -162,8 +162,8 @@ class PushSecretReconciler:
         return self._outside.memory.values(push) if pushed_before or not replaces else NOTHING_KNOWN
 
     async def _rendered(self, push: PushSecret, found: Sequence[Source]) -> list[Source]:
-        objects = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
-        return [templated(push, source, objects, self._outside.render) for source in found]
+        templates = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
+        return [templated(push, source, templates.objects, self._outside.render) for source in found]
 
     async def _deliver(self, planned: Sequence[Delivery]) -> list[StoreResult]:
         """Every store on its own: one that fails does not hold up the others."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from eso_api.template import Template
 from eso_api.values import SecretBytes
@@ -12,7 +13,7 @@ from eso_operator.sync.dependencies import Dependency, OnObject
 from eso_render.sources import TemplateObjects, references
 from kuberun.client import Client
 from kuberun.errors import NotFound
-from kuberun.meta import JsonObject, Kind, ObjectKey, Resource, raw
+from kuberun.meta import JsonObject, Kind, ObjectKey, Resource, meta_of, raw
 
 _SECRETS: Final = raw(Resource("", "v1", "secrets", "Secret"))
 _CONFIG_MAPS: Final = raw(Resource("", "v1", "configmaps", "ConfigMap"))
@@ -22,15 +23,33 @@ class TemplateMissingError(Exception):
     """A ConfigMap or Secret with a template is not there."""
 
 
-async def read_templates(client: Client, template: Template | None, namespace: str) -> TemplateObjects:
+class TemplateVersion(NamedTuple):
+    """A ConfigMap or Secret as it was when a template was taken from it."""
+
+    kind: str
+    key: ObjectKey
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Templates:
+    """What templates are taken from, and which versions that was."""
+
+    objects: TemplateObjects
+    versions: frozenset[TemplateVersion]
+
+
+async def read_templates(client: Client, template: Template | None, namespace: str) -> Templates:
     """Everything that the template takes from other objects."""
     wanted = references(template)
     maps = {name: await _get(client, _CONFIG_MAPS, ObjectKey(namespace, name)) for name in sorted(wanted.config_maps)}
     secrets = {name: await _get(client, _SECRETS, ObjectKey(namespace, name)) for name in sorted(wanted.secrets)}
-    return TemplateObjects(
+    objects = TemplateObjects(
         config_maps={name: found.get("data") or {} for name, found in maps.items()},
         secrets={name: _revealed(found) for name, found in secrets.items()},
     )
+    read = [("ConfigMap", each) for each in maps.values()] + [("Secret", each) for each in secrets.values()]
+    return Templates(objects, frozenset(_version(kind, found) for kind, found in read))
 
 
 def template_sources(template: Template | None, namespace: str) -> Iterator[Dependency]:
@@ -46,6 +65,11 @@ async def _get(client: Client, kind: Kind[JsonObject], key: ObjectKey) -> JsonOb
         return await client.get(kind, key)
     except NotFound:
         raise TemplateMissingError(f"{kind.resource.kind} {key}, which holds a template, does not exist") from None
+
+
+def _version(kind: str, found: JsonObject) -> TemplateVersion:
+    metadata = meta_of(found)
+    return TemplateVersion(kind, metadata.key, metadata.resource_version)
 
 
 def _revealed(secret: JsonObject) -> dict[str, SecretBytes]:
