@@ -12,7 +12,7 @@ from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
 from kuberun.errors import Conflict
 from kuberun.meta import Condition, Kind, Object, ObjectMeta
-from kuberun.status import status_of, status_patch, write_status
+from kuberun.status import OwnWrites, status_of, status_patch, write_status
 from kuberun.testing import scriptedserver as script
 from kuberun.testing.builders import WIDGETS, metadata
 from kuberun.testing.clock import START
@@ -139,3 +139,26 @@ def test_the_patch_of_two_statuses(old: Any, new: Any, expected: Any) -> None:
     patch = status_patch(ObjectMeta(name="x", resource_version="7"), old, new)
 
     assert patch == (None if expected is None else {"metadata": {"resourceVersion": "7"}, "status": expected})
+
+
+def test_an_object_is_behind_our_write_until_a_cache_shows_another_version_of_it() -> None:
+    own = OwnWrites(limit=2)
+    written = metadata(resource_version="5")
+
+    own.wrote(written)
+
+    assert own.behind(written)
+    assert not own.behind(metadata(resource_version="6"))
+    assert not own.behind(metadata(resource_version="5", uid="of another one"))
+    assert not own.behind(metadata("other", resource_version="5"))
+    own.forget(written.key)
+    assert not own.behind(written)
+
+
+def test_own_writes_are_remembered_up_to_a_limit() -> None:
+    own = OwnWrites(limit=2)
+
+    for name in ("a", "b", "c"):
+        own.wrote(metadata(name))
+
+    assert [own.behind(metadata(name)) for name in ("a", "b", "c")] == [False, True, True]

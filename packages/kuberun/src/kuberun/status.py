@@ -7,11 +7,15 @@ On the way out, what changed is sent as one merge patch to the status subresourc
 the Python type does not know stay as they are. The patch carries the object's resourceVersion, because lists are
 replaced as a whole: if anybody wrote in between, the server refuses and `Conflict` is raised. It is for the controller
 to look at the new object and try again; there is no loop in here.
+
+A difference to something old may be none at all, and then nobody would notice: `OwnWrites` tells whether a cache still
+shows an object as it was before our own last word.
 """
 
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
@@ -20,7 +24,7 @@ import msgspec
 
 from kuberun.client import Client
 from kuberun.mergepatch import difference
-from kuberun.meta import JsonObject, Kind, ObjectMeta
+from kuberun.meta import JsonObject, Kind, ObjectKey, ObjectMeta
 from kuberun.requests import PLAIN, WriteOptions
 
 S = TypeVar("S")
@@ -35,6 +39,28 @@ class HasStatus(Protocol[S_co]):
 
     @property
     def status(self) -> S_co: ...
+
+
+class OwnWrites:
+    """On which version of each object its status was last written; bounded, oldest out."""
+
+    def __init__(self, limit: int = 200_000) -> None:
+        self._limit = limit
+        self._versions: OrderedDict[ObjectKey, tuple[str, str]] = OrderedDict()
+
+    def wrote(self, metadata: ObjectMeta) -> None:
+        """A status was written on this version, so the object has another one now."""
+        self._versions[metadata.key] = (metadata.uid, metadata.resource_version)
+        self._versions.move_to_end(metadata.key)
+        while len(self._versions) > self._limit:
+            self._versions.popitem(last=False)
+
+    def behind(self, metadata: ObjectMeta) -> bool:
+        """Whether this is the object as it was before our last write."""
+        return self._versions.get(metadata.key) == (metadata.uid, metadata.resource_version)
+
+    def forget(self, key: ObjectKey) -> None:
+        self._versions.pop(key, None)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -29,7 +29,7 @@ from kuberun.controller import Outcome as Then
 from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventRecorder
 from kuberun.meta import ObjectKey
-from kuberun.status import write_status
+from kuberun.status import OwnWrites, write_status
 
 _log = structlog.get_logger(__name__)
 
@@ -60,6 +60,7 @@ class ExternalSecretReconciler:
     def __init__(self, gatherer: Gatherer, outside: Outside) -> None:
         self._gatherer = gatherer
         self._outside = outside
+        self._own = OwnWrites()
 
     async def reconcile(self, key: ObjectKey) -> Then:
         """Make the target of one ExternalSecret match its backend."""
@@ -113,8 +114,11 @@ class ExternalSecretReconciler:
 
     async def _report(self, snapshot: Snapshot, outcome: Outcome) -> Then:
         """Say what came of it, once: events, status, metrics."""
-        es = snapshot.es
         report = report_of(snapshot, outcome)
+        if report.status is not snapshot.es.status and self._own.behind(snapshot.es.metadata):
+            snapshot = await self._as_we_left_it(snapshot)
+            report = report_of(snapshot, outcome)
+        es = snapshot.es
         if report.failed:
             self._outside.series.failed(es.metadata)
         for news in report.news:
@@ -137,9 +141,21 @@ class ExternalSecretReconciler:
             _log.info("external secret reconciled", external_secret=str(es.key), outcome=type(outcome).__name__)
         return report.then
 
+    async def _as_we_left_it(self, snapshot: Snapshot) -> Snapshot:
+        """With our own last word on the object: against an older one, what is to be said may look like no news."""
+        known = snapshot.es.metadata
+        try:
+            live = await self._outside.client.get(_KIND, snapshot.es.key)
+        except ApiError:
+            return snapshot  # what is written on an old version is refused, and it is looked at again
+        same = (live.metadata.uid, live.metadata.generation) == (known.uid, known.generation)
+        return replace(snapshot, es=live) if same else snapshot
+
     async def _write(self, es: ExternalSecret, report: Report) -> None:
-        if report.flush:
-            await write_status(self._outside.client, _KIND, es.metadata, old=es.status, new=report.status)
+        if not report.flush:
+            return
+        if await write_status(self._outside.client, _KIND, es.metadata, old=es.status, new=report.status):
+            self._own.wrote(es.metadata)
 
     def _depend(self, es: ExternalSecret, on: Iterable[Dependency]) -> None:
         for unused in self._outside.dependencies.record(_dependant(es), on):
@@ -151,6 +167,7 @@ class ExternalSecretReconciler:
         for unused in self._outside.dependencies.forget(Dependant(Subsystem.EXTERNAL_SECRET, key)):
             self._outside.forget_connection(unused)
         self._gatherer.forget(key)
+        self._own.forget(key)
         return Done()
 
 

@@ -31,7 +31,7 @@ from kuberun.controller import Done, Outcome, Retry
 from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventRecorder
 from kuberun.meta import Malformed, ObjectKey
-from kuberun.status import write_status
+from kuberun.status import OwnWrites, write_status
 
 _log = structlog.get_logger(__name__)
 
@@ -76,6 +76,7 @@ class StoreReconciler:
         self._outside = outside
         self._recorder = recorder
         self._settings = settings
+        self._own = OwnWrites()
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
         """Say on the store whether it can be used."""
@@ -83,7 +84,7 @@ class StoreReconciler:
         store = self._gather(key)
         if store is None:
             return self._drop(key)
-        store = await self._put_finalizer_right(store)
+        store = await self._put_finalizer_right(await self._as_we_left_it(store))
         if store is None:
             return Retry("the store changed meanwhile")
         report = await self._validate(store)
@@ -101,8 +102,19 @@ class StoreReconciler:
             return None
         return store
 
+    async def _as_we_left_it(self, store: Any) -> Any:
+        """The store with our own last word on it, which the cache may not have heard yet."""
+        if not self._own.behind(store.metadata):
+            return store
+        try:
+            live = await self._outside.client.get(self._kind.kind, store.metadata.key)
+        except ApiError:
+            return store  # what is written on an old version is refused, and it is looked at again
+        return live if live.metadata.uid == store.metadata.uid else store
+
     def _drop(self, key: ObjectKey) -> Outcome:
         """Gone, or somebody else's: nothing of it stays here."""
+        self._own.forget(key)
         self._outside.series.forget(self._kind.subsystem, key)
         self._outside.health.forget(self._identity(key))
         self._release(self._outside.dependencies.forget(self._dependant(key)))
@@ -139,6 +151,8 @@ class StoreReconciler:
             return Retry("the store changed meanwhile")
         except ApiError as error:
             return Retry(f"status not written: the API server answered {error.reason or error.code}")
+        if changed:
+            self._own.wrote(store.metadata)
         for news in report.news:
             self._recorder.record(self._kind.resource, store.metadata, news.type, news.reason, news.message)
         readiness = readiness_of(report.ready)

@@ -1,0 +1,105 @@
+"""A watch that lags: what is said about an object is said against our own last word, not against an older one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.secretstore import SECRET_STORE
+from eso_operator.testing.operators import Bench, scripted, with_interval
+from eso_wire.errors import ErrorReason, ProviderError
+from kuberun.meta import Condition, JsonObject
+from kuberun.requests import Request
+from kuberun.transport import Transport
+
+pytestmark = pytest.mark.live
+
+STORES = SECRET_STORE.resource()
+EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
+FAKE: JsonObject = {"provider": {"fake": {"data": []}}}
+
+
+class LaggingWatch:
+    """Holds back what a watch says about one resource for as long as `flowing` is not set."""
+
+    def __init__(self, inner: Transport, plural: str) -> None:
+        self._inner = inner
+        self._path = f"/apis/external-secrets.io/v1/{plural}"
+        self.flowing = asyncio.Event()
+        self.flowing.set()
+
+    async def request(self, request: Request) -> bytes:
+        return await self._inner.request(request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._held(request) if request.path == self._path else self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    @asynccontextmanager
+    async def _held(self, request: Request) -> AsyncGenerator[AsyncIterator[bytes], None]:
+        async with self._inner.stream(request) as lines:
+            yield self._later(lines)
+
+    async def _later(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        async for line in lines:
+            await self.flowing.wait()
+            yield line
+
+
+def is_ready(condition: Condition) -> bool:
+    return condition.status == "True"
+
+
+def is_broken(condition: Condition) -> bool:
+    return condition.status == "False"
+
+
+async def test_a_store_that_recovers_before_its_own_verdict_is_seen_is_ready_again(bench: Bench) -> None:
+    held: list[LaggingWatch] = []
+
+    def through(plain: Transport) -> Transport:
+        held.append(LaggingWatch(plain, "secretstores"))
+        return held[0]
+
+    async with bench.operator(with_interval(bench.settings, 1.0), through=through):
+        host = await bench.install(scripted())
+        await bench.create(STORES, "fake", spec=FAKE)
+        await bench.ready(STORES, "fake", is_ready)
+        held[0].flowing.clear()
+        await host.stop()
+        await bench.ready(STORES, "fake", is_broken)
+        await host.start()
+
+        await bench.ready(STORES, "fake", is_ready)
+
+        held[0].flowing.set()
+
+
+async def test_an_externalsecret_that_recovers_before_its_own_verdict_is_seen_is_ready_again(bench: Bench) -> None:
+    held: list[LaggingWatch] = []
+
+    def through(plain: Transport) -> Transport:
+        held.append(LaggingWatch(plain, "externalsecrets"))
+        return held[0]
+
+    async with bench.operator(through=through):
+        host = await bench.install(scripted(data={"a": b"1"}))
+        await bench.create(STORES, "fake", spec=FAKE)
+        entry = {"secretKey": "key", "remoteRef": {"key": "a"}}
+        spec = {"refreshInterval": "1s", "secretStoreRef": {"name": "fake"}, "data": [entry]}
+        await bench.create(EXTERNAL_SECRETS, "one", spec=spec)
+        await bench.ready(EXTERNAL_SECRETS, "one", is_ready)
+        held[0].flowing.clear()
+        host.provider.item_errors["a"] = ProviderError(ErrorReason.SECRET_NOT_FOUND, "not there")
+        await bench.ready(EXTERNAL_SECRETS, "one", is_broken)
+        host.provider.item_errors.clear()
+
+        await bench.ready(EXTERNAL_SECRETS, "one", is_ready)
+
+        held[0].flowing.set()
