@@ -29,8 +29,10 @@ def documents() -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def applied(kubectl: Kubectl, our_crds: str) -> str:  # noqa: ARG001 - the CRDs come first
-    return kubectl("apply", "-R", "-f", "examples")
+def applied(kubectl: Kubectl, our_crds: str) -> Iterator[str]:  # noqa: ARG001 - the CRDs come first
+    yield kubectl("apply", "-R", "-f", "examples")
+    # Other tests run operators on this server, which would go on refreshing the examples.
+    kubectl("delete", "-R", "-f", "examples", "--ignore-not-found", "--wait=false")
 
 
 def test_every_crd_is_applied_from_the_client_side(our_crds: str) -> None:
