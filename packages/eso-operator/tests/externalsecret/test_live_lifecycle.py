@@ -255,6 +255,17 @@ async def test_a_renamed_target_moves_and_only_what_is_ours_is_cleaned_up(stage:
     assert (await stage.status("db"))["binding"] == {"name": "renamed"}
 
 
+async def test_a_renamed_target_that_cannot_be_written_keeps_the_old_one(stage: Scene) -> None:
+    """Nobody is left without a Secret because a new one failed."""
+    stage.backend(db="v1")
+    await stage.sync("db", ONE)
+
+    await stage.change("db", target={"name": "renamed", "template": {"data": {"url": "{{ .no_such_key }}"}}})
+
+    await stage.until_event("db", "Warning", "UpdateFailed")
+    assert await stage.data("db") == {"password": "v1"}
+
+
 async def test_a_renamed_target_that_is_not_owned_leaves_the_old_one_behind(stage: Scene) -> None:
     """L16."""
     stage.backend(db="v1")

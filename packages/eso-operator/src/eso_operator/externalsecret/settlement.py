@@ -86,25 +86,26 @@ class Settlement:
         return replace(outcome, news=(*news, *outcome.news)) if isinstance(outcome, Synced | Failed) else outcome
 
     async def _with_values(self, es: ExternalSecret, target: Target, fetched: Fetched) -> Outcome:
+        """Plan and apply. What stood under an earlier name goes last: nobody is left without a Secret in between."""
         steps = steps_of(es)
-        async with _step(steps.orphans):
-            orphans = await self._cleanup.delete_orphans(es, target)
         async with _step(steps.render):
             templates = await read_templates(self._client, es.spec.target.template, es.metadata.namespace)
             change = await target.plan(es, fetched.values, templates.objects)
-        synced = Synced(news=orphans, refresh_within=fetched.refresh_within, templates=templates.versions)
+        synced = Synced(refresh_within=fetched.refresh_within, templates=templates.versions)
         match change:
             case Create() | Update():
                 async with _step(steps.write):
                     applied = await target.apply(es, change)
-                news = (*orphans, _written(es, applied))
-                return replace(synced, news=news, changed=True, binding=_binding(es))
+                synced = replace(synced, news=(_written(es, applied),), changed=True, binding=_binding(es))
             case Keep(why=why):
-                return _kept(es, why, synced)
+                synced = _kept(es, why, synced)
             case Refuse(why=refusal, by=by):
                 return Stalled(refusal.value, by)
             case _:
                 assert_never(change)
+        async with _step(steps.orphans):
+            orphans = await self._cleanup.delete_orphans(es, target)
+        return replace(synced, news=(*synced.news, *orphans))
 
     async def _without_values(self, es: ExternalSecret, target: Target) -> Outcome | None:
         """The backend has nothing: what the deletion policy says. None means: go on with an empty target."""
