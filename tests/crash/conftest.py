@@ -160,7 +160,7 @@ class Ground:
     files: dict[str, bytes]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ground(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     folder = tmp_path_factory.mktemp("crash")
     port = free_port()

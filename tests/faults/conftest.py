@@ -165,7 +165,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = Backoff(first=0.2, cap=1.0)
     runtime = partial(RuntimeSettings, breaker=BreakerSettings(rest=quick))
     monkeypatch.setattr(wiring, "RuntimeSettings", runtime)
-    monkeypatch.setattr(wiring, "DirectorySettings", lambda **_: DirectorySettings(again=quick))
+    monkeypatch.setattr(wiring, "DirectorySettings", lambda **_: DirectorySettings(refresh=2.0, again=quick))
     monkeypatch.setattr(diagnosis, "_KEPT_SECONDS", 0.5)
 
 
