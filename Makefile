@@ -14,8 +14,6 @@ DISTS   := $(sort $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.
 STAMP   := $(VENV)/.stamp
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 say      = @printf '\033[1m==> %s\033[0m\n' "$(1)"
-# Live tests wait for real servers, and a busy machine can make one of them late: what failed is tried once more, alone.
-AGAIN    = { printf '\033[1m==> what failed, once more\033[0m\n'; $(BIN)/pytest --last-failed --last-failed-no-failures none
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,16 +80,14 @@ gen-check: setup
 
 test: setup ## every test that needs no Go toolchain
 	$(call say,tests on the embedded API server)
-	@$(BIN)/pytest -n $(JOBS) packages providers tests || $(AGAIN) packages providers tests; }
+	@$(BIN)/pytest -n $(JOBS) packages providers tests
 
 test-cluster: setup ## the API and runtime suites on a real kube-apiserver (needs Go once)
 	$(call say,tests on a real kube-apiserver)
 	@versions=$$($(BIN)/python tools/kube-apiserver/build.py --versions); \
 	for version in $$versions; do \
 	  assets=$$($(BIN)/python tools/kube-apiserver/build.py $$version); \
-	  export KUBEBUILDER_ASSETS=$$assets; \
-	  $(BIN)/pytest -n $(JOBS) --apiserver=kube -m live packages tests \
-	    || $(AGAIN) --apiserver=kube -m live packages tests; }; \
+	  KUBEBUILDER_ASSETS=$$assets $(BIN)/pytest -n $(JOBS) --apiserver=kube -m live packages tests; \
 	done
 
 bench: setup ## measure, as ratios within one run
