@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -195,10 +195,6 @@ class Subject:
             raise Violation(f"a value cannot be pushed: {reason_name(result.error)}")
         return seeded
 
-    def over(self, channel: aio.Channel, target: Target) -> Subject:
-        """The same kind over another channel."""
-        return Subject(target, channel, self.handshake, self.kind, self.fixture)
-
 
 def item(
     item_id: str, key: str, *, version: str = "", prop: str = "", shape: pb.ValueShape.ValueType = pb.VALUE_SHAPE_SINGLE
@@ -246,7 +242,3 @@ async def shake_hands(channel: aio.Channel, versions: Iterable[tuple[int, int]] 
     )
     response: pb.HandshakeResponse = await stubs.ProviderInfoStub(channel).Handshake(request, timeout=CALL_SECONDS)
     return response
-
-
-def without_client_certificate(target: Target) -> Target:
-    return replace(target, identity=Identity(target.identity.ca, b"", b""))
