@@ -68,6 +68,15 @@ async def test_a_sync_counts_although_it_was_not_written() -> None:
     assert (await gatherer.gather(es, Looked(), START + HOUR)).last == LastSync(START + HOUR, current_version(es))
 
 
+async def test_once_synced_it_waits_for_no_turn() -> None:
+    gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
+    assert (await gatherer.gather(es, Looked(), START + 3 * HOUR)).turn is not None
+
+    gatherer.remember(es, START + 3 * HOUR, frozenset())
+
+    assert (await gatherer.gather(es, Looked(), START + HOUR)).turn is None
+
+
 async def test_what_is_written_counts_if_it_is_newer() -> None:
     """Somebody else may have synced it meanwhile, say another leader."""
     gatherer, es = Cluster().gatherer(), external_secret()

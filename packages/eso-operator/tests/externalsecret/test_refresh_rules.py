@@ -157,7 +157,9 @@ def turn(uid: str, overdue: timedelta, interval: str = "1h") -> float:
     """Seconds that an object, overdue by that much at the first look, waits for its turn."""
     es = synced(external_secret(refreshInterval=interval, metadata={"uid": uid}))
     now = START + timedelta(seconds=interval_of(es)) + overdue
-    return (turn_of(es, LastSync(START, "x"), now) - now).total_seconds()
+    found = turn_of(es, LastSync(START, "x"), now)
+    assert found is not None
+    return (found - now).total_seconds()
 
 
 def test_what_is_overdue_at_the_start_is_spread_and_always_in_the_same_way() -> None:
@@ -175,9 +177,17 @@ def test_short_intervals_are_spread_over_a_quarter_of_them() -> None:
 
 def test_what_is_not_overdue_at_the_start_comes_at_its_exact_time() -> None:
     """R1 of the catalogue."""
-    assert turn("uid", -timedelta(minutes=1)) == 0
     es = synced(external_secret())
-    assert refresh_due(snapshot(es, START + HOUR / 2, turn=START + HOUR / 2)) == NotDue("it is fresh", 1800)
+
+    assert turn_of(es, LastSync(START, "x"), START + HOUR / 2) is None
+    assert refresh_due(snapshot(es, START + HOUR / 2)) == NotDue("it is fresh", 1800)
+
+
+def test_a_turn_of_a_clock_that_was_set_back_is_not_waited_for() -> None:
+    es = synced(external_secret())
+    now = START + 2 * HOUR
+
+    assert refresh_due(snapshot(es, now, turn=now + HOUR)) == Due("its interval has passed")
 
 
 def test_an_overdue_refresh_waits_for_its_turn_and_no_change_does() -> None:

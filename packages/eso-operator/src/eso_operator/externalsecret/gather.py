@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -40,7 +40,7 @@ class _Known:
     """What is remembered of one object."""
 
     uid: str
-    turn: datetime
+    turn: datetime | None = None
     last: LastSync | None = None
     templates: frozenset[TemplateVersion] = frozenset()
 
@@ -83,8 +83,7 @@ class Gatherer:
 
     def remember(self, es: ExternalSecret, now: datetime, templates: frozenset[TemplateVersion]) -> None:
         """A refresh that succeeded counts from now on, written or not."""
-        known = self._of(es) or _Known(es.metadata.uid, now)
-        self._keep(es, replace(known, last=LastSync(now, current_version(es)), templates=templates))
+        self._keep(es, _Known(es.metadata.uid, last=LastSync(now, current_version(es)), templates=templates))
 
     def forget(self, key: ObjectKey) -> None:
         self._known.pop(key, None)

@@ -26,6 +26,7 @@ from kuberun.workqueue import until_phase
 DEFAULT_INTERVAL: Final = 3600.0
 LONGEST_SPREAD: Final = 300.0
 """Overdue refreshes are spread over a quarter of their interval, and never over more seconds than this."""
+_LONGEST_TURN: Final = timedelta(seconds=LONGEST_SPREAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,11 @@ def interval_of(es: ExternalSecret) -> float:
         return DEFAULT_INTERVAL
 
 
-def turn_of(es: ExternalSecret, last: LastSync, now: datetime) -> datetime:
-    """When a refresh that is overdue at the first look may run; now, if it is not overdue."""
+def turn_of(es: ExternalSecret, last: LastSync, now: datetime) -> datetime | None:
+    """When a refresh that is overdue at the first look may run; None if it is not overdue."""
     interval = interval_of(es)
     if last.at is None or interval <= 0 or last.at + timedelta(seconds=interval) > now:
-        return now
+        return None
     spread = min(interval / 4, LONGEST_SPREAD)
     return now + timedelta(seconds=until_phase(es.metadata.uid, spread, now.timestamp()))
 
@@ -99,7 +100,9 @@ def _periodic(snapshot: Snapshot, at: datetime) -> Due | NotDue:
         return changed
     if at > now:
         return Due("its last refresh lies in the future")
-    due = max(at + timedelta(seconds=interval), snapshot.turn or at)
+    due = at + timedelta(seconds=interval)
+    if snapshot.turn is not None and snapshot.turn - now <= _LONGEST_TURN:  # else the clock was set back meanwhile
+        due = max(due, snapshot.turn)
     if due > now:
         return NotDue("it is fresh", (due - now).total_seconds())
     if not may_refresh(es.spec.sync_windows, now):
