@@ -236,6 +236,20 @@ async def test_a_key_that_moves_up_keeps_its_age() -> None:
     assert await served(queue, 2) == ["patient", "fresh"]
 
 
+async def test_who_asks_again_while_it_waits_wants_to_know_how_it_is_now() -> None:
+    clock = VirtualClock()
+    queue = WorkQueue(clock)
+    queue.add(Request(key("a"), lane=Lane.REFRESH))
+    await clock.advance(5)
+    asked_again = clock.monotonic()
+    queue.add(Request(key("a"), lane=Lane.SPEC_CHANGE))
+    await clock.advance(5)
+
+    await queue.take()
+
+    assert queue.asked_at(key("a")) == asked_again
+
+
 async def test_retries_back_off_for_each_key_on_its_own_until_it_is_forgotten() -> None:
     queue = queue_on(VirtualClock())
 

@@ -267,9 +267,49 @@ async def test_other_eyes_have_other_identities(change: Any) -> None:
     assert await identity(one) != await identity(change(one))
 
 
-async def test_namespaces_of_credentials_differ_even_without_a_reference() -> None:
-    """A provider that reads its configuration itself follows the references there, from this namespace."""
-    assert await identity(target({}, auth="team")) != await identity(target({}, auth="other"))
+def cluster_store(spec: JsonObject, *paths: tuple[str, CredentialKind], auth: str) -> ResolvedTarget:
+    resolved = target(spec, *paths, rule=EXPLICIT, auth=auth)
+    return replace(resolved, store=replace(resolved.store, namespace=""))
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        pytest.param((), id="no credentials"),
+        pytest.param((("/ref", SECRET),), id="credentials of a named namespace"),
+    ],
+)
+async def test_a_cluster_store_that_takes_nothing_from_its_callers_is_the_same_for_all(
+    paths: tuple[tuple[str, CredentialKind], ...],
+) -> None:
+    """So that a thousand objects in fifty namespaces share their reads."""
+    one, other = (cluster_store({"ref": ref("vault")}, *paths, auth=auth) for auth in ("team", "other"))
+
+    assert await identity(one) == await identity(other)
+    context = (await bind(one, NotedReads())).target
+    assert (context.auth_namespace, context.pinned) == ("", True)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param(lambda t: replace(t, config=replace(t.config, spec=None)), id="the provider reads it"),
+        pytest.param(lambda t: replace(t, store=replace(t.store, namespace="team")), id="namespaced store"),
+        pytest.param(lambda t: replace(t, pinned=True), id="pinned"),
+        pytest.param(lambda t: replace(t, call_token=CallToken(t.auth_namespace, "sa", ("x",))), id="token for calls"),
+    ],
+)
+async def test_otherwise_namespaces_of_credentials_differ_even_without_a_reference(own: Any) -> None:
+    one, other = (cluster_store({}, auth=auth) for auth in ("team", "other"))
+    unread = replace(own(one).config, delivery=ConfigDelivery.BY_REFERENCE)
+
+    assert await identity(replace(own(one), config=unread)) != await identity(replace(own(other), config=unread))
+
+
+async def test_credentials_of_the_callers_namespace_keep_callers_apart() -> None:
+    one, other = (cluster_store({"ref": ref()}, ("/ref", SECRET), auth=auth) for auth in ("team", "other"))
+
+    assert await identity(one) != await identity(other)
 
 
 async def test_a_changed_credential_is_another_identity() -> None:

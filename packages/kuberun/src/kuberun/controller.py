@@ -34,7 +34,7 @@ from kuberun.workqueue import Lane, QueueClosedError, Request, WorkQueue
 T = TypeVar("T")
 
 ASKED_AT: ContextVar[float] = ContextVar("asked_at")
-"""Inside a reconcile: since when (monotonic) it has been due. An answer that was sought later is recent enough."""
+"""Inside a reconcile: when (monotonic) it was last asked for. An answer that was sought later is recent enough."""
 
 _log = structlog.get_logger(__name__)
 _MAPPING_RETRY = 30.0

@@ -67,6 +67,9 @@ class QueueClosedError(Exception):
 class _Waiting:
     request: Request
     since: float
+    """When it was first asked for: who waits longest is served first."""
+    asked: float
+    """When it was last asked for: what is known from before then does not answer it."""
 
 
 class WorkQueue:
@@ -93,7 +96,8 @@ class WorkQueue:
         if after > 0:
             self._delay(request, self._clock.monotonic() + after)
         else:
-            self._enqueue(_Waiting(request, self._clock.monotonic()))
+            now = self._clock.monotonic()
+            self._enqueue(_Waiting(request, now, now))
         self._changed.set()
 
     async def take(self) -> Request:
@@ -156,7 +160,7 @@ class WorkQueue:
         return {key: now - started for key, started in self._running.items()}
 
     def asked_at(self, key: ObjectKey) -> float:
-        """Since when (monotonic) the running key has been due: what it wants to know is not older than that."""
+        """When (monotonic) somebody last asked for the running key: what it goes by must not be older than that."""
         return self._asked[key]
 
     def waiting(self) -> Mapping[ObjectKey, float]:
@@ -175,7 +179,7 @@ class WorkQueue:
         now = self._clock.monotonic()
         while (head := self._timers.peek()) is not None and head[0] <= now:
             due, key = self._timers.pop()
-            self._enqueue(_Waiting(self._delayed.pop(key), due))
+            self._enqueue(_Waiting(self._delayed.pop(key), due, due))
 
     def _enqueue(self, entry: _Waiting) -> None:
         key = entry.request.key
@@ -198,7 +202,7 @@ class WorkQueue:
         self._delayed.pop(key, None)
         self._running[key] = self._clock.monotonic()
         waiting = self._waiting.pop(key)
-        self._asked[key] = waiting.since
+        self._asked[key] = waiting.asked
         return waiting.request
 
     async def _wait(self) -> None:
@@ -227,4 +231,4 @@ def _merged(known: _Waiting | None, new: _Waiting) -> _Waiting:
     if known is None:
         return new
     better = new.request if new.request.lane < known.request.lane else known.request
-    return _Waiting(better, min(known.since, new.since))
+    return _Waiting(better, min(known.since, new.since), max(known.asked, new.asked))

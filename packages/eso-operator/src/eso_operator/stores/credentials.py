@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, assert_never
 
 import msgspec
@@ -53,6 +53,7 @@ async def bind(target: ResolvedTarget, reader: CredentialReader) -> BoundTarget:
     reading = _Reading(target, reader)
     credentials = [Credential(read.pointer, await reading.value(read)) for read in reads_of(target)]
     token = await reading.call_token()
+    target = _unbound_from_the_caller(target, {place.namespace for _, place in reading.sources})
     config = Config(
         ref=target.config.ref,
         kind=target.config.kind,
@@ -155,6 +156,16 @@ def _source(kind: str, place: ObjectKey, uid: str) -> ObjectRef:
 def _user(target: ResolvedTarget) -> str:
     ref = target.config.ref
     return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
+
+
+def _unbound_from_the_caller(target: ResolvedTarget, read_from: set[str]) -> ResolvedTarget:
+    """A cluster-scoped store that took nothing from its caller's namespace looks the same from every namespace.
+
+    Not so if the provider reads the configuration itself: then only it knows what it follows from there.
+    """
+    if target.store.namespace or target.pinned or target.config.spec is None or target.auth_namespace in read_from:
+        return target
+    return replace(target, auth_namespace="", pinned=True)
 
 
 def _identity(target: ResolvedTarget, facts: list[tuple[str, ...]]) -> str:
