@@ -93,7 +93,7 @@ test-cluster: setup ## the API and runtime suites on a real kube-apiserver (need
 bench: setup ## measure, as ratios within one run
 	@$(BIN)/python bench/run.py
 
-demo: setup ## embedded API server, CRDs, examples, a table; then stop
+demo: setup ## everything on this machine, shown and checked step by step; then stop
 	@$(BIN)/python tools/demo.py
 
 clean: ## remove everything that make wrote

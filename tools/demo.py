@@ -104,7 +104,11 @@ class Cluster:
         return next((each for each in conditions if each["type"] == "Ready"), None)
 
     def value(self, secret: str, key: str, namespace: str) -> str:
-        data = self.get("secret", secret, namespace).get("data", {})
+        """Empty while there is no such Secret or key. Compared, never printed."""
+        found = self.kubectl(
+            "get", "secret", secret, "--namespace", namespace, "--ignore-not-found", "--output", "json"
+        )
+        data = json.loads(found or "{}").get("data", {})
         return base64.b64decode(data.get(key, "")).decode()
 
 
@@ -112,6 +116,7 @@ def show(console: Console, cluster: Cluster) -> None:
     """The story, each step checked."""
     synced(cluster, "database-url", "demo")
     synced(cluster, "generated-password", "demo")
+    synced(cluster, "read-back", "demo")
     for team in TEAMS:
         synced(cluster, "shared-certificate", team)
     stores(console, cluster)
@@ -124,6 +129,7 @@ def show(console: Console, cluster: Cluster) -> None:
     console.print("[bold]a template[/bold]: DATABASE_URL is made from two remote keys")
     console.print("[bold]a generator[/bold]: a password of 32 characters, made once")
     console.print(f"[bold]one object, many namespaces[/bold]: shared-certificate in {', '.join(TEAMS)}")
+    round_trip(console, cluster)
     broken(console, cluster)
     changed(console, cluster)
 
@@ -136,6 +142,17 @@ def synced(cluster: Cluster, name: str, namespace: str) -> None:
     until(is_ready, f"ExternalSecret {namespace}/{name} is not ready")
 
 
+def sync_now(cluster: Cluster, kind: str, name: str, namespace: str) -> None:
+    """Ask for a sync, and wait until it has happened: only then does an unchanged value say something."""
+
+    def synced_version() -> object:
+        return cluster.get(kind, name, namespace)["status"].get("syncedResourceVersion")
+
+    before = synced_version()
+    cluster.kubectl("annotate", kind, name, "--namespace", namespace, "--overwrite", "force-sync=now")
+    until(lambda: synced_version() != before, f"{kind} {namespace}/{name} is not synced")
+
+
 def stores(console: Console, cluster: Cluster) -> None:
     table = Table("kind", "name", "status", "capabilities", title="stores", title_justify="left")
     table.box = table.box if console.is_terminal else None
@@ -144,13 +161,36 @@ def stores(console: Console, cluster: Cluster) -> None:
         ready = next(each for each in item["status"]["conditions"] if each["type"] == "Ready")
         what = item["status"].get("capabilities", "")
         table.add_row(f"{item['kind']} ({item['apiVersion']})", item["metadata"]["name"], ready["reason"], what)
-    check(table.row_count == 2, "a store is missing")
+    check(table.row_count == 3, "a store is missing")
     console.print(table)
 
 
 def objects(console: Console, cluster: Cluster) -> None:
-    console.print("\n[bold]$ kubectl get externalsecrets -A[/bold]")
-    console.print(cluster.kubectl("get", "externalsecrets", "--all-namespaces"), markup=False, soft_wrap=True)
+    for kind in ("externalsecrets", "pushsecrets"):
+        console.print(f"\n[bold]$ kubectl get {kind} -A[/bold]")
+        console.print(cluster.kubectl("get", kind, "--all-namespaces").rstrip(), markup=False, soft_wrap=True)
+    console.print()
+
+
+def round_trip(console: Console, cluster: Cluster) -> None:
+    """Generated, stored, pushed, read back; then generated anew, once for each update policy."""
+    first = cluster.value("generated-password", "password", "demo")
+    check(
+        first and cluster.value("read-back", "current", "demo") == first, "another value than the pushed one came back"
+    )
+    check(cluster.value("read-back", "first", "demo") == first, "another value than the one pushed once came back")
+    console.print("[bold]generate -> store -> push -> read back[/bold]: the same password in Secret, backend and copy")
+    cluster.kubectl("delete", "secret", "generated-password", "--namespace", "demo")
+
+    def is_replaced() -> bool:
+        fresh = cluster.value("generated-password", "password", "demo")
+        return fresh not in ("", first) and cluster.value("read-back", "current", "demo") == fresh
+
+    until(is_replaced, "a new password does not come back from the backend")
+    sync_now(cluster, "pushsecret", "first-password", "demo")
+    sync_now(cluster, "externalsecret", "read-back", "demo")
+    check(cluster.value("read-back", "first", "demo") == first, "IfNotExists replaced a value")
+    console.print("[bold]a new password[/bold]: Replace pushed it, and it came back; IfNotExists kept the first one")
 
 
 def broken(console: Console, cluster: Cluster) -> None:
