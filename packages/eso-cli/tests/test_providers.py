@@ -57,6 +57,19 @@ def test_a_provider_that_cannot_be_written_is_explained(eso: Eso, tmp_path: Path
     assert (folder / "mine.txt").read_text() == "mine"
 
 
+def test_a_provider_is_served_with_the_flags_of_its_own_command(eso: Eso, tmp_path: Path) -> None:
+    """`--faults` is the fake provider's: no other one knows it."""
+    missing, folder = str(tmp_path / "missing.yaml"), ("--tls-dir", str(tmp_path))
+
+    known = eso("provider", "serve", "fake", *folder, "--faults", missing)
+    unknown = eso("provider", "serve", "generators", *folder, "--faults", missing)
+
+    assert (known.returncode, unknown.returncode) == (2, 2)
+    assert missing in known.stderr
+    assert "unrecognized" not in known.stderr
+    assert "unrecognized" in unknown.stderr
+
+
 def test_an_unknown_provider_is_answered_with_the_known_ones(eso: Eso) -> None:
     refused = eso("provider", "serve", "nonsense")
 

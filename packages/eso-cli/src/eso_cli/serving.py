@@ -1,4 +1,4 @@
-"""`eso provider serve NAME`: an installed provider in this process.
+"""`eso provider serve NAME`: an installed provider in this process, as its own command `eso-provider-NAME` runs it.
 
 A provider needs certificates. Where none are named, they are made in `.eso/serve` for somebody who wants to try the
 provider out: `server/` for it, `client/` for whoever calls it, say `eso conformance`.
@@ -6,7 +6,11 @@ provider out: `server/` for it, `client/` for whoever calls it, say `eso conform
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import cast
 
 import typer
 
@@ -29,7 +33,19 @@ def serve(name: str, arguments: list[str]) -> int:
     except ProviderNameError as problem:
         typer.echo(f"eso provider serve: {problem}", err=True)
         return 1
-    return run(provider, [*_trial_certificates(name, arguments), *arguments])
+    flags = [*_trial_certificates(name, arguments), *arguments]
+    if (command := _own_command(name)) is None:
+        return run(provider, flags)
+    sys.argv = [f"eso-provider-{name}", *flags]
+    command()
+    return 0
+
+
+def _own_command(name: str) -> Callable[[], object] | None:
+    """The provider's console script, which may know flags of its own; it ends with SystemExit. None if it has none."""
+    for entry_point in entry_points(group="console_scripts", name=f"eso-provider-{name}"):
+        return cast("Callable[[], object]", entry_point.load())
+    return None
 
 
 def _trial_certificates(name: str, arguments: list[str]) -> list[str]:
