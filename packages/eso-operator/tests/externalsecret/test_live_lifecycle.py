@@ -128,21 +128,6 @@ async def test_a_deleted_secret_comes_back_at_once_whatever_the_refresh_policy(s
     await stage.until("db", {"password": "v1"})
 
 
-@pytest.mark.parametrize("refresh", ["CreatedOnce", "OnChange"])
-async def test_under_orphan_a_deleted_secret_stays_deleted_until_something_is_due(stage: Scene, refresh: str) -> None:
-    """L5, L6, R52."""
-    stage.backend(db="v1")
-    await stage.sync("db", ONE, target=target("Orphan"), refreshPolicy=refresh)
-
-    await stage.bench.delete(SECRETS, "db")
-    await stage.settled()
-
-    assert await stage.secret("db") is None
-    await stage.force("db")
-    if refresh == "OnChange":
-        await stage.until("db", {"password": "v1"})
-
-
 async def test_under_orphan_edits_stay_until_the_next_refresh_which_overwrites_them(stage: Scene) -> None:
     """L11, R52."""
     stage.backend(db="v1")
@@ -417,7 +402,7 @@ async def test_a_deleted_external_secret_takes_its_owned_secret_along(stage: Sce
 
 
 async def test_with_deletion_policy_delete_the_secret_goes_before_its_external_secret(stage: Scene) -> None:
-    """L21, L24."""
+    """L21."""
     stage.backend(db="v1")
     es = await stage.sync("db", ONE, target={"deletionPolicy": "Delete"})
     assert es["metadata"]["finalizers"] == [FINALIZER]
@@ -430,26 +415,6 @@ async def test_with_deletion_policy_delete_the_secret_goes_before_its_external_s
 
 async def _gone(stage: Scene, name: str) -> bool:
     return await stage.bench.find(ES, name) is None
-
-
-@pytest.mark.parametrize(
-    "policies",
-    [
-        pytest.param({"creationPolicy": "Orphan"}, id="orphan"),
-        pytest.param({"creationPolicy": "Orphan", "deletionPolicy": "Delete"}, id="orphan and delete: not owned"),
-        pytest.param({"creationPolicy": "CreateOrMerge"}, id="create-or-merge"),
-    ],
-)
-async def test_what_is_not_owned_outlives_its_external_secret(stage: Scene, policies: JsonObject) -> None:
-    """L22, L23."""
-    stage.backend(db="v1")
-    await stage.sync("db", ONE, target=policies)
-
-    await stage.bench.delete(ES, "db")
-    await eventually(lambda: _gone(stage, "db"), "the ExternalSecret does not go")
-    await stage.settled()
-
-    assert await stage.data("db") == {"password": "v1"}
 
 
 async def test_a_finalizer_of_the_go_operator_is_taken_off_in_the_end(stage: Scene) -> None:
