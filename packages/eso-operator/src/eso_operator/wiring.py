@@ -43,7 +43,6 @@ from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.pushsecret import assembly as pushing
-from eso_operator.pushsecret.triggers import SOURCES_INDEX, sources_of
 from eso_operator.secretstore.health import StoreHealth
 from eso_operator.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, StoreKind
 from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
@@ -84,7 +83,7 @@ _log = structlog.get_logger(__name__)
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
 FEWEST_WORKERS: Final = 32
-_PUSH_INDEXES: Final = {STORES_INDEX: stores_of, SOURCES_INDEX: sources_of, PARENT_INDEX: by_parent}
+_PUSH_INDEXES: Final = {STORES_INDEX: stores_of, PARENT_INDEX: by_parent, **pushing.INDEXES}
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -407,7 +406,7 @@ def _push_secret_controllers(
         settings=parts.settings,
         client=parts.client,
         clock=parts.clock,
-        watches=pushing.Watches(informers.push_secrets, informers.secrets, informers.stores),
+        watches=pushing.Watches(informers.push_secrets, informers.secrets, informers.stores, informers.namespaces),
         states=informers.generator_states.store,
         watched=watched,
         resolver=parts.resolver,
@@ -415,6 +414,7 @@ def _push_secret_controllers(
         gateway=gateway,
         dependencies=parts.dependencies,
         forget_connection=parts.directory.forget,
+        version_of=informers.version_of,
         series=parts.metrics.objects,
         recorder=parts.recorder("pushsecret"),
     )

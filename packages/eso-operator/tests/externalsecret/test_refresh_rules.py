@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from eso_operator.externalsecret.refresh import Due, NotDue, interval_of, refresh_due, turn_of
+from eso_operator.externalsecret.refresh import interval_of, refresh_due, turn_of
 from eso_operator.externalsecret.snapshot import LastSync
+from eso_operator.sync.due import Due, NotDue
 from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
 from kuberun.testing.clock import START
 

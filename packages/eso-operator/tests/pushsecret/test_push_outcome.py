@@ -18,8 +18,9 @@ from eso_operator.pushsecret.outcome import (
     orphaned,
     report_of,
 )
-from eso_operator.pushsecret.refresh import Due, NotDue, current_version, refresh_due
+from eso_operator.pushsecret.refresh import current_version, refresh_due
 from eso_operator.pushsecret.snapshot import Chosen, NoChoice, SeenSource, Snapshot
+from eso_operator.sync.due import Due, NotDue
 from eso_operator.sync.fetch import Failure
 from eso_operator.testing.pushsecrets import bulk, chosen, push_secret, pushed
 from eso_wire.errors import RetryClass

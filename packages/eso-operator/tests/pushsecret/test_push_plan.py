@@ -6,7 +6,7 @@ import pytest
 from eso_api.pushsecret import PushData
 from eso_api.values import SecretBytes
 from eso_operator.pushsecret import records
-from eso_operator.pushsecret.memory import Known, LastPush, Memory, Place, digest
+from eso_operator.pushsecret.memory import Known, LastPush, Learned, Memory, Place, digest
 from eso_operator.pushsecret.plan import Fate, Guarantee, Policy, batches, needed, waves
 from eso_operator.pushsecret.removal import Limit, Limits, Patience, Trial
 from eso_operator.pushsecret.select import Entry, entries_for
@@ -186,17 +186,32 @@ def test_memory_is_bounded_and_forgets_the_oldest_first() -> None:
     objects = [push_secret(metadata={"name": name}) for name in ("one", "two", "three")]
     for each in objects:
         known = {Place("s", f"{number}", ""): Known(b"", "") for number in range(2)}
-        memory.pushed(each, last, known)
+        memory.recorded(each, Learned(last, known))
 
     assert [bool(memory.values(each)) for each in objects] == [False, False, True]
 
 
 def test_memory_of_an_object_does_not_pass_to_another_of_its_name() -> None:
     memory = Memory()
-    memory.partly(push_secret(), {Place("s", "k", ""): Known(b"d", "")})
+    memory.wrote(push_secret(), {Place("s", "k", ""): Known(b"d", "")}, {"s": [pushed("k")]})
 
     assert memory.values(push_secret()) != {}
     assert memory.values(push_secret(metadata={"uid": "uid-2"})) == {}
+    assert memory.unrecorded(push_secret(metadata={"uid": "uid-2"})) == {}
+
+
+def test_what_was_pushed_is_remembered_until_it_is_on_record() -> None:
+    memory, push = Memory(), push_secret()
+    values = {Place("s", "one", ""): Known(b"1", ""), Place("s", "two", ""): Known(b"2", "")}
+
+    memory.wrote(push, values, {"s": [pushed("one"), pushed("two")]})
+    memory.removed(push, {"s": [records.Spot("one", "")]})
+    assert memory.unrecorded(push) == {"s": [pushed("two")]}
+    memory.recorded(push, None)
+
+    assert memory.unrecorded(push) == {}
+    assert memory.values(push) == {Place("s", "two", ""): Known(b"2", "")}
+    assert memory.last(push) is None
 
 
 # --- what the status keeps --------------------------------------------------------------------------------------------

@@ -6,14 +6,16 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from eso_api.externalsecret import ExternalSecret
+from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GeneratorState
+from eso_api.pushsecret import PUSH_SECRET
 from eso_api.values import SecretBytes
 from eso_operator.stores.target import BoundTarget
-from eso_operator.sync.generate import Kept, Made
-from eso_operator.sync.ledger import OWNER_INDEX, OWNER_KEY_LABEL, StateLedger, owner_key, owner_of
+from eso_operator.sync.generate import Kept, Made, StateOwner
+from eso_operator.sync.ledger import FINALIZER, OWNER_INDEX, OWNER_KEY_LABEL, StateLedger, owner_key, owner_of
 from eso_operator.testing.boundtargets import bound_target
 from eso_operator.testing.externalsecrets import external_secret
+from eso_operator.testing.pushsecrets import push_secret
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest
 from kuberun.cache import Store
@@ -24,8 +26,8 @@ from kuberun.meta import JsonObject, Kind, ObjectKey
 from kuberun.testing.clock import START, VirtualClock
 from kuberun.watch import Listed
 
-MAKER = {"sourceRef": {"generatorRef": {"kind": "Password", "name": "p"}}}
-OWNER = external_secret(data=[], dataFrom=[MAKER, MAKER])
+OWNER = StateOwner(EXTERNAL_SECRET.resource(), external_secret().metadata, ("0", "1"))
+PUSHER = StateOwner(PUSH_SECRET.resource(), push_secret().metadata, ("__pushsecret",))
 
 
 @dataclass
@@ -77,11 +79,16 @@ def made(state: bytes | None = b'{"id": 1}', index: int = 0) -> Made:
     return Made(index, bound_target(), {}, None if state is None else SecretBytes(state))
 
 
-def known_state(name: str, owner: ExternalSecret = OWNER, entry: str = "0", **spec: Any) -> GeneratorState:
+def known_state(name: str, owner: StateOwner = OWNER, entry: str = "0", **spec: Any) -> GeneratorState:
     meta = owner.metadata
-    key = owner_key("ExternalSecret", meta.namespace, meta.name, entry)
-    metadata = {"name": name, "namespace": meta.namespace, "labels": {OWNER_KEY_LABEL: key}, "resourceVersion": "1"}
-
+    key = owner_key(owner.resource.kind, meta.namespace, meta.name, entry)
+    metadata: JsonObject = {
+        "name": name,
+        "namespace": meta.namespace,
+        "labels": {OWNER_KEY_LABEL: key},
+        "resourceVersion": "1",
+    }
+    metadata["creationTimestamp"] = f"2030-01-01T00:00:0{name[-1]}Z" if name[-1].isdigit() else None
     return msgspec.convert({"metadata": metadata, "spec": {"resource": {}, "state": {}, **spec}}, GeneratorState)
 
 
@@ -96,6 +103,33 @@ async def test_a_state_is_on_record_with_its_owner_and_its_entry() -> None:
     assert stored["metadata"]["ownerReferences"][0]["uid"] == OWNER.metadata.uid
     assert stored["spec"]["state"] == {"id": 1}
     assert [key.name for key in kept.new] == list(states.stored)
+
+
+async def test_states_of_both_kinds_of_owner_are_held_from_the_start() -> None:
+    """An owner that is deleted while no operator runs must not take them along."""
+    states = States()
+
+    await states.ledger().keep(OWNER, [made()])
+    await states.ledger().keep(PUSHER, [made()])
+
+    assert [stored["metadata"]["finalizers"] for stored in states.stored.values()] == [[FINALIZER], [FINALIZER]]
+    pushed = list(states.stored.values())[1]["metadata"]
+    assert pushed["generateName"] == "gen-pushsecret-push-"
+    assert pushed["labels"] == {OWNER_KEY_LABEL: owner_key("PushSecret", "team-a", "push", "__pushsecret")}
+    assert pushed["ownerReferences"][0]["kind"] == "PushSecret"
+
+
+async def test_states_that_wait_for_one_place_of_many_do_not_add_up() -> None:
+    """What was never reached holds the oldest; of the rest only the newest may be in use."""
+    names = [f"state-{number}" for number in range(8)]
+    states = States(stored={name: {"spec": {}} for name in names})
+    ledger = states.ledger(_states(*(known_state(name, PUSHER, "__pushsecret") for name in reversed(names))))
+
+    kept = await ledger.keep(PUSHER, [])
+
+    assert [key.name for key in kept.older] == ["state-0", "state-4", "state-5", "state-6", "state-7"]
+    deadline = "2030-01-01T00:02:00Z"
+    assert states.deadlines() == [None, deadline, deadline, deadline, None, None, None, None]
 
 
 async def test_values_without_state_leave_nothing() -> None:

@@ -15,8 +15,9 @@ from typing import Final
 
 from eso_api.validation.externalsecret import external_secret_problems
 from eso_operator.externalsecret.outcome import MISSING, Ignored, Outcome, Skipped, Stalled
-from eso_operator.externalsecret.refresh import NotDue, refresh_due
+from eso_operator.externalsecret.refresh import refresh_due
 from eso_operator.externalsecret.snapshot import Snapshot
+from eso_operator.sync.due import NotDue
 from eso_operator.sync.reporting import READY
 from eso_operator.targets.marks import MERGE, NONE, ORPHAN
 from eso_operator.targets.plan import ownership_refusal

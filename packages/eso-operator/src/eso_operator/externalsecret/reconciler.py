@@ -19,7 +19,7 @@ from eso_operator.externalsecret.sources import sources_of
 from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependant, Dependencies, Dependency
 from eso_operator.sync.fetch import Fetcher
-from eso_operator.sync.generate import GeneratorLedger
+from eso_operator.sync.generate import GeneratorLedger, StateOwner
 from eso_operator.targets.target import Absent, Target, UnknownKindError
 from eso_operator.telemetry.objects import ObjectSeries, Subsystem
 from kuberun.client import Client
@@ -102,7 +102,7 @@ class ExternalSecretReconciler:
             await self._outside.ledger.roll_back(fetched.made)
             return Failed(_NO_DATA, failures=fetched.failures)
         try:
-            kept = await self._outside.ledger.keep(es, fetched.made)
+            kept = await self._outside.ledger.keep(_state_owner(es), fetched.made)
         except ApiError as problem:
             return Failed(_NO_DATA, f"state of a generator not stored: {refused(problem)}")
         outcome = await self._outside.settlement.settle(es, self._outside.target_of(es), fetched)
@@ -173,3 +173,9 @@ class ExternalSecretReconciler:
 
 def _dependant(es: ExternalSecret) -> Dependant:
     return Dependant(Subsystem.EXTERNAL_SECRET, es.key)
+
+
+def _state_owner(es: ExternalSecret) -> StateOwner:
+    """By the places of `dataFrom`, as the existing operator counts them."""
+    entries = tuple(map(str, range(len(es.spec.data_from))))
+    return StateOwner(EXTERNAL_SECRET.resource(), es.metadata, entries)

@@ -11,7 +11,6 @@ spread over a while, each object always at the same place in it; all others come
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -19,6 +18,7 @@ from eso_api import durations
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.externalsecret.snapshot import LastSync, Snapshot
 from eso_operator.externalsecret.windows import may_refresh, next_change
+from eso_operator.sync.due import Due, NotDue
 from eso_operator.targets.hashes import synced_version
 from kuberun.clock import parse_rfc3339
 from kuberun.workqueue import until_phase
@@ -27,21 +27,6 @@ DEFAULT_INTERVAL: Final = 3600.0
 LONGEST_SPREAD: Final = 300.0
 """Overdue refreshes are spread over a quarter of their interval, and never over more seconds than this."""
 _LONGEST_TURN: Final = timedelta(seconds=LONGEST_SPREAD)
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """Read the backend now."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotDue:
-    """Nothing to read. `after` is the seconds until that changes by itself; None if it never does."""
-
-    why: str
-    after: float | None
 
 
 def last_sync(es: ExternalSecret) -> LastSync:

@@ -29,6 +29,7 @@ from eso_operator.generatorstate.decide import (
 )
 from eso_operator.stores.target import Connection, Reason, ResolutionError
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
+from eso_operator.sync.homes import Homes
 from eso_operator.sync.ledger import FINALIZER
 from eso_operator.telemetry.objects import Subsystem
 from eso_wire.errors import ProviderError
@@ -38,13 +39,12 @@ from kuberun.clock import Clock
 from kuberun.controller import After, Done, Outcome, Retry
 from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventRecorder, EventType
-from kuberun.meta import Malformed, Object, ObjectKey, ObjectMeta, Resource, meta_of
+from kuberun.meta import Malformed, Object, ObjectKey
 from kuberun.ownership import add_finalizer, remove_finalizer
 from kuberun.requests import DeleteOptions
 
 _KIND: Final = GENERATOR_STATE.kind()
 _RESOURCE: Final = GENERATOR_STATE.resource()
-_NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 _log = structlog.get_logger(__name__)
 
@@ -73,6 +73,7 @@ class GeneratorStateReconciler:
     def __init__(self, states: Store[GeneratorState], outside: Outside) -> None:
         self._states = states
         self._outside = outside
+        self._homes = Homes(outside.namespaces)
         self._attempts: dict[ObjectKey, int] = {}
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
@@ -121,7 +122,7 @@ class GeneratorStateReconciler:
         if error.reason is Reason.UNMANAGED:
             return self._finished(key)  # another operator made it, and cleans up after it
         attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
-        home = Home.STAYS if self._ending_namespace(key) is None else Home.ENDS
+        home = Home.STAYS if self._homes.ending(key.namespace) is None else Home.ENDS
         if is_over(error, Tried(attempts, waited, home), self._outside.limits):
             message = f"What {what} made could not be cleaned up and stays behind in its backend: {error.message}"
             self._tell(state, "Orphaned", message)
@@ -138,15 +139,8 @@ class GeneratorStateReconciler:
         return self._finished(state.metadata.key)
 
     def _tell(self, state: GeneratorState, reason: str, message: str) -> None:
-        """A namespace that is being deleted takes no events, but there can be some about it."""
-        ending = self._ending_namespace(state.metadata.key)
-        resource, about = (_RESOURCE, state.metadata) if ending is None else (_NAMESPACES, ending)
+        resource, about = self._homes.subject(_RESOURCE, state.metadata)
         self._outside.recorder.record(resource, about, EventType.WARNING, reason, message)
-
-    def _ending_namespace(self, key: ObjectKey) -> ObjectMeta | None:
-        found = self._outside.namespaces.get(ObjectKey("", key.namespace))
-        meta = None if found is None else meta_of(found)
-        return None if meta is None or meta.deletion_timestamp is None else meta
 
     def _depend(self, key: ObjectKey, on: frozenset[Dependency]) -> None:
         dependant = Dependant(Subsystem.GENERATOR_STATE, key)

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from eso_api.generators.generatorstate import GeneratorState
 from eso_api.pushsecret import PushSecret
 from eso_operator.providers.gateway import Gateway
+from eso_operator.pushsecret.claims import PLACES_INDEX, Claims, places_of
 from eso_operator.pushsecret.finalizer import Finalizer
-from eso_operator.pushsecret.gather import Gatherer
-from eso_operator.pushsecret.generated import GeneratedStates
+from eso_operator.pushsecret.gather import Gatherer, VersionOf
 from eso_operator.pushsecret.memory import Memory
 from eso_operator.pushsecret.push import Bind, Pusher
 from eso_operator.pushsecret.reconciler import Outside, PushSecretReconciler
 from eso_operator.pushsecret.removal import Remover
+from eso_operator.pushsecret.settlement import Settlement
 from eso_operator.pushsecret.sources import SourceReader
 from eso_operator.pushsecret.stores import StoreChooser
-from eso_operator.pushsecret.triggers import own_changes, source_changes, store_changes
+from eso_operator.pushsecret.triggers import SOURCES_INDEX, own_changes, source_changes, sources_of, store_changes
 from eso_operator.secretstore.kinds import StoreKind
 from eso_operator.settings import Settings, SyncSettings
 from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependencies
+from eso_operator.sync.generate import GeneratorLedger
 from eso_operator.sync.generators import GeneratorSource
+from eso_operator.sync.homes import Homes
+from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.resolver import Resolver, WatchedObjects
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_render.engine import Renderer
@@ -36,6 +40,9 @@ from kuberun.events import EventRecorder
 from kuberun.informer import Informer
 from kuberun.meta import Object
 
+INDEXES: Final = {SOURCES_INDEX: sources_of, PLACES_INDEX: places_of}
+"""Of PushSecrets, by which the controller finds them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watches:
@@ -44,6 +51,7 @@ class Watches:
     push_secrets: Informer[PushSecret]
     secrets: Informer[Object]
     stores: Mapping[StoreKind, Informer[Any]]
+    namespaces: Informer[Object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ class Parts:
     gateway: Gateway
     dependencies: Dependencies
     forget_connection: Callable[[Connection], None]
+    version_of: VersionOf
     series: ObjectSeries
     recorder: EventRecorder
 
@@ -83,27 +92,34 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
     chooser = StoreChooser(parts.watched, client, parts.settings.controller_class)
     generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock)
     sources = SourceReader(client, parts.watches.secrets.store, generators)
-    memory = Memory()
+    memory, objects = Memory(), parts.watches.push_secrets.store
+    remover = Remover(parts.resolver, parts.bind, parts.gateway, chooser=chooser, claims=Claims(objects), clock=clock)
     outside = Outside(
         client=client,
         clock=clock,
         sources=sources,
-        pusher=Pusher(parts.resolver, parts.bind, parts.gateway),
-        remover=Remover(parts.resolver, parts.bind, parts.gateway, chooser=chooser, clock=clock),
-        states=GeneratedStates(
-            client, parts.states, gateway=parts.gateway, clock=clock, grace=parts.settings.sync.generator_grace
-        ),
+        settlement=Settlement(Pusher(parts.resolver, parts.bind, parts.gateway), remover, memory),
+        ledger=_ledger(parts),
         finalizer=Finalizer(client),
         memory=memory,
         dependencies=parts.dependencies,
         forget_connection=parts.forget_connection,
         series=parts.series,
         recorder=parts.recorder,
+        homes=Homes(parts.watches.namespaces.store),
         render=_render(parts.settings.sync),
     )
     return PushSecretReconciler(
-        Gatherer(parts.watches.push_secrets.store, memory, sources=sources, chooser=chooser), outside
+        Gatherer(objects, memory, sources=sources, chooser=chooser, version_of=parts.version_of), outside
     )
+
+
+def _ledger(parts: Parts) -> GeneratorLedger:
+    """Without the controller that cleans up, a state would only be in the way."""
+    if not parts.settings.reconcilers.generator_state:
+        return NoLedger()
+    grace = parts.settings.sync.generator_grace
+    return StateLedger(parts.client, parts.states, parts.gateway, clock=parts.clock, grace=grace)
 
 
 def _render(sync: SyncSettings) -> RenderText:

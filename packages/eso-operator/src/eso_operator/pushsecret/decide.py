@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from eso_operator.pushsecret.outcome import Failed, Ignored, Outcome, Skipped
-from eso_operator.pushsecret.refresh import NotDue, refresh_due
+from eso_operator.pushsecret.refresh import refresh_due
 from eso_operator.pushsecret.snapshot import NoChoice, Snapshot
 from eso_operator.pushsecret.stores import idle_data_to, wrong_data_to
+from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
 
 Check = Callable[[Snapshot], Outcome | None]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 import structlog
 
 from eso_api.pushsecret import PushSecret
-from eso_operator.pushsecret.memory import Memory
+from eso_operator.pushsecret.memory import LastPush, Memory
 from eso_operator.pushsecret.snapshot import Snapshot
 from eso_operator.pushsecret.sources import SourceReader
 from eso_operator.pushsecret.stores import StoreChooser
@@ -16,17 +17,27 @@ from kuberun.meta import Malformed, ObjectKey
 
 _log = structlog.get_logger(__name__)
 
+VersionOf = Callable[[str, ObjectKey], str]
+"""The resourceVersion of a Secret or ConfigMap, by kind and key; empty when there is none."""
+
 
 class Gatherer:
     """One for the process."""
 
     def __init__(
-        self, objects: Store[PushSecret], memory: Memory, *, sources: SourceReader, chooser: StoreChooser
+        self,
+        objects: Store[PushSecret],
+        memory: Memory,
+        *,
+        sources: SourceReader,
+        chooser: StoreChooser,
+        version_of: VersionOf,
     ) -> None:
         self._objects = objects
         self._memory = memory
         self._sources = sources
         self._chooser = chooser
+        self._version_of = version_of
 
     def find(self, key: ObjectKey) -> PushSecret | None:
         """The object, if it is there and can be read."""
@@ -37,10 +48,17 @@ class Gatherer:
         return found
 
     async def gather(self, push: PushSecret, now: datetime) -> Snapshot:
+        last = self._memory.last(push)
         return Snapshot(
             push=push,
             now=now,
-            remembered=self._memory.last(push),
+            remembered=last,
             sources=self._sources.seen(push),
             stores=await self._chooser.choose(push),
+            new_templates=last is not None and self._has_new_templates(last),
+            unrecorded=bool(self._memory.unrecorded(push)),
         )
+
+    def _has_new_templates(self, last: LastPush) -> bool:
+        """One that is gone, or not seen yet, is no news: the next push will say so."""
+        return any(self._version_of(used.kind, used.key) not in ("", used.version) for used in last.templates)

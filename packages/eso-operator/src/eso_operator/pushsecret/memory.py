@@ -1,7 +1,9 @@
 """What this process remembers of pushes: when, from which sources, to which stores, and a digest of each value.
 
-So that an unchanged value is not pushed again and again. Nothing here outlives the process; after a restart a value may
-be pushed once more. Digests are keyed with a key of this process, so they reveal nothing about a value.
+So that an unchanged value is not pushed again and again, and so that what was pushed is not forgotten while its record
+cannot be written: somebody may edit or delete the object in the meantime. Nothing here outlives the process; after a
+restart a value may be pushed once more. Digests are keyed with a key of this process, so they reveal nothing about a
+value.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -19,6 +21,8 @@ import msgspec
 
 from eso_api.pushsecret import PushSecret
 from eso_api.values import SecretBytes
+from eso_operator.pushsecret.records import Pushed, Spot, union, without
+from eso_operator.sync.templates import TemplateVersion
 from eso_wire.values import PushItem, SourceSecret
 from kuberun.meta import ObjectKey
 
@@ -45,6 +49,9 @@ class Known(NamedTuple):
     ours: bool = True
 
 
+Unrecorded = Mapping[str, Sequence[Pushed]]
+"""By store, as in `status.syncedPushSecrets`."""
+
 NOTHING_KNOWN: Final[Mapping[Place, Known]] = {}
 
 
@@ -60,6 +67,15 @@ class LastPush:
     stores: frozenset[str]
     renew_at: datetime | None = None
     """When generated values want to be made anew."""
+    templates: frozenset[TemplateVersion] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a push that succeeded leaves to be remembered, once it is on record."""
+
+    last: LastPush
+    values: Mapping[Place, Known]
 
 
 @dataclass(slots=True)
@@ -67,6 +83,7 @@ class _Remembered:
     uid: str
     last: LastPush | None = None
     values: dict[Place, Known] = field(default_factory=dict)
+    unrecorded: Unrecorded = field(default_factory=dict)
 
 
 class Memory:
@@ -79,25 +96,43 @@ class Memory:
         self._values = 0
 
     def last(self, push: PushSecret) -> LastPush | None:
-        found = self._objects.get(push.key)
-        return found.last if found is not None and found.uid == push.metadata.uid else None
+        return self._of(push).last
 
     def values(self, push: PushSecret) -> Mapping[Place, Known]:
-        found = self._objects.get(push.key)
-        return found.values if found is not None and found.uid == push.metadata.uid else NOTHING_KNOWN
+        return self._of(push).values
 
-    def pushed(self, push: PushSecret, last: LastPush, values: Mapping[Place, Known]) -> None:
-        """A push that succeeded: nothing but these values is known from now on."""
-        self._put(push, _Remembered(push.metadata.uid, last, dict(values)))
+    def unrecorded(self, push: PushSecret) -> Unrecorded:
+        """What was pushed and may not be in the status."""
+        return self._of(push).unrecorded
 
-    def partly(self, push: PushSecret, values: Mapping[Place, Known]) -> None:
-        """A push that failed somewhere: what it did write is known."""
-        found = self._objects.get(push.key)
-        known = found if found is not None and found.uid == push.metadata.uid else _Remembered(push.metadata.uid)
-        self._put(push, _Remembered(known.uid, known.last, {**known.values, **values}))
+    def wrote(self, push: PushSecret, values: Mapping[Place, Known], new: Unrecorded) -> None:
+        """Values that are in their stores now, on record or not."""
+        known = self._of(push)
+        merged = {**known.values, **values}
+        self._put(push, _Remembered(known.uid, known.last, merged, union(new, known.unrecorded)))
+
+    def removed(self, push: PushSecret, gone: Mapping[str, Iterable[Spot]]) -> None:
+        """Values that are not in their stores any more."""
+        known = self._of(push)
+        places = {Place(store, *spot) for store, spots in gone.items() for spot in spots}
+        values = {place: value for place, value in known.values.items() if place not in places}
+        self._put(push, _Remembered(known.uid, known.last, values, without(known.unrecorded, gone)))
+
+    def recorded(self, push: PushSecret, learned: Learned | None) -> None:
+        """The status says all of it. After a push that succeeded, nothing but its values is known from now on."""
+        known = self._of(push)
+        if learned is None:
+            self._put(push, _Remembered(known.uid, known.last, known.values))
+        else:
+            self._put(push, _Remembered(known.uid, learned.last, dict(learned.values)))
 
     def forget(self, key: ObjectKey) -> None:
         self._drop(self._objects.pop(key, None))
+
+    def _of(self, push: PushSecret) -> _Remembered:
+        """What is known of this very object, not of one that had its name before."""
+        found = self._objects.get(push.key)
+        return found if found is not None and found.uid == push.metadata.uid else _Remembered(push.metadata.uid)
 
     def _put(self, push: PushSecret, remembered: _Remembered) -> None:
         self.forget(push.key)

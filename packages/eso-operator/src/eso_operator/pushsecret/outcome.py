@@ -24,6 +24,7 @@ import msgspec
 
 from eso_api.conditions import KeyOutcome
 from eso_api.pushsecret import PushSecret, PushSecretStatus
+from eso_operator.pushsecret.memory import Learned
 from eso_operator.pushsecret.plan import IF_NOT_EXISTS
 from eso_operator.pushsecret.records import Pushed, recorded
 from eso_operator.pushsecret.refresh import SOURCE_DELETED, changed, current_version, interval_of, refreshed_at
@@ -66,6 +67,8 @@ class Synced:
     renew_within: float | None = None
     note: str = ""
     news: tuple[News, ...] = ()
+    learned: Learned | None = field(default=None, repr=False, compare=False)
+    """To be remembered as soon as the rest is on record."""
 
 
 @dataclass(frozen=True, slots=True)

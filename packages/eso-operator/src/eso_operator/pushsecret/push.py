@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from eso_api.pushsecret import PushSecretSpec
@@ -76,6 +76,17 @@ class Delivery:
     def place(self, entry: Entry) -> Place:
         return Place(self.store.key, entry.remote.key, entry.remote.property)
 
+    def again(self, lost: Collection[Spot], known: Mapping[Place, Known]) -> Delivery | None:
+        """The part of it that may be gone since it was pushed, whatever is known of it; None if there is none."""
+        parcels = [
+            Parcel(parcel.source, tuple(entry for entry in parcel.entries if spot_of(entry.data) in lost))
+            for parcel in self.parcels
+        ]
+        part = replace(self, parcels=tuple(parcel for parcel in parcels if parcel.entries))
+        doubts = {place: known[place] for place in map(self.place, part.entries) if place in known}
+        uncertain = {place: each._replace(digest=b"", version="") for place, each in doubts.items()}
+        return replace(part, known=uncertain) if part.parcels else None
+
 
 @dataclass(slots=True, eq=False)
 class StoreResult:
@@ -98,6 +109,17 @@ class StoreResult:
 
     def fail(self, entry: Entry, error: ResolutionError | ProviderError) -> None:
         self.failures.append(failure_of(entry.path, entry.remote.key, str(self.store), error))
+
+    def take_over(self, later: StoreResult, lost: Collection[Spot]) -> None:
+        """What became of the part that was pushed once more counts, not what came of it before."""
+        keys = {spot.remote_key for spot in lost}
+        self.pushed = [each for each in self.pushed if spot_of(each.data) not in lost] + later.pushed
+        self.existing = [key for key in self.existing if key not in keys] + later.existing
+        self.failures += later.failures
+        self.known |= later.known
+        self.written += later.written
+        self.landed += later.landed
+        self.left += later.left
 
 
 class Pusher:

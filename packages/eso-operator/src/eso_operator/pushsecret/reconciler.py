@@ -1,24 +1,22 @@
-"""One PushSecret: gather, decide, read the source, select, push, remove what is stale, report."""
+"""One PushSecret: gather, decide, read the source, select, settle, report."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 import structlog
 
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
-from eso_operator.pushsecret import records
 from eso_operator.pushsecret.decide import BEFORE_PUSH, BEFORE_SOURCE, NOT_PUSHED, first_stop
 from eso_operator.pushsecret.deliveries import deliveries, templated
 from eso_operator.pushsecret.finalizer import Finalizer
 from eso_operator.pushsecret.gather import Gatherer
-from eso_operator.pushsecret.generated import GeneratedStates
-from eso_operator.pushsecret.memory import NOTHING_KNOWN, Known, LastPush, Memory, Place
+from eso_operator.pushsecret.memory import NOTHING_KNOWN, Known, Memory, Place
 from eso_operator.pushsecret.outcome import (
+    ORPHANED,
     Collided,
     Failed,
     Outcome,
@@ -28,17 +26,18 @@ from eso_operator.pushsecret.outcome import (
     orphaned,
     report_of,
 )
-from eso_operator.pushsecret.plan import DELETE, IF_NOT_EXISTS, Guarantee
-from eso_operator.pushsecret.push import Delivery, Pusher, StoreResult
+from eso_operator.pushsecret.plan import IF_NOT_EXISTS
 from eso_operator.pushsecret.refresh import changed, current_version
-from eso_operator.pushsecret.removal import Remover, Urgency
 from eso_operator.pushsecret.select import EntryError
+from eso_operator.pushsecret.settlement import Planned, Settlement
 from eso_operator.pushsecret.snapshot import NoChoice, Snapshot
-from eso_operator.pushsecret.sources import Source, SourceError, SourceGoneError, SourceReader, Sources, missed
+from eso_operator.pushsecret.sources import SourceError, SourceGoneError, SourceReader, Sources, missed
 from eso_operator.pushsecret.triggers import named_stores
 from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependant, Dependencies, Dependency
 from eso_operator.sync.fetch import Failure
+from eso_operator.sync.generate import GeneratorLedger, StateOwner
+from eso_operator.sync.homes import Homes
 from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateMissingError, read_templates, template_sources
 from eso_operator.telemetry.objects import ObjectSeries, Subsystem
@@ -52,13 +51,14 @@ from kuberun.controller import Outcome as Then
 from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventRecorder
 from kuberun.meta import ObjectKey
-from kuberun.status import write_status
+from kuberun.status import OwnWrites, write_status
 
 _log = structlog.get_logger(__name__)
 
 _KIND: Final = PUSH_SECRET.kind()
 _NO_SOURCE: Final = "could not get source secret"
-_NOT_DELETED: Final = "could not delete secret"
+_STATE_ENTRIES: Final = ("__pushsecret",)
+"""How the existing operator names the one place of a PushSecret that values can be made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +68,15 @@ class Outside:
     client: Client
     clock: Clock
     sources: SourceReader
-    pusher: Pusher
-    remover: Remover
-    states: GeneratedStates
+    settlement: Settlement
+    ledger: GeneratorLedger
     finalizer: Finalizer
     memory: Memory
     dependencies: Dependencies
     forget_connection: Callable[[Connection], None]
     series: ObjectSeries
     recorder: EventRecorder
+    homes: Homes
     render: RenderText
 
 
@@ -86,6 +86,7 @@ class PushSecretReconciler:
     def __init__(self, gatherer: Gatherer, outside: Outside) -> None:
         self._gatherer = gatherer
         self._outside = outside
+        self._own = OwnWrites()
 
     async def reconcile(self, key: ObjectKey) -> Then:
         """Make the stores of one PushSecret hold what its source holds."""
@@ -93,6 +94,12 @@ class PushSecretReconciler:
         if push is None:
             return self._forget(key)
         started = self._outside.clock.monotonic()
+        try:
+            push = await self._as_we_left_it(push)
+        except NotFound:
+            return Done()
+        except ApiError as problem:
+            return Retry(f"it cannot be read: the API server answered {problem.reason or problem.code}")
         if (waiting := await self._outside.finalizer.prepare(push)) is not None:
             return waiting
         if push.metadata.deletion_timestamp is not None:
@@ -103,15 +110,25 @@ class PushSecretReconciler:
         self._outside.series.reconciled(Subsystem.PUSH_SECRET, push.metadata, self._outside.clock.monotonic() - started)
         return then
 
+    async def _as_we_left_it(self, push: PushSecret) -> PushSecret:
+        """With our own last word on it: what is ours, and whether the last push failed, is known from the status.
+
+        An older status would forget what we pushed, or take back a retry that has been promised.
+        """
+        return await self._outside.client.get(_KIND, push.key) if self._own.behind(push.metadata) else push
+
     # --- pushing ------------------------------------------------------------------------------------------------------
 
     async def _push(self, snapshot: Snapshot) -> Outcome:
         """Source, stores, entries, values. What fails is an outcome."""
         push = snapshot.push
+        if push.spec.selector.generator_ref is not None and (stop := first_stop(snapshot, BEFORE_PUSH)) is not None:
+            self._depend(push)
+            return stop  # nothing is made that could not go anywhere
         try:
             sources = await self._outside.sources.read(push)
         except SourceGoneError as error:
-            return await self._without_source(snapshot, error)
+            return await self._without_source(push, error)
         except SourceError as error:
             self._depend(push, missed(error))
             failure = Failure("spec.selector", error.reason, error.message, "", "", error.retry, error.retry_after)
@@ -124,28 +141,30 @@ class PushSecretReconciler:
             return _failed("spec", "ApiServer", f"the API server answered {problem.reason or problem.code}")
 
     async def _from(self, snapshot: Snapshot, sources: Sources) -> Outcome:
-        push = snapshot.push
-        kept = await self._outside.states.keep(push, sources.made)
-        planned = first_stop(snapshot, BEFORE_PUSH) or await self._deliveries(snapshot, sources)
-        if not isinstance(planned, list):
-            await self._outside.states.discard(kept)
+        """State of generated values is on record before the first push, and until every store has the next ones."""
+        push, ledger = snapshot.push, self._outside.ledger
+        kept = await ledger.keep(StateOwner(PUSH_SECRET.resource(), push.metadata, _STATE_ENTRIES), sources.made)
+        planned = first_stop(snapshot, BEFORE_PUSH) or await self._planned(snapshot, sources)
+        if not isinstance(planned, Planned):
+            await ledger.discard(kept)
             self._depend(push, sources.depends_on)
             return planned
-        results = await self._deliver(planned)
-        self._depend(push, sources.depends_on, *(result.depends_on for result in results))
-        outcome = await self._settle(snapshot, sources, results)
-        if not any(result.landed for result in results):
-            await self._outside.states.discard(kept)
-        elif isinstance(outcome, Synced) and not any(result.left for result in results):
-            await self._outside.states.retire(kept)
-        return outcome
+        settled = await self._outside.settlement.push(snapshot, sources, planned)
+        self._depend(push, sources.depends_on, settled.depends_on)
+        if not any(result.landed for result in settled.results):
+            await ledger.discard(kept)
+        elif isinstance(settled.outcome, Synced) and not any(result.left for result in settled.results):
+            await ledger.retire(kept)
+        return settled.outcome
 
-    async def _deliveries(self, snapshot: Snapshot, sources: Sources) -> list[Delivery] | Outcome:
-        push = snapshot.push
+    async def _planned(self, snapshot: Snapshot, sources: Sources) -> Planned | Outcome:
+        """What goes where; an outcome if the spec does not say so."""
+        push, render = snapshot.push, self._outside.render
         stores = () if isinstance(snapshot.stores, NoChoice) else snapshot.stores
         try:
-            rendered = await self._rendered(push, sources.found)
-            return list(deliveries(push, stores, rendered, self._known(snapshot)))
+            templates = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
+            rendered = [templated(push, source, templates.objects, render) for source in sources.found]
+            return Planned(tuple(deliveries(push, stores, rendered, self._known(snapshot))), templates.versions)
         except EntryError as problem:
             return _failed(problem.path, "InvalidSpec", str(problem), problem.remote_key)
         except (TemplateMissingError, RenderError) as problem:
@@ -161,60 +180,13 @@ class PushSecretReconciler:
         replaces = push.spec.update_policy != IF_NOT_EXISTS
         return self._outside.memory.values(push) if pushed_before or not replaces else NOTHING_KNOWN
 
-    async def _rendered(self, push: PushSecret, found: Sequence[Source]) -> list[Source]:
-        templates = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
-        return [templated(push, source, templates.objects, self._outside.render) for source in found]
-
-    async def _deliver(self, planned: Sequence[Delivery]) -> list[StoreResult]:
-        """Every store on its own: one that fails does not hold up the others."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._outside.pusher.push(delivery)) for delivery in planned]
-        return [task.result() for task in tasks]
-
-    async def _settle(self, snapshot: Snapshot, sources: Sources, results: Sequence[StoreResult]) -> Outcome:
-        """Remove what is stale, once everything else is in place."""
-        push = snapshot.push
-        new = {result.store.key: result.pushed for result in results if result.pushed}
-        old = records.known(push.status.synced_push_secrets, push.status.synced_versions)
-        values = {place: known for result in results for place, known in result.known.items()}
-        if failures := tuple(failure for result in results for failure in result.failures):
-            self._outside.memory.partly(push, values)
-            return Failed(NOT_PUSHED, failures, records.union(new, old))
-        removed = 0
-        news: tuple[News, ...] = ()
-        if push.spec.deletion_policy == DELETE and (unwanted := records.stale(new, old)):
-            removal = await self._outside.remover.remove(push, unwanted, Urgency.STALE)
-            removed, news = removal.removed, orphaned(removal.orphans)
-            if removal.failures:
-                self._outside.memory.partly(push, values)
-                left = records.union(new, records.without(old, removal.gone))
-                return Failed(_NOT_DELETED, tuple(removal.failures), left, news)
-        renew = sources.renew_within
-        renew_at = snapshot.now + timedelta(seconds=renew) if renew is not None else None
-        last = LastPush(snapshot.now, current_version(push), sources.marks, snapshot.store_marks, renew_at)
-        self._outside.memory.pushed(push, last, values)
-        return Synced(
-            records=new,
-            existing=tuple(f"{result.store}: {key}" for result in results for key in result.existing),
-            weaker=tuple(str(result.store) for result in results if result.guarantee is Guarantee.CHECKED),
-            wrote=bool(removed or sum(result.written for result in results)),
-            renew_within=renew,
-            news=news,
-        )
-
-    async def _without_source(self, snapshot: Snapshot, error: SourceGoneError) -> Outcome:
-        """The source is not there: delete what came from it, if the policy says so."""
-        push = snapshot.push
-        self._depend(push)
-        self._outside.memory.forget(push.key)
-        old = records.known(push.status.synced_push_secrets, push.status.synced_versions)
-        if push.spec.deletion_policy == DELETE and old:
-            removal = await self._outside.remover.remove(push, records.stale({}, old), Urgency.STALE)
+    async def _without_source(self, push: PushSecret, error: SourceGoneError) -> Outcome:
+        """The source is not there. Selecting nothing is no error; missing what is named is one."""
+        if (settled := await self._outside.settlement.without_source(push)) is not None:
+            outcome, removal = settled
             self._depend(push, removal.depends_on)
-            news = orphaned(removal.orphans)
-            if removal.failures:
-                return Failed(_NOT_DELETED, tuple(removal.failures), records.without(old, removal.gone), news)
-            return SourceDeleted(news)
+            return outcome
+        self._depend(push)
         source = push.spec.selector.secret
         if source is not None and not source.name:
             return Synced(note="no Secret matches spec.selector.secret.selector: nothing is pushed")
@@ -224,16 +196,11 @@ class PushSecretReconciler:
 
     async def _finish(self, push: PushSecret) -> Then:
         """Being deleted: first what it pushed, then itself."""
-        old = records.known(push.status.synced_push_secrets, push.status.synced_versions)
-        removal = await self._outside.remover.remove(push, records.stale({}, old), Urgency.FINAL)
+        failed, removal = await self._outside.settlement.finish(push)
         self._depend(push, removal.depends_on)
-        news = orphaned(removal.orphans)
-        if removal.failures:
-            left = records.without(old, removal.gone)
-            failed = Failed(_NOT_DELETED, tuple(removal.failures), left, news)
+        if failed is not None:
             return await self._say(push, failed, self._outside.clock.now())
-        for each in news:
-            self._outside.recorder.record(PUSH_SECRET.resource(), push.metadata, each.type, each.reason, each.message)
+        self._tell(push, orphaned(removal.orphans))
         return await self._outside.finalizer.release(push)
 
     # --- telling ------------------------------------------------------------------------------------------------------
@@ -246,20 +213,43 @@ class PushSecretReconciler:
 
     async def _say(self, push: PushSecret, outcome: Outcome, now: datetime) -> Then:
         """Say what came of it, once: status, events, metrics."""
+        if isinstance(outcome, Failed) and outcome.records is None and self._outside.memory.unrecorded(push):
+            outcome = replace(outcome, records=self._outside.settlement.ours(push))
         report = report_of(push, outcome, now)
         try:
-            if report.flush:
-                await write_status(self._outside.client, _KIND, push.metadata, old=push.status, new=report.status)
+            if report.flush and await write_status(
+                self._outside.client, _KIND, push.metadata, old=push.status, new=report.status
+            ):
+                self._own.wrote(push.metadata)
         except NotFound:
             return Done()
         except Conflict:
             return Retry("the PushSecret changed meanwhile")
         except ApiError as problem:
             return Retry(f"status not written: the API server answered {problem.reason or problem.code}")
-        for news in report.news:
-            self._outside.recorder.record(PUSH_SECRET.resource(), push.metadata, news.type, news.reason, news.message)
+        self._on_record(push, outcome)
+        self._tell(push, report.news)
         self._outside.series.conditions(Subsystem.PUSH_SECRET, push.metadata, report.status.conditions)
         return report.then
+
+    def _on_record(self, push: PushSecret, outcome: Outcome) -> None:
+        """Not before the status is written: what was lost has to be said again."""
+        match outcome:
+            case Synced(learned=learned):
+                self._outside.memory.recorded(push, learned)
+            case Failed():
+                self._outside.memory.recorded(push, None)
+            case SourceDeleted():
+                self._outside.memory.forget(push.key)
+            case _:
+                pass
+
+    def _tell(self, push: PushSecret, news: Sequence[News]) -> None:
+        resource, about = self._outside.homes.subject(PUSH_SECRET.resource(), push.metadata)
+        for each in news:
+            self._outside.recorder.record(resource, about, each.type, each.reason, each.message)
+            if each.reason == ORPHANED:
+                _log.warning("remote values stay behind", push_secret=str(push.key), what=each.message)
 
     def _depend(self, push: PushSecret, *on: Iterable[Dependency]) -> None:
         """What the PushSecret goes by: a change of it is worth a look."""
@@ -276,6 +266,7 @@ class PushSecretReconciler:
         self._outside.series.forget(Subsystem.PUSH_SECRET, key)
         self._release(self._outside.dependencies.forget(Dependant(Subsystem.PUSH_SECRET, key)))
         self._outside.memory.forget(key)
+        self._own.forget(key)
         return Done()
 
 

@@ -1,14 +1,13 @@
-"""When a PushSecret pushes: on its own changes, when its source or its stores change, after every interval. Pure.
+"""When a PushSecret pushes: on its own changes, when what it goes by changes, after every interval. Pure.
 
     interval 0     once for each version of the object
-    otherwise      and again when a source or the set of stores changes, and after every interval
+    otherwise      and again when a source, a template or the set of stores changes, and after every interval
 
 What is not due waits on an exact timer, or on a change; nothing polls.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,6 +15,7 @@ from eso_api import durations
 from eso_api.pushsecret import PushSecret
 from eso_operator.pushsecret.memory import LastPush
 from eso_operator.pushsecret.snapshot import Snapshot
+from eso_operator.sync.due import Due, NotDue
 from eso_operator.sync.reporting import READY
 from eso_operator.targets.hashes import synced_version
 from kuberun.clock import parse_rfc3339
@@ -23,21 +23,6 @@ from kuberun.conditions import ConditionStatus, find_condition
 
 DEFAULT_INTERVAL: Final = 3600.0
 SOURCE_DELETED: Final = "SourceDeleted"
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """Push now."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotDue:
-    """Nothing to push. `after` is the seconds until that changes by itself; None if it never does."""
-
-    why: str
-    after: float | None
 
 
 def current_version(push: PushSecret) -> str:
@@ -69,6 +54,8 @@ def refresh_due(snapshot: Snapshot) -> Due | NotDue:
     push = snapshot.push
     if changed(push):
         return Due("it changed")
+    if snapshot.unrecorded:
+        return Due("what it pushed is not on record")
     ready = find_condition(push.status.conditions, READY)
     if ready is not None and ready.status == ConditionStatus.FALSE:
         if ready.reason != SOURCE_DELETED:
@@ -99,6 +86,8 @@ def _difference(snapshot: Snapshot) -> str | None:
         return "its source is a new one" if written and any(at > written for at in born) else None
     if source is not None and snapshot.source_marks != remembered.sources:
         return "its source changed"
+    if snapshot.new_templates:
+        return "a template changed"
     return "its stores changed" if snapshot.store_marks != remembered.stores else None
 
 

@@ -1,8 +1,9 @@
 """Removes from backends what a PushSecret pushed and does not want any more.
 
 Only what the status records as ours is asked to be removed, with our owner token, so that a provider which marks its
-owners refuses anybody else's. What cannot be removed is tried again, but not for ever: after a while it is let go, and
-an event names what stays behind. A store that is gone must not hold an object, or its namespace, for good.
+owners refuses anybody else's. What another PushSecret records too is left to it. What cannot be removed is tried again,
+but not for ever: after a while it is let go, and an event names what stays behind. A store that is gone must not hold
+an object, or its namespace, for good.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from enum import Enum
 from typing import Final, Protocol
 
 from eso_api.pushsecret import PushData, PushSecret
+from eso_operator.pushsecret.claims import Claims
 from eso_operator.pushsecret.identity import owner_token
+from eso_operator.pushsecret.memory import Place
 from eso_operator.pushsecret.plan import batches
 from eso_operator.pushsecret.push import Bind, depends_on, failure_of
 from eso_operator.pushsecret.records import Spot, entry_key, spot_of
@@ -94,6 +97,7 @@ class Remover:
         gateway: Deletes,
         *,
         chooser: StoreChooser,
+        claims: Claims,
         clock: Clock,
         limits: Limits = Limits(),  # noqa: B008 - a frozen value
     ) -> None:
@@ -101,6 +105,7 @@ class Remover:
         self._bind = bind
         self._gateway = gateway
         self._chooser = chooser
+        self._claims = claims
         self._patience = Patience(clock, limits)
 
     async def remove(self, push: PushSecret, entries: Mapping[str, Sequence[PushData]], urgency: Urgency) -> Removal:
@@ -108,13 +113,29 @@ class Remover:
         removal = Removal()
         async with asyncio.TaskGroup() as group:
             for store, each in entries.items():
-                group.create_task(self._from_store(_Order(push, store, tuple(each), urgency), removal))
+                if alone := self._unshared(push, store, each, removal):
+                    group.create_task(self._from_store(_Order(push, store, tuple(alone), urgency), removal))
         if not removal.failures:
             self._patience.forget(push.metadata.uid)
         return removal
 
     def forget(self, uid: str) -> None:
         self._patience.forget(uid)
+
+    def _unshared(
+        self, push: PushSecret, store: str, entries: Sequence[PushData], removal: Removal
+    ) -> Sequence[PushData]:
+        """What nobody else has pushed. The rest is not ours alone, and not ours any more."""
+        alone = []
+        for entry in entries:
+            if (other := self._claims.other(push, Place(store, *spot_of(entry)))) is None:
+                alone.append(entry)
+                continue
+            removal.settle(store, [entry])
+            removal.orphans.append(
+                f"{store}: {entry_key(entry)} was left to PushSecret {other.key}, which pushed it too"
+            )
+        return alone
 
     async def _from_store(self, order: _Order, removal: Removal) -> None:
         try:

@@ -57,6 +57,10 @@ class Snapshot:
     remembered: LastPush | None
     sources: tuple[SeenSource, ...]
     stores: tuple[Chosen, ...] | NoChoice
+    new_templates: bool = False
+    """A template that the last push took from another object is not the same any more."""
+    unrecorded: bool = False
+    """Something was pushed, and the status could not be written since."""
 
     @property
     def store_marks(self) -> frozenset[str]:

@@ -1,11 +1,13 @@
 """Values made by generators, and what must be cleaned up after them.
 
-    generate -> Made (values, state) -> keep       on record in a GeneratorState before the target is written
-                                     -> retire     the target is written: older states of the entry get a deadline
+    generate -> Made (values, state) -> keep       on record in a GeneratorState before a value is written anywhere
+                                     -> retire     it is written: older states of the entry get a deadline
                                      -> discard    it was not: the new state gets a deadline of now
              -> another entry failed -> roll_back  cleaned up at once, or left to the collector if that fails
 
-The collector (`generatorstate/`) cleans up what has passed its deadline or lost its owner.
+Both directions go this way: what is written is the target of an ExternalSecret, or the stores of a PushSecret. A push
+that reached some stores and not others neither retires nor discards: the others still hold what the older state stands
+for. The collector (`generatorstate/`) cleans up what has passed its deadline or lost its owner.
 """
 
 from __future__ import annotations
@@ -14,18 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef
 from eso_api.values import SecretBytes
 from eso_operator.stores.target import BoundTarget
 from eso_operator.sync.dependencies import Dependency
 from eso_wire.values import ObjectRef
-from kuberun.meta import ObjectKey
+from kuberun.meta import ObjectKey, ObjectMeta, Resource
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a generator made for one entry of `dataFrom`."""
+    """What a generator made for one entry of its owner."""
 
     index: int
     bound: BoundTarget
@@ -33,6 +34,15 @@ class Made:
     state: SecretBytes | None = None
     depends_on: frozenset[Dependency] = frozenset()
     refresh_within: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateOwner:
+    """Who has values made. `entries` name the places for which that can be, by `Made.index`."""
+
+    resource: Resource
+    metadata: ObjectMeta
+    entries: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +62,16 @@ class Generators(Protocol):
 class GeneratorLedger(Protocol):
     """Keeps account of generated state."""
 
-    async def keep(self, owner: ExternalSecret, made: Sequence[Made]) -> Kept:
+    async def keep(self, owner: StateOwner, made: Sequence[Made]) -> Kept:
         """Put the state on record. Raises ApiError when that fails; then nothing new is left behind."""
         ...
 
     async def retire(self, kept: Kept) -> None:
-        """The target holds the new values: those it held before get a deadline. Never raises."""
+        """The new values are in place: those that were there before get a deadline. Never raises."""
         ...
 
     async def discard(self, kept: Kept) -> None:
-        """The target was not written: nobody will ever see the new values. Never raises."""
+        """Nothing was written: nobody will ever see the new values. Never raises."""
         ...
 
     async def roll_back(self, made: Sequence[Made]) -> None:

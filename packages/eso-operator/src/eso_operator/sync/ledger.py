@@ -1,9 +1,12 @@
 """Account of what generators made and must clean up: GeneratorStates.
 
-    keep        the new state, before the target is written
+    keep        the new state, before a value is written
     retire      the older ones of the same entries get a deadline, once it is
     discard     the new one gets a deadline of now, if it is not
     roll_back   what was made is cleaned up at once; if that fails, kept with a deadline of now
+
+Where a value goes to several places and some of them fail again and again, states without a deadline add up. Of those
+only a few stay: the oldest, which is what the places hold that were never reached since, and the newest.
 
 States that passed their deadline, or lost their owner, are cleaned up by their own controller.
 """
@@ -17,11 +20,10 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
-from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_operator.stores.stored import snapshot_of
 from eso_operator.stores.target import BoundTarget
-from eso_operator.sync.generate import Kept, Made
+from eso_operator.sync.generate import Kept, Made, StateOwner
 from eso_operator.targets.hashes import digest
 from eso_wire.errors import ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, ObjectRef
@@ -36,6 +38,8 @@ OWNER_KEY_LABEL: Final = "generators.external-secrets.io/owner-key"
 OWNER_INDEX: Final = "owner"
 FINALIZER: Final = "generatorstate.externalsecrets.io/finalizer"
 """There from the start: a state whose owner is deleted while no operator runs must not go without a clean-up."""
+MAX_OLDER: Final = 5
+"""States of one entry that may wait for a new value to be everywhere."""
 _RAW: Final = raw(GENERATOR_STATE.resource())
 
 _log = structlog.get_logger(__name__)
@@ -70,27 +74,22 @@ class StateLedger:
         self._clock = clock
         self._grace = timedelta(seconds=grace)
 
-    async def keep(self, owner: ExternalSecret, made: Sequence[Made]) -> Kept:
+    async def keep(self, owner: StateOwner, made: Sequence[Made]) -> Kept:
         """The new states; older ones as they are known now. A state that is lost cannot be cleaned up."""
-        meta = owner.metadata
-        keys = [
-            owner_key("ExternalSecret", meta.namespace, meta.name, str(index))
-            for index in range(len(owner.spec.data_from))
-        ]
-        known = [state for key in keys for state in self._states.find(OWNER_INDEX, (meta.namespace, key))]
-        older = tuple(state.metadata.key for state in known if state.spec.garbage_collection_deadline is None)
+        keys = [_key(owner, entry) for entry in owner.entries]
+        older = [state for key in keys for state in await self._older(owner.metadata.namespace, key)]
         new: list[ObjectKey] = []
         for place, each in enumerate(made):
             if each.state is None:
                 continue
             try:
-                created = await self._client.create(_RAW, self._document(owner, each, keys[each.index]))
+                created = await self._client.create(_RAW, _document(owner, each, keys[each.index]))
             except ApiError:
                 await self.roll_back(made[place:])
                 await self.discard(Kept(tuple(new)))
                 raise
             new.append(meta_of(created).key)
-        return Kept(tuple(new), older)
+        return Kept(tuple(new), tuple(older))
 
     async def retire(self, kept: Kept) -> None:
         """What they stand for lives on for the grace period, so that users of the old value can catch up."""
@@ -109,6 +108,19 @@ class StateLedger:
                 _log.warning("generated state not cleaned up", generator=each.bound.target.store.name, why=error.reason)
                 await self._leave(each)
 
+    async def _older(self, namespace: str, key: str) -> list[ObjectKey]:
+        """States of one entry that have no deadline; of too many, those between the oldest and the newest get one."""
+        known = [
+            state
+            for state in self._states.find(OWNER_INDEX, (namespace, key))
+            if state.spec.garbage_collection_deadline is None
+        ]
+        known.sort(key=lambda state: state.metadata.creation_timestamp or "")
+        found = [state.metadata.key for state in known]
+        between = found[1 : 1 - MAX_OLDER]
+        await self._give_deadline(between, self._clock.now() + self._grace)
+        return [state for state in found if state not in between]
+
     async def _leave(self, made: Made) -> None:
         """To the collector."""
         try:
@@ -126,26 +138,12 @@ class StateLedger:
             except ApiError as problem:
                 _log.warning("generated state not retired", state=str(key), why=problem.reason)
 
-    def _document(self, owner: ExternalSecret, made: Made, key: str) -> JsonObject:
-        meta = owner.metadata
-        reference = msgspec.to_builtins(owner_reference(EXTERNAL_SECRET.resource(), meta))
-        return {
-            "metadata": {
-                "generateName": f"gen-externalsecret-{meta.name}-"[:200],
-                "namespace": meta.namespace,
-                "labels": {OWNER_KEY_LABEL: key},
-                "ownerReferences": [reference],
-                "finalizers": [FINALIZER],
-            },
-            "spec": {"resource": resource_of(made), "state": _json(made)},
-        }
-
     def _due_now(self, made: Made) -> JsonObject:
         caller: ObjectRef = made.bound.target.caller
         now: datetime = self._clock.now()
         return {
             "metadata": {
-                "generateName": f"gen-externalsecret-{caller.name}-"[:200],
+                "generateName": _prefix(caller.kind, caller.name),
                 "namespace": caller.namespace,
                 "finalizers": [FINALIZER],
             },
@@ -160,7 +158,7 @@ class StateLedger:
 class NoLedger:
     """Keeps no account: what generators make is never cleaned up. For those who switch generator state off."""
 
-    async def keep(self, owner: ExternalSecret, made: Sequence[Made]) -> Kept:
+    async def keep(self, owner: StateOwner, made: Sequence[Made]) -> Kept:
         del owner, made
         return Kept()
 
@@ -178,6 +176,29 @@ def resource_of(made: Made) -> JsonObject:
     """The generator as it was: what is needed to clean up after it has changed or gone."""
     spec = made.bound.config.spec_json
     return snapshot_of(made.bound.target, None if spec is None else msgspec.json.decode(spec.reveal()))
+
+
+def _document(owner: StateOwner, made: Made, key: str) -> JsonObject:
+    meta = owner.metadata
+    return {
+        "metadata": {
+            "generateName": _prefix(owner.resource.kind, meta.name),
+            "namespace": meta.namespace,
+            "labels": {OWNER_KEY_LABEL: key},
+            "ownerReferences": [msgspec.to_builtins(owner_reference(owner.resource, meta))],
+            "finalizers": [FINALIZER],
+        },
+        "spec": {"resource": resource_of(made), "state": _json(made)},
+    }
+
+
+def _key(owner: StateOwner, entry: str) -> str:
+    meta = owner.metadata
+    return owner_key(owner.resource.kind, meta.namespace, meta.name, entry)
+
+
+def _prefix(kind: str, name: str) -> str:
+    return f"gen-{kind.lower()}-{name}-"[:200]
 
 
 def _json(made: Made) -> Any:

@@ -1,0 +1,159 @@
+"""What a push comes to: values into their stores, what is stale out of them, and an outcome that forgets nothing.
+
+    deliver -> remember -> remove what is stale -> look again at what that may have taken along -> Outcome
+
+What is ours is what the status records and what was pushed since without getting on record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from eso_api.pushsecret import PushData, PushSecret
+from eso_operator.pushsecret import records
+from eso_operator.pushsecret.decide import NOT_PUSHED
+from eso_operator.pushsecret.memory import LastPush, Learned, Memory
+from eso_operator.pushsecret.outcome import Failed, Outcome, Records, SourceDeleted, Synced, orphaned
+from eso_operator.pushsecret.plan import DELETE, Guarantee
+from eso_operator.pushsecret.push import Delivery, Pusher, StoreResult
+from eso_operator.pushsecret.refresh import current_version
+from eso_operator.pushsecret.removal import Removal, Remover, Urgency
+from eso_operator.pushsecret.snapshot import Snapshot
+from eso_operator.pushsecret.sources import Sources
+from eso_operator.sync.dependencies import Dependency
+from eso_operator.sync.fetch import Failure
+from eso_operator.sync.templates import TemplateVersion
+
+NOT_DELETED: Final = "could not delete secret"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Everything that is to be pushed, and the versions of the templates that shaped it."""
+
+    deliveries: tuple[Delivery, ...]
+    templates: frozenset[TemplateVersion] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of it."""
+
+    outcome: Outcome
+    results: Sequence[StoreResult]
+    depends_on: set[Dependency]
+
+
+class Settlement:
+    """One for the process."""
+
+    def __init__(self, pusher: Pusher, remover: Remover, memory: Memory) -> None:
+        self._pusher = pusher
+        self._remover = remover
+        self._memory = memory
+
+    def ours(self, push: PushSecret) -> Records:
+        """All that has to be removed some day: on record, or pushed and not on record yet."""
+        written = records.known(push.status.synced_push_secrets, push.status.synced_versions)
+        return records.union(self._memory.unrecorded(push), written)
+
+    async def push(self, snapshot: Snapshot, sources: Sources, planned: Planned) -> Settled:
+        """Push everything; then, if all of it is in place, remove what is stale."""
+        push = snapshot.push
+        results = await self._delivered(planned.deliveries)
+        old, removal = self.ours(push), Removal()
+        self._remember(push, results)
+        if not _failures(results) and push.spec.deletion_policy == DELETE:
+            removal = await self._removed(push, records.stale(_pushed(results), old), Urgency.STALE)
+            await self._restored(planned.deliveries, results, removal)
+            self._remember(push, results)
+        old = records.without(old, removal.gone)
+        news = orphaned(removal.orphans)
+        if failures := _failures(results):
+            outcome: Outcome = Failed(NOT_PUSHED, failures, records.union(_pushed(results), old), news)
+        elif removal.failures:
+            outcome = Failed(NOT_DELETED, tuple(removal.failures), records.union(_pushed(results), old), news)
+        else:
+            outcome = _synced(snapshot, sources, planned, results, removal)
+        return Settled(outcome, results, removal.depends_on.union(*(result.depends_on for result in results)))
+
+    async def without_source(self, push: PushSecret) -> tuple[Outcome, Removal] | None:
+        """The source is gone: delete what came from it, if the policy says so; None if there is nothing to delete."""
+        old = self.ours(push)
+        if push.spec.deletion_policy != DELETE or not old:
+            return None
+        removal = await self._removed(push, records.stale({}, old), Urgency.STALE)
+        news = orphaned(removal.orphans)
+        if removal.failures:
+            left = records.without(old, removal.gone)
+            return Failed(NOT_DELETED, tuple(removal.failures), left, news), removal
+        return SourceDeleted(news), removal
+
+    async def finish(self, push: PushSecret) -> tuple[Failed | None, Removal]:
+        """The PushSecret is being deleted: what it pushed goes first. A failure, if something is left."""
+        old = self.ours(push)
+        removal = await self._removed(push, records.stale({}, old), Urgency.FINAL)
+        if not removal.failures:
+            return None, removal
+        left = records.without(old, removal.gone)
+        return Failed(NOT_DELETED, tuple(removal.failures), left, orphaned(removal.orphans)), removal
+
+    async def _delivered(self, deliveries: Sequence[Delivery]) -> list[StoreResult]:
+        """Every store on its own: one that fails does not hold up the others."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._pusher.push(delivery)) for delivery in deliveries]
+        return [task.result() for task in tasks]
+
+    async def _removed(self, push: PushSecret, unwanted: dict[str, list[PushData]], urgency: Urgency) -> Removal:
+        removal = await self._remover.remove(push, unwanted, urgency) if unwanted else Removal()
+        self._memory.removed(push, removal.gone)
+        return removal
+
+    async def _restored(self, deliveries: Sequence[Delivery], results: list[StoreResult], removal: Removal) -> None:
+        """Two stores may be one backend: what was removed by way of the old one is pushed to the new one once more."""
+        lost = {spot for spots in removal.gone.values() for spot in spots} if removal.removed else set()
+        known = {place: each for result in results for place, each in result.known.items()}
+        by_store = {result.store.key: result for result in results}
+        parts = [part for each in deliveries if (part := each.again(lost, known)) is not None]
+        for later in await self._delivered(parts):
+            by_store[later.store.key].take_over(later, lost)
+
+    def _remember(self, push: PushSecret, results: Sequence[StoreResult]) -> None:
+        """At once, whatever becomes of the record."""
+        known = {place: each for result in results for place, each in result.known.items()}
+        self._memory.wrote(push, known, _pushed(results))
+
+
+def _pushed(results: Sequence[StoreResult]) -> dict[str, list[records.Pushed]]:
+    return {result.store.key: result.pushed for result in results if result.pushed}
+
+
+def _failures(results: Sequence[StoreResult]) -> tuple[Failure, ...]:
+    return tuple(failure for result in results for failure in result.failures)
+
+
+def _synced(
+    snapshot: Snapshot, sources: Sources, planned: Planned, results: Sequence[StoreResult], removal: Removal
+) -> Synced:
+    renew = sources.renew_within
+    last = LastPush(
+        at=snapshot.now,
+        version=current_version(snapshot.push),
+        sources=sources.marks,
+        stores=snapshot.store_marks,
+        renew_at=snapshot.now + timedelta(seconds=renew) if renew is not None else None,
+        templates=planned.templates,
+    )
+    return Synced(
+        records=_pushed(results),
+        existing=tuple(f"{result.store}: {key}" for result in results for key in result.existing),
+        weaker=tuple(str(result.store) for result in results if result.guarantee is Guarantee.CHECKED),
+        wrote=bool(removal.removed or sum(result.written for result in results)),
+        renew_within=renew,
+        news=orphaned(removal.orphans),
+        learned=Learned(last, {place: each for result in results for place, each in result.known.items()}),
+    )
