@@ -1,0 +1,58 @@
+"""Every cause a message or an outcome can name: enumerations, what errors of providers become, and literals."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import eso_operator
+from eso_operator.certs.problems import ProblemName
+from eso_operator.providers.errors import NoAnswerError
+from eso_operator.stores.target import Reason
+from eso_operator.sync.reporting import cause_of
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.probe import TlsProblemKind
+from eso_wire.status import TransportError
+
+_SOURCE: Final = Path(eso_operator.__file__).parent
+_CAMEL: Final = re.compile(r"[A-Z][A-Za-z]+")
+
+
+def causes() -> frozenset[str]:
+    """All of them."""
+    errors = [*(ProviderError(reason, "") for reason in ErrorReason), TransportError(""), NoAnswerError("")]
+    return frozenset(
+        {
+            *map(str, Reason),
+            *map(str, ProblemName),
+            *map(str, TlsProblemKind),
+            *map(cause_of, errors),
+            *literals("sync", "_failure"),
+            *literals("pushsecret", "_failed", "NoChoice", "SourceError", "SourceGoneError"),
+        }
+    )
+
+
+def literals(folder: str, *functions: str) -> Iterator[str]:
+    """Words in CamelCase that are written into calls of these functions."""
+    for path in sorted((_SOURCE / folder).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and _called(node) in functions:
+                yield from filter(_CAMEL.fullmatch, _texts(node))
+
+
+def _called(call: ast.Call) -> str:
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
+def _texts(call: ast.Call) -> Iterator[str]:
+    for argument in call.args:
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            yield argument.value

@@ -1,0 +1,161 @@
+"""The conditions and events of each kind, found by running: every outcome goes through the controller's own table.
+
+A new outcome that is not tried here is an error, so that the page cannot fall behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import UnionType
+from typing import Any, Final, get_args
+
+import msgspec
+
+from eso_api.conditions import StoreStatus
+from eso_api.v2.policy import ProviderStatus
+from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
+from eso_operator.externalsecret import outcome as of_external_secret
+from eso_operator.fanout import outcome as of_fan_out
+from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
+from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
+from eso_operator.fanout.description import FanOut, Parent
+from eso_operator.providerclass import outcome as of_class
+from eso_operator.pushsecret import outcome as of_push_secret
+from eso_operator.secretstore import outcome as of_store
+from eso_operator.secretstore import verdict
+from eso_operator.secretstore.kinds import STORE_KINDS, Generation
+from eso_operator.sync.fetch import Failure
+from eso_operator.targets.target import Done
+from eso_operator.testing.clusters import serving
+from eso_operator.testing.externalsecrets import external_secret, snapshot
+from eso_operator.testing.pushsecrets import push_secret
+from eso_wire.values import ConditionReport, KindId
+from kuberun.events import EventType
+from kuberun.meta import ObjectMeta
+from kuberun.testing.clock import START
+from pages.causes import literals
+from pages.markdown import DocsError
+
+_REASONS: Final = (of_external_secret.SYNCED, of_external_secret.DELETED, of_external_secret.MISSING)
+CAUSE: Final = "CAUSE"
+"""Stands for any of the causes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Conditions as `Type Status Reason`; events by reason, with their type."""
+
+    conditions: frozenset[str]
+    events: Mapping[str, str]
+
+
+def facts() -> dict[str, Facts]:
+    """By kind, as the page calls it."""
+    return {
+        "ExternalSecret": _external_secret(),
+        "PushSecret": _push_secret(),
+        "ClusterExternalSecret and ClusterPushSecret": _fan_out(),
+        "SecretStore and ClusterSecretStore, v1": _stores(Generation.V1),
+        "Stores, Providers and Generators, v2alpha1": _stores(Generation.V2),
+        "ProviderClass and ClusterProviderClass": _classes(),
+        "GeneratorState": _generator_state(),
+    }
+
+
+def _external_secret() -> Facts:
+    outcomes: list[of_external_secret.Outcome] = [
+        *(of_external_secret.Synced(reason=reason) for reason in _REASONS),
+        of_external_secret.Failed("step"),
+        of_external_secret.Stalled("step"),
+        *(left(CAUSE) for left in (of_external_secret.Collided, of_external_secret.Unseen, of_external_secret.Ignored)),
+        of_external_secret.Skipped(CAUSE, None),
+    ]
+    _complete(of_external_secret.Outcome, outcomes)
+    manifest = {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}
+    targets = [snapshot(external_secret()), snapshot(external_secret(target=manifest))]
+    found = _said(of_external_secret.report_of(target, outcome) for target in targets for outcome in outcomes)
+    written = [done.name.title() for done in Done]
+    noted = [*literals("externalsecret", "News"), *written]
+    return replace(found, events=dict.fromkeys(noted, EventType.NORMAL.value) | dict(found.events))
+
+
+def _push_secret() -> Facts:
+    outcomes: list[of_push_secret.Outcome] = [
+        of_push_secret.Synced(news=of_push_secret.orphaned(["one"])),
+        of_push_secret.Synced(existing=("store: key",)),
+        of_push_secret.SourceDeleted(),
+        of_push_secret.Skipped(CAUSE, None),
+        of_push_secret.Failed("step", (Failure("path", CAUSE, "message"),)),
+        of_push_secret.Collided(CAUSE),
+        of_push_secret.Ignored(CAUSE),
+    ]
+    _complete(of_push_secret.Outcome, outcomes)
+    return _said(of_push_secret.report_of(push_secret(), outcome, START) for outcome in outcomes)
+
+
+def _fan_out() -> Facts:
+    results = (of_fan_out.Refused("red", "why"), of_fan_out.Failed("blue", "why"))
+    fine = of_fan_out.Spread("name", (of_fan_out.Reached("green"), of_fan_out.Left()))
+    _complete(of_fan_out.Result, [*results, *fine.results])
+    came = (fine, of_fan_out.Spread("name", results), of_fan_out.Unreadable("why"))
+    parents = ((CLUSTER_EXTERNAL_SECRETS, "externalSecretSpec"), (CLUSTER_PUSH_SECRETS, "pushSecretSpec"))
+    return _said(
+        of_fan_out.report_of(fan_out, _parent(fan_out, spec), each) for fan_out, spec in parents for each in came
+    )
+
+
+def _parent(fan_out: FanOut, spec: str) -> Parent:
+    parent: Parent = msgspec.convert({"metadata": {"name": "any"}, "spec": {spec: {}}}, fan_out.parent.type)
+    return parent
+
+
+def _stores(generation: Generation) -> Facts:
+    own = (ConditionReport(type="NAME", status="True", reason="REASON", message=""),)
+    fine = verdict.Answer(frozenset(), conditions=own, warnings=("one",))
+    verdicts: list[verdict.Verdict] = [
+        *(verdict.Valid(replace(fine, maintenance=state)) for state in ("unmaintained", "deprecated")),
+        verdict.Referent(fine, ""),
+        verdict.Unverified(fine, ""),
+        verdict.Broken(CAUSE, ""),
+        verdict.Throttled("", 1.0),
+    ]
+    _complete(verdict.Verdict, verdicts)
+    kind = next(kind for kind in STORE_KINDS if kind.generation is generation)
+    status = StoreStatus() if generation is Generation.V1 else ProviderStatus()
+    before = of_store.Before(kind, ObjectMeta(name="any"), status, 300.0, START)
+    return _said(of_store.report_of(before, each) for each in verdicts)
+
+
+def _classes() -> Facts:
+    kind = KindId("example.com", "v1", "Any")
+    answered = of_class.Answered(serving(kind))
+    spec = ProviderClassSpec(address="grpc://any.any.svc:8080")
+    more = msgspec.structs.replace(spec, serves=[ServedKind(group="example.com", version="v1", kind="Other")])
+    unanswered = of_class.Unanswered(CAUSE, "")
+    tried: list[tuple[ProviderClassSpec, of_class.Result]] = [(spec, answered), (more, answered), (spec, unanswered)]
+    _complete(of_class.Result, [result for _, result in tried])
+    status = ProviderClassStatus()
+    return _said(of_class.report_of(wanted, status, came, now=START, interval=1.0) for wanted, came in tried)
+
+
+def _generator_state() -> Facts:
+    """It has no conditions: nobody looks at it but us."""
+    warning = EventType.WARNING.value
+    return Facts(frozenset(), dict.fromkeys(literals("generatorstate", "_tell"), warning))
+
+
+def _complete(union: UnionType, tried: Iterable[object]) -> None:
+    if missing := set(get_args(union)) - {type(each) for each in tried}:
+        names = ", ".join(sorted(f"{each.__module__}.{each.__name__}" for each in missing))
+        raise DocsError(f"pages/verdicts.py does not try {names}")
+
+
+def _said(reports: Iterable[Any]) -> Facts:
+    conditions: set[str] = set()
+    events: dict[str, str] = {}
+    for report in reports:
+        for condition in report.status.conditions:
+            conditions.add(f"{condition.type} {condition.status} {condition.reason}")
+        events |= {news.reason: news.type.value for news in report.news}
+    return Facts(frozenset(conditions), events)
