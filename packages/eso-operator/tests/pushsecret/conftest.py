@@ -19,6 +19,7 @@ from eso_operator.testing.operators import Bench, eventually
 from eso_operator.wiring import Operator
 from kuberun.meta import Condition, JsonObject
 from kuberun.testing.builders import SECRETS
+from kuberun.transport import Transport
 
 PUSHES = PUSH_SECRET.resource()
 STORES = SECRET_STORE.resource()
@@ -129,11 +130,12 @@ def staged(bench: Bench) -> Staging:
         settings: Settings | None = None,
         ready: bool = True,
         tidy: bool = True,
+        through: Callable[[Transport], Transport] = lambda plain: plain,
     ) -> AsyncIterator[Stage]:
         kept = provider or keeping()
         # Namespaces of earlier tests may still be on their way out, with PushSecrets that would find this provider.
         alone = replace(bench.settings, namespace=bench.namespace)
-        async with bench.operator(settings or alone) as operator:
+        async with bench.operator(settings or alone, through=through) as operator:
             found = Stage(bench, kept, operator)
             await bench.install(kept)
             if ready:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-
 import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.testing.operators import Bench, scripted, with_interval
+from eso_operator.testing.transports import LaggingWatch
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.meta import Condition, JsonObject
-from kuberun.requests import Request
 from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
@@ -21,35 +17,6 @@ pytestmark = pytest.mark.live
 STORES = SECRET_STORE.resource()
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
 FAKE: JsonObject = {"provider": {"fake": {"data": []}}}
-
-
-class LaggingWatch:
-    """Holds back what a watch says about one resource for as long as `flowing` is not set."""
-
-    def __init__(self, inner: Transport, plural: str) -> None:
-        self._inner = inner
-        self._path = f"/apis/external-secrets.io/v1/{plural}"
-        self.flowing = asyncio.Event()
-        self.flowing.set()
-
-    async def request(self, request: Request) -> bytes:
-        return await self._inner.request(request)
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._held(request) if request.path == self._path else self._inner.stream(request)
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-    @asynccontextmanager
-    async def _held(self, request: Request) -> AsyncGenerator[AsyncIterator[bytes], None]:
-        async with self._inner.stream(request) as lines:
-            yield self._later(lines)
-
-    async def _later(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        async for line in lines:
-            await self.flowing.wait()
-            yield line
 
 
 def is_ready(condition: Condition) -> bool:

@@ -6,7 +6,7 @@ key and property, and a property is a value of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,6 +59,8 @@ class KeepingProvider(ScriptedProvider):
 
     operations: frozenset[Operation] = EVERYTHING
     tells_versions: bool = True
+    marks_owners: bool = True
+    """Otherwise everything is everybody's, as in a backend without labels."""
     kept: dict[str, Kept] = field(default_factory=dict)
     pushes: list[PushBatch] = field(default_factory=list)
     deletions: list[DeleteBatch] = field(default_factory=list)
@@ -72,6 +74,8 @@ class KeepingProvider(ScriptedProvider):
     generated: dict[str, bytes] = field(default_factory=lambda: {"password": b"generated"})
     state: bytes | None = None
     """What generated values leave behind to be cleaned up."""
+    meanwhile: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    """By call: what somebody else does just before it takes effect. Once."""
     writes: int = 0
 
     def __post_init__(self) -> None:
@@ -87,7 +91,13 @@ class KeepingProvider(ScriptedProvider):
     def put(self, place: str, value: bytes, owner: str = "") -> None:
         """As somebody else writes it."""
         self.writes += 1
-        self.kept[place] = Kept(value, owner, f"v{self.writes}")
+        self.kept[place] = Kept(value, owner if self.marks_owners else "", f"v{self.writes}")
+
+    async def unary(self, method: str, request: bytes) -> bytes:
+        if (act := self.meanwhile.pop(methods.short_name(method), None)) is not None:
+            await act()
+        # Zero-argument super does not find its class here: a dataclass with slots is made twice.
+        return await ScriptedProvider.unary(self, method, request)
 
     def _answer(self, method: str, request: bytes) -> Message:
         match methods.short_name(method):
@@ -107,7 +117,6 @@ class KeepingProvider(ScriptedProvider):
                 made = {key: SecretBytes(value) for key, value in self.generated.items()}
                 state = None if self.state is None else SecretBytes(self.state)
                 return codec.to_generate_response(Generated(made, state=state))
-        # Zero-argument super does not find its class here: a dataclass with slots is made twice.
         return ScriptedProvider._answer(self, method, request)  # noqa: SLF001 - it is our own
 
     def _note(self, context: Context) -> None:

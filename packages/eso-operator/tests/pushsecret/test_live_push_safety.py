@@ -1,0 +1,297 @@
+"""Two writers: people and operators that write in between, at either end. On a live API server.
+
+Whatever comes in between, nothing foreign is overwritten where the policy protects it or deleted anywhere, no value is
+lost, and everything that was pushed is on record or gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from eso_api.pushsecret import PUSH_SECRET
+from eso_api.secretstore import SECRET_STORE
+from eso_operator.testing.keepingprovider import EVERYTHING, WRITES, KeepingProvider, denied, keeping
+from eso_operator.testing.operators import eventually
+from eso_operator.testing.pushsecrets import bulk, entry
+from eso_operator.testing.transports import LaggingWatch, LostWrites
+from eso_wire.values import Operation
+from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
+from kuberun.transport import Transport
+
+pytestmark = pytest.mark.live
+
+PUSHES = PUSH_SECRET.resource()
+STORES = SECRET_STORE.resource()
+ASKS_ONLY = WRITES | {Operation.EXISTS}
+FAKE: dict[str, Any] = {"provider": {"fake": {"data": [{"key": "a", "value": "b"}]}}}
+
+
+def someone_puts(provider: KeepingProvider, key: str, owner: str = "") -> Callable[[], Awaitable[None]]:
+    async def act() -> None:
+        provider.put(key, b"theirs", owner)
+
+    return act
+
+
+async def recorded(stage: Any, name: str = "db", store: str = "SecretStore/store") -> list[str]:
+    return sorted((await stage.status(name)).get("syncedPushSecrets", {}).get(store, {}))
+
+
+# --- somebody writes to the backend, between our look and our write ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operations", "owner"),
+    [
+        pytest.param(EVERYTHING, "", id="a provider that creates only"),
+        pytest.param(EVERYTHING, "somebody", id="a provider that creates only, a value with an owner"),
+        pytest.param(ASKS_ONLY, "somebody", id="a provider that can only be asked, a value with an owner"),
+    ],
+)
+async def test_if_not_exists_does_not_overwrite_what_appears_in_between(
+    staged: Any, operations: Any, owner: str
+) -> None:
+    """R3: it is left alone, named, not recorded, and survives us."""
+    async with staged(keeping(operations=operations)) as stage:
+        stage.provider.meanwhile["PushSecrets"] = someone_puts(stage.provider, "db", owner)
+        await stage.source(password="p")
+
+        await stage.push("db", entry("password", "db"), updatePolicy="IfNotExists", deletionPolicy="Delete")
+        exists = await stage.condition("db", "SecretAlreadyExists")
+        assert exists is not None
+        assert await recorded(stage) == []
+        await stage.bench.delete(PUSHES, "db")
+        await stage.gone("db")
+
+        assert stage.provider.values == {"db": b"theirs"}
+
+
+async def test_a_provider_that_can_only_be_asked_overwrites_what_nobody_owns_and_said_so(staged: Any) -> None:
+    """The weaker guarantee, exactly as it is stated."""
+    async with staged(keeping(operations=ASKS_ONLY)) as stage:
+        stage.provider.meanwhile["PushSecrets"] = someone_puts(stage.provider, "db")
+        await stage.source(password="p")
+
+        await stage.apply("db", entry("password", "db"), updatePolicy="IfNotExists")
+
+        await stage.ready("db", "cannot create atomically")
+        assert stage.provider.values == {"db": b"p"}
+
+
+async def test_replace_does_not_take_what_becomes_somebody_elses_in_between(staged: Any) -> None:
+    async with staged() as stage:
+        stage.provider.meanwhile["PushSecrets"] = someone_puts(stage.provider, "db", "somebody")
+        await stage.source(password="p")
+        await stage.apply("db", entry("password", "db"), deletionPolicy="Delete")
+
+        await stage.broken("db", "Conflict", "belongs to somebody else")
+        assert await recorded(stage) == []
+        await stage.bench.delete(PUSHES, "db")
+        await stage.gone("db")
+
+        assert stage.provider.values == {"db": b"theirs"}
+
+
+async def test_a_deletion_leaves_what_became_somebody_elses_in_between(staged: Any) -> None:
+    async with staged() as stage:
+        await stage.source(password="p")
+        await stage.push("db", entry("password", "db"), deletionPolicy="Delete")
+        stage.provider.meanwhile["DeleteSecrets"] = someone_puts(stage.provider, "db", "somebody")
+
+        await stage.bench.delete(PUSHES, "db")
+        await stage.gone("db")
+
+        assert stage.provider.values == {"db": b"theirs"}
+        await stage.event("db", "Warning", "Orphaned", "db", "left alone")
+
+
+# --- somebody writes to the object, between our push and its record ---------------------------------------------------
+
+
+async def test_an_object_that_is_deleted_while_it_is_pushed_leaves_nothing_behind(staged: Any) -> None:
+    """Its record could not be written: it says already that it is being deleted."""
+    async with staged() as stage:
+        await stage.source(password="p")
+        stage.provider.meanwhile["PushSecrets"] = lambda: stage.bench.delete(PUSHES, "db")
+
+        await stage.apply("db", entry("password", "db"), deletionPolicy="Delete")
+        await stage.until(lambda: bool(stage.provider.pushes), "it is not pushed")
+        await stage.gone("db")
+
+        assert stage.provider.values == {}
+
+
+async def test_an_object_that_wants_another_place_while_it_is_pushed_keeps_track_of_the_first(staged: Any) -> None:
+    async with staged() as stage:
+        await stage.source(password="p")
+        stage.provider.meanwhile["PushSecrets"] = lambda: stage.change("db", data=[entry("password", "two")])
+
+        await stage.apply("db", entry("password", "one"), deletionPolicy="Delete")
+
+        await eventually(lambda: _recorded_is(stage, ["two"]), "the second place is not recorded")
+        await stage.holds(two="p")
+
+
+async def _recorded_is(stage: Any, wanted: list[str]) -> bool:
+    return await recorded(stage) == wanted
+
+
+async def test_a_record_that_is_lost_is_written_later_though_nothing_else_is_due(staged: Any) -> None:
+    """A source with a new key is pushed, and the status cannot be written for a while."""
+    held: list[LostWrites] = []
+
+    def through(plain: Transport) -> Transport:
+        held.append(LostWrites(plain))
+        return held[0]
+
+    async with staged(through=through) as stage:
+        await stage.source(one="1")
+        await stage.push("db", dataTo=[bulk()], deletionPolicy="Delete")
+        held[0].losing = "/pushsecrets/db/status"
+        await stage.edit(two="2")
+        await stage.holds(one="1", two="2")
+        await stage.until(lambda: held[0].lost > 0, "no status was written")
+        pushes = len(stage.provider.pushes)
+        held[0].losing = ""
+
+        await eventually(lambda: _recorded_is(stage, ["one", "two"]), "the record is lost")
+        assert len(stage.provider.pushes) == pushes
+        await stage.bench.delete(PUSHES, "db")
+        await stage.gone("db")
+
+        assert stage.provider.values == {}
+
+
+async def test_a_watch_that_lags_neither_forgets_a_failure_nor_what_was_pushed(staged: Any) -> None:
+    """The cache shows the object as it was before we wrote: a retry that was promised still comes."""
+    held: list[LaggingWatch] = []
+
+    def through(plain: Transport) -> Transport:
+        held.append(LaggingWatch(plain, "pushsecrets"))
+        return held[0]
+
+    async with staged(through=through) as stage:
+        await stage.source(password="one")
+        await stage.push("db", entry("password", "db"), deletionPolicy="Delete")
+        held[0].flowing.clear()
+        stage.provider.push_errors["db"] = denied("db")
+        await stage.edit(password="two")
+        await stage.broken("db", "AccessDenied")
+        stage.provider.push_errors.clear()
+        await stage.edit(other="o")  # looked at again, by what the cache shows
+
+        await stage.ready("db")
+        await stage.holds(db="two")
+        held[0].flowing.set()
+
+
+@pytest.mark.parametrize("policy", ["Replace", "IfNotExists"])
+async def test_two_operators_at_once_lose_nothing(staged: Any, bench: Any, policy: str) -> None:
+    """As when a leader is suspended and comes back: both push, both write the status, one record comes of it."""
+    provider = keeping()
+    provider.put("taken", b"theirs", "somebody")
+    spec = {"updatePolicy": policy, "deletionPolicy": "Delete"}
+    async with staged(provider) as stage, bench.operator(replace(bench.settings, namespace=bench.namespace)):
+        await stage.source(password="p")
+        names = [f"db-{number}" for number in range(8)]
+        for name in names:
+            await stage.apply(name, entry("password", name), **spec)
+        for name in names:
+            await stage.ready(name)
+            await eventually(partial(_records, stage, name), f"{name} is not recorded")
+        assert provider.values == {"taken": b"theirs", **dict.fromkeys(names, b"p")}
+
+        for name in names:
+            await stage.bench.delete(PUSHES, name)
+        for name in names:
+            await stage.gone(name)
+
+        assert provider.values == {"taken": b"theirs"}
+
+
+async def _records(stage: Any, name: str) -> bool:
+    return await recorded(stage, name) == [name]
+
+
+# --- our own objects, in each other's way -----------------------------------------------------------------------------
+
+
+async def test_what_two_push_secrets_pushed_goes_with_the_last_of_them(staged: Any) -> None:
+    """A PushSecret is renamed in a backend without owners: the old one must not take the new one's value along."""
+    async with staged(keeping(marks_owners=False)) as stage:
+        await stage.source(password="p")
+        await stage.push("old", entry("password", "db"), deletionPolicy="Delete")
+        await stage.push("new", entry("password", "db"), deletionPolicy="Delete")
+
+        await stage.bench.delete(PUSHES, "old")
+        await stage.gone("old")
+        assert stage.provider.values == {"db": b"p"}
+        await stage.event("old", "Warning", "Orphaned", "left to PushSecret", "new")
+        await stage.bench.delete(PUSHES, "new")
+        await stage.gone("new")
+
+        assert stage.provider.values == {}
+
+
+@pytest.mark.parametrize("policy", ["Replace", "IfNotExists"])
+async def test_a_store_that_is_replaced_by_another_of_the_same_backend_keeps_its_values(
+    staged: Any, policy: str
+) -> None:
+    async with staged() as stage:
+        await stage.source(password="p")
+        await stage.store("successor")
+        await stage.push("db", entry("password", "db"), deletionPolicy="Delete", updatePolicy=policy)
+
+        await stage.change("db", secretStoreRefs=[{"name": "successor"}])
+        await eventually(lambda: _moved(stage), "the new store is not recorded alone")
+
+        assert stage.provider.values == {"db": b"p"}
+        assert await stage.condition("db", "SecretAlreadyExists") is None
+
+
+async def _moved(stage: Any) -> bool:
+    synced = (await stage.status("db")).get("syncedPushSecrets", {})
+    return {store: sorted(entries) for store, entries in synced.items()} == {"SecretStore/successor": ["db"]}
+
+
+# --- what is followed -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["configMap", "secret"])
+async def test_a_changed_template_is_pushed_without_waiting_for_the_interval(staged: Any, kind: str) -> None:
+    resource, field = (CONFIG_MAPS, "data") if kind == "configMap" else (SECRETS, "stringData")
+    template = {"templateFrom": [{kind: {"name": "words", "items": [{"key": "greeting"}]}}]}
+    async with staged() as stage:
+        await stage.source(user="u")
+        await stage.bench.create(resource, "words", **{field: {"greeting": "hello {{ .user }}"}})
+        await stage.push("db", entry("greeting", "db"), template=template)
+        assert stage.provider.values == {"db": b"hello u"}
+
+        await stage.bench.patch(resource, "words", {field: {"greeting": "good day {{ .user }}"}})
+
+        await stage.holds(db="good day u")
+
+
+async def test_what_stays_behind_in_a_namespace_that_is_deleted_is_told_outside_of_it(staged: Any, bench: Any) -> None:
+    async with staged(ready=False, settings=bench.settings) as stage:
+        home = f"{bench.namespace}-home"
+        await bench.create(NAMESPACES, home)
+        there = replace(stage, bench=replace(bench, namespace=home))
+        await there.store()
+        await there.source(password="p")
+        await there.push("db", entry("password", "db"), deletionPolicy="Delete")
+        stage.provider.delete_errors["db"] = denied("db")
+
+        await bench.delete(NAMESPACES, home)
+        await there.bench.api.delete(PUSHES.path(home, "db"))
+        await there.broken("db", "could not delete secret")
+        await there.bench.patch(STORES, "store", {"metadata": {"finalizers": None}})
+        await there.bench.api.delete(STORES.path(home, "store"))
+        await there.gone("db")
+
+        assert ("Warning", "Orphaned") in await eventually(lambda: bench.events(home), "no event about the namespace")
