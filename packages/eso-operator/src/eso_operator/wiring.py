@@ -391,7 +391,7 @@ def _fan_out_controllers(parts: _Parts) -> dict[Subsystem, Controller]:
     for fan_out in _fan_outs(parts.settings):
         kind = fan_out.subsystem
         watches = fanout.Watches(informers.parents[kind], children[kind], informers.namespaces)
-        outside = FanOutOutside(parts.client, parts.clock, parts.metrics.objects, parts.recorder("external-secrets"))
+        outside = FanOutOutside(parts.client, parts.clock, parts.metrics.objects, parts.recorder(fan_out.component))
         controllers[kind] = fanout.controller(fan_out, watches, outside, make=parts.controller)
     return controllers
 

@@ -72,4 +72,5 @@ CLUSTER_PUSH_SECRETS: Final = FanOut(
     contents=contents_of,
     comparable=comparable,
     status=_status,
+    component="external-secrets-controller",
 )

@@ -60,6 +60,8 @@ class FanOut:
     """The spec of a child, stored or decoded, in the one form in which two that mean the same are equal."""
     status: Callable[[str, Sequence[FailedNamespace], Sequence[str], Sequence[Condition]], Any]
     """From the child's name, the namespaces that failed, those that have it, and conditions."""
+    component: str = "external-secrets"
+    """Where events about parents come from."""
     finalizer: str = ""
     """On the parent, so that it stays until its children are asked to go; empty leaves that to garbage collection."""
     left_on_namespaces: str = ""
