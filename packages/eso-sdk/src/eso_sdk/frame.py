@@ -8,6 +8,7 @@ Author code runs inside; nothing that it does leaves in another form than an ans
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,7 +29,15 @@ from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.options import REQUEST_ID_KEY
 from eso_wire.status import abort_details
 from eso_wire.tls import peer_spiffe_ids
-from eso_wire.values import Context, SubscribeMessage, SubscribeOpen
+from eso_wire.values import (
+    CheckResult,
+    Context,
+    DeleteResult,
+    GetResult,
+    PushResult,
+    SubscribeMessage,
+    SubscribeOpen,
+)
 from kuberun.deadline import Deadline
 
 DEFAULT_DEADLINE: Final = 60.0
@@ -59,13 +68,16 @@ class _Record:
     method: str
     request_id: str = ""
     kind: str = ""
+    store: str = ""
     code: str = "OK"
     reason: str = ""
     place: str = ""
+    failed: str = ""
 
     def of(self, context: Context) -> None:
         self.request_id = context.request_id or self.request_id
         self.kind = context.config.kind.kind
+        self.store = f"{context.store.kind} {context.store.namespace}/{context.store.name}".replace(" /", " ")
 
 
 @dataclass(slots=True)
@@ -89,7 +101,9 @@ class Frame:
             nonlocal answer
             context, request = method.decoded(raw)
             async with self._deadline(rpc, record, context):
-                answer = encoded(method.encode(await method.answer(self.service, context, request)))
+                given = await method.answer(self.service, context, request)
+                record.failed = failed_items(given)
+                answer = encoded(method.encode(given))
 
         await self._call(method.name, rpc, work)
         return answer
@@ -233,15 +247,37 @@ class Frame:
             method=record.method,
             request_id=record.request_id,
             kind=record.kind,
+            store=record.store,
             code=record.code,
             reason=record.reason,
             duration=round(seconds, 6),
+            **({"failed": record.failed} if record.failed else {}),
             **({"error": record.place} if record.place else {}),
         )
 
 
 def busy(what: str) -> ProviderError:
     return ProviderError(ErrorReason.RATE_LIMITED, f"the provider already runs {what}", retry_after=RETRY_SECONDS)
+
+
+def failed_items(answer: object) -> str:
+    """How many items failed, by reason. The call itself is fine, so nothing else in the log would tell of them."""
+    results = answer if isinstance(answer, tuple) else ()
+    reasons = Counter(reason for result in results if (reason := _reason(result)))
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+
+
+def _reason(result: object) -> str:
+    match result:
+        case (
+            GetResult(outcome=ProviderError() as error)
+            | PushResult(outcome=ProviderError() as error)
+            | CheckResult(error=ProviderError() as error)
+            | DeleteResult(error=ProviderError() as error)
+        ):
+            return error.reason.value
+        case _:
+            return ""
 
 
 def encoded(message: Message) -> bytes:

@@ -20,10 +20,12 @@ from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependant, Dependencies, Dependency
 from eso_operator.sync.fetch import Fetcher
 from eso_operator.sync.generate import GeneratorLedger, StateOwner
+from eso_operator.sync.reporting import READY
 from eso_operator.targets.target import Absent, Target, UnknownKindError
 from eso_operator.telemetry.objects import ObjectSeries, Subsystem
 from kuberun.client import Client
 from kuberun.clock import Clock
+from kuberun.conditions import ConditionStatus, find_condition
 from kuberun.controller import Done, Retry
 from kuberun.controller import Outcome as Then
 from kuberun.errors import ApiError, Conflict, NotFound
@@ -138,7 +140,12 @@ class ExternalSecretReconciler:
             # Otherwise nothing was said, and what the cache holds may be older than what was said before.
             self._outside.series.conditions(Subsystem.EXTERNAL_SECRET, es.metadata, report.status.conditions)
         if not isinstance(outcome, Skipped):
-            _log.info("external secret reconciled", external_secret=str(es.key), outcome=type(outcome).__name__)
+            _log.info(
+                "external secret reconciled",
+                external_secret=str(es.key),
+                outcome=type(outcome).__name__,
+                **_cause(report),
+            )
         return report.then
 
     async def _as_we_left_it(self, snapshot: Snapshot) -> Snapshot:
@@ -169,6 +176,12 @@ class ExternalSecretReconciler:
         self._gatherer.forget(key)
         self._own.forget(key)
         return Done()
+
+
+def _cause(report: Report) -> dict[str, str]:
+    """For the log, what the condition says: it names keys and never values."""
+    ready = find_condition(report.status.conditions, READY)
+    return {"why": ready.message} if ready is not None and ready.status == ConditionStatus.FALSE else {}
 
 
 def _dependant(es: ExternalSecret) -> Dependant:
