@@ -10,9 +10,9 @@ In the environment of an operator:
     ESO_CRASH_IN        the namespace that counts; calls about anything else do not
     ESO_CRASH_AT        `before 3`, `after 3`: the call at which it dies; none: it lives
 
-Counted are requests about single objects of that namespace and calls to providers except handshakes: the outside calls
-of a sync. Lists and watches are how an operator starts, recorded events are nobody's business; neither counts. Every
-counted call is a line in the journal, written before the call is made.
+Counted are requests about single objects of that namespace, new ones included, and calls to providers except
+handshakes: the outside calls of a sync. Lists and watches are how an operator starts, recorded events are nobody's
+business; neither counts. Every counted call is a line in the journal, written before the call is made.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class CrashPoint:
     def counts(self, request: Request) -> bool:
         inside = f"/namespaces/{self.namespace}/"
         _, found, rest = request.path.partition(inside)
-        return bool(found) and "/" in rest and not rest.startswith("events")
+        single = "/" in rest or request.method == "POST"
+        return bool(found) and single and not rest.startswith("events")
 
     def _die(self, side: str, number: int) -> None:
         if (side, number) == (self.side, self.number):

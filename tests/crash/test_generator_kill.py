@@ -1,0 +1,204 @@
+"""kill -9 of the operator before or after any outside call around values that are made: generate, keep, write, retire.
+
+A seed draws who has the value made (an ExternalSecret or a PushSecret) and a call at which the operator dies in each
+part of its life: the first value, a new one, the end. Afterwards one operator lives. The value in use is alive and on
+record, and whatever was made is on record until it is cleaned up.
+
+There is one moment that no record can cover: the generator has made a value, and the operator dies before it could
+write that down. That costs at most the one value of that call, and only then.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from google.protobuf.message import Message
+
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.generators.generatorstate import GENERATOR_STATE
+from eso_api.pushsecret import PUSH_SECRET
+from eso_api.secretstore import SECRET_STORE
+from eso_api.values import SecretBytes
+from eso_operator.providers.transport import short_name
+from eso_operator.targets.hashes import synced_version
+from eso_operator.testing.keepingprovider import KeepingProvider
+from eso_operator.testing.operators import MAKER
+from eso_operator.testing.providerhost import ProviderHost
+from eso_operator.testing.pushsecrets import entry
+from eso_wire import codec
+from eso_wire._generated import provider_pb2 as pb
+from eso_wire.tls import TlsMaterial
+from eso_wire.values import CleanupOutcome, Generated
+from kuberun.clock import SystemClock
+from kuberun.meta import JsonObject, Resource
+from kuberun.testing.builders import NAMESPACES, SECRETS, document
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+SEEDS_BY_DEFAULT = 4
+LAST_CALL = 8
+NAME = "subject"
+MAKERS = MAKER.resource()
+STATES = GENERATOR_STATE.resource()
+REF = {"apiVersion": MAKERS.api_version, "kind": "Maker", "name": "maker"}
+GENERATE = "CALL Generate"
+WRITE = f"/secrets/{NAME}"
+"""In the request that writes the target of an ExternalSecret."""
+
+
+@dataclass(slots=True)
+class Bookkeeper(KeepingProvider):
+    """Makes numbered values; `books` are those that are alive, by number."""
+
+    books: dict[int, bytes] = field(default_factory=dict)
+    made: int = 0
+
+    def _answer(self, method: str, request: bytes) -> Message:
+        match short_name(method):
+            case "Generate":
+                self.made += 1
+                self.books[self.made] = value = f"value-{self.made}".encode()
+                state = SecretBytes(msgspec.json.encode({"number": self.made}))
+                return codec.to_generate_response(Generated({"password": SecretBytes(value)}, state))
+            case "Cleanup":
+                _, asked = codec.from_cleanup_request(pb.CleanupRequest.FromString(request))
+                gone = self.books.pop(msgspec.json.decode(asked.state.reveal())["number"], None)
+                return codec.to_cleanup_response(
+                    CleanupOutcome.ALREADY_GONE if gone is None else CleanupOutcome.CLEANED
+                )
+        # Zero-argument super does not find its class here: a dataclass with slots is made twice.
+        return KeepingProvider._answer(self, method, request)
+
+
+@pytest.fixture
+async def backend(ground: Any) -> AsyncIterator[Bookkeeper]:
+    """Outlives every operator."""
+    material = TlsMaterial(ground.files["ca.crt"], ground.files["tls.crt"], SecretBytes(ground.files["tls.key"]))
+    provider = Bookkeeper(SystemClock())
+    host = ProviderHost(provider, material, port=ground.port)
+    await host.start()
+    yield provider
+    await host.stop()
+
+
+@dataclass(slots=True)
+class Scene:
+    """One owner of made values, in a namespace of its own."""
+
+    api: Any
+    nursery: Any
+    provider: Bookkeeper
+    owner: Resource
+    namespace: str
+    draw: random.Random
+    lost: int = 0
+    """Values of which no operator lived to hear."""
+
+    async def prepare(self) -> None:
+        await self._create(NAMESPACES, self.namespace, home="")
+        await self._create(MAKERS, "maker", spec={"url": "x"})
+        await self._create(SECRET_STORE.resource(), "backend", spec={"provider": {"fake": {"data": []}}})
+        await self._create(self.owner, NAME, spec=self._spec())
+
+    async def survive(self, holds: Any) -> None:
+        """One operator dies at some call, or comes to an end; the next one gets there."""
+        side, number = self.draw.choice(("before", "after")), self.draw.randint(1, LAST_CALL)
+        async with self.nursery.life(self.namespace, f"{side} {number}") as life:
+            if not await life.until(holds):
+                self.lost += _may_be_lost(life.calls, side)
+        async with self.nursery.life(self.namespace) as survivor:
+            assert await survivor.until(holds)
+            await survivor.until_quiet()
+
+    async def is_ready(self) -> bool:
+        found = await self.find(self.owner, NAME) or {}
+        status, meta = found.get("status", {}), found["metadata"]
+        wanted = synced_version(meta["generation"], meta.get("labels", {}), meta.get("annotations", {}))
+        ready = any((each["type"], each["status"]) == ("Ready", "True") for each in status.get("conditions", []))
+        return ready and status.get("syncedResourceVersion") == wanted
+
+    async def is_gone(self) -> bool:
+        return await self.find(self.owner, NAME) is None and not await self.states()
+
+    async def rotate(self) -> None:
+        patch = {"metadata": {"annotations": {"force-sync": "1"}}}
+        assert (await self.api.patch(self.owner.path(self.namespace, NAME), patch)).status == 200
+
+    async def states(self) -> list[JsonObject]:
+        return list((await self.api.get(STATES.path(self.namespace))).body["items"])
+
+    async def value(self) -> bytes:
+        """What is in use."""
+        if self.owner == PUSH_SECRET.resource():
+            return self.provider.values[self.namespace]
+        found = await self.find(SECRETS, NAME) or {}
+        return base64.b64decode(found["data"]["password"])
+
+    async def check(self) -> None:
+        """What is in use is alive and stays; everything that was made is on record, but for what nobody heard of."""
+        states = await self.states()
+        on_record = {each["spec"]["state"]["number"] for each in states}
+        staying = [
+            each["spec"]["state"]["number"] for each in states if "garbageCollectionDeadline" not in each["spec"]
+        ]
+        value = await self.value()
+        assert [self.provider.books[number] for number in staying] == [value]
+        assert len(set(self.provider.books) - on_record) <= self.lost
+
+    async def find(self, resource: Resource, name: str) -> JsonObject | None:
+        answer = await self.api.get(resource.path(self.namespace, name))
+        return dict(answer.body) if answer.status == 200 else None
+
+    def _spec(self) -> JsonObject:
+        if self.owner == PUSH_SECRET.resource():
+            return {
+                "deletionPolicy": "Delete",
+                "secretStoreRefs": [{"name": "backend"}],
+                "selector": {"generatorRef": REF},
+                "data": [entry("password", self.namespace)],
+            }
+        return {"refreshInterval": "1h", "dataFrom": [{"sourceRef": {"generatorRef": REF}}]}
+
+    async def _create(self, resource: Resource, name: str, home: str | None = None, **fields: Any) -> None:
+        where = self.namespace if home is None else home
+        answer = await self.api.post(resource.path(where), document(resource, name, where, **fields))
+        assert answer.status == 201, answer.body
+
+
+def _may_be_lost(calls: list[str], side: str) -> bool:
+    """Whether an operator that made these calls died with a value in its hands that it had not written down."""
+    if GENERATE not in calls:
+        return False
+    since = calls[len(calls) - calls[::-1].index(GENERATE) :]
+    written = side == "after" and calls[-1].startswith("POST ") and calls[-1].endswith("/generatorstates")
+    return not written and not any(call in ("CALL PushSecrets", "CALL CheckSecrets") or WRITE in call for call in since)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("ESO_CRASH_SEEDS", SEEDS_BY_DEFAULT))))
+async def test_what_was_made_is_on_record_whatever_call_is_the_last(
+    seed: int, api: Any, ground: Any, backend: Bookkeeper
+) -> None:
+    owner = (EXTERNAL_SECRET, PUSH_SECRET)[seed % 2].resource()
+    namespace = f"made-kill-{seed}-{secrets.token_hex(3)}"
+    draw = random.Random(seed)  # noqa: S311 - a test that can be repeated
+    scene = Scene(api, ground.nursery, backend, owner, namespace, draw)
+    await scene.prepare()
+
+    await scene.survive(scene.is_ready)
+    await scene.check()
+    await scene.rotate()
+    await scene.survive(scene.is_ready)
+    await scene.check()
+    await api.delete(owner.path(namespace, NAME))
+    await scene.survive(scene.is_gone)
+
+    assert len(backend.books) <= scene.lost
+    assert backend.values == {}
