@@ -127,17 +127,43 @@ async def test_batches_are_as_large_as_both_sides_allow(backend: Backend, told: 
     assert [result.item_id for result in read.result()] == list("abcdefghijkl")
 
 
-async def test_a_read_never_joins_a_call_on_its_way(backend: Backend) -> None:
-    backend.latency = 10.0
-    reads = planner(backend)
+@pytest.mark.parametrize(
+    ("asked_at", "calls"),
+    [
+        pytest.param(0.0, 1, id="asked before the call began"),
+        pytest.param(3.0, 2, id="asked while it was on its way"),
+        pytest.param(None, 2, id="asked now"),
+    ],
+)
+async def test_a_read_joins_a_call_on_its_way_only_with_an_older_question(
+    backend: Backend, asked_at: float | None, calls: int
+) -> None:
+    backend.latency = 5.0
+    reads, start = planner(backend), backend.clock.monotonic()
+    asked = None if asked_at is None else start + asked_at
     first = asyncio.create_task(reads.read(bound_target(), wanted("a")))
-    await backend.clock.advance(1.0)
+    await backend.clock.advance(4.0)
 
-    second = asyncio.create_task(reads.read(bound_target(), wanted("a")))
-    await backend.clock.run_until_idle()
+    second = asyncio.create_task(reads.read(bound_target(), wanted("a", "b"), asked_at=asked))
+    await backend.clock.advance(10.0)
 
-    assert len(backend.calls) == 2
-    assert first.result() == second.result()
+    assert first.result()[0].outcome == second.result()[0].outcome
+    assert len([items for _, items in backend.calls if any(item.ref.key == "a" for item in items)]) == calls
+
+
+async def test_who_joined_a_call_hears_of_its_failure_too(backend: Backend) -> None:
+    backend.latency, backend.error = 5.0, ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")
+    reads, start = planner(backend), backend.clock.monotonic()
+    first = asyncio.create_task(reads.read(bound_target(), wanted("a")))
+    await backend.clock.advance(4.0)
+
+    second = asyncio.create_task(reads.read(bound_target(), wanted("a"), asked_at=start))
+    await backend.clock.advance(4.0)
+
+    for reader in (first, second):
+        with pytest.raises(ProviderError, match="down"):
+            reader.result()
+    assert len(backend.calls) == 1
 
 
 async def test_a_caller_that_leaves_hurts_nobody(backend: Backend) -> None:

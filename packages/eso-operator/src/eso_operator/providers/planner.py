@@ -6,14 +6,15 @@
                          <------------------------- each caller gets its own items back ------------------+
 
 Only callers with equal eyes share: same connection, identity, token and policy. A caller that leaves hurts nobody, and
-what nobody waits for any more is not read. A read never joins a call that is already on its way, unless its question is
-older than the call (`asked_at`, see `recent.py`): no value is older than the question it answers.
+what nobody waits for any more is not read. A read joins a call that is already on its way, or takes what one brought
+(`recent.py`), only if its question is older than that call (`asked_at`): no value is older than what it answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
@@ -45,6 +46,7 @@ class ReadPlanner:
         self._settings = settings
         self._metrics = metrics
         self._open: dict[_Eyes, _Window] = {}
+        self._on_the_way: dict[tuple[_Eyes, _Question], _Asked] = {}
         self._recent = RecentReads(
             seconds=settings.shared_seconds, items=settings.shared_items, size=settings.shared_bytes
         )
@@ -60,7 +62,7 @@ class ReadPlanner:
         """
         known = self._known(bound, items, asked_at)
         missing = [item for item in items if item.item_id not in known]
-        fresh = {result.item_id: result for result in await self._read(bound, missing)}
+        fresh = {result.item_id: result for result in await self._read(bound, missing, asked_at)}
         return [known.get(item.item_id) or fresh[item.item_id] for item in items]
 
     def _known(self, bound: BoundTarget, items: Sequence[GetItem], asked_at: float | None) -> dict[str, GetResult]:
@@ -77,13 +79,13 @@ class ReadPlanner:
             self._metrics.batch(bound.target.endpoint.label, items=0, wanted=len(found))
         return found
 
-    async def _read(self, bound: BoundTarget, items: Sequence[GetItem]) -> list[GetResult]:
+    async def _read(self, bound: BoundTarget, items: Sequence[GetItem], asked_at: float | None) -> list[GetResult]:
         if not items:
             return []
         if self._waiting + len(items) > self._settings.max_waiting_items:
             raise overloaded(bound.target.endpoint.label, self._waiting)
         reader = _Reader(len(items), asyncio.get_running_loop().create_future())
-        self._join(bound, items, reader)
+        self._join(bound, items, reader, asked_at)
         self._waiting += len(items)
         try:
             await reader.answered
@@ -99,16 +101,25 @@ class ReadPlanner:
         while self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _join(self, bound: BoundTarget, items: Sequence[GetItem], reader: _Reader) -> None:
+    def _join(self, bound: BoundTarget, items: Sequence[GetItem], reader: _Reader, asked_at: float | None) -> None:
+        """Each item waits for a call on its way that began after it was asked, else for the next one."""
         eyes = _eyes(bound)
+        for index, item in enumerate(items):
+            question, slot = _question(item), _Slot(reader, index)
+            under_way = self._on_the_way.get((eyes, question))
+            if under_way is not None and asked_at is not None and asked_at <= under_way.since:
+                under_way.slots.append(slot)
+            else:
+                self._window(eyes, bound).wanted.setdefault(question, []).append(slot)
+
+    def _window(self, eyes: _Eyes, bound: BoundTarget) -> _Window:
         window = self._open.get(eyes)
         if window is None:
             window = self._open[eyes] = _Window(bound)
             task = asyncio.get_running_loop().create_task(self._serve(eyes, window))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        for index, item in enumerate(items):
-            window.wanted.setdefault(_question(item), []).append(_Slot(reader, index))
+        return window
 
     async def _serve(self, eyes: _Eyes, window: _Window) -> None:
         try:
@@ -140,18 +151,21 @@ class ReadPlanner:
 
     async def _ask(self, bound: BoundTarget, batch: list[_Asked]) -> None:
         """One call; if a single item may be to blame for its failure, two calls of half the size."""
-        items = [_item(str(number), each.question) for number, each in enumerate(batch)]
-        label, started = bound.target.endpoint.label, self._clock.monotonic()
-        self._metrics.batch(label, items=len(batch), wanted=sum(len(each.slots) for each in batch))
+        started, eyes = self._clock.monotonic(), _eyes(bound)
+        self._metrics.batch(
+            bound.target.endpoint.label, items=len(batch), wanted=sum(len(each.slots) for each in batch)
+        )
         try:
-            results = await self._gateway.get(bound, items)
+            with self._announced(eyes, batch, started):
+                results = await self._gateway.get(
+                    bound, [_item(str(number), each.question) for number, each in enumerate(batch)]
+                )
         except ProviderError as error:
             if error.reason not in _SPLIT or len(batch) == 1:
                 for each in batch:
                     each.fail(error)
                 return
         else:
-            eyes = _eyes(bound)
             for each, result in zip(batch, results, strict=True):
                 self._recent.keep((eyes, each.question), result, started)
                 each.answer(result)
@@ -159,6 +173,19 @@ class ReadPlanner:
         middle = len(batch) // 2
         await self._ask(bound, batch[:middle])
         await self._ask(bound, batch[middle:])
+
+    @contextmanager
+    def _announced(self, eyes: _Eyes, batch: list[_Asked], started: float) -> Iterator[None]:
+        """For as long as the call lasts, those who asked before it may join it. The newest call counts."""
+        for each in batch:
+            each.since = started
+            self._on_the_way[eyes, each.question] = each
+        try:
+            yield
+        finally:
+            for each in batch:
+                if self._on_the_way.get((eyes, each.question)) is each:
+                    del self._on_the_way[eyes, each.question]
 
 
 class _Eyes(NamedTuple):
@@ -226,12 +253,13 @@ class _Slot(NamedTuple):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Asked:
-    """One distinct question and everybody who asked it."""
+    """One distinct question, everybody who asked it, and when the call began that answers it."""
 
     question: _Question
     slots: list[_Slot]
+    since: float = 0.0
 
     def answer(self, result: GetResult) -> None:
         for slot in self.slots:
@@ -267,7 +295,8 @@ class _Window:
             reader.answered.cancel()
 
     def _waiting(self) -> Iterator[_Reader]:
+        """Readers that miss something of this window; what else they wait for comes from another one."""
         for slots in self.wanted.values():
             for slot in slots:
-                if not slot.reader.answered.done():
+                if not slot.reader.answered.done() and slot.position not in slot.reader.answers:
                     yield slot.reader

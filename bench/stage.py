@@ -1,0 +1,244 @@
+"""A fresh kube-apiserver with CRDs and namespaces, a provider process and operators: where a whole is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.kinds import installed_kinds
+from eso_operator.certs.bundle import Lifetimes
+from eso_operator.certs.local import maintain
+from eso_operator.certs.settings import CertificateSettings, identity_of
+from eso_operator.stores.target import ServiceKey
+from kuberun import config
+from kuberun.client import Client
+from kuberun.clock import SystemClock
+from kuberun.errors import ApiError
+from kuberun.informer import Informer
+from kuberun.meta import JsonObject, Kind, ObjectKey, Resource, raw
+from kuberun.source import ResourceSource
+from kuberun.testing.kubeapiserver import KubeApiserver
+from kuberun.transport import AiohttpTransport
+
+PARALLEL = 32
+PATIENCE = 600.0
+CORE = "external-secrets"
+METRICS_PORT = 18080
+
+CRDS = raw(
+    Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+)
+NAMESPACES = raw(Resource("", "v1", "namespaces", "Namespace", namespaced=False))
+SERVICES = raw(Resource("", "v1", "services", "Service"))
+SECRETS = raw(Resource("", "v1", "secrets", "Secret"))
+STORES = raw(Resource("external-secrets.io", "v1", "clustersecretstores", "ClusterSecretStore", namespaced=False))
+ES = raw(EXTERNAL_SECRET.resource())
+
+Requests = Counter[tuple[str, str]]
+"""What the API server was asked for: by verb, and by resource with its subresource."""
+
+
+class Stage:
+    """One fresh cluster, with a provider for `fake` stores announced by its Service."""
+
+    def __init__(self, kube: KubeApiserver, home: Path) -> None:
+        self.home = home
+        self.kube = kube
+        self.transport = AiohttpTransport(config.load(kube.kubeconfig))
+        self.client = Client(self.transport)
+
+    async def install(self, namespaces: Sequence[str]) -> None:
+        await self.create([(CRDS, kind.crd()) for kind in installed_kinds()])
+        await self.create([(NAMESPACES, {"metadata": {"name": name}}) for name in (CORE, *namespaces)])
+        metadata = {"name": "provider-fake", "namespace": CORE, "labels": {"external-secrets.io/provider": "true"}}
+        await self.create(
+            [(SERVICES, {"metadata": metadata, "spec": {"ports": [{"name": "grpc", "port": 8080}]}})],
+        )
+        await until(self._served, "the CRDs are not served")
+
+    async def create(self, wanted: Sequence[tuple[Kind[Any], JsonObject]]) -> None:
+        await parallel([self.client.create(kind, obj) for kind, obj in wanted])
+
+    async def store_is_ready(self) -> bool:
+        stores = await self.client.list(STORES)
+        return any(is_ready(store) for store in stores.items if isinstance(store, dict))
+
+    @asynccontextmanager
+    async def readiness(self) -> AsyncIterator[Readiness]:
+        """Follows the ExternalSecrets by a watch: asking for a list again and again would load the server."""
+        informer = Informer(ResourceSource(self.transport, ES), clock=SystemClock(), name="bench")
+        readiness = Readiness(informer)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(informer.run()), group.create_task(readiness.follow())]
+            yield readiness
+            for task in tasks:
+                task.cancel()
+
+    def requests(self) -> Requests:
+        context = ssl.create_default_context(cafile=str(self.kube.ca_file))
+        text = read(f"{self.kube.url}/metrics", context, Authorization=f"Bearer {self.kube.token}")
+        found: Requests = Counter()
+        for labels, value in re.findall(r"^apiserver_request_total\{(.*?)\} (\S+)$", text, re.MULTILINE):
+            named = dict(re.findall(r'(\w+)="(.*?)"', labels))
+            found[named["verb"], "/".join(filter(None, (named["resource"], named["subresource"])))] += int(float(value))
+        return found
+
+    async def _served(self) -> bool:
+        try:
+            for kind in (ES, STORES):
+                await self.client.list(kind)
+        except ApiError:
+            return False
+        return True
+
+
+class Readiness:
+    """Which ExternalSecrets are Ready."""
+
+    def __init__(self, informer: Informer[JsonObject]) -> None:
+        self._subscription = informer.subscribe()
+        self._ready: set[ObjectKey] = set()
+        self._changed = asyncio.Condition()
+
+    async def follow(self) -> None:
+        while True:
+            for change in await self._subscription.take():
+                if isinstance(change.new, dict) and is_ready(change.new):
+                    self._ready.add(change.key)
+                else:
+                    self._ready.discard(change.key)
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def of_all(self, keys: Sequence[ObjectKey]) -> None:
+        """Wait until they are."""
+        wanted = set(keys)
+        async with asyncio.timeout(PATIENCE), self._changed:
+            await self._changed.wait_for(lambda: wanted <= self._ready)
+
+
+def is_ready(obj: JsonObject) -> bool:
+    conditions = obj.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+async def parallel(calls: Sequence[Coroutine[Any, Any, object]]) -> None:
+    pending = iter(calls)
+
+    async def worker() -> None:
+        for call in pending:
+            await call
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(PARALLEL):
+            group.create_task(worker())
+
+
+async def until(holds: Callable[[], Awaitable[bool]], otherwise: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not await holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(otherwise)
+        await asyncio.sleep(0.1)
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A provider that runs."""
+
+    address: str
+    pid: int
+    client_folder: Path
+
+
+@contextmanager
+def provider(stage: Stage) -> Iterator[Served]:
+    identity = identity_of(
+        ServiceKey(CORE, "provider-fake"), CertificateSettings(core_namespace=CORE), local=("127.0.0.1",)
+    )
+    made = maintain(stage.home / "tls", identity, SystemClock().now(), Lifetimes())
+    ready = stage.home / "provider.json"
+    command = [sys.executable, "-m", "eso_cli.main", "provider", "serve", "fake", "--listen", "127.0.0.1:0"]
+    command += ["--tls-dir", str(made.server), "--ready-file", str(ready), "--metrics", "127.0.0.1:0"]
+    command += ["--allowed-client", f"spiffe://cluster.local/ns/{CORE}/sa/external-secrets"]
+    with _process(command, stage.home / "provider.log") as process:
+        _wait(ready.exists, process)
+        yield Served(json.loads(ready.read_text())["address"], process.pid, made.client)
+
+
+@contextmanager
+def operator(stage: Stage, served: Served) -> Iterator[int]:
+    """The process id of an operator that has just been started."""
+    service = f"{CORE}/provider-fake"
+    command = [sys.executable, "-m", "eso_operator", "--kubeconfig", str(stage.kube.kubeconfig)]
+    command += [
+        f"--core-namespace={CORE}",
+        f"--trusted-provider={service}={served.address}",
+        f"--trusted-provider-tls={service}={served.client_folder}",
+    ]
+    command += ["--metrics-addr", f"127.0.0.1:{METRICS_PORT}", "--live-addr", "127.0.0.1:0", "--loglevel", "warn"]
+    with _process(command, stage.home / "operator.log") as process:
+        yield process.pid
+
+
+def operator_metric(name: str) -> float:
+    """The sum of one of the operator's series, whatever their labels."""
+    text = read(f"http://127.0.0.1:{METRICS_PORT}/metrics")
+    return sum(float(value) for value in re.findall(rf"^{name}(?:\{{.*?\}})? (\S+)$", text, re.MULTILINE))
+
+
+def usage(pid: int) -> str:
+    ticks = os.sysconf("SC_CLK_TCK")
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    seconds = (int(fields[11]) + int(fields[12])) / ticks
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return f"{seconds:.1f} s, {int(peak[1]) // 1024 if peak else 0} MB"
+
+
+def read(url: str, context: ssl.SSLContext | None = None, **headers: str) -> str:
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - our own servers on loopback
+    with urllib.request.urlopen(request, context=context, timeout=60) as answer:  # noqa: S310 - the same
+        text: str = answer.read().decode()
+        return text
+
+
+@contextmanager
+def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "GRPC_VERBOSITY": "ERROR"})
+    try:
+        yield process
+        if process.poll() is not None:
+            raise RuntimeError(f"{command[2]} ended with {process.returncode}: {log.read_text()[-2000:]}")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _wait(holds: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError("a process does not start")
+        time.sleep(0.05)
