@@ -271,10 +271,12 @@ def test_external_secrets_can_be_selected_by_store_and_target() -> None:
         pytest.param(
             "external-secrets.io/v1alpha1",
             {"PushSecret", "ClusterPushSecret", "Provider", "ClusterProvider", "ProviderClass", "ClusterProviderClass"},
-            id="R180-R181 core v1alpha1",
+            id="R178 R180 R181 core v1alpha1",
         ),
         pytest.param(
-            "secretstore.external-secrets.io/v2alpha1", {"SecretStore", "ClusterSecretStore"}, id="R66 R67 v2 stores"
+            "secretstore.external-secrets.io/v2alpha1",
+            {"SecretStore", "ClusterSecretStore"},
+            id="R66 R67 R178 v2 stores",
         ),
         pytest.param(
             "generator.external-secrets.io/v2alpha1", {"Generator", "ClusterGenerator"}, id="R68 R69 v2 generators"
@@ -285,17 +287,17 @@ def test_external_secrets_can_be_selected_by_store_and_target() -> None:
         pytest.param(
             "provider.secretstore.external-secrets.io/v2alpha1",
             {"Fake", "ClusterFake", "AWSSecretManager"},
-            id="R87 R88 owned by store providers",
+            id="R87 R88 R177 owned by store providers",
         ),
         pytest.param(
             "provider.generator.external-secrets.io/v2alpha1",
             {"Password", "UUID", "SSHKey", "MFA", "Fake"},
-            id="R92 owned by generator providers",
+            id="R92 R177 owned by generator providers",
         ),
         pytest.param(
             "aws.provider.external-secrets.io/v2alpha1",
             {"SecretsManager", "ClusterSecretsManager", "ParameterStore", "ClusterParameterStore"},
-            id="R184 R185 named directly",
+            id="R177 R178 R184 R185 named directly",
         ),
     ],
 )

@@ -123,7 +123,7 @@ JWT_SECRET=j
                     '{"username":"AWS","password":"t"}}}\n'
                 },
             ),
-            id="R26: a generated login as a pull secret",
+            id="R25, R26: a generated login as a pull secret",
         ),
         pytest.param(
             "clusterexternalsecret.yaml",
@@ -143,6 +143,21 @@ def test_the_guides_templates_give_the_documents_it_promises(
     file: str, values: dict[str, str], expected: dict[str, Any], write: Write, capsys: Printed
 ) -> None:
     assert rendered(GUIDE / file, values, write, capsys) == [expected]
+
+
+def test_the_login_that_the_guide_prints_is_no_json_and_ours_is(write: Write, capsys: Printed) -> None:
+    """R25: one brace too many, which no kubelet reads; `registry` and `token` are the keys of the guide."""
+    values = {"registry": "r.example.com", "token": "t"}
+    ours = (GUIDE / "generator-ecr.yaml").read_text(encoding="utf-8")
+    printed = write("printed.yaml", ours.replace('{{ .token }}"}}}', '{{ .token }}"}}}}'))
+
+    (corrected,) = rendered(GUIDE / "generator-ecr.yaml", values, write, capsys)
+    (as_printed,) = rendered(Path(printed), values, write, capsys)
+
+    login = {"r.example.com": {"username": "AWS", "password": "t"}}
+    assert json.loads(corrected["stringData"][".dockerconfigjson"]) == {"auths": login}
+    with pytest.raises(json.JSONDecodeError, match="Extra data"):
+        json.loads(as_printed["stringData"][".dockerconfigjson"])
 
 
 def test_a_push_gives_its_values_and_what_its_template_adds(write: Write, capsys: Printed) -> None:

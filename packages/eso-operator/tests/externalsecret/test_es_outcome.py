@@ -99,8 +99,12 @@ AGAIN = "it may have been put right"
         pytest.param({}, Skipped("fresh", 5), After(5, REFRESH, Lane.REFRESH), id="skipped: when something is due"),
         pytest.param({}, Skipped("once", None), Done(), id="skipped: nothing ever is"),
         pytest.param({}, Failed("x"), Retry("x", 0, 3600), id="failed: back-off up to the interval"),
-        pytest.param({"refreshInterval": "24h"}, Failed("x"), Retry("x", 0, 86400), id="R7 a long interval, few calls"),
-        pytest.param({"refreshInterval": 0}, Failed("x"), Retry("x", 0, 0), id="R4 an interval of 0 is retried too"),
+        pytest.param(
+            {"refreshInterval": "24h"}, Failed("x"), Retry("x", 0, 86400), id="catalogue R7 a long interval, few calls"
+        ),
+        pytest.param(
+            {"refreshInterval": 0}, Failed("x"), Retry("x", 0, 0), id="catalogue R4 an interval of 0 is retried too"
+        ),
         pytest.param(
             {}, Failed("x", failures=(failure(retry_after=9), failure())), Retry("x", 9, 3600), id="not before told"
         ),

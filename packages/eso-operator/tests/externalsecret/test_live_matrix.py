@@ -68,7 +68,7 @@ def disliked(stage: Scene) -> Iterator[None]:
 async def test_every_kind_of_store_serves_templates_and_refreshes_and_heeds_its_gate(
     stage: Scene, resource: Resource, fields: Fields, gate: str, served_while_disliked: bool
 ) -> None:
-    """R80, R89, R112, R115, R125, R126."""
+    """R62, R80, R89, R112, R115, R125, R126."""
     name = f"matrix-{secrets.token_hex(4)}"
     reference = {"apiVersion": resource.api_version, "kind": resource.kind, "name": name}
     stage.backend(user="u1", db="v1")

@@ -33,10 +33,10 @@ def test_what_never_synced_is_due(policy: str, last: LastSync) -> None:
     ("delay", "expected"),
     [
         pytest.param(timedelta(0), NotDue("it is fresh", 3600), id="at once"),
-        pytest.param(timedelta(minutes=10), NotDue("it is fresh", 3000), id="R1 the rest of the interval"),
+        pytest.param(timedelta(minutes=10), NotDue("it is fresh", 3000), id="catalogue R1 the rest of the interval"),
         pytest.param(HOUR, Due("its interval has passed"), id="exactly then"),
         pytest.param(5 * HOUR, Due("its interval has passed"), id="long after"),
-        pytest.param(-HOUR, Due("its last refresh lies in the future"), id="R6 before it"),
+        pytest.param(-HOUR, Due("its last refresh lies in the future"), id="catalogue R6 before it"),
     ],
 )
 def test_a_periodic_refresh_is_due_after_its_interval(delay: timedelta, expected: Due | NotDue) -> None:
@@ -102,9 +102,9 @@ def at(hour: int, minute: int = 0, second: int = 0) -> datetime:
 @pytest.mark.parametrize(
     ("kind", "now", "expected"),
     [
-        pytest.param("allow", at(1), 3600.0, id="R8 closed: until it opens"),
-        pytest.param("allow", at(2), None, id="R10 exactly when it opens"),
-        pytest.param("allow", at(3), None, id="R10 exactly when it closes"),
+        pytest.param("allow", at(1), 3600.0, id="catalogue R8 closed: until it opens"),
+        pytest.param("allow", at(2), None, id="catalogue R10 exactly when it opens"),
+        pytest.param("allow", at(3), None, id="catalogue R10 exactly when it closes"),
         pytest.param("allow", at(3, 0, 1), 23 * 3600.0 - 1, id="closed again: until tomorrow"),
         pytest.param("deny", at(1), None, id="deny: open outside"),
         pytest.param("deny", at(2), 3601.0, id="deny: until it is over"),
@@ -138,9 +138,9 @@ def test_windows_hold_back_nothing_else(reason: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "schedule", "is_due"),
     [
-        pytest.param("allow", "0 0 * * 7", False, id="R12 allow, broken: blocked"),
-        pytest.param("deny", "0 0 * * 7", True, id="R12 deny, broken: permitted"),
-        pytest.param("allow", "@every 3h", False, id="R11 every, longer than the window"),
+        pytest.param("allow", "0 0 * * 7", False, id="catalogue R12 allow, broken: blocked"),
+        pytest.param("deny", "0 0 * * 7", True, id="catalogue R12 deny, broken: permitted"),
+        pytest.param("allow", "@every 3h", False, id="catalogue R11 every, longer than the window"),
         pytest.param("allow", "@every 30m", True, id="every, shorter than the window"),
     ],
 )

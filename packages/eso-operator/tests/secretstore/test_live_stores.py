@@ -238,7 +238,7 @@ async def test_a_v2_store_of_a_providers_own_kind_becomes_valid(bench: Bench, ki
 async def test_a_v2_store_wakes_when_its_configuration_and_its_secret_appear(
     bench: Bench, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """R82, R88: an explicit address; the credential is sent along."""
+    """R82, R99, R193: an explicit address of a Service; the credential that the configuration names is sent along."""
     spec = {"providerConfig": {**BY_REF["providerConfig"], "address": f"grpc://{SERVICE}:8080"}}
     async with bench.operator() as operator:
         await bench.install(scripted())
@@ -366,7 +366,7 @@ async def test_the_providers_opinion_is_shown(
 
 
 async def test_the_providers_own_conditions_are_mirrored(bench: Bench) -> None:
-    """R87."""
+    """R194."""
     quota = ConditionReport("QuotaLow", "True", "Almost", "10 calls left")
     async with bench.operator():
         await bench.install(answering(Validation(ValidationState.READY, conditions=(quota,))))

@@ -54,6 +54,7 @@ def refused(
     ],
 )
 def test_a_service_is_dialled_by_its_full_name(address: str, author: ObjectRef, service: ServiceKey) -> None:
+    """R99."""
     endpoint = dialled(address, author)
 
     assert endpoint.service == service
@@ -130,7 +131,7 @@ def test_what_is_no_address_is_invalid(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["unix:///run/provider.sock", "http+unix:///run/provider.sock"])
 def test_a_unix_socket_needs_its_feature_gate(address: str) -> None:
-    """R83."""
+    """R83, R100: a provider beside the operator, in its pod, is not what anybody gets without asking for it."""
     assert refused(address) is Reason.FEATURE_DISABLED
 
     endpoint = dialled(address, NAMESPACED, replace(SETTINGS, unix_sockets=True))

@@ -227,7 +227,7 @@ def test_a_missing_v1_provider_is_named_with_what_to_install() -> None:
     ],
 )
 def test_a_v1_store_is_bridged_unedited(document: JsonObject) -> None:
-    """R60-R62: the provider says which key it handles, the manifest stays as it is."""
+    """R60: the provider says which key it handles, the manifest stays as it is."""
     target = resolved(StoreRef(name="store"), V1_STORE, document)
 
     assert target.endpoint.service == ServiceKey(CORE, "p")
@@ -368,7 +368,7 @@ SECRET_TLS = {"tls": {"mode": "SecretRef", "secretRef": {"name": "theirs"}, "ser
             with_class({"name": "fake"}, auth=OWN),
             [fake_class("fake", f"p.{CORE}.svc:1", spec=SECRET_TLS)],
             SecretTls("team-a", "own"),
-            id="the store's own come first (R84)",
+            id="the store's own come first (R84, R193)",
         ),
         pytest.param(
             with_class({"name": "fake"}, auth={"clientCertificate": {}}),
@@ -417,7 +417,7 @@ def test_a_host_that_is_no_service_needs_certificates_of_its_own() -> None:
 
 
 def test_a_service_account_of_the_store_sends_its_token() -> None:
-    """R85; the audience names the provider, so that no other one can use the token."""
+    """R85, R193; the audience names the provider, so that no other one can use the token."""
     plain = with_class({"name": "fake"}, auth={"serviceAccountRef": {"name": "caller"}})
     other = with_class({"name": "fake"}, auth={"serviceAccountRef": {"name": "caller", "audiences": ["x"]}})
     empty = with_class({"name": "fake"}, auth={"serviceAccountRef": {}})

@@ -197,7 +197,7 @@ STORE_CASES = [
         auth="platform",
         config="platform/config",
         pinned=True,
-        id="ClusterProvider, ProviderNamespace (R181)",
+        id="ClusterProvider, ProviderNamespace, configuration of a namespaced kind (R181, R183)",
     ),
     case(
         Form.PROVIDER,
@@ -205,7 +205,7 @@ STORE_CASES = [
         obj(CORE_ALPHA, "ClusterProvider", "store", spec={**FAR, **MANIFEST}),
         auth="team-a",
         config="platform/config",
-        id="ClusterProvider, ManifestNamespace",
+        id="ClusterProvider, ManifestNamespace (R183)",
     ),
     case(
         Form.DIRECT,
@@ -321,6 +321,7 @@ GENERATOR_CASES = [
 def test_every_form_of_store_resolves(
     form: Form, ref: StoreRef, documents: tuple[JsonObject, ...], expected: tuple[str, str, bool]
 ) -> None:
+    """R178: namespaced and cluster-scoped alike."""
     target = resolved(ref, FAKE_SERVICE, HERE, THERE, *documents)
 
     assert target.form is form
