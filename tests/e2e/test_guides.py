@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import os
 import re
+import shutil
 import signal
 import subprocess
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -170,6 +172,49 @@ def test_the_commands_of_the_guide_on_switching_take_a_cluster_over(tmp_path: Pa
     assert code == 0, output[-3000:]
     assert "fake" in output.split()
     assert re.search(r"externalsecret\S*/database .* SecretSynced +True", output), output
+
+
+def test_the_commands_of_the_guide_on_providers_try_a_new_one(tmp_path: Path) -> None:
+    """As they stand, but for the port, a pause until it is served, and `pip install`, whose effect is put in place."""
+    guide = (GUIDES / "write-a-provider.md").read_text(encoding="utf-8")
+    (fixture,) = manifests(guide)
+    (tmp_path / "fixture.yaml").write_text(yaml.safe_dump(fixture))
+    made, _ = typed("eso provider new weather", tmp_path)
+    install(tmp_path / "eso-provider-weather", tmp_path / "site")
+    port = free_port()
+    pause = f"until (: > /dev/tcp/127.0.0.1/{port}) 2> /dev/null; do sleep 0.1; done"
+    script = re.findall(r"^```sh\n(eso provider serve .*?)^```", guide, re.DOTALL | re.MULTILINE)[0]
+    script = script.replace("9000", str(port)).replace("&\n", f"&\n{pause}\n")
+
+    code, output = typed(script, tmp_path, PYTHONPATH=str(tmp_path / "site"))
+
+    assert (made, code) == (0, 0), output[-3000:]
+    assert " passed, 0 failed" in output
+
+
+def install(distribution: Path, site: Path) -> None:
+    """What an installer leaves behind, without one: the package and its entry points."""
+    project = tomllib.loads((distribution / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = {"console_scripts": project["scripts"], **project["entry-points"]}
+    lines = [
+        line for group, names in groups.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in names.items()))
+    ]
+    shutil.copytree(distribution / "src", site)
+    info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    (info / "entry_points.txt").write_text("\n".join(lines))
+
+
+def test_the_template_on_the_front_page_renders(tmp_path: Path) -> None:
+    front = (GUIDES.parents[1] / "README.md").read_text(encoding="utf-8")
+    script = re.findall(r"^```sh\n(echo .*?eso render .*?)^```", front, re.DOTALL | re.MULTILINE)[0]
+    script = script.replace(".venv/bin/", "").replace("-f examples", f"-f {GUIDES.parents[1]}/examples")
+
+    code, output = typed(script, tmp_path)
+
+    assert code == 0, output
+    assert "DATABASE_URL: postgresql://app:example@db:5432/shop" in output
 
 
 def typed(script: str, folder: Path, **environment: str) -> tuple[int, str]:
