@@ -291,7 +291,7 @@ def test_external_secrets_can_be_selected_by_store_and_target() -> None:
         ),
         pytest.param(
             "provider.generator.external-secrets.io/v2alpha1",
-            {"Password", "UUID", "SSHKey", "MFA", "Fake"},
+            {"Password", "UUID", "SSHKey", "MFA", "Fake", "Webhook"},
             id="R92 R177 owned by generator providers",
         ),
         pytest.param(

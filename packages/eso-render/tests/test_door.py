@@ -34,6 +34,14 @@ def test_a_text_that_is_no_template_says_so() -> None:
         render_text("{{ .a", {"a": b""})
 
 
+def test_several_sets_of_values_have_names() -> None:
+    groups = {"a": {"k": b"1"}, "b-c": {"k": b"\xff"}}
+
+    assert Renderer().render_groups('{{ .a.k }}{{ index . "b-c" "k" }}', groups) == b"1\xff"
+    with pytest.raises(RenderError, match=r'at key url: .*map has no entry for key "absent"'):
+        Renderer().render_groups("{{ .a.absent }}", groups, name="url")
+
+
 def test_delimiters_can_be_others() -> None:
     assert render_text("{{ [[ .a ]] }}", {"a": b"x"}, left="[[", right="]]") == b"{{ x }}"
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
+from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector, WholeSecret
 from eso_api.shapes import Fragment
 from eso_api.v2.owned import STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_api.values import SecretBytes
@@ -150,6 +150,8 @@ class Nested(Fragment, frozen=True, kw_only=True):
     """In a list of structs."""
     named: dict[str, SecretKeySelector] = {}  # noqa: RUF012 - msgspec gives every object one of its own
     """In a map."""
+    whole: WholeSecret | None = None
+    """All keys."""
 
 
 def test_credential_paths_come_from_the_types_of_the_config() -> None:
@@ -163,6 +165,7 @@ def test_credential_paths_come_from_the_types_of_the_config() -> None:
         CredentialPath("/many/*/accountRef", CredentialKind.SERVICE_ACCOUNT, ("a", "b")),
         CredentialPath("/many/*/ca", CredentialKind.CA_PROVIDER),
         CredentialPath("/named/*", CredentialKind.SECRET_KEY),
+        CredentialPath("/whole", CredentialKind.WHOLE_SECRET),
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
+from msgspec import Meta
+
 from eso_api.shapes import ApiVersion, DataKey, Fragment, KindName, NamespaceName, ObjectName, Rule, one_of, shaped
 
 CORE_GROUP = "external-secrets.io"
@@ -47,6 +49,10 @@ class SecretKeySelector(Fragment, frozen=True, kw_only=True):
     """Namespace of the Secret. Only cluster-scoped objects may name another one than their user's."""
     key: DataKey = ""
     """Key inside the Secret."""
+
+
+WholeSecret = Annotated[SecretKeySelector, Meta(extra={"whole": True})]
+"""A reference that has a key for historical reasons: all keys of the Secret count, whatever it says."""
 
 
 class RequiredSecretKeySelector(Fragment, frozen=True, kw_only=True):

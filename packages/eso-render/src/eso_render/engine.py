@@ -11,7 +11,7 @@ from eso_render.functions import functions
 from gotmpl.errors import ParseError, TemplateError
 from gotmpl.run import Limits
 from gotmpl.template import Engine
-from gotmpl.values import StrMap, to_bytes
+from gotmpl.values import StrMap, Value, to_bytes
 
 
 class Renderer:
@@ -24,13 +24,24 @@ class Renderer:
         self, template: str, values: Mapping[str, bytes], *, name: str = "tpl", left: str = "{{", right: str = "}}"
     ) -> bytes:
         """One template over one set of values; `name` is the key messages speak of."""
-        data = StrMap({key: value.decode("utf-8", "surrogateescape") for key, value in values.items()})
+        return self._rendered(template, _text_map(values), name=name, left=left, right=right)
+
+    def render_groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str = "tpl") -> bytes:
+        """The same over several sets of values, each with a name of its own: `{{ .group.key }}`."""
+        data = {group: _text_map(values) for group, values in groups.items()}
+        return self._rendered(template, data, name=name, left="{{", right="}}")
+
+    def _rendered(self, template: str, data: Value, *, name: str, left: str, right: str) -> bytes:
         try:
             return to_bytes(self._engine.render(template, data, name=name, left=left, right=right))
         except TemplateError as exc:
             phase = "parse" if isinstance(exc, ParseError) else "execute"
             message = f"unable to {phase} template at key {name}: {exc}"
             raise RenderError(message, phase=phase, line=exc.line, column=exc.column) from None
+
+
+def _text_map(values: Mapping[str, bytes]) -> StrMap:
+    return StrMap({key: value.decode("utf-8", "surrogateescape") for key, value in values.items()})
 
 
 @cache

@@ -105,7 +105,7 @@ class Backend(Generic[C]):
         """The value a reference of the configuration names."""
         return self._credentials.secret(reference)
 
-    def whole_secret(self, reference: SecretSelector) -> SecretMap:
+    def whole_secret(self, reference: SecretSelector | SecretKeySelector) -> SecretMap:
         """All keys of the Secret a reference of the configuration names."""
         return self._credentials.whole(reference)
 

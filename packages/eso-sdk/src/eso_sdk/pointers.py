@@ -4,7 +4,7 @@
     decoded config      -> pointers  -> `credentials.py` finds what was sent for one reference
 
 A reference is known by its type: `SecretKeySelector`, `RequiredSecretKeySelector`, `SecretSelector`,
-`ServiceAccountSelector`, `CaProvider`.
+`ServiceAccountSelector`, `CaProvider`; `WholeSecret` is the first of them, read whole.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ def _in_type(type_: types.Type, pattern: str, wanted: tuple[str, ...], depth: in
     if depth > _MAX_DEPTH:
         return
     match type_:
+        case types.Metadata(extra={"whole": True}):
+            yield CredentialPath(pattern, CredentialKind.WHOLE_SECRET)
         case types.Metadata(type=inner, extra=extra):
             yield from _in_type(inner, pattern, tuple((extra or {}).get("audiences", wanted)), depth)
         case types.StructType(cls=cls) if cls in _KINDS:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from eso_api.references import CaProvider, SecretKeySelector
+from eso_api.references import CaProvider, SecretKeySelector, WholeSecret
 from eso_api.shapes import Base64, Duration, Fragment, exactly_one
 
 
@@ -40,7 +40,7 @@ class WebhookSecret(Fragment, frozen=True, kw_only=True):
 
     name: str
     """Name in templates: .name.key."""
-    secret_ref: SecretKeySelector
+    secret_ref: WholeSecret
     """The Secret; it must carry the label external-secrets.io/type: webhook."""
 
 

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_operator.stores.reads import AccountToken, ConfigMapKey, Read, SecretKey, WholeSecret, reads_of, referent
+from eso_operator.stores.reads import (
+    SECRET_TYPE_LABEL,
+    AccountToken,
+    ConfigMapKey,
+    Read,
+    SecretKey,
+    WholeSecret,
+    reads_of,
+    referent,
+)
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_wire.errors import RetryClass
 from eso_wire.values import Config, Credential, ObjectRef, SecretMap, Token
@@ -36,6 +46,7 @@ class Content:
     uid: str
     resource_version: str
     data: SecretMap = field(repr=False)
+    labels: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class CredentialReader(Protocol):
@@ -81,12 +92,12 @@ class _Reading:
 
     async def value(self, read: Read) -> SecretBytes | Token | SecretMap:
         match read:
-            case SecretKey(pointer=pointer, object=place):
-                return self._entry(await self._content("Secret", place, pointer), "Secret", read)
+            case SecretKey():
+                return self._entry(await self._secret(read), "Secret", read)
             case ConfigMapKey(pointer=pointer, object=place):
                 return self._entry(await self._content("ConfigMap", place, pointer), "ConfigMap", read)
-            case WholeSecret(pointer=pointer, object=place):
-                return (await self._content("Secret", place, pointer)).data
+            case WholeSecret():
+                return (await self._secret(read)).data
             case AccountToken(pointer=pointer, object=place, audiences=audiences):
                 return await self._token(place, audiences, pointer)
             case _:
@@ -100,6 +111,17 @@ class _Reading:
             raise referent(self._target, "the token for calls")
         token = await self._token(ObjectKey(wanted.namespace, wanted.name), wanted.audiences, "auth.serviceAccountRef")
         return token.token.reveal().decode()
+
+    async def _secret(self, read: SecretKey | WholeSecret) -> Content:
+        content = await self._content("Secret", read.object, read.pointer)
+        if read.type and content.labels.get(SECRET_TYPE_LABEL) != read.type:
+            raise ResolutionError(
+                Reason.CREDENTIALS_DENIED,
+                f"{_user(self._target)}: Secret {read.object}, which {read.pointer} names, may not be used for it; to"
+                f' allow that, give it the label "{SECRET_TYPE_LABEL}: {read.type}"',
+                subject=_source("Secret", read.object, content.uid),
+            )
+        return content
 
     async def _content(self, kind: str, place: ObjectKey, pointer: str) -> Content:
         if (kind, place) not in self._contents:

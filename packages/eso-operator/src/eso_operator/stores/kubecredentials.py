@@ -149,7 +149,7 @@ class _Lease:
 
 def _content(found: Object, data: dict[str, bytes]) -> Content:
     hidden = {name: SecretBytes(value) for name, value in data.items()}
-    return Content(found.metadata.uid, found.metadata.resource_version, hidden)
+    return Content(found.metadata.uid, found.metadata.resource_version, hidden, found.metadata.labels)
 
 
 class _Recent(Generic[T]):

@@ -9,6 +9,9 @@ The provider's handshake says where in the configuration references are, `Refere
 | auth namespace, whatever it says | ignored | namespace of credentials |
 
 A CA bundle is stricter: an object that may name namespaces must, every other one must not name a foreign one.
+
+Some kinds may only read Secrets that are labelled for them (`SECRET_TYPES`). That is decided here and not by the
+provider: it protects Secrets from whoever writes such an object.
 """
 
 from __future__ import annotations
@@ -18,12 +21,18 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
+from eso_api.references import GENERATORS_GROUP
+from eso_api.v2.owned import GENERATOR_CONFIG_GROUP
 from eso_operator.stores import pointers
 from eso_operator.stores.target import Reason, ReferenceRule, ResolutionError, ResolvedTarget
 from eso_wire.values import ConfigDelivery, CredentialKind, CredentialPath
 from kuberun.meta import ObjectKey
 
 MAX_CREDENTIALS: Final = 256
+
+SECRET_TYPE_LABEL: Final = "external-secrets.io/type"  # noqa: S105 - the name of a label, not a credential
+SECRET_TYPES: Final = {(GENERATORS_GROUP, "Webhook"): "webhook", (GENERATOR_CONFIG_GROUP, "Webhook"): "webhook"}
+"""What the label of a Secret must say, by the kind that refers to it: a webhook sends it to any address it likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +42,16 @@ class SecretKey:
     pointer: str
     object: ObjectKey
     key: str
+    type: str = ""
+    """What its label `SECRET_TYPE_LABEL` must say; empty for any Secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeSecret:
     pointer: str
     object: ObjectKey
+    type: str = ""
+    """As of `SecretKey`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +106,13 @@ def referent(target: ResolvedTarget, what: str) -> ResolutionError:
 
 def _read(target: ResolvedTarget, path: CredentialPath, pointer: str, reference: Any) -> Read:
     name = _text(target, pointer, reference, "name")
+    type_ = SECRET_TYPES.get((target.config.kind.group, target.config.kind.kind), "")
     match path.kind:
         case CredentialKind.SECRET_KEY:
             place = ObjectKey(_namespace(target, pointer, reference), name)
-            return SecretKey(pointer, place, _text(target, pointer, reference, "key"))
+            return SecretKey(pointer, place, _text(target, pointer, reference, "key"), type_)
         case CredentialKind.WHOLE_SECRET:
-            return WholeSecret(pointer, ObjectKey(_namespace(target, pointer, reference), name))
+            return WholeSecret(pointer, ObjectKey(_namespace(target, pointer, reference), name), type_)
         case CredentialKind.SERVICE_ACCOUNT:
             place = ObjectKey(_namespace(target, pointer, reference), name)
             return AccountToken(pointer, place, _audiences(target, path, pointer, reference))

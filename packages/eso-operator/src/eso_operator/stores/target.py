@@ -200,6 +200,7 @@ class Reason(StrEnum):
     NOT_IMPLEMENTED = "NotImplemented"
     CREDENTIALS_NOT_FOUND = "CredentialsNotFound"
     CREDENTIALS_UNREADABLE = "CredentialsUnreadable"
+    CREDENTIALS_DENIED = "CredentialsDenied"
     REFERENT_AUTH = "ReferentAuthUnverified"
     CERTIFICATE_REQUIRED = "ClientCertificateRequired"
     FEATURE_DISABLED = "FeatureDisabled"

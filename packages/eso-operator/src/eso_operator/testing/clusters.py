@@ -9,6 +9,7 @@ from typing import Any
 from eso_api.values import SecretBytes
 from eso_operator.stores.credentials import Content
 from eso_operator.stores.need import Need
+from eso_operator.stores.reads import SECRET_TYPE_LABEL
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import Scope, Snapshot
 from eso_wire.values import CredentialPath, Handshake, KindId, KindInfo, KindRole, ObjectRef, Operation, Token
@@ -127,6 +128,8 @@ class NotedReads:
     tokens: list[tuple[ObjectKey, tuple[str, ...]]] = field(default_factory=list)
     missing: frozenset[ObjectKey] = frozenset()
     versions: dict[ObjectKey, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=lambda: {SECRET_TYPE_LABEL: "webhook"})
+    """Of every Secret: whoever wants a label on it finds it."""
 
     @property
     def namespaces(self) -> set[str]:
@@ -150,7 +153,7 @@ class NotedReads:
     def _content(self, key: ObjectKey) -> Content | None:
         if key in self.missing:
             return None
-        return Content(f"uid-{key}", self.versions.get(key, "1"), _EveryKey(key))
+        return Content(f"uid-{key}", self.versions.get(key, "1"), _EveryKey(key), self.labels)
 
 
 class _EveryKey(Mapping[str, SecretBytes]):

@@ -1,0 +1,75 @@
+"""Webhooks read only Secrets that are labelled for them: whoever writes a webhook chooses where their content goes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from eso_operator.stores.credentials import bind
+from eso_operator.stores.target import Reason, ReferenceRule, ResolutionError, ResolvedTarget
+from eso_operator.testing.boundtargets import bound_target
+from eso_operator.testing.clusters import NotedReads
+from eso_wire.values import CredentialKind, CredentialPath, KindId
+
+PATHS = (
+    CredentialPath("/auth/ntlm/passwordSecret", CredentialKind.SECRET_KEY),
+    CredentialPath("/secrets/*/secretRef", CredentialKind.WHOLE_SECRET),
+    CredentialPath("/caProvider", CredentialKind.CA_PROVIDER),
+)
+V1 = KindId("generators.external-secrets.io", "v1alpha1", "Webhook")
+V2 = KindId("provider.generator.external-secrets.io", "v2alpha1", "Webhook")
+OTHER = KindId("generators.external-secrets.io", "v1alpha1", "MFA")
+WHOLE = {"secrets": [{"name": "auth", "secretRef": {"name": "token", "key": "any"}}]}
+ONE_KEY = {"auth": {"ntlm": {"passwordSecret": {"name": "token", "key": "k"}}}}
+CA = {"caProvider": {"type": "Secret", "name": "ca", "key": "ca.crt"}}
+
+
+def target(kind: KindId, spec: object) -> ResolvedTarget:
+    base = bound_target().target
+    config = replace(
+        base.config,
+        kind=kind,
+        spec=json.dumps(spec).encode(),
+        credentials=PATHS,
+        rule=ReferenceRule.IGNORE_EXPLICIT,
+    )
+    return replace(base, config=config, auth_namespace="team")
+
+
+@pytest.mark.parametrize("kind", [V1, V2], ids=["v1alpha1", "v2alpha1"])
+@pytest.mark.parametrize("spec", [WHOLE, ONE_KEY], ids=["whole", "one key"])
+@pytest.mark.parametrize(
+    ("labels", "allowed"),
+    [
+        pytest.param({"external-secrets.io/type": "webhook"}, True, id="labelled"),
+        pytest.param({"external-secrets.io/type": "other"}, False, id="labelled for something else"),
+        pytest.param({}, False, id="not labelled"),
+    ],
+)
+async def test_a_webhook_reads_what_is_labelled(
+    kind: KindId, spec: object, labels: dict[str, str], allowed: bool
+) -> None:
+    reader = NotedReads(labels=labels)
+
+    if allowed:
+        assert len((await bind(target(kind, spec), reader)).config.credentials) == 1
+        return
+    with pytest.raises(ResolutionError) as raised:
+        await bind(target(kind, spec), reader)
+
+    assert raised.value.reason is Reason.CREDENTIALS_DENIED
+    assert "Secret team/token" in raised.value.message
+    assert '"external-secrets.io/type: webhook"' in raised.value.message
+    assert raised.value.subject.name == "token"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [pytest.param(OTHER, WHOLE, id="another kind"), pytest.param(V1, CA, id="a CA bundle, which is public")],
+)
+async def test_nothing_else_needs_a_label(kind: KindId, spec: object) -> None:
+    bound = await bind(target(kind, spec), NotedReads(labels={}))
+
+    assert len(bound.config.credentials) == 1
