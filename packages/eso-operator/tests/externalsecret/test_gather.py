@@ -68,6 +68,15 @@ async def test_a_sync_counts_although_it_was_not_written() -> None:
     assert (await gatherer.gather(es, Looked(), START + HOUR)).last == LastSync(START + HOUR, current_version(es))
 
 
+async def test_values_that_end_are_remembered_with_their_end() -> None:
+    """R24."""
+    gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
+
+    gatherer.remember(es, START + HOUR, frozenset(), renew_within=600.0)
+
+    assert (await gatherer.gather(es, Looked(), START + HOUR)).last.renew_at == START + HOUR + timedelta(minutes=10)
+
+
 async def test_once_synced_it_waits_for_no_turn() -> None:
     gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
     assert (await gatherer.gather(es, Looked(), START + 3 * HOUR)).turn is not None

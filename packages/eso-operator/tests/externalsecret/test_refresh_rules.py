@@ -1,11 +1,12 @@
 """When the backend is read again, as a pure rule."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from eso_operator.externalsecret.refresh import interval_of, refresh_due, turn_of
+from eso_operator.externalsecret.refresh import current_version, interval_of, refresh_due, turn_of
 from eso_operator.externalsecret.snapshot import LastSync
 from eso_operator.sync.due import Due, NotDue
 from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
@@ -200,3 +201,15 @@ def test_an_overdue_refresh_waits_for_its_turn_and_no_change_does() -> None:
     assert refresh_due(snapshot(es, now + timedelta(seconds=100), **waiting)) == Due("its interval has passed")
     changed = external_secret(metadata={"generation": 2}, status=es.status)
     assert isinstance(refresh_due(snapshot(changed, now, **waiting)), Due)
+
+
+def test_values_that_end_before_the_interval_does_are_renewed_in_time() -> None:
+    """R24."""
+    es = synced(external_secret(refreshInterval="24h"))
+    last = LastSync(START, current_version(es), START + HOUR)
+
+    before = replace(snapshot(es, START + HOUR / 2), last=last)
+    after_all = replace(snapshot(es, START + HOUR), last=last)
+
+    assert refresh_due(before) == NotDue("it is fresh", 1800.0)
+    assert refresh_due(after_all) == Due("its interval has passed")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -81,9 +81,18 @@ class Gatherer:
             first_look=first_look,
         )
 
-    def remember(self, es: ExternalSecret, now: datetime, templates: frozenset[TemplateVersion]) -> None:
-        """A refresh that succeeded counts from now on, written or not."""
-        self._keep(es, _Known(es.metadata.uid, last=LastSync(now, current_version(es)), templates=templates))
+    def remember(
+        self,
+        es: ExternalSecret,
+        now: datetime,
+        templates: frozenset[TemplateVersion],
+        *,
+        renew_within: float | None = None,
+    ) -> None:
+        """A refresh that succeeded counts from now on, written or not; for no longer than its values live."""
+        renew_at = None if renew_within is None else now + timedelta(seconds=renew_within)
+        last = LastSync(now, current_version(es), renew_at)
+        self._keep(es, _Known(es.metadata.uid, last=last, templates=templates))
 
     def forget(self, key: ObjectKey) -> None:
         self._known.pop(key, None)

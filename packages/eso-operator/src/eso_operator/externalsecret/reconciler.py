@@ -135,7 +135,7 @@ class ExternalSecretReconciler:
             return Retry(f"status not written: the API server answered {problem.reason or problem.code}")
         if isinstance(outcome, Synced):
             # Not before it is on record: a status that was lost has to be said again.
-            self._gatherer.remember(es, snapshot.now, outcome.templates)
+            self._gatherer.remember(es, snapshot.now, outcome.templates, renew_within=outcome.refresh_within)
         if report.status is not es.status or snapshot.first_look:
             # Otherwise nothing was said, and what the cache holds may be older than what was said before.
             self._outside.series.conditions(Subsystem.EXTERNAL_SECRET, es.metadata, report.status.conditions)

@@ -2,7 +2,7 @@
 
     CreatedOnce    until it has synced once
     OnChange       and again whenever the object, or a template it takes from elsewhere, changes
-    Periodic       and again after every interval, inside its windows
+    Periodic       and again after every interval, or before values end, inside its windows
 
 What is not due waits on an exact timer, or on a change; nothing polls. Values are not kept, so rendering a changed
 template means reading the backend: it counts as a change of the object. After a restart, refreshes that are overdue are
@@ -86,6 +86,8 @@ def _periodic(snapshot: Snapshot, at: datetime) -> Due | NotDue:
     if at > now:
         return Due("its last refresh lies in the future")
     due = at + timedelta(seconds=interval)
+    if snapshot.last.renew_at is not None:
+        due = min(due, snapshot.last.renew_at)
     if snapshot.turn is not None and snapshot.turn - now <= _LONGEST_TURN:  # else the clock was set back meanwhile
         due = max(due, snapshot.turn)
     if due > now:

@@ -24,6 +24,8 @@ class LastSync:
 
     at: datetime | None
     version: str
+    renew_at: datetime | None = None
+    """When values want to be read or made anew because they end; None if they do not, as far as this process knows."""
 
 
 @dataclass(frozen=True, slots=True)
