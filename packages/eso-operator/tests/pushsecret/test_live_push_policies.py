@@ -10,17 +10,14 @@ from eso_api.secretstore import SECRET_STORE
 from eso_operator.testing.keepingprovider import WRITES, denied, keeping
 from eso_operator.testing.operators import eventually
 from eso_operator.testing.pushsecrets import entry
-from eso_operator.testing.scenes import CountedTransport
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation, PushPrecondition
 from kuberun.testing.builders import SECRETS
-from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
 
 PUSHES = PUSH_SECRET.resource()
 STORES = SECRET_STORE.resource()
-MANY = 40
 FINALIZER = "pushsecret.externalsecrets.io/finalizer"
 
 
@@ -428,38 +425,3 @@ async def test_the_controller_can_be_switched_off(staged: Any, bench: Any) -> No
 
         assert await stage.status("db") == {}
         assert stage.provider.values == {}
-
-
-async def test_many_that_do_not_change_cost_no_write_at_either_end(bench: Any) -> None:
-    """Refresh after refresh: the backend is asked, and neither it nor the API server is written to."""
-    provider, calls = keeping(), []
-
-    def counted(plain: Transport) -> Transport:
-        calls.append(CountedTransport(plain))
-        return calls[-1]
-
-    async with bench.operator(replace(bench.settings, namespace=bench.namespace), through=counted):
-        await bench.install(provider)
-        await bench.create(STORES, "store", spec={"provider": {"fake": {"data": [{"key": "a", "value": "b"}]}}})
-        await bench.create(SECRETS, "source", data={"password": "cA=="})
-        for number in range(MANY):
-            spec = {
-                "refreshInterval": "2s",
-                "secretStoreRefs": [{"name": "store"}],
-                "selector": {"secret": {"name": "source"}},
-                "data": [entry("password", f"key-{number}")],
-            }
-            await bench.create(PUSHES, f"push-{number}", spec=spec)
-        for number in range(MANY):
-            await bench.ready(PUSHES, f"push-{number}", lambda condition: condition.status == "True")
-        pushes, checks = provider.calls["PushSecrets"], provider.calls["CheckSecrets"]
-        calls[0].seen.clear()
-
-        await eventually(lambda: _checked(provider, checks + 2 * MANY), "they are not refreshed")
-
-        assert provider.calls["PushSecrets"] == pushes == MANY
-        assert calls[0].writes("pushsecrets") == []
-
-
-async def _checked(provider: Any, times: int) -> bool:
-    return bool(provider.calls["CheckSecrets"] >= times)

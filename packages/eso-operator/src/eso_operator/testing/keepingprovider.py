@@ -6,6 +6,7 @@ key and property, and a property is a value of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -64,6 +65,8 @@ class KeepingProvider(ScriptedProvider):
     kept: dict[str, Kept] = field(default_factory=dict)
     pushes: list[PushBatch] = field(default_factory=list)
     deletions: list[DeleteBatch] = field(default_factory=list)
+    checked: Counter[str] = field(default_factory=Counter)
+    """How often each remote key was asked for."""
     stores: list[str] = field(default_factory=list)
     """The store of every push, as `Kind/name`."""
     callers: list[str] = field(default_factory=list)
@@ -124,6 +127,7 @@ class KeepingProvider(ScriptedProvider):
         self.callers.append(context.caller.namespace)
 
     def _checked(self, item: GetItem) -> CheckResult:
+        self.checked[item.ref.key] += 1
         if error := self.check_errors.get(item.ref.key):
             return CheckResult(item.item_id, error=error)
         found = self.kept.get(_place(item.ref))
