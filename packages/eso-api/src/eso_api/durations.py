@@ -6,6 +6,7 @@ existing status fields use them. A duration is an `int` of nanoseconds here; `se
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 NANOSECOND: Final = 1
@@ -33,6 +34,7 @@ class DurationError(ValueError):
     """A text that is no duration, or one longer than Go can hold (about 292 years)."""
 
 
+@lru_cache(maxsize=1024)
 def parse(text: str) -> int:
     """Nanoseconds of a Go duration."""
     sign, rest = (-1 if text[:1] == "-" else 1), text[1:] if text[:1] in ("-", "+") else text

@@ -61,6 +61,7 @@ from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.wakes import Feeds, Wakes
 from eso_operator.targets.manifest import Follow
 from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
+from eso_operator.targets.target import Memories
 from eso_operator.telemetry.access import Gatekeeper
 from eso_operator.telemetry.endpoint import MetricsServer, anybody
 from eso_operator.telemetry.metrics import Metrics
@@ -354,7 +355,7 @@ def _external_secret_controller(
     parts: _Parts, bound: Bind, gateway: Gateway, *, planner: ReadPlanner, follow: Follow
 ) -> Controller:
     informers = parts.informers
-    objects = informers.external_secrets.store
+    objects, memories = informers.external_secrets.store, Memories()
     reconciler = assembly.reconciler(
         assembly.Parts(
             settings=parts.settings,
@@ -362,6 +363,7 @@ def _external_secret_controller(
             clock=parts.clock,
             objects=objects,
             secrets=informers.secrets.store,
+            memories=memories,
             states=informers.generator_states.store,
             resolver=parts.resolver,
             bind=bound,
@@ -377,7 +379,7 @@ def _external_secret_controller(
     )
     controller = parts.controller("externalsecret", reconciler.reconcile)
     controller.watch(informers.external_secrets, triggers.own_changes)
-    controller.watch(informers.secrets, triggers.target_changes(objects))
+    controller.watch(informers.secrets, triggers.target_changes(objects, memories.is_our_word))
     return controller
 
 

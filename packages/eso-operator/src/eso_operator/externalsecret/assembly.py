@@ -26,7 +26,7 @@ from eso_operator.sync.resolver import Resolver
 from eso_operator.targets.discovery import Discovery
 from eso_operator.targets.manifest import Follow, ManifestTarget
 from eso_operator.targets.secret import SecretTarget
-from eso_operator.targets.target import Target
+from eso_operator.targets.target import Memories, Target
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_render.engine import Renderer
 from eso_render.scopes import RenderText
@@ -46,6 +46,7 @@ class Parts:
     clock: Clock
     objects: Store[ExternalSecret]
     secrets: Store[Object]
+    memories: Memories
     states: Store[GeneratorState]
     resolver: Resolver
     bind: Callable[[ResolvedTarget], Awaitable[BoundTarget]]
@@ -63,7 +64,7 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
     """The reconciler with everything it works with."""
     sync = parts.settings.sync
     render = _render(sync.left_delimiter, sync.right_delimiter)
-    secrets = SecretTarget(parts.client, parts.secrets, render)
+    secrets = SecretTarget(parts.client, parts.secrets, render, parts.memories)
     discovery = Discovery(parts.client, parts.clock)
     manifests = ManifestTarget(parts.client, discovery.resource, parts.follow, render)
 

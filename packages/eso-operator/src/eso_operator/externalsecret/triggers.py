@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.targets.marks import target_name
 from kuberun import triggers
 from kuberun.cache import Change, Store
-from kuberun.meta import Object, meta_of
+from kuberun.meta import Object, ObjectMeta, meta_of
 from kuberun.triggers import Mapping
 from kuberun.workqueue import Request
 
@@ -32,18 +32,19 @@ def own_changes(change: Change[ExternalSecret]) -> Iterable[Request]:
     return ()
 
 
-def target_changes(objects: Store[ExternalSecret]) -> Mapping[Object]:
-    """A Secret that somebody writes to, or would like to: everybody who does.
+def target_changes(objects: Store[ExternalSecret], is_our_word: Callable[[ObjectMeta], bool]) -> Mapping[Object]:
+    """A Secret that somebody writes to, or would like to: everybody who does, except its only user about its own write.
 
     Whether it carries our label does not matter. Those who wait for a Secret to appear, or for its owner to give it up,
     have not marked it yet.
     """
 
     def requests(change: Change[Object]) -> Iterable[Request]:
-        return [
-            Request(key, f"target {change.key} {'deleted' if change.deleted else 'changed'}")
-            for key in objects.find_keys(TARGET_INDEX, (change.key.namespace, change.key.name))
-        ]
+        users = objects.find_keys(TARGET_INDEX, (change.key.namespace, change.key.name))
+        if len(users) == 1 and isinstance(change.new, Object) and is_our_word(change.new.metadata):
+            return ()
+        what = f"target {change.key} {'deleted' if change.deleted else 'changed'}"
+        return [Request(key, what) for key in users]
 
     return requests
 

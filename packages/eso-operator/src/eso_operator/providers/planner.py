@@ -13,10 +13,10 @@ what nobody waits for any more is not read. A read joins a call that is already 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from eso_operator.providers.errors import overloaded, restated
 from eso_operator.providers.metrics import RuntimeMetrics
@@ -51,6 +51,7 @@ class ReadPlanner:
             seconds=settings.shared_seconds, items=settings.shared_items, size=settings.shared_bytes
         )
         self._running: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
         self._waiting = 0
 
     async def read(
@@ -116,10 +117,14 @@ class ReadPlanner:
         window = self._open.get(eyes)
         if window is None:
             window = self._open[eyes] = _Window(bound)
-            task = asyncio.get_running_loop().create_task(self._serve(eyes, window))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._start(self._serve(eyes, window))
         return window
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
 
     async def _serve(self, eyes: _Eyes, window: _Window) -> None:
         try:
@@ -128,7 +133,6 @@ class ReadPlanner:
             async with asyncio.TaskGroup() as group:
                 for batch in self._batches(window):
                     group.create_task(self._ask(window.bound, batch))
-            await self._forget_later(window)
         except Exception as defect:  # noqa: BLE001 - a defect of ours, which every reader has to hear of
             window.fail(defect)
         finally:
@@ -136,11 +140,11 @@ class ReadPlanner:
                 del self._open[eyes]
             window.abandon()
 
-    async def _forget_later(self, window: _Window) -> None:
-        """What was kept of these reads goes by itself, also when nothing is read any more."""
-        window.abandon()
-        await self._clock.sleep(self._settings.shared_seconds)
-        self._recent.expire(self._clock.monotonic())
+    async def _sweep(self) -> None:
+        """What is kept of reads goes by itself, also when nothing is read any more."""
+        while self._recent:
+            await self._clock.sleep(self._settings.shared_seconds)
+            self._recent.expire(self._clock.monotonic())
 
     def _batches(self, window: _Window) -> Iterator[list[_Asked]]:
         told = window.bound.target.handshake.limits.max_batch_items
@@ -169,6 +173,8 @@ class ReadPlanner:
             for each, result in zip(batch, results, strict=True):
                 self._recent.keep((eyes, each.question), result, started)
                 each.answer(result)
+            if self._sweeper is None or self._sweeper.done():
+                self._sweeper = self._start(self._sweep())
             return
         middle = len(batch) // 2
         await self._ask(bound, batch[:middle])

@@ -49,7 +49,7 @@ class PlannerSettings:
     merge_window: float = 0.002
     max_batch_items: int = 500
     max_waiting_items: int = 100_000
-    shared_seconds: float = 10.0
+    shared_seconds: float = 30.0
     """How long a value that was read answers questions that had been asked before it was read."""
     shared_items: int = 10_000
     shared_bytes: int = 16 * 1024 * 1024

@@ -48,11 +48,11 @@ def created_by_of(secret: Object) -> list[tuple[str, str]]:
 class SecretTarget:
     """All Secrets; one for the process."""
 
-    def __init__(self, client: Client, secrets: Store[Object], render: RenderText) -> None:
+    def __init__(self, client: Client, secrets: Store[Object], render: RenderText, memories: Memories) -> None:
         self._client = client
         self._secrets = secrets
         self._render = render
-        self._memories = Memories()
+        self._memories = memories
 
     async def look(self, es: ExternalSecret) -> Look:
         key = _key(es)

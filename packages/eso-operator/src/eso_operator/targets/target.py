@@ -107,6 +107,11 @@ class Memories:
         while len(self._known) > MAX_REMEMBERED:
             self._known.popitem(last=False)
 
+    def is_our_word(self, metadata: ObjectMeta) -> bool:
+        """Whether this very version is what we wrote, and as it should be."""
+        found = self.of(metadata)
+        return found is not None and found.valid and bool(found.wanted)
+
     def has(self, key: ObjectKey) -> bool:
         """Whether something was there, in whatever version."""
         return key in self._known
