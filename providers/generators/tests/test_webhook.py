@@ -280,6 +280,7 @@ async def test_an_endpoint_that_does_not_answer_in_time(client: InMemory, clock:
         pytest.param({"url": "http://CANARY:port/"}, "/url", id="no port"),
         pytest.param({"url": "http://x/{{ .auth.broken }}"}, "/url", id="a line break in the URL"),
         pytest.param({"method": "GET / HTTP/1.1\r\nX:"}, "/method", id="no method"),
+        pytest.param({"headers": {f"X-{at}": "" for at in range(65)}}, "/headers", id="too many headers"),
         pytest.param({"headers": {"a b": "x"}}, "/headers", id="no name of a header"),
         pytest.param({"headers": {"X": "{{ .auth.broken }}"}}, "/headers/X", id="a line break in a header"),
         pytest.param({"headers": {"X": "{{"}}, "/headers/X", id="a header that does not parse"),
@@ -347,6 +348,20 @@ async def test_a_redirect_elsewhere_is_not(client: InMemory, endpoint: Any, othe
     assert error.reason is ErrorReason.BACKEND_ERROR
     assert "another host" in error.message
     assert other_endpoint.asked == []
+
+
+async def test_a_redirect_to_https_on_the_same_host_is_followed_but_never_back(
+    client: InMemory, endpoint: Any, tls_endpoint: Any, authority: Authority
+) -> None:
+    bundle = base64.b64encode(authority.pem).decode()
+    endpoint.status(301, Location=tls_endpoint.url)
+    tls_endpoint.json('{"a": "1"}')
+    assert await generated(client, spec_of(endpoint, caBundle=bundle)) == {"a": "1"}
+
+    tls_endpoint.status(301, Location=endpoint.url)
+    error = await refused(client, spec_of(tls_endpoint, caBundle=bundle))
+
+    assert "another host" in error.message
 
 
 async def test_redirects_come_to_an_end(client: InMemory, endpoint: Any) -> None:

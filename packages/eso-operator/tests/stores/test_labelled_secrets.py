@@ -7,11 +7,24 @@ from dataclasses import replace
 
 import pytest
 
+from eso_api.references import GeneratorRef
 from eso_operator.stores.credentials import bind
+from eso_operator.stores.resolve import resolve
 from eso_operator.stores.target import Reason, ReferenceRule, ResolutionError, ResolvedTarget
 from eso_operator.testing.boundtargets import bound_target
-from eso_operator.testing.clusters import NotedReads
-from eso_wire.values import CredentialKind, CredentialPath, KindId
+from eso_operator.testing.clusters import (
+    ANYTHING,
+    CORE,
+    SETTINGS,
+    EveryConnection,
+    NotedReads,
+    caller,
+    cluster,
+    obj,
+    provider_service,
+    serving,
+)
+from eso_wire.values import CredentialKind, CredentialPath, KindId, KindRole
 
 PATHS = (
     CredentialPath("/auth/ntlm/passwordSecret", CredentialKind.SECRET_KEY),
@@ -73,3 +86,32 @@ async def test_nothing_else_needs_a_label(kind: KindId, spec: object) -> None:
     bound = await bind(target(kind, spec), NotedReads(labels={}))
 
     assert len(bound.config.credentials) == 1
+
+
+@pytest.mark.parametrize(
+    ("holder", "spec"),
+    [
+        pytest.param((V1.api_version, "Webhook"), WHOLE, id="v1alpha1"),
+        pytest.param(
+            (V1.api_version, "ClusterGenerator"), {"kind": "Webhook", "generator": {"webhookSpec": WHOLE}}, id="cluster"
+        ),
+        pytest.param((V2.api_version, "Webhook"), WHOLE, id="a provider's own kind"),
+        pytest.param(
+            ("generator.external-secrets.io/v2alpha1", "Generator"),
+            {"providerConfig": {"inline": {"apiVersion": V2.api_version, "kind": "Webhook", "spec": WHOLE}}},
+            id="v2, inline",
+        ),
+    ],
+)
+async def test_no_way_to_a_webhook_goes_around_the_label(holder: tuple[str, str], spec: object) -> None:
+    namespace = "" if holder[1] == "ClusterGenerator" else "team"
+    served = serving(V1, V2, role=KindRole.GENERATOR, credentials=PATHS)
+    documents = (obj(*holder, "g", namespace, spec=spec), provider_service("p", CORE))
+    snapshot = cluster(*documents, handshakes=EveryConnection(served))
+    ref = GeneratorRef(api_version=holder[0], kind=holder[1], name="g")
+
+    resolved = resolve(ref, caller("team"), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+    with pytest.raises(ResolutionError) as raised:
+        await bind(resolved, NotedReads(labels={}))
+
+    assert raised.value.reason is Reason.CREDENTIALS_DENIED

@@ -37,6 +37,8 @@ from kuberun.meta import Object
 
 DEFAULT_TIMEOUT: Final = 30.0
 """Seconds. Without a bound of its own a request would take all the time the caller has."""
+MAX_HEADERS: Final = 64
+"""Each is a template, and each template may take its time."""
 
 # What a client writes itself: as in Go, these headers have no effect.
 _OWN_HEADERS: Final = frozenset({"host", "content-length", "transfer-encoding", "trailer"})
@@ -68,6 +70,8 @@ class WebhookGenerator(Generator[WebhookSpec]):
             raise invalid_config("/url", "must not be empty")
         if config.method and not _TOKEN.fullmatch(config.method):
             raise invalid_config("/method", "must be the name of an HTTP method, such as GET")
+        if len(config.headers) > MAX_HEADERS:
+            raise invalid_config("/headers", f"at most {MAX_HEADERS} headers")
         for name in config.headers:
             if not _TOKEN.fullmatch(name):
                 raise invalid_config("/headers", "has a name that no HTTP header can have")
