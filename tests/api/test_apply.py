@@ -308,3 +308,31 @@ class TestBadRequests:
 
         assert reply.status == 500
         assert "duplicate entries for key" in reply.message
+
+
+class TestPorts:
+    """Items told apart by a field that has a default."""
+
+    async def test_a_port_without_protocol_is_known_by_the_default_one(self, api: RawApi, namespace: str) -> None:
+        reply = await api.apply(f"/api/v1/namespaces/{namespace}/services/s", service(8080), manager="one")
+
+        assert reply.status == 201
+        assert list(owned(reply.body, "one")["f:spec"]["f:ports"]) == ['k:{"port":8080,"protocol":"TCP"}']
+
+    async def test_a_port_that_is_applied_with_another_number_is_replaced(self, api: RawApi, namespace: str) -> None:
+        path = f"/api/v1/namespaces/{namespace}/services/s"
+        await api.apply(path, service(8080), manager="one")
+
+        reply = await api.apply(path, service(9090), manager="one")
+
+        assert reply.status == 200
+        assert [port["port"] for port in reply.body["spec"]["ports"]] == [9090]
+
+
+def service(port: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s"},
+        "spec": {"ports": [{"name": "grpc", "port": port}]},
+    }

@@ -156,6 +156,14 @@ def test_stopping_it_leaves_no_process_and_no_ready_file(tmp_path: Path) -> None
     assert not running.ready_file.exists()
 
 
+def test_what_ran_in_a_folder_runs_there_again_though_its_ports_are_others(tmp_path: Path) -> None:
+    with up_running(tmp_path, "--provider", "fake") as first:
+        assert first.stop() == 0
+
+    with up_running(tmp_path, "--provider", "fake") as again:
+        assert again.ready_file.exists()
+
+
 def test_an_unknown_provider_is_refused_at_once(eso: Eso, tmp_path: Path) -> None:
     refused = eso("up", "--data-dir", str(tmp_path / "data"), "--provider", "nonsense")
 

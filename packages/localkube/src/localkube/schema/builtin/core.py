@@ -137,7 +137,7 @@ def _service_spec() -> JsonObject:
         "A port of a service.",
         {
             "name": text("Name of the port; needed if there are several."),
-            "protocol": text("TCP, UDP or SCTP; TCP by default.", go_type="v1.Protocol"),
+            "protocol": {**text("TCP, UDP or SCTP; TCP by default.", go_type="v1.Protocol"), "default": "TCP"},
             "port": integer("The port of the service."),
             "targetPort": int_or_text("Number or name of the port of the pods; the same as port by default."),
             "nodePort": integer("The port on every node."),

@@ -184,7 +184,7 @@ def _container() -> JsonObject:
             "containerPort": integer("Number of the port."),
             "hostPort": integer("The port on the node."),
             "hostIP": text("The address on the node."),
-            "protocol": text("TCP, UDP or SCTP."),
+            "protocol": {**text("TCP, UDP or SCTP."), "default": "TCP"},
         },
         required=["containerPort"],
     )
