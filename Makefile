@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Servers and commands start twice as fast from cached bytecode.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup pins fmt check lint types layers sizes gen gen-check test test-cluster bench demo clean
+.PHONY: help setup pins fmt check lint types layers sizes gen gen-check test test-cluster bench demo nightly dist clean
 
 PYTHON  ?= python3
 VENV    := .venv
@@ -96,5 +96,14 @@ bench: setup ## measure, as ratios within one run
 demo: setup ## everything on this machine, shown and checked step by step; then stop
 	@$(BIN)/python tools/demo.py
 
+nightly: setup ## what takes longer: minutes of trouble, many crashes, every fault, conformance, end to end
+	$(call say,extended suites)
+	@ESO_SOAK_SECONDS=600 ESO_CRASH_SEEDS=1000 \
+	  $(BIN)/pytest -n $(JOBS) -rP tests/soak tests/crash tests/faults tests/conformance tests/e2e
+
+dist: setup ## a wheel of each distribution; that of the core holds no provider
+	$(call say,wheels into dist/)
+	@for each in $(DISTS); do (cd $$each && $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/dist); done
+
 clean: ## remove everything that make wrote
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo

@@ -1,4 +1,4 @@
-"""The core is shipped without any provider: proved on the wheel that is built of it (R60, R64, R70, R166)."""
+"""The core is shipped without any provider: proved on the wheel built of it (R60, R64, R70, R74, R109, R166)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,107 @@
+"""How it is delivered: providers as projects with a stage and an owner; CI for changes, nights and releases."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROVIDERS = {path.parent.name: tomllib.loads(path.read_text()) for path in ROOT.glob("providers/*/pyproject.toml")}
+SERVING = {name: each for name, each in PROVIDERS.items() if "eso.providers" in each["project"].get("entry-points", {})}
+PAGE = (ROOT / "providers" / "README.md").read_text(encoding="utf-8")
+
+
+def stages() -> dict[str, str]:
+    return dict(re.findall(r"^\| `([a-z-]+)` \| (\w+) \|", PAGE, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_a_provider_is_a_project_of_its_own(name: str) -> None:
+    """R74, R98: name, version, package, tests; it needs neither the operator nor another provider."""
+    project = PROVIDERS[name]["project"]
+    needed = {re.split(r"[<>=~! \[]", entry)[0] for entry in project["dependencies"]}
+
+    assert project["name"] == f"eso-provider-{name}"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", project["version"])
+    assert PROVIDERS[name]["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == [f"src/eso_provider_{name}"]
+    assert list((ROOT / "providers" / name / "tests").glob("test_*.py"))
+    assert not [entry for entry in needed if entry == "eso-operator" or entry.startswith("eso-provider-")]
+
+
+@pytest.mark.parametrize("name", sorted(SERVING))
+def test_a_provider_that_serves_has_a_command_and_is_tried_by_the_suite(name: str) -> None:
+    """R98, R105."""
+    project: dict[str, Any] = SERVING[name]["project"]
+
+    assert f"eso-provider-{name}" in project["scripts"]
+    assert name in project["entry-points"]["eso.conformance"]
+
+
+def test_every_provider_has_a_stage_and_those_that_are_stable_have_earned_it() -> None:
+    """R101."""
+    suite = (ROOT / "tests" / "conformance" / "test_provider_conformance.py").read_text()
+    whole = (ROOT / "tests" / "e2e" / "conftest.py").read_text()
+    stable = {name for name, stage in stages().items() if stage == "stable"}
+
+    assert set(stages()) == set(PROVIDERS)
+    assert set(stages().values()) <= {"experimental", "stable"}
+    assert stable <= set(SERVING)
+    assert [name for name in stable if f'"{name}": Candidate(' not in suite] == []
+    assert [name for name in stable if f'"--provider", "{name}"' not in whole] == []
+
+
+def test_every_provider_and_the_community_have_owners() -> None:
+    """R101."""
+    rules = dict(re.findall(r"^/providers/([a-z-]+)/\s+(@\S+)", (ROOT / "CODEOWNERS").read_text(), re.MULTILINE))
+
+    assert set(rules) == {*PROVIDERS, "contrib"}
+    assert (ROOT / "providers" / "contrib" / "README.md").is_file()
+
+
+@pytest.mark.parametrize("cost", ["More to operate", "More to learn", "Ownership in many hands"])
+def test_the_price_of_providers_outside_the_core_is_written_down(cost: str) -> None:
+    """R173: each with what is done about it."""
+    (said,) = re.findall(rf"^- \*\*{cost}\.\*\* (.+?)(?=\n- |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+
+    assert said.count(".") >= 2
+
+
+def commands(target: str) -> str:
+    """What `make` would run for a target, once everything is set up."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    command = ["make", "--dry-run", "--no-print-directory", target]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_every_change_passes_checks_and_fast_tests_and_tests_on_a_real_api_server() -> None:
+    """R107."""
+    script = (ROOT / ".ci" / "run").read_text()
+
+    assert re.findall(r"^make (\S+)", script, re.MULTILINE) == ["check", "test", "test-cluster"]
+    assert re.search(r"pytest .*packages providers tests", commands("test"))
+    assert re.search(r"--apiserver=kube -m live packages tests", commands("test-cluster"))
+
+
+def test_the_night_runs_conformance_and_end_to_end_tests_and_longer_trouble() -> None:
+    """R108."""
+    run = commands("nightly")
+
+    for suite in ("soak", "crash", "faults", "conformance", "e2e"):
+        assert f"tests/{suite}" in run
+        assert list((ROOT / "tests" / suite).glob("test_*.py"))
+    assert "ESO_SOAK_SECONDS=600" in run
+
+
+def test_a_release_has_a_wheel_of_the_core_and_one_of_each_provider() -> None:
+    """R109: `test_core_wheel.py` looks into that of the core."""
+    run = commands("dist")
+
+    assert "hatchling build -t wheel" in run
+    for each in ("packages/eso-operator", *(f"providers/{name}" for name in PROVIDERS)):
+        assert each in run

@@ -1,0 +1,113 @@
+"""The chart of a provider: a deployment of its own behind a Service that the operator finds (R98, R99, R100)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eso_render.functions import functions
+from gotmpl.template import Engine
+from kuberun.meta import JsonObject, Resource
+from kuberun.testing.rawapi import RawApi
+
+CHART = Path(__file__).resolve().parents[2] / "deploy" / "charts" / "eso-provider"
+NAME = "provider-fake"
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+SERVICES = Resource("", "v1", "services", "Service")
+POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+
+
+def rendered(namespace: str = "providers", **values: Any) -> dict[str, JsonObject]:
+    """The chart's objects by kind, as `helm template` would give them."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    image = {"repository": "registry.example.com/eso-provider-fake", "tag": "0.1.0"}
+    data = {"Values": {**defaults, "name": "fake", "image": image, **values}, "Release": {"Namespace": namespace}}
+    engine = Engine(functions(lambda: 0))
+    texts = [engine.render(path.read_text(), data, name=path.name) for path in sorted(CHART.glob("templates/*.yaml"))]
+    return {document["kind"]: document for text in texts for document in yaml.safe_load_all(text)}
+
+
+def container(objects: dict[str, JsonObject]) -> JsonObject:
+    (only,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
+    return dict(only)
+
+
+def test_a_provider_is_a_deployment_of_its_own_without_access_to_the_cluster() -> None:
+    """R98, R100: not a container of the operator's pod, nor with its rights."""
+    objects = rendered()
+    pod = objects["Deployment"]["spec"]["template"]["spec"]
+
+    assert set(objects) == {"Deployment", "Service", "NetworkPolicy"}
+    assert pod["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in pod
+    assert container(objects)["image"] == "registry.example.com/eso-provider-fake:0.1.0"
+
+
+def test_the_service_is_one_that_the_operator_finds_and_issues_certificates_for() -> None:
+    """R99."""
+    objects = rendered()
+    service, pod = objects["Service"], objects["Deployment"]["spec"]["template"]
+
+    assert service["metadata"]["labels"]["external-secrets.io/provider"] == "true"
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert service["spec"]["clusterIP"] == "None"
+    assert [port["name"] for port in service["spec"]["ports"]] == ["grpc"]
+    assert pod["spec"]["volumes"][0]["secret"] == {"secretName": f"{NAME}-provider-tls"}
+
+
+def test_only_the_operator_may_call() -> None:
+    """R100: by the network and, whatever the network lets through, by its identity."""
+    operator = {
+        "namespace": "eso",
+        "serviceAccount": "core",
+        "trustDomain": "example.org",
+        "podLabels": {"app": "core"},
+    }
+    objects = rendered(operator=operator)
+    calls, metrics = objects["NetworkPolicy"]["spec"]["ingress"]
+
+    (who,) = calls["from"]
+    assert who["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "eso"}
+    assert who["podSelector"]["matchLabels"] == {"app": "core"}
+    assert (calls["ports"], metrics) == ([{"port": "grpc"}], {"ports": [{"port": "metrics"}]})
+    assert "--allowed-client=spiffe://example.org/ns/eso/sa/core" in container(objects)["args"]
+
+
+def test_what_a_provider_may_reach_can_be_narrowed() -> None:
+    """R100."""
+    vault = {"to": [{"ipBlock": {"cidr": "10.1.2.3/32"}}], "ports": [{"port": 8200}]}
+
+    policy = rendered(egress=[vault])["NetworkPolicy"]["spec"]
+
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["egress"][1:] == [vault]
+    assert {port["port"] for port in policy["egress"][0]["ports"]} == {53}
+    assert "egress" not in rendered()["NetworkPolicy"]["spec"]
+
+
+def test_the_flags_are_those_of_the_command() -> None:
+    """R98: read by the provider itself."""
+    arguments = container(rendered(args=["--drain=5"]))["args"]
+    command = Path(sys.executable).parent / "eso-provider-fake"
+
+    done = subprocess.run([command, *arguments, "--manifest"], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert arguments[-1] == "--drain=5"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("resource", [DEPLOYMENTS, SERVICES, POLICIES], ids=lambda one: one.kind)
+async def test_an_api_server_takes_the_objects_as_they_are(api: RawApi, namespace: str, resource: Resource) -> None:
+    document = rendered(namespace)[resource.kind]
+    if (await api.get(resource.path(namespace))).status == 404:
+        pytest.skip(f"this API server keeps no {resource.plural}")
+
+    answer = await api.post(resource.path(namespace), document, fieldValidation="Strict")
+
+    assert answer.status == 201, answer.body
