@@ -99,5 +99,5 @@ def test_the_recommendation_answers_each_open_question(number: int, subject: str
 
 def fields_of(kind: AnyKind, version: str) -> dict[str, Any]:
     (served,) = (each for each in kind.crd()["spec"]["versions"] if each["name"] == version)
-    fields: dict[str, Any] = dict(served["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"])
+    fields: dict[str, Any] = dict(served["schema"]["openAPIV3Schema"]["properties"]["spec"].get("properties", {}))
     return fields
