@@ -141,8 +141,11 @@ async def _recorded_is(stage: Any, wanted: list[str]) -> bool:
     return await recorded(stage) == wanted
 
 
-async def test_a_record_that_is_lost_is_written_later_though_nothing_else_is_due(staged: Any) -> None:
-    """A source with a new key is pushed, and the status cannot be written for a while."""
+@pytest.mark.parametrize("policy", ["Replace", "IfNotExists"])
+async def test_what_has_to_be_deleted_some_day_gets_on_record_though_the_status_is_refused_for_a_while(
+    staged: Any, policy: str
+) -> None:
+    """A source gets a new key. Replace: its place is on record before it is pushed. IfNotExists: as soon as can be."""
     held: list[LostWrites] = []
 
     def through(plain: Transport) -> Transport:
@@ -151,20 +154,36 @@ async def test_a_record_that_is_lost_is_written_later_though_nothing_else_is_due
 
     async with staged(through=through) as stage:
         await stage.source(one="1")
-        await stage.push("db", dataTo=[bulk()], deletionPolicy="Delete")
+        await stage.push("db", dataTo=[bulk()], deletionPolicy="Delete", updatePolicy=policy)
         held[0].losing = "/pushsecrets/db/status"
         await stage.edit(two="2")
-        await stage.holds(one="1", two="2")
         await stage.until(lambda: held[0].lost > 0, "no status was written")
-        pushes = len(stage.provider.pushes)
+        assert ("two" in stage.provider.values) is (policy == "IfNotExists")
         held[0].losing = ""
 
         await eventually(lambda: _recorded_is(stage, ["one", "two"]), "the record is lost")
-        assert len(stage.provider.pushes) == pushes
+        await stage.holds(one="1", two="2")
+        assert await stage.condition("db", "SecretAlreadyExists") is None
         await stage.bench.delete(PUSHES, "db")
         await stage.gone("db")
 
         assert stage.provider.values == {}
+
+
+async def test_what_could_not_be_pushed_is_not_left_on_record(staged: Any) -> None:
+    """It was announced, and may be somebody else's: it is not ours to delete."""
+    async with staged(keeping(marks_owners=False)) as stage:
+        stage.provider.put("db", b"theirs")
+        stage.provider.push_errors["db"] = denied("db")
+        await stage.source(password="p")
+
+        await stage.apply("db", entry("password", "db"), deletionPolicy="Delete")
+        await stage.broken("db", "AccessDenied")
+        assert await recorded(stage) == []
+        await stage.bench.delete(PUSHES, "db")
+        await stage.gone("db")
+
+        assert stage.provider.values == {"db": b"theirs"}
 
 
 async def test_a_watch_that_lags_neither_forgets_a_failure_nor_what_was_pushed(staged: Any) -> None:

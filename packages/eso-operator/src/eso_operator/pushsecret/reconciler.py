@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+import msgspec
 import structlog
 
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
@@ -27,6 +28,7 @@ from eso_operator.pushsecret.outcome import (
     report_of,
 )
 from eso_operator.pushsecret.plan import IF_NOT_EXISTS
+from eso_operator.pushsecret.records import recorded, union
 from eso_operator.pushsecret.refresh import changed, current_version
 from eso_operator.pushsecret.select import EntryError
 from eso_operator.pushsecret.settlement import Planned, Settlement
@@ -51,7 +53,7 @@ from kuberun.controller import Outcome as Then
 from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventRecorder
 from kuberun.meta import ObjectKey
-from kuberun.status import OwnWrites, write_status
+from kuberun.status import OwnWrites, status_patch, write_status
 
 _log = structlog.get_logger(__name__)
 
@@ -87,6 +89,7 @@ class PushSecretReconciler:
         self._gatherer = gatherer
         self._outside = outside
         self._own = OwnWrites()
+        self._announcements = OwnWrites()
 
     async def reconcile(self, key: ObjectKey) -> Then:
         """Make the stores of one PushSecret hold what its source holds."""
@@ -105,7 +108,9 @@ class PushSecretReconciler:
         if push.metadata.deletion_timestamp is not None:
             return await self._finish(push)
         snapshot = await self._gatherer.gather(push, self._outside.clock.now())
-        outcome = first_stop(snapshot, BEFORE_SOURCE) or await self._push(snapshot)
+        outcome = first_stop(snapshot, BEFORE_SOURCE)
+        if outcome is None:
+            snapshot, outcome = await self._push(snapshot)
         then = await self._report(snapshot, outcome)
         self._outside.series.reconciled(Subsystem.PUSH_SECRET, push.metadata, self._outside.clock.monotonic() - started)
         return then
@@ -115,47 +120,67 @@ class PushSecretReconciler:
 
         An older status would forget what we pushed, or take back a retry that has been promised.
         """
-        return await self._outside.client.get(_KIND, push.key) if self._own.behind(push.metadata) else push
+        behind = self._own.behind(push.metadata) or self._announcements.behind(push.metadata)
+        return await self._outside.client.get(_KIND, push.key) if behind else push
 
     # --- pushing ------------------------------------------------------------------------------------------------------
 
-    async def _push(self, snapshot: Snapshot) -> Outcome:
-        """Source, stores, entries, values. What fails is an outcome."""
+    async def _push(self, snapshot: Snapshot) -> tuple[Snapshot, Outcome]:
+        """Source, stores, entries, values. What fails is an outcome. The snapshot has the object as we left it."""
         push = snapshot.push
         if push.spec.selector.generator_ref is not None and (stop := first_stop(snapshot, BEFORE_PUSH)) is not None:
             self._depend(push)
-            return stop  # nothing is made that could not go anywhere
+            return snapshot, stop  # nothing is made that could not go anywhere
         try:
             sources = await self._outside.sources.read(push)
         except SourceGoneError as error:
-            return await self._without_source(push, error)
+            return snapshot, await self._without_source(push, error)
         except SourceError as error:
             self._depend(push, missed(error))
             failure = Failure("spec.selector", error.reason, error.message, "", "", error.retry, error.retry_after)
-            return Failed(_NO_SOURCE, (failure,))
+            return snapshot, Failed(_NO_SOURCE, (failure,))
         try:
             return await self._from(snapshot, sources)
         except Conflict:
-            return Collided("an object changed meanwhile")
+            return snapshot, Collided("an object changed meanwhile")
         except ApiError as problem:
-            return _failed("spec", "ApiServer", f"the API server answered {problem.reason or problem.code}")
+            return snapshot, _failed("spec", "ApiServer", f"the API server answered {problem.reason or problem.code}")
 
-    async def _from(self, snapshot: Snapshot, sources: Sources) -> Outcome:
+    async def _from(self, snapshot: Snapshot, sources: Sources) -> tuple[Snapshot, Outcome]:
         """State of generated values is on record before the first push, and until every store has the next ones."""
         push, ledger = snapshot.push, self._outside.ledger
         kept = await ledger.keep(StateOwner(PUSH_SECRET.resource(), push.metadata, _STATE_ENTRIES), sources.made)
-        planned = first_stop(snapshot, BEFORE_PUSH) or await self._planned(snapshot, sources)
+        try:
+            planned = first_stop(snapshot, BEFORE_PUSH) or await self._planned(snapshot, sources)
+            if isinstance(planned, Planned):
+                snapshot = replace(snapshot, push=await self._announced(push, planned))
+        except ApiError:
+            await ledger.discard(kept)
+            raise
         if not isinstance(planned, Planned):
             await ledger.discard(kept)
             self._depend(push, sources.depends_on)
-            return planned
+            return snapshot, planned
         settled = await self._outside.settlement.push(snapshot, sources, planned)
         self._depend(push, sources.depends_on, settled.depends_on)
         if not any(result.landed for result in settled.results):
             await ledger.discard(kept)
         elif isinstance(settled.outcome, Synced) and not any(result.left for result in settled.results):
             await ledger.retire(kept)
-        return settled.outcome
+        return snapshot, settled.outcome
+
+    async def _announced(self, push: PushSecret, planned: Planned) -> PushSecret:
+        """The object with everything on record that is about to be pushed and will have to be deleted some day."""
+        new = self._outside.settlement.unannounced(push, planned)
+        if not new:
+            return push
+        entries, versions = recorded(union(new, planned.ours))
+        status = msgspec.structs.replace(push.status, synced_push_secrets=entries, synced_versions=versions)
+        if (patch := status_patch(push.metadata, push.status, status)) is None:
+            return push
+        written = await self._outside.client.merge_patch(_KIND, push.key, patch, subresource="status")
+        self._announcements.wrote(push.metadata)
+        return written
 
     async def _planned(self, snapshot: Snapshot, sources: Sources) -> Planned | Outcome:
         """What goes where; an outcome if the spec does not say so."""
@@ -164,7 +189,8 @@ class PushSecretReconciler:
         try:
             templates = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
             rendered = [templated(push, source, templates.objects, render) for source in sources.found]
-            return Planned(tuple(deliveries(push, stores, rendered, self._known(snapshot))), templates.versions)
+            planned = tuple(deliveries(push, stores, rendered, self._known(snapshot)))
+            return Planned(planned, self._outside.settlement.ours(push), templates.versions)
         except EntryError as problem:
             return _failed(problem.path, "InvalidSpec", str(problem), problem.remote_key)
         except (TemplateMissingError, RenderError) as problem:
@@ -267,6 +293,7 @@ class PushSecretReconciler:
         self._release(self._outside.dependencies.forget(Dependant(Subsystem.PUSH_SECRET, key)))
         self._outside.memory.forget(key)
         self._own.forget(key)
+        self._announcements.forget(key)
         return Done()
 
 

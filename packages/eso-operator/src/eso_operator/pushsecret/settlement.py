@@ -1,8 +1,10 @@
 """What a push comes to: values into their stores, what is stale out of them, and an outcome that forgets nothing.
 
-    deliver -> remember -> remove what is stale -> look again at what that may have taken along -> Outcome
+    announce -> deliver -> remember -> remove what is stale -> look again at what that may have taken along -> Outcome
 
-What is ours is what the status records and what was pushed since without getting on record.
+What is ours is what the status records and what was pushed since without getting on record. What will have to be
+deleted some day is announced: on record before it is pushed, so that it is not forgotten if the process ends in
+between.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from eso_operator.pushsecret import records
 from eso_operator.pushsecret.decide import NOT_PUSHED
 from eso_operator.pushsecret.memory import LastPush, Learned, Memory
 from eso_operator.pushsecret.outcome import Failed, Outcome, Records, SourceDeleted, Synced, orphaned
-from eso_operator.pushsecret.plan import DELETE, Guarantee
+from eso_operator.pushsecret.plan import DELETE, IF_NOT_EXISTS, Guarantee
 from eso_operator.pushsecret.push import Delivery, Pusher, StoreResult
 from eso_operator.pushsecret.refresh import current_version
 from eso_operator.pushsecret.removal import Removal, Remover, Urgency
@@ -36,6 +38,8 @@ class Planned:
     """Everything that is to be pushed, and the versions of the templates that shaped it."""
 
     deliveries: tuple[Delivery, ...]
+    ours: Records
+    """What was ours before."""
     templates: frozenset[TemplateVersion] = frozenset()
 
 
@@ -61,11 +65,27 @@ class Settlement:
         written = records.known(push.status.synced_push_secrets, push.status.synced_versions)
         return records.union(self._memory.unrecorded(push), written)
 
+    def unannounced(self, push: PushSecret, planned: Planned) -> Records:
+        """What will have to be deleted some day and is on no record yet.
+
+        Under IfNotExists it is not known before whether it will be ours: what is not may never be deleted.
+        """
+        if push.spec.deletion_policy != DELETE or push.spec.update_policy == IF_NOT_EXISTS:
+            return {}
+        ours = self.ours(push)
+        new: dict[str, list[records.Pushed]] = {}
+        for delivery in planned.deliveries:
+            known = {records.spot_of(each.data) for each in ours.get(delivery.store.key, ())}
+            if fresh := [
+                records.Pushed(one.data) for one in delivery.entries if records.spot_of(one.data) not in known
+            ]:
+                new[delivery.store.key] = fresh
+        return new
+
     async def push(self, snapshot: Snapshot, sources: Sources, planned: Planned) -> Settled:
         """Push everything; then, if all of it is in place, remove what is stale."""
-        push = snapshot.push
+        push, old, removal = snapshot.push, planned.ours, Removal()
         results = await self._delivered(planned.deliveries)
-        old, removal = self.ours(push), Removal()
         self._remember(push, results)
         if not _failures(results) and push.spec.deletion_policy == DELETE:
             removal = await self._removed(push, records.stale(_pushed(results), old), Urgency.STALE)
