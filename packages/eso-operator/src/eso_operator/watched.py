@@ -80,6 +80,10 @@ class WatchedKinds:
         found = self._informers.get(kind)
         return None if found is None else found[0]
 
+    def revision(self, kind: KindId) -> int:
+        found = self._informers.get(kind)
+        return -1 if found is None else found[1].store.revision
+
     # --- on demand ----------------------------------------------------------------------------------------------------
 
     def listen(self, listener: Heard) -> None:

@@ -13,11 +13,8 @@ from typing import Any, Final
 
 import structlog
 
-from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
-from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_api.kinds import GENERATOR_KINDS
-from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
 from eso_operator.certs.issuer import Issuer
@@ -25,14 +22,11 @@ from eso_operator.certs.materials import Materials, MaterialSettings, client_sec
 from eso_operator.certs.settings import CertificateSettings
 from eso_operator.externalsecret import assembly, triggers
 from eso_operator.fanout import assembly as fanout
-from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
-from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
-from eso_operator.fanout.description import FanOut
 from eso_operator.fanout.reconciler import Outside as FanOutOutside
-from eso_operator.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
 from eso_operator.generatorstate import assembly as generatorstate
 from eso_operator.generatorstate.cleaner import Cleaner
 from eso_operator.generatorstate.reconciler import Outside as StateOutside
+from eso_operator.informers import Informers, fan_outs, informers_of
 from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
 from eso_operator.providerclass.services import ServiceClasses
@@ -44,23 +38,22 @@ from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.pushsecret import assembly as pushing
 from eso_operator.secretstore.health import StoreHealth
-from eso_operator.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, StoreKind
+from eso_operator.secretstore.kinds import NAMESPACED_KINDS
 from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
-from eso_operator.secretstore.triggers import STORES_INDEX, held_stores, holders, own_changes, stores_of
+from eso_operator.secretstore.triggers import held_stores, holders, own_changes
 from eso_operator.secretstore.validation import Validator
 from eso_operator.settings import FeatureGate, Settings
-from eso_operator.stores.classes import CLASS, CLUSTER_CLASS, PROVIDER_LABEL
+from eso_operator.stores.classes import CLASS, CLUSTER_CLASS
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.kubecredentials import KubeCredentials
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import SERVICE
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies
-from eso_operator.sync.ledger import OWNER_INDEX, owner_of
+from eso_operator.sync.resolutions import Resolutions
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.wakes import Feeds, Wakes
 from eso_operator.targets.manifest import Follow
-from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
 from eso_operator.targets.target import Memories
 from eso_operator.telemetry.access import Gatekeeper
 from eso_operator.telemetry.endpoint import MetricsServer, anybody
@@ -77,19 +70,13 @@ from kuberun.health import HealthServer
 from kuberun.informer import Informer
 from kuberun.leader import LeaderElection, LeaseSettings, new_identity
 from kuberun.manager import Manager
-from kuberun.meta import JsonObject, Object, ObjectKey, Resource, metadata_of, raw, version_of
+from kuberun.meta import ObjectKey, Resource
 
 _log = structlog.get_logger(__name__)
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
 FEWEST_WORKERS: Final = 32
-_PUSH_INDEXES: Final = {STORES_INDEX: stores_of, PARENT_INDEX: by_parent, **pushing.INDEXES}
-
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-SECRETS = Resource("", "v1", "secrets", "Secret")
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SERVICES = Resource("", "v1", "services", "Service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +99,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     """Everything, in the order in which it depends on each other."""
     metrics = Metrics(settings.metrics, clock)
     watched = WatchedKinds(client, clock, settings.namespace)
-    informers = _informers(watched, settings)
+    informers = informers_of(watched, settings)
     dependencies = Dependencies()
     wakes = Wakes(dependencies)
     ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
@@ -124,7 +111,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     directory = Directory(gateway, clock, settings=DirectorySettings(again=Backoff(first=1.0, cap=10.0)))
     gateway.listen(lambda connection, _: directory.suspect(connection))
     materials.listen(gateway.renew)
-    resolver = Resolver(watched, directory, resolver_settings(settings))
+    resolver = Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes))
     parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies)
     bound = _binding(KubeCredentials(client, clock, informers.version_of))
     validator = Validator(resolver, bound, gateway)
@@ -204,69 +191,6 @@ def certificate_settings(settings: Settings) -> CertificateSettings:
     )
 
 
-# --- informers --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Informers:
-    stores: dict[StoreKind, Informer[Any]]
-    classes: dict[KindId, Informer[Any]]
-    services: Informer[JsonObject]
-    secrets: Informer[Object]
-    config_maps: Informer[Object]
-    push_secrets: Informer[PushSecret]
-    external_secrets: Informer[ExternalSecret]
-    parents: dict[Subsystem, Informer[Any]]
-    """Objects that are fanned out over namespaces."""
-    namespaces: Informer[Object]
-    generator_states: Informer[GeneratorState]
-    others: tuple[Informer[Any], ...]
-
-    @property
-    def everything(self) -> tuple[Informer[Any], ...]:
-        known = (self.services, self.secrets, self.config_maps, self.push_secrets)
-        synced = (self.external_secrets, self.generator_states)
-        parents = self.parents.values()
-        own = (*self.stores.values(), *self.classes.values())
-        return (*own, *known, *synced, *parents, self.namespaces, *self.others)
-
-    def version_of(self, kind: str, key: ObjectKey) -> str:
-        """The resourceVersion of a Secret or ConfigMap, as its metadata is known."""
-        store = self.secrets.store if kind == "Secret" else self.config_maps.store
-        found = store.get(key)
-        return "" if found is None else version_of(found)
-
-
-def _informers(watched: WatchedKinds, settings: Settings) -> _Informers:
-    kinds = (*NAMESPACED_KINDS, *(CLUSTER_KINDS if settings.reconcilers.cluster_store else ()))
-    generators = (*GENERATOR_KINDS, CLUSTER_GENERATOR)
-    return _Informers(
-        stores={kind: watched.add(kind.kind) for kind in kinds},
-        classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
-        services=watched.add(raw(SERVICES), labels=f"{PROVIDER_LABEL}=true"),
-        secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}),
-        config_maps=watched.add(metadata_of(CONFIG_MAPS)),
-        push_secrets=watched.add(PUSH_SECRET.kind(), indexes=_PUSH_INDEXES),
-        external_secrets=watched.add(
-            EXTERNAL_SECRET.kind(), indexes={triggers.TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent}
-        ),
-        parents={each.subsystem: _parents(watched, each) for each in _fan_outs(settings)},
-        namespaces=watched.add(metadata_of(NAMESPACES)),
-        generator_states=watched.add(GENERATOR_STATE.kind(), indexes={OWNER_INDEX: owner_of}),
-        others=tuple(watched.add(raw(generator.resource())) for generator in generators),
-    )
-
-
-def _fan_outs(settings: Settings) -> tuple[FanOut, ...]:
-    external = (CLUSTER_EXTERNAL_SECRETS,) if settings.reconcilers.cluster_external_secret else ()
-    push = (CLUSTER_PUSH_SECRETS,) if settings.reconcilers.cluster_push_secret else ()
-    return (*external, *push)
-
-
-def _parents(watched: WatchedKinds, fan_out: FanOut) -> Informer[Any]:
-    return watched.add(fan_out.parent, indexes={CHILD_NAME_INDEX: by_child_name(fan_out)})
-
-
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
@@ -278,7 +202,7 @@ class _Parts:
     client: Client
     clock: Clock
     metrics: Metrics
-    informers: _Informers
+    informers: Informers
     resolver: Resolver
     directory: Directory
     dependencies: Dependencies
@@ -390,7 +314,7 @@ def _fan_out_controllers(parts: _Parts) -> dict[Subsystem, Controller]:
         Subsystem.CLUSTER_PUSH_SECRET: informers.push_secrets,
     }
     controllers = {}
-    for fan_out in _fan_outs(parts.settings):
+    for fan_out in fan_outs(parts.settings):
         kind = fan_out.subsystem
         watches = fanout.Watches(informers.parents[kind], children[kind], informers.namespaces)
         outside = FanOutOutside(parts.client, parts.clock, parts.metrics.objects, parts.recorder(fan_out.component))

@@ -75,6 +75,8 @@ class Store(Generic[T]):
         self._objects: dict[ObjectKey, T | Malformed] = {}
         self._indexes = {name: _Index(name, values_of) for name, values_of in (indexes or {}).items()}
         self._listed = False
+        self.revision = 0
+        """Another number after every event."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -105,6 +107,7 @@ class Store(Generic[T]):
 
     def apply(self, event: Event[T]) -> Sequence[Change[T]]:
         """Take in one event of the watch; what changed by it, in order."""
+        self.revision += 1
         match event:
             case Listed(objects=objects):
                 return self._replace(objects)

@@ -17,6 +17,7 @@ from eso_operator.stores.resolve import resolve
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import Objects, Snapshot
 from eso_operator.stores.target import Connection, ResolutionError, ResolvedTarget
+from eso_operator.sync.resolutions import Resolutions
 from eso_wire.errors import ProviderError
 from eso_wire.values import Handshake, KindId, ObjectRef
 
@@ -43,9 +44,16 @@ class Providers(Protocol):
 class Resolver:
     """Resolves references for controllers."""
 
-    def __init__(self, objects: WatchedObjects, providers: Providers, settings: ResolverSettings) -> None:
+    def __init__(
+        self,
+        objects: WatchedObjects,
+        providers: Providers,
+        settings: ResolverSettings,
+        resolutions: Resolutions | None = None,
+    ) -> None:
         self._objects = objects
         self._providers = providers
+        self._resolutions = resolutions
         self.settings = settings
 
     @property
@@ -58,12 +66,22 @@ class Resolver:
         failures: dict[str, ProviderError] = {}
         for _ in range(_MAX_ROUNDS):
             try:
-                return resolve(ref, caller, need=need, snapshot=self.snapshot, settings=self.settings)
+                return self._resolved(ref, caller, need)
             except ResolutionError as error:
                 if not await self._helped(error, tried, failures):
                     connection = error.connection
                     raise failures.get(connection.key if connection else "", error) from None
         raise AssertionError("each round watches a kind or asks a provider, and both are few")
+
+    def _resolved(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedTarget:
+        if self._resolutions is None:
+            return resolve(ref, caller, need=need, snapshot=self.snapshot, settings=self.settings)
+        if (known := self._resolutions.find(ref, caller, need)) is not None:
+            return known
+        notes = self._resolutions.noting()
+        target = resolve(ref, caller, need=need, snapshot=notes.snapshot, settings=self.settings)
+        self._resolutions.keep(ref, need, target, notes)
+        return target
 
     async def _helped(
         self, error: ResolutionError, tried: set[KindId | str], failures: dict[str, ProviderError]

@@ -1,0 +1,100 @@
+"""The informers that every process has, and the indexes by which controllers find objects in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
+from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
+from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
+from eso_api.kinds import GENERATOR_KINDS
+from eso_api.pushsecret import PUSH_SECRET, PushSecret
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_operator.externalsecret import triggers
+from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
+from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
+from eso_operator.fanout.description import FanOut
+from eso_operator.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
+from eso_operator.pushsecret.assembly import INDEXES as PUSH_INDEXES
+from eso_operator.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, StoreKind
+from eso_operator.secretstore.triggers import STORES_INDEX, stores_of
+from eso_operator.settings import Settings
+from eso_operator.stores.classes import CLASS, CLUSTER_CLASS, PROVIDER_LABEL
+from eso_operator.sync.ledger import OWNER_INDEX, owner_of
+from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
+from eso_operator.telemetry.objects import Subsystem
+from eso_operator.watched import WatchedKinds
+from eso_wire.values import KindId
+from kuberun.informer import Informer
+from kuberun.meta import JsonObject, Object, ObjectKey, Resource, metadata_of, raw, version_of
+
+_PUSH_INDEXES: Final = {STORES_INDEX: stores_of, PARENT_INDEX: by_parent, **PUSH_INDEXES}
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SERVICES = Resource("", "v1", "services", "Service")
+
+
+@dataclass(frozen=True, slots=True)
+class Informers:
+    """Of every kind that is watched from the start."""
+
+    stores: dict[StoreKind, Informer[Any]]
+    classes: dict[KindId, Informer[Any]]
+    services: Informer[JsonObject]
+    secrets: Informer[Object]
+    config_maps: Informer[Object]
+    push_secrets: Informer[PushSecret]
+    external_secrets: Informer[ExternalSecret]
+    parents: dict[Subsystem, Informer[Any]]
+    """Objects that are fanned out over namespaces."""
+    namespaces: Informer[Object]
+    generator_states: Informer[GeneratorState]
+    others: tuple[Informer[Any], ...]
+
+    @property
+    def everything(self) -> tuple[Informer[Any], ...]:
+        known = (self.services, self.secrets, self.config_maps, self.push_secrets)
+        synced = (self.external_secrets, self.generator_states)
+        parents = self.parents.values()
+        own = (*self.stores.values(), *self.classes.values())
+        return (*own, *known, *synced, *parents, self.namespaces, *self.others)
+
+    def version_of(self, kind: str, key: ObjectKey) -> str:
+        """The resourceVersion of a Secret or ConfigMap, as its metadata is known."""
+        store = self.secrets.store if kind == "Secret" else self.config_maps.store
+        found = store.get(key)
+        return "" if found is None else version_of(found)
+
+
+def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
+    kinds = (*NAMESPACED_KINDS, *(CLUSTER_KINDS if settings.reconcilers.cluster_store else ()))
+    generators = (*GENERATOR_KINDS, CLUSTER_GENERATOR)
+    return Informers(
+        stores={kind: watched.add(kind.kind) for kind in kinds},
+        classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
+        services=watched.add(raw(SERVICES), labels=f"{PROVIDER_LABEL}=true"),
+        secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}),
+        config_maps=watched.add(metadata_of(CONFIG_MAPS)),
+        push_secrets=watched.add(PUSH_SECRET.kind(), indexes=_PUSH_INDEXES),
+        external_secrets=watched.add(
+            EXTERNAL_SECRET.kind(), indexes={triggers.TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent}
+        ),
+        parents={each.subsystem: _parents(watched, each) for each in fan_outs(settings)},
+        namespaces=watched.add(metadata_of(NAMESPACES)),
+        generator_states=watched.add(GENERATOR_STATE.kind(), indexes={OWNER_INDEX: owner_of}),
+        others=tuple(watched.add(raw(generator.resource())) for generator in generators),
+    )
+
+
+def fan_outs(settings: Settings) -> tuple[FanOut, ...]:
+    external = (CLUSTER_EXTERNAL_SECRETS,) if settings.reconcilers.cluster_external_secret else ()
+    push = (CLUSTER_PUSH_SECRETS,) if settings.reconcilers.cluster_push_secret else ()
+    return (*external, *push)
+
+
+def _parents(watched: WatchedKinds, fan_out: FanOut) -> Informer[Any]:
+    return watched.add(fan_out.parent, indexes={CHILD_NAME_INDEX: by_child_name(fan_out)})
