@@ -83,6 +83,7 @@ def _external_secret() -> Facts:
 def _push_secret() -> Facts:
     outcomes: list[of_push_secret.Outcome] = [
         of_push_secret.Synced(news=of_push_secret.orphaned(["one"])),
+        of_push_secret.Synced(news=of_push_secret.left_alone(["one"])),
         of_push_secret.Synced(existing=("store: key",)),
         of_push_secret.SourceDeleted(),
         of_push_secret.Skipped(CAUSE, None),

@@ -159,7 +159,7 @@ async def test_a_record_of_what_is_not_ours_does_not_delete_it(staged: Any) -> N
         await stage.gone("db")
 
         assert stage.provider.values == {"foreign": b"theirs"}
-        await stage.event("db", "Warning", "Orphaned", "foreign")
+        await stage.event("db", "Normal", "LeftAlone", "foreign")
 
 
 async def test_a_push_secret_that_is_created_again_still_owns_its_values(staged: Any) -> None:

@@ -107,7 +107,7 @@ async def test_a_deletion_leaves_what_became_somebody_elses_in_between(staged: A
         await stage.gone("db")
 
         assert stage.provider.values == {"db": b"theirs"}
-        await stage.event("db", "Warning", "Orphaned", "db", "left alone")
+        await stage.event("db", "Normal", "LeftAlone", "db", "left alone")
 
 
 # --- somebody writes to the object, between our push and its record ---------------------------------------------------
@@ -250,7 +250,7 @@ async def test_what_two_push_secrets_pushed_goes_with_the_last_of_them(staged: A
         await stage.bench.delete(PUSHES, "old")
         await stage.gone("old")
         assert stage.provider.values == {"db": b"p"}
-        await stage.event("old", "Warning", "Orphaned", "left to PushSecret", "new")
+        await stage.event("old", "Normal", "LeftAlone", "left to PushSecret", "new")
         await stage.bench.delete(PUSHES, "new")
         await stage.gone("new")
 

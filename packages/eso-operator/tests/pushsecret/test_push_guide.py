@@ -26,7 +26,14 @@ def test_the_manifest_fits_its_type() -> None:
 
 @pytest.mark.parametrize(
     "reason",
-    [outcome.SYNCED, outcome.ERRORED, outcome.ALREADY_EXISTS, outcome.ORPHANED, refresh.SOURCE_DELETED],
+    [
+        outcome.SYNCED,
+        outcome.ERRORED,
+        outcome.ALREADY_EXISTS,
+        outcome.ORPHANED,
+        outcome.LEFT_ALONE,
+        refresh.SOURCE_DELETED,
+    ],
 )
 def test_every_reason_is_explained(reason: str) -> None:
     assert f"`{reason}`" in TEXT

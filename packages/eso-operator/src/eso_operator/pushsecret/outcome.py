@@ -43,6 +43,7 @@ SYNCED: Final = "Synced"
 ERRORED: Final = "Errored"
 ALREADY_EXISTS: Final = "SecretAlreadyExists"
 ORPHANED: Final = "Orphaned"
+LEFT_ALONE: Final = "LeftAlone"
 
 FLUSH_SECONDS: Final = 300.0
 """A push that changed nothing is written into the status at most this often."""
@@ -146,6 +147,11 @@ def report_of(push: PushSecret, outcome: Outcome, now: datetime) -> Report:
 def orphaned(sentences: Sequence[str]) -> tuple[News, ...]:
     """What was let go, one event for each store."""
     return tuple(News(EventType.WARNING, ORPHANED, text[:_MAX_TEXT]) for text in sentences)
+
+
+def left_alone(sentences: Sequence[str]) -> tuple[News, ...]:
+    """What was not deleted because it is somebody else's, or not ours alone."""
+    return tuple(News(EventType.NORMAL, LEFT_ALONE, text[:_MAX_TEXT]) for text in sentences)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -24,14 +24,13 @@ from eso_operator.pushsecret.outcome import (
     Skipped,
     SourceDeleted,
     Synced,
-    orphaned,
     report_of,
 )
 from eso_operator.pushsecret.plan import IF_NOT_EXISTS
 from eso_operator.pushsecret.records import recorded, union
 from eso_operator.pushsecret.refresh import changed, current_version
 from eso_operator.pushsecret.select import EntryError
-from eso_operator.pushsecret.settlement import Planned, Settlement
+from eso_operator.pushsecret.settlement import Planned, Settlement, news_of
 from eso_operator.pushsecret.snapshot import NoChoice, Snapshot
 from eso_operator.pushsecret.sources import SourceError, SourceGoneError, SourceReader, Sources, missed
 from eso_operator.pushsecret.triggers import named_stores
@@ -226,7 +225,7 @@ class PushSecretReconciler:
         self._depend(push, removal.depends_on)
         if failed is not None:
             return await self._say(push, failed, self._outside.clock.now())
-        self._tell(push, orphaned(removal.orphans))
+        self._tell(push, news_of(removal))
         return await self._outside.finalizer.release(push)
 
     # --- telling ------------------------------------------------------------------------------------------------------

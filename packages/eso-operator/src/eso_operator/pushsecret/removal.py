@@ -75,10 +75,11 @@ class Deletes(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Removal:
-    """What became of it. `orphans` are sentences about what was let go."""
+    """What became of it. `orphans` are sentences about what was let go, `others` about what is somebody else's."""
 
     gone: dict[str, list[Spot]] = field(default_factory=dict)
     orphans: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     depends_on: set[Dependency] = field(default_factory=set)
     removed: int = 0
@@ -132,7 +133,7 @@ class Remover:
                 alone.append(entry)
                 continue
             removal.settle(store, [entry])
-            removal.orphans.append(
+            removal.others.append(
                 f"{store}: {entry_key(entry)} was left to PushSecret {other.key}, which pushed it too"
             )
         return alone
@@ -198,7 +199,7 @@ def _settled(result: DeleteResult, entry: PushData, order: _Order, removal: Remo
     """What is not there is removed; what is somebody else's is left alone; anything else is trouble."""
     error = result.error
     if error is not None and error.reason is ErrorReason.OWNERSHIP_CONFLICT:
-        removal.orphans.append(f"{order.store}: {entry_key(entry)} belongs to somebody else and was left alone")
+        removal.others.append(f"{order.store}: {entry_key(entry)} belongs to somebody else and was left alone")
     elif error is not None and not error.is_not_found:
         return error
     removal.settle(order.store, [entry])

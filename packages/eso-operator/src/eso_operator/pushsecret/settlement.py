@@ -19,7 +19,7 @@ from eso_api.pushsecret import PushData, PushSecret
 from eso_operator.pushsecret import records
 from eso_operator.pushsecret.decide import NOT_PUSHED
 from eso_operator.pushsecret.memory import LastPush, Learned, Memory
-from eso_operator.pushsecret.outcome import Failed, Outcome, Records, SourceDeleted, Synced, orphaned
+from eso_operator.pushsecret.outcome import Failed, Outcome, Records, SourceDeleted, Synced, left_alone, orphaned
 from eso_operator.pushsecret.plan import DELETE, IF_NOT_EXISTS, Guarantee
 from eso_operator.pushsecret.push import Delivery, Pusher, StoreResult
 from eso_operator.pushsecret.refresh import current_version
@@ -28,6 +28,7 @@ from eso_operator.pushsecret.snapshot import Snapshot
 from eso_operator.pushsecret.sources import Sources
 from eso_operator.sync.dependencies import Dependency
 from eso_operator.sync.fetch import Failure
+from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateVersion
 
 NOT_DELETED: Final = "could not delete secret"
@@ -92,7 +93,7 @@ class Settlement:
             await self._restored(planned.deliveries, results, removal)
             self._remember(push, results)
         old = records.without(old, removal.gone)
-        news = orphaned(removal.orphans)
+        news = news_of(removal)
         if failures := _failures(results):
             outcome: Outcome = Failed(NOT_PUSHED, failures, records.union(_pushed(results), old), news)
         elif removal.failures:
@@ -107,7 +108,7 @@ class Settlement:
         if push.spec.deletion_policy != DELETE or not old:
             return None
         removal = await self._removed(push, records.stale({}, old), Urgency.STALE)
-        news = orphaned(removal.orphans)
+        news = news_of(removal)
         if removal.failures:
             left = records.without(old, removal.gone)
             return Failed(NOT_DELETED, tuple(removal.failures), left, news), removal
@@ -120,7 +121,7 @@ class Settlement:
         if not removal.failures:
             return None, removal
         left = records.without(old, removal.gone)
-        return Failed(NOT_DELETED, tuple(removal.failures), left, orphaned(removal.orphans)), removal
+        return Failed(NOT_DELETED, tuple(removal.failures), left, news_of(removal)), removal
 
     async def _delivered(self, deliveries: Sequence[Delivery]) -> list[StoreResult]:
         """Every store on its own: one that fails does not hold up the others."""
@@ -146,6 +147,11 @@ class Settlement:
         """At once, whatever becomes of the record."""
         known = {place: each for result in results for place, each in result.known.items()}
         self._memory.wrote(push, known, _pushed(results))
+
+
+def news_of(removal: Removal) -> tuple[News, ...]:
+    """What there is to say about what was not deleted."""
+    return (*orphaned(removal.orphans), *left_alone(removal.others))
 
 
 def _pushed(results: Sequence[StoreResult]) -> dict[str, list[records.Pushed]]:
@@ -174,6 +180,6 @@ def _synced(
         weaker=tuple(str(result.store) for result in results if result.guarantee is Guarantee.CHECKED),
         wrote=bool(removal.removed or sum(result.written for result in results)),
         renew_within=renew,
-        news=orphaned(removal.orphans),
+        news=news_of(removal),
         learned=Learned(last, {place: each for result in results for place, each in result.known.items()}),
     )
