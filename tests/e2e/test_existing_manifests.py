@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -62,15 +63,18 @@ async def test_a_v1beta1_clusterexternalsecret_reaches_namespaces_through_a_clus
 
 
 async def test_v1beta1_generators_make_their_values_once(site: Any) -> None:
-    """R35: `refreshInterval: 0`, written as a number."""
+    """R18, R19, R22, R35: `refreshInterval: 0`, written as a number."""
     await site.apply_example("guide/generator-password.yaml")
     await site.apply_example("guide/generator-uuid.yaml")
 
     password = await site.secret("db-password", "production", lambda text: "password" in text)
     identity = await site.secret("service-id", "production", lambda text: "uuid" in text)
 
-    assert len(password["text"]["password"]) == 32
-    assert len(identity["text"]["uuid"]) == 36
+    made = password["text"]["password"]
+    symbols = [one for one in made if not one.isalnum()]
+    assert (len(made), sum(one.isdigit() for one in made), len(symbols)) == (32, 6, 4)
+    assert set(symbols) <= set("!@#$%^&*")
+    assert uuid.UUID(identity["text"]["uuid"]).version == 4
 
 
 async def test_moving_a_workload_to_a_v2_store_loses_no_data(site: Any) -> None:

@@ -41,12 +41,14 @@ async def stage(module_scene: Scene) -> AsyncIterator[Scene]:
     provider.data = dict(scripted_with({}).data)
     provider.item_errors.clear()
     provider.state = None
+    provider.lifetime = 0.0
     bench = replace(module_scene.bench, namespace=namespace)
     await bench.create(STORES, STORE, spec=FAKE_STORE)
     await bench.ready(STORES, STORE, lambda condition: condition.status == "True")
     provider.calls.clear()
     provider.asked.clear()
     provider.identities.clear()
+    provider.credentials.clear()
     module_scene.api_calls.seen.clear()
     yield replace(module_scene, bench=bench)
     await api.delete(f"/apis/external-secrets.io/v1/namespaces/{namespace}/externalsecrets")

@@ -200,7 +200,7 @@ async def test_a_v1beta1_manifest_works_unedited(stage: Scene) -> None:
 
 
 async def test_a_v2_generator_is_a_source(stage: Scene) -> None:
-    """R21, R24."""
+    """R21, R92."""
     await stage.bench.create(MAKER.resource(), "maker", spec={})
     config = {"providerConfig": {"providerRef": {"kind": "Maker", "name": "maker"}}}
     await stage.bench.create(GENERATOR.resource(), "v2", spec=config)
@@ -208,6 +208,20 @@ async def test_a_v2_generator_is_a_source(stage: Scene) -> None:
     await stage.sync("db", dataFrom=[{"sourceRef": {"generatorRef": reference(GENERATOR, "v2")}}])
 
     assert await stage.data("db") == {"password": "generated"}
+
+
+async def test_values_that_end_are_made_anew_before_whatever_the_interval_says(stage: Scene) -> None:
+    """R24: an hour would be too late for a token that lasts a second."""
+    stage.provider.lifetime = 1.0
+    await stage.bench.create(MAKER.resource(), "maker", spec={})
+    entry = {"sourceRef": {"generatorRef": reference(MAKER, "maker")}}
+
+    await stage.sync("db", dataFrom=[entry], refreshInterval="1h")
+
+    async def made_again() -> bool:
+        return stage.provider.calls["Generate"] >= 3
+
+    await eventually(made_again, "it is not made anew")
 
 
 async def states(stage: Scene) -> dict[str, str | None]:

@@ -89,7 +89,7 @@ async def test_a_store_that_was_there_before_its_provider_is_ready_soon_after_it
 
 
 async def test_a_lost_provider_is_named_in_the_condition_and_its_return_is_seen(bench: Bench) -> None:
-    """R112, R117."""
+    """R117."""
     async with bench.operator(with_interval(bench.settings, 1.0)):
         host = await bench.install(scripted())
         await bench.create(STORES, "fake", spec=FAKE)

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
-from eso_api.references import StoreRef
+from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.target import Form, Reason, ResolutionError, ResolvedTarget, ServiceKey
 from eso_operator.testing.clusters import (
@@ -22,6 +23,7 @@ from eso_operator.testing.clusters import (
     namespace_object,
     provider_service,
     ready,
+    serving,
 )
 from eso_wire.values import Handshake, KindId, KindInfo, KindRole, Operation
 from eso_wire.versions import CURRENT, SUPPORTED
@@ -94,6 +96,28 @@ def test_a_store_of_the_guide_without_its_provider_says_what_to_install(document
 
     assert raised.value.reason is Reason.NOT_INSTALLED
     assert f"eso-provider-{key}" in raised.value.message
+
+
+@pytest.mark.parametrize("file", ["generator-ecr.yaml", "generator-password.yaml", "generator-uuid.yaml"])
+def test_a_generator_of_the_guide_goes_to_the_provider_that_serves_it(file: str) -> None:
+    """R18, R19, R20: whichever provider brings the kind; the manifest is sent as it stands."""
+    generator, consumer = yaml.safe_load_all((GUIDE / file).read_text(encoding="utf-8"))
+    kind = KindId("generators.external-secrets.io", "v1alpha1", generator["kind"])
+    ref = msgspec.convert(consumer["spec"]["dataFrom"][0]["sourceRef"]["generatorRef"], GeneratorRef)
+    service = provider_service("provider-any", CORE, kinds=str(kind))
+    answers = EveryConnection(serving(kind, role=KindRole.GENERATOR))
+
+    target = resolve(
+        ref,
+        caller("production"),
+        need=ANYTHING,
+        snapshot=cluster({**generator, "status": {}}, service, handshakes=answers),
+        settings=SETTINGS,
+    )
+
+    assert (target.form, target.config.kind) == (Form.V1_GENERATOR, kind)
+    assert target.config.spec is not None
+    assert json.loads(target.config.spec) == generator["spec"]
 
 
 def test_the_guide_names_all_three() -> None:

@@ -414,7 +414,7 @@ def test_a_reference_without_a_name_is_refused() -> None:
 
 
 def test_common_fields_become_the_policy_of_calls() -> None:
-    """R78-R81."""
+    """R78, R80, R81."""
     spec = {
         "providerConfig": REFERRED,
         "refreshInterval": "1m",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from eso_api.references import StoreRef
+from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.need import VALIDATION, Gate, Need
 from eso_operator.stores.resolve import resolve
@@ -25,9 +25,10 @@ from eso_operator.testing.clusters import (
     ready,
     serving,
 )
-from eso_wire.values import KindId, ObjectRef, Operation
+from eso_wire.values import KindId, KindRole, ObjectRef, Operation
 from kuberun.meta import JsonObject
 
+GENERATORS_V2 = "generator.external-secrets.io/v2alpha1"
 STORES_V2 = "secretstore.external-secrets.io/v2alpha1"
 CORE_V1 = "external-secrets.io/v1"
 CORE_ALPHA = "external-secrets.io/v1alpha1"
@@ -35,11 +36,13 @@ CONFIGS = "provider.secretstore.external-secrets.io/v2alpha1"
 FAKE = KindId("provider.secretstore.external-secrets.io", "v2alpha1", "Fake")
 ADDRESS = f"provider-fake.{CORE}.svc:8080"
 SERVICE = provider_service("provider-fake", CORE, kinds=str(FAKE), v1_keys="fake")
-HANDSHAKES = EveryConnection(serving(FAKE, v1_key="fake"))
+PASSWORD = KindId("provider.generator.external-secrets.io", "v2alpha1", "Password")
+FAKES, PASSWORDS = serving(FAKE, v1_key="fake"), serving(PASSWORD, role=KindRole.GENERATOR)
+HANDSHAKES = EveryConnection(replace(FAKES, kinds=FAKES.kinds + PASSWORDS.kinds))
 
 
 def resolved(
-    ref: StoreRef, *documents: JsonObject, by: ObjectRef | None = None, need: Need = ANYTHING
+    ref: StoreRef | GeneratorRef, *documents: JsonObject, by: ObjectRef | None = None, need: Need = ANYTHING
 ) -> ResolvedTarget:
     snapshot = cluster(SERVICE, *documents, handshakes=HANDSHAKES)
     return resolve(ref, by or caller(), need=need, snapshot=snapshot, settings=SETTINGS)
@@ -83,6 +86,7 @@ def test_a_store_of_our_class_or_of_none_is_ours(said: str) -> None:
     ],
 )
 def test_a_store_of_another_controller_class_is_not_ours(ref: StoreRef, document: JsonObject) -> None:
+    """R79."""
     error = refused(ref, document)
 
     assert error.reason is Reason.UNMANAGED
@@ -115,17 +119,27 @@ CONDITIONS = [
 
 @pytest.mark.parametrize(("conditions", "allowed"), CONDITIONS)
 def test_conditions_of_a_cluster_scoped_store(conditions: list[JsonObject], allowed: bool) -> None:
-    """R90, R132; the same rule in every form that has conditions."""
-    v2 = {"providerConfig": {"address": ADDRESS, "inline": {"kind": "Fake", "spec": {}}}, "conditions": conditions}
-    forms = {
+    """R90, R93, R132, R181; the same rule in every form that has conditions."""
+    config = {"address": ADDRESS, "inline": {"kind": "Fake", "spec": {}}}
+    maker = {"address": ADDRESS, "inline": {"kind": "Password", "spec": {}}}
+    scoped = {"conditions": conditions, "authenticationScope": "ManifestNamespace"}
+    forms: dict[str, tuple[StoreRef | GeneratorRef, JsonObject]] = {
         "v1": (CLUSTER_STORE, cluster_store(conditions=conditions)),
         "v2": (
             StoreRef(api_version=STORES_V2, kind="ClusterSecretStore", name="store"),
-            obj(STORES_V2, "ClusterSecretStore", "store", spec={**v2, "authenticationScope": "ManifestNamespace"}),
+            obj(STORES_V2, "ClusterSecretStore", "store", spec={"providerConfig": config, **scoped}),
+        ),
+        "provider": (
+            StoreRef(kind="ClusterProvider", name="store"),
+            obj(CORE_ALPHA, "ClusterProvider", "store", spec={"config": config, **scoped}),
         ),
         "direct": (
             StoreRef(api_version=CONFIGS, kind="ClusterFake", name="store"),
             obj(CONFIGS, "ClusterFake", "store", spec={"common": {"conditions": conditions}}),
+        ),
+        "generator": (
+            GeneratorRef(api_version=GENERATORS_V2, kind="ClusterGenerator", name="store"),
+            obj(GENERATORS_V2, "ClusterGenerator", "store", spec={"providerConfig": maker, **scoped}),
         ),
     }
 

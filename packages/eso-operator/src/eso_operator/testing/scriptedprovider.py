@@ -43,6 +43,7 @@ from eso_wire.values import (
     SubscribeOpen,
     Validation,
     ValidationState,
+    ValueMetadata,
 )
 from eso_wire.versions import SUPPORTED, ProtocolVersion, select
 from kuberun.clock import Clock
@@ -60,6 +61,8 @@ class ScriptedProvider:
     data: dict[str, bytes] = field(default_factory=dict)
     state: bytes | None = None
     """What a generator says must be cleaned up later."""
+    lifetime: float = 0.0
+    """Seconds after which a generator's values are to be made anew; 0: it does not say."""
     instance_id: str = "instance-1"
     kinds: tuple[KindInfo, ...] = ()
     limits: Limits = field(default_factory=Limits)
@@ -80,6 +83,8 @@ class ScriptedProvider:
     calls: Counter[str] = field(default_factory=Counter)
     asked: list[tuple[GetItem, ...]] = field(default_factory=list)
     identities: list[bytes] = field(default_factory=list)
+    credentials: list[tuple[bytes, ...]] = field(default_factory=list, repr=False)
+    """What came along with each read."""
     openings: list[SubscribeOpen] = field(default_factory=list)
     events: asyncio.Queue[ChangeEvent | Heartbeat | None] = field(default_factory=asyncio.Queue)
     called: asyncio.Event = field(default_factory=asyncio.Event)
@@ -151,6 +156,8 @@ class ScriptedProvider:
                 context, items = codec.from_get_request(pb.GetSecretsRequest.FromString(request))
                 self.asked.append(items)
                 self.identities.append(context.config.spec_json.reveal() if context.config.spec_json else b"")
+                sent = (each.value for each in context.config.credentials)
+                self.credentials.append(tuple(value.reveal() for value in sent if isinstance(value, SecretBytes)))
                 return codec.to_get_response([self._get(item) for item in items])
             case "CheckSecrets":
                 _, items = codec.from_check_request(pb.CheckSecretsRequest.FromString(request))
@@ -165,7 +172,8 @@ class ScriptedProvider:
                 return codec.to_validate_response(Validation(ValidationState.READY))
             case "Generate":
                 state = None if self.state is None else SecretBytes(self.state)
-                return codec.to_generate_response(Generated({"password": SecretBytes(b"generated")}, state=state))
+                values, ends = {"password": SecretBytes(b"generated")}, ValueMetadata(suggested_refresh=self.lifetime)
+                return codec.to_generate_response(Generated(values, state=state, metadata=ends))
             case "Cleanup":
                 return codec.to_cleanup_response(CleanupOutcome.CLEANED)
         raise ProviderError(ErrorReason.UNSUPPORTED_OPERATION, f"no such method: {method}")
