@@ -1,5 +1,6 @@
 """PushSecrets on a live API server, with a real gRPC server and real certificates behind the store."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_operator.sync.ledger import FINALIZER
 from eso_operator.testing.keepingprovider import denied, keeping
 from eso_operator.testing.operators import BACKEND, MAKER, eventually
 from eso_operator.testing.pushsecrets import bulk, entry
@@ -300,6 +302,61 @@ async def test_state_of_generated_values_is_kept_until_every_store_has_the_next(
         current = [each for each in await states(stage) if "garbageCollectionDeadline" not in each["spec"]]
         assert len(current) == 1
         assert current[0]["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+async def test_what_was_made_is_cleaned_up_though_its_push_secret_goes_while_no_operator_runs(
+    staged: Any, bench: Any
+) -> None:
+    """The state is held from the start, as those of ExternalSecrets are."""
+    provider = keeping(state=b'{"id": 1}')
+    async with staged(provider, tidy=False) as stage:
+        await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
+        ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}
+        await stage.push("made", entry("password", "db"), selector=ref)
+    await stage.bench.delete(PUSHES, "made")
+    await stage.gone("made")
+    (left,) = await states(stage)
+    assert left["metadata"]["finalizers"] == [FINALIZER]
+    await stage.bench.api.delete(GENERATOR_STATE.resource().path(bench.namespace, left["metadata"]["name"]))
+
+    async with bench.operator(replace(bench.settings, namespace=bench.namespace)):
+        await eventually(lambda: _no_states(stage), "the state stays")
+
+    assert provider.calls["Cleanup"] == 1
+
+
+async def _no_states(stage: Any) -> bool:
+    return not await states(stage)
+
+
+async def test_without_the_controller_that_cleans_up_no_state_is_kept(staged: Any, bench: Any) -> None:
+    """Nobody would ever take its finalizer off."""
+    off = replace(
+        bench.settings,
+        namespace=bench.namespace,
+        reconcilers=replace(bench.settings.reconcilers, generator_state=False),
+    )
+    async with staged(keeping(state=b'{"id": 1}'), settings=off) as stage:
+        await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
+        ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}
+
+        await stage.push("made", entry("password", "db"), selector=ref)
+
+        assert await states(stage) == []
+
+
+async def test_nothing_is_made_that_could_not_go_anywhere(staged: Any) -> None:
+    """A store is missing: a generator is not even asked, however often it is tried."""
+    async with staged() as stage:
+        await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
+        ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}
+        await stage.apply("made", entry("password", "db"), selector=ref, secretStoreRefs=[{"name": "late"}])
+        await stage.broken("made", "StoreNotFound")
+        assert stage.provider.calls["Generate"] == 0
+
+        await stage.store("late")
+
+        await stage.holds(db="generated")
 
 
 async def states(stage: Any) -> list[Any]:
