@@ -6,10 +6,13 @@ import os
 import re
 import subprocess
 import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from eso_wire.values import Operation
 
 ROOT = Path(__file__).resolve().parents[2]
 PROVIDERS = {path.parent.name: tomllib.loads(path.read_text()) for path in ROOT.glob("providers/*/pyproject.toml")}
@@ -54,6 +57,18 @@ def test_every_provider_has_a_stage_and_those_that_are_stable_have_earned_it() -
     assert stable <= set(SERVING)
     assert [name for name in stable if f'"{name}": Candidate(' not in suite] == []
     assert [name for name in stable if f'"--provider", "{name}"' not in whole] == []
+
+
+@pytest.mark.parametrize("name", sorted(SERVING))
+def test_the_table_says_what_a_provider_supports(name: str) -> None:
+    """R59."""
+    provider = entry_points(group="eso.providers")[name].load()
+    offered = {operation for kind in provider.kind_infos for operation in kind.operations}
+
+    pushes, deletes = re.findall(rf"^\| `{name}` \|.*\| (\w+) \| (\w+) \|$", PAGE, re.MULTILINE)[0]
+
+    assert (pushes == "yes") is (Operation.PUSH in offered)
+    assert (deletes == "yes") is (Operation.NOT_FOUND_SEMANTICS in offered)
 
 
 def test_every_provider_and_the_community_have_owners() -> None:

@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from eso_operator.providers import transport as methods
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.scenes import ES, STORE, STORES, Scene, generic, running, scene
+from eso_wire import codec
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import Validation, ValidationState
 from kuberun.errors import Forbidden
 from kuberun.requests import Request
 from kuberun.testing.builders import CONFIG_MAPS
@@ -72,18 +75,19 @@ async def test_a_store_that_is_not_ready_is_not_asked_and_wakes_everybody_when_i
 
 
 async def test_without_the_flood_gate_a_store_that_is_not_ready_is_asked(bench: Bench) -> None:
-    """P4."""
+    """P4: it stays refused by its provider, which would answer all the same."""
     settings = bench.settings
     open_gate = replace(settings, sync=replace(settings.sync, flood_gate=False))
     async with scene(bench, {"db": "v1"}, open_gate) as stage:
-        stage.provider.broken = DOWN
+        refused = codec.to_validate_response(Validation(ValidationState.INVALID)).SerializeToString()
+        stage.provider.nonsense = lambda method, _: refused if method == methods.VALIDATE else None
         await bench.patch(STORES, STORE, {"spec": {"refreshInterval": 3600}})
         await bench.ready(STORES, STORE, lambda condition: condition.status == "False")
-        stage.provider.broken = None
 
         await stage.apply("db", ONE)
 
         await stage.ready("db")
+        await bench.ready(STORES, STORE, lambda condition: condition.status == "False")
 
 
 async def test_cluster_stores_can_be_switched_off(bench: Bench) -> None:

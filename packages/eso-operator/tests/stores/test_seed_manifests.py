@@ -1,4 +1,4 @@
-"""Each manifest of the two design documents resolves to the same target as its v2-store twin (R77-R97, R176-R196).
+"""Each manifest of the two design documents resolves to the same target as its v2-store twin (R77-R95, R176-R191).
 
 The manifests are those of `examples/stores-v2` and `examples/out-of-process`, unchanged. A twin is the v2 store that
 says the same: a Provider's fields under `providerConfig`, a provider's own object as its `providerRef`.
