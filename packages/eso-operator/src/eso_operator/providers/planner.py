@@ -129,10 +129,11 @@ class ReadPlanner:
     async def _serve(self, eyes: _Eyes, window: _Window) -> None:
         try:
             await self._clock.sleep(self._settings.merge_window)
-            del self._open[eyes]  # whoever comes from now on opens the next window
-            async with asyncio.TaskGroup() as group:
-                for batch in self._batches(window):
-                    group.create_task(self._ask(window.bound, batch))
+            del self._open[eyes]  # whoever comes from now on joins a call that is announced, or opens the next window
+            with self._announced(eyes, window) as asked:
+                async with asyncio.TaskGroup() as group:
+                    for batch in self._batches(window.bound, asked):
+                        group.create_task(self._ask(window.bound, batch))
         except Exception as defect:  # noqa: BLE001 - a defect of ours, which every reader has to hear of
             window.fail(defect)
         finally:
@@ -140,58 +141,61 @@ class ReadPlanner:
                 del self._open[eyes]
             window.abandon()
 
-    async def _sweep(self) -> None:
-        """What is kept of reads goes by itself, also when nothing is read any more."""
-        while self._recent:
-            await self._clock.sleep(self._settings.shared_seconds)
-            self._recent.expire(self._clock.monotonic())
+    @contextmanager
+    def _announced(self, eyes: _Eyes, window: _Window) -> Iterator[list[_Asked]]:
+        """Until it is answered, whoever had a question before this moment may join it. The newest call counts."""
+        asked = window.asked(self._clock.monotonic())
+        self._on_the_way |= {(eyes, each.question): each for each in asked}
+        try:
+            yield asked
+        finally:
+            for each in asked:
+                self._over(eyes, each)
 
-    def _batches(self, window: _Window) -> Iterator[list[_Asked]]:
-        told = window.bound.target.handshake.limits.max_batch_items
+    def _over(self, eyes: _Eyes, asked: _Asked) -> None:
+        if self._on_the_way.get((eyes, asked.question)) is asked:
+            del self._on_the_way[eyes, asked.question]
+
+    def _batches(self, bound: BoundTarget, asked: list[_Asked]) -> Iterator[list[_Asked]]:
+        told = bound.target.handshake.limits.max_batch_items
         size = min(self._settings.max_batch_items, told or self._settings.max_batch_items)
-        asked = window.asked()
         for start in range(0, len(asked), size):
             yield asked[start : start + size]
 
     async def _ask(self, bound: BoundTarget, batch: list[_Asked]) -> None:
         """One call; if a single item may be to blame for its failure, two calls of half the size."""
-        started, eyes = self._clock.monotonic(), _eyes(bound)
-        self._metrics.batch(
-            bound.target.endpoint.label, items=len(batch), wanted=sum(len(each.slots) for each in batch)
-        )
+        items = [_item(str(number), each.question) for number, each in enumerate(batch)]
+        wanted = sum(len(each.slots) for each in batch)
+        self._metrics.batch(bound.target.endpoint.label, items=len(batch), wanted=wanted)
+        eyes = _eyes(bound)
         try:
-            with self._announced(eyes, batch, started):
-                results = await self._gateway.get(
-                    bound, [_item(str(number), each.question) for number, each in enumerate(batch)]
-                )
+            results = await self._gateway.get(bound, items)
         except ProviderError as error:
             if error.reason not in _SPLIT or len(batch) == 1:
                 for each in batch:
+                    self._over(eyes, each)
                     each.fail(error)
                 return
         else:
             for each, result in zip(batch, results, strict=True):
-                self._recent.keep((eyes, each.question), result, started)
+                self._over(eyes, each)
+                self._recent.keep((eyes, each.question), result, each.since)
                 each.answer(result)
-            if self._sweeper is None or self._sweeper.done():
-                self._sweeper = self._start(self._sweep())
+            self._sweep_later()
             return
         middle = len(batch) // 2
         await self._ask(bound, batch[:middle])
         await self._ask(bound, batch[middle:])
 
-    @contextmanager
-    def _announced(self, eyes: _Eyes, batch: list[_Asked], started: float) -> Iterator[None]:
-        """For as long as the call lasts, those who asked before it may join it. The newest call counts."""
-        for each in batch:
-            each.since = started
-            self._on_the_way[eyes, each.question] = each
-        try:
-            yield
-        finally:
-            for each in batch:
-                if self._on_the_way.get((eyes, each.question)) is each:
-                    del self._on_the_way[eyes, each.question]
+    def _sweep_later(self) -> None:
+        if self._sweeper is None or self._sweeper.done():
+            self._sweeper = self._start(self._sweep())
+
+    async def _sweep(self) -> None:
+        """What is kept of reads goes by itself, also when nothing is read any more."""
+        while self._recent:
+            await self._clock.sleep(self._settings.shared_seconds)
+            self._recent.expire(self._clock.monotonic())
 
 
 class _Eyes(NamedTuple):
@@ -259,13 +263,13 @@ class _Slot(NamedTuple):
     position: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """One distinct question, everybody who asked it, and when the call began that answers it."""
+    """One distinct question, everybody who asked it, and a moment before the call that answers it."""
 
     question: _Question
     slots: list[_Slot]
-    since: float = 0.0
+    since: float
 
     def answer(self, result: GetResult) -> None:
         for slot in self.slots:
@@ -281,10 +285,10 @@ class _Window:
     bound: BoundTarget
     wanted: dict[_Question, list[_Slot]] = field(default_factory=dict)
 
-    def asked(self) -> list[_Asked]:
+    def asked(self, now: float) -> list[_Asked]:
         """What somebody still waits for."""
         return [
-            _Asked(question, slots)
+            _Asked(question, slots, now)
             for question, slots in self.wanted.items()
             if any(not slot.reader.answered.done() for slot in slots)
         ]

@@ -6,11 +6,13 @@ So that taking over a cluster rewrites nothing: the digest is SHA3-224 of the va
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from eso_api.values import SecretBytes
 from gotmpl.floats import format_float
+
+_NUMBERS: Final = tuple(str(byte).encode() for byte in range(256))
 
 
 def digest(value: Any) -> str:
@@ -49,9 +51,9 @@ def _printed(value: Any) -> bytes:
         case str():
             return value.encode("utf-8", "surrogateescape")
         case SecretBytes():
-            return _list([str(byte).encode() for byte in value.reveal()])
+            return _list(map(_NUMBERS.__getitem__, value.reveal()))
         case bytes():
-            return _list([str(byte).encode() for byte in value])
+            return _list(map(_NUMBERS.__getitem__, value))
         case int():
             return str(value).encode()
         case float():
@@ -60,10 +62,10 @@ def _printed(value: Any) -> bytes:
             keys = sorted(value, key=lambda key: str(key).encode("utf-8", "surrogateescape"))
             return b"map[" + b" ".join(_printed(key) + b":" + _printed(value[key]) for key in keys) + b"]"
         case list() | tuple():
-            return _list([_printed(item) for item in value])
+            return _list(map(_printed, value))
         case _:
             raise TypeError(f"a {type(value).__name__} has no digest")
 
 
-def _list(parts: list[bytes]) -> bytes:
+def _list(parts: Iterable[bytes]) -> bytes:
     return b"[" + b" ".join(parts) + b"]"
