@@ -127,6 +127,23 @@ async def test_after_a_restart_what_is_overdue_is_read_in_its_turn(bench: Bench)
         await stage.until("db", {"password": "v2"})
 
 
+async def test_a_refresh_that_lies_in_the_future_is_done_again(bench: Bench) -> None:
+    """R6 of the catalogue: whoever wrote that had another clock."""
+    async with scene(bench, {"ahead": "v1"}) as stage:
+        await stage.sync("db", {"password": "ahead"}, refreshInterval="24h")
+        provider = stage.provider
+    await stage.patch_status("db", {"refreshTime": "2999-01-01T00:00:00Z"})
+
+    stage.backend(ahead="v2")
+    async with running(bench, provider) as stage:
+        await stage.until("db", {"password": "v2"})
+
+        async def corrected() -> bool:
+            return str((await stage.status("db"))["refreshTime"]) < "2999"
+
+        await eventually(corrected, "the time of the refresh is still in the future")
+
+
 async def test_a_deleted_object_leaves_no_series(bench: Bench) -> None:
     async with scene(bench, {"db": "v1"}) as stage:
         await stage.sync("db", ONE)

@@ -10,6 +10,7 @@ from kuberun.testing.builders import SECRETS
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
 
 ONE = {"password": "db"}
+NO_SCHEDULE = [{"schedule": "0 0 * * 7", "duration": "1h"}]
 ALWAYS = [{"schedule": "@yearly", "duration": "8784h"}]
 
 
@@ -136,6 +137,8 @@ async def test_a_change_of_the_status_alone_is_no_reason_to_look(stage: Scene) -
     [
         pytest.param({"kind": "allow", "windows": ALWAYS}, True, id="allowed at all times"),
         pytest.param({"kind": "deny", "windows": ALWAYS}, False, id="denied at all times"),
+        pytest.param({"kind": "allow", "windows": NO_SCHEDULE}, False, id="catalogue R12 allowed by no schedule"),
+        pytest.param({"kind": "deny", "windows": NO_SCHEDULE}, True, id="catalogue R12 denied by no schedule"),
     ],
 )
 async def test_windows_decide_about_routine_refreshes_only(stage: Scene, windows: JsonObject, open_now: bool) -> None:
