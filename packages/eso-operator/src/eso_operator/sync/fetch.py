@@ -11,9 +11,9 @@ when it comes to removing things.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, assert_never
+from typing import Any, Final, Protocol, assert_never
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import StoreRef
@@ -104,12 +104,12 @@ class Fetcher:
         for want in pass_.wants:
             if not isinstance(want, Generate):
                 reads.setdefault(want.store, []).append(want)
-        async with asyncio.TaskGroup() as group:
-            for ref, wanted in reads.items():
-                group.create_task(self._from_store(pass_, ref, wanted))
-            for want in pass_.wants:
-                if isinstance(want, Generate):
-                    group.create_task(self._generate(pass_, want))
+        await _together(
+            [
+                *(self._from_store(pass_, ref, wanted) for ref, wanted in reads.items()),
+                *(self._generate(pass_, want) for want in pass_.wants if isinstance(want, Generate)),
+            ]
+        )
         return pass_.result()
 
     async def _from_store(self, pass_: _Pass, ref: StoreRef, wanted: list[Read]) -> None:
@@ -123,11 +123,14 @@ class Fetcher:
         except (ResolutionError, ProviderError) as error:
             pass_.unresolved(error, wanted)
             return
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._read(pass_, bound, [want for want in wanted if not isinstance(want, FindMany)]))
-            for want in wanted:
-                if isinstance(want, FindMany):
-                    group.create_task(self._find(pass_, bound, want))
+        finds = [want for want in wanted if isinstance(want, FindMany)]
+        values = [want for want in wanted if not isinstance(want, FindMany)]
+        await _together(
+            [
+                *([self._read(pass_, bound, values)] if values else []),
+                *(self._find(pass_, bound, want) for want in finds),
+            ]
+        )
 
     async def _read(self, pass_: _Pass, bound: BoundTarget, wanted: Sequence[OneValue | Extract]) -> None:
         items = [
@@ -248,6 +251,16 @@ class _Pass:
             made=tuple(self.made),
             refresh_within=self.refresh_within,
         )
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """All at once. Most objects have one store and ask it for values only: they need no task for that."""
+    if len(work) == 1:
+        await work[0]
+        return
+    async with asyncio.TaskGroup() as group:
+        for each in work:
+            group.create_task(each)
 
 
 def _shaped(want: Want, answer: SecretBytes | Values) -> dict[str, SecretBytes]:
