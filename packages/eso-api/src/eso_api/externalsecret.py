@@ -271,6 +271,8 @@ class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
 
     refresh_time: NullableTimestamp = None
     """When the values were last fetched."""
+    renew_time: NullableTimestamp = None
+    """When they are fetched or made anew because they end; absent if they do not."""
     synced_resource_version: str = ""
     """Generation and metadata hash of this object at the last sync."""
     conditions: Conditions = []

@@ -176,6 +176,8 @@ class PushSecretStatus(Fragment, frozen=True, kw_only=True):
 
     refresh_time: NullableTimestamp = None
     """When the last push began."""
+    renew_time: NullableTimestamp = None
+    """When generated values are made anew because they end; absent if they do not."""
     synced_resource_version: str = ""
     """Generation and metadata hash of this object at the last push."""
     synced_push_secrets: dict[str, dict[str, PushData]] = {}

@@ -4,12 +4,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
-from eso_operator.externalsecret.refresh import current_version, interval_of, refresh_due, turn_of
+from eso_operator.externalsecret.refresh import current_version, interval_of, last_sync, refresh_due, turn_of
 from eso_operator.externalsecret.snapshot import LastSync
 from eso_operator.sync.due import Due, NotDue
 from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
+from kuberun.clock import rfc3339
 from kuberun.testing.clock import START
 
 HOUR = timedelta(hours=1)
@@ -213,3 +215,11 @@ def test_values_that_end_before_the_interval_does_are_renewed_in_time() -> None:
 
     assert refresh_due(before) == NotDue("it is fresh", 1800.0)
     assert refresh_due(after_all) == Due("its interval has passed")
+
+
+def test_a_restart_does_not_let_values_end() -> None:
+    """R24: their end is on record."""
+    es = synced(external_secret(refreshInterval="24h"))
+    es.status = msgspec.structs.replace(es.status, renew_time=rfc3339(START + HOUR))
+
+    assert last_sync(es).renew_at == START + HOUR

@@ -345,6 +345,26 @@ async def test_without_the_controller_that_cleans_up_no_state_is_kept(staged: An
         assert await states(stage) == []
 
 
+async def test_generated_values_are_made_anew_before_they_end_even_by_the_next_operator(
+    staged: Any, bench: Any
+) -> None:
+    """R24: long before the interval is over."""
+    provider = keeping(lives=2.0)
+    async with staged(provider, tidy=False) as stage:
+        await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
+        ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}
+        await stage.push("made", entry("password", "db"), selector=ref, refreshInterval="24h")
+        provider.generated = {"password": b"second"}
+        await stage.holds(db="second")
+        assert (await stage.status("made"))["renewTime"]
+    provider.generated = {"password": b"third"}
+
+    async with bench.operator(replace(bench.settings, namespace=bench.namespace)):
+        await stage.holds(db="third")
+        await stage.bench.delete(PUSHES, "made")
+        await stage.gone("made")
+
+
 async def test_nothing_is_made_that_could_not_go_anywhere(staged: Any) -> None:
     """A store is missing: a generator is not even asked, however often it is tried."""
     async with staged() as stage:

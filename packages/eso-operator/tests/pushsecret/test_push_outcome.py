@@ -122,6 +122,16 @@ def test_whether_it_is_due(seen: Snapshot, due: bool) -> None:
     assert isinstance(refresh_due(seen), Due if due else NotDue)
 
 
+def test_a_restart_does_not_let_generated_values_end() -> None:
+    """R24: their end is on record, and nothing is remembered of them."""
+    push = synced_ago(60)
+    written = report_of(push, Synced(renew_within=30.0), NOW - timedelta(seconds=60)).status
+    push.status = msgspec.structs.replace(push.status, renew_time=written.renew_time)
+
+    assert isinstance(refresh_due(snapshot(push)), Due)
+    assert report_of(push, Synced(), NOW).status.renew_time is None
+
+
 @pytest.mark.parametrize("field", ["labels", "annotations"])
 def test_an_edit_of_metadata_pushes_again(field: str) -> None:
     """Seed 14."""

@@ -157,6 +157,7 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
     status = msgspec.structs.replace(
         _with_ready(snapshot, ready),
         refresh_time=rfc3339(now),
+        renew_time=_renewal(outcome, now),
         synced_resource_version=current_version(es),
         binding=Binding(name=outcome.binding) if outcome.binding else es.status.binding,
         outcomes=[],
@@ -241,6 +242,12 @@ def _outcomes(es: ExternalSecret, failures: Sequence[Failure], now: datetime) ->
 
 
 # --- when it is looked at again ---------------------------------------------------------------------------------------
+
+
+def _renewal(outcome: Synced, now: datetime) -> str | None:
+    """On record, so that a restart does not let values end."""
+    within = outcome.refresh_within
+    return None if within is None else rfc3339(now + timedelta(seconds=within))
 
 
 def _next_refresh(es: ExternalSecret, within: float | None) -> Then:

@@ -32,7 +32,8 @@ _LONGEST_TURN: Final = timedelta(seconds=LONGEST_SPREAD)
 def last_sync(es: ExternalSecret) -> LastSync:
     """What the status says."""
     status = es.status
-    return LastSync(parse_rfc3339(status.refresh_time) if status.refresh_time else None, status.synced_resource_version)
+    at, renew_at = (parse_rfc3339(each) if each else None for each in (status.refresh_time, status.renew_time))
+    return LastSync(at, status.synced_resource_version, renew_at)
 
 
 def current_version(es: ExternalSecret) -> str:

@@ -25,7 +25,7 @@ class LastSync:
     at: datetime | None
     version: str
     renew_at: datetime | None = None
-    """When values want to be read or made anew because they end; None if they do not, as far as this process knows."""
+    """When values want to be read or made anew because they end; None if they do not."""
 
 
 @dataclass(frozen=True, slots=True)

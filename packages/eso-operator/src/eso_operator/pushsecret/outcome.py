@@ -164,6 +164,7 @@ def _synced(push: PushSecret, outcome: Synced, now: datetime) -> Report:
         push.status,
         conditions=_with_existing(set_condition(push.status.conditions, ready, now), outcome.existing, now),
         refresh_time=rfc3339(now),
+        renew_time=None if outcome.renew_within is None else rfc3339(now + timedelta(seconds=outcome.renew_within)),
         synced_resource_version=current_version(push),
         synced_push_secrets=entries,
         synced_versions=versions,

@@ -98,8 +98,16 @@ def _by_time(snapshot: Snapshot) -> Due | NotDue:
     if at > now:
         return Due("its last push lies in the future")
     due = at + timedelta(seconds=interval_of(snapshot.push))
-    if snapshot.remembered is not None and snapshot.remembered.renew_at is not None:
-        due = min(due, snapshot.remembered.renew_at)
+    if (renew_at := _renew_at(snapshot)) is not None:
+        due = min(due, renew_at)
     if due > now:
         return NotDue("it is fresh", (due - now).total_seconds())
     return Due("its interval has passed")
+
+
+def _renew_at(snapshot: Snapshot) -> datetime | None:
+    """When generated values end, as remembered, or as written by a process before this one."""
+    if snapshot.remembered is not None:
+        return snapshot.remembered.renew_at
+    written = snapshot.push.status.renew_time
+    return parse_rfc3339(written) if written else None

@@ -37,6 +37,7 @@ from eso_wire.values import (
     PushPrecondition,
     PushResult,
     RemoteRef,
+    ValueMetadata,
 )
 from kuberun.clock import SystemClock
 
@@ -77,6 +78,8 @@ class KeepingProvider(ScriptedProvider):
     generated: dict[str, bytes] = field(default_factory=lambda: {"password": b"generated"})
     state: bytes | None = None
     """What generated values leave behind to be cleaned up."""
+    lives: float = 0.0
+    """Seconds after which generated values want to be made anew; 0 for values that do not end."""
     meanwhile: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     """By call: what somebody else does just before it takes effect. Once."""
     writes: int = 0
@@ -119,7 +122,8 @@ class KeepingProvider(ScriptedProvider):
             case "Generate":
                 made = {key: SecretBytes(value) for key, value in self.generated.items()}
                 state = None if self.state is None else SecretBytes(self.state)
-                return codec.to_generate_response(Generated(made, state=state))
+                life = ValueMetadata(suggested_refresh=self.lives)
+                return codec.to_generate_response(Generated(made, state=state, metadata=life))
         return ScriptedProvider._answer(self, method, request)  # noqa: SLF001 - it is our own
 
     def _note(self, context: Context) -> None:
