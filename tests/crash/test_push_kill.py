@@ -108,6 +108,13 @@ class Scene:
         assert found is not None
         return set(found["status"].get("syncedPushSecrets", {}).get("SecretStore/backend", {}))
 
+    async def clear(self) -> None:
+        """Stores that stay would be validated by every operator to come, and its deaths would fall there."""
+        store = SECRET_STORE.resource().path(self.namespace, "backend")
+        await self.api.patch(store, {"metadata": {"finalizers": None}})
+        await self.api.delete(store)
+        await self.api.delete(NAMESPACES.path("", self.namespace))
+
     async def find(self) -> JsonObject | None:
         answer = await self.api.get(PUSHES.path(self.namespace, NAME))
         return dict(answer.body) if answer.status == 200 else None
@@ -145,6 +152,7 @@ async def test_pushes_survive_kills(seed: int, scene: Scenes, backend: KeepingPr
     kept = {ours: b"value", theirs: b"theirs", taken: replaced}
     removed = recorded if subject.delete == "Delete" else set()
     assert backend.values == {key: value for key, value in kept.items() if key not in removed}
+    await subject.clear()
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -166,6 +174,7 @@ async def test_an_object_that_goes_right_after_a_kill_leaves_nothing_foreign_tou
         assert backend.values[taken] == b"before"
     elif subject.delete == "Delete":
         assert ours not in backend.values
+    await subject.clear()
 
 
 async def _create(api: Any, resource: Resource, name: str, namespace: str = "", **fields: Any) -> None:
