@@ -19,6 +19,7 @@ from eso_operator.testing.keepingprovider import EVERYTHING, WRITES, KeepingProv
 from eso_operator.testing.operators import eventually
 from eso_operator.testing.pushsecrets import bulk, entry
 from eso_operator.testing.transports import LaggingWatch, LostWrites
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
 from kuberun.transport import Transport
@@ -184,6 +185,22 @@ async def test_what_could_not_be_pushed_is_not_left_on_record(staged: Any) -> No
         await stage.gone("db")
 
         assert stage.provider.values == {"db": b"theirs"}
+
+
+async def test_what_may_have_been_pushed_stays_on_record(staged: Any) -> None:
+    """The answer was lost, and the value landed nevertheless."""
+    async with staged(keeping(marks_owners=False)) as stage:
+        stage.provider.push_errors["db"] = ProviderError(ErrorReason.BACKEND_TIMEOUT, "no answer in time")
+        await stage.source(password="p")
+
+        await stage.apply("db", entry("password", "db"), deletionPolicy="Delete")
+        await stage.broken("db", "no answer in time")
+        stage.provider.put("db", b"p")
+        assert await recorded(stage) == ["db"]
+        await stage.bench.delete(PUSHES, "db")
+        await stage.gone("db")
+
+        assert stage.provider.values == {}
 
 
 async def test_a_watch_that_lags_neither_forgets_a_failure_nor_what_was_pushed(staged: Any) -> None:

@@ -11,7 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from eso_api.pushsecret import PushSecretSpec
 from eso_operator.pushsecret.memory import Known, Place, digest
@@ -39,6 +39,9 @@ from eso_wire.values import (
 )
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
+
+_UNSURE: Final = frozenset({ErrorReason.BACKEND_TIMEOUT, ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.INTERNAL})
+"""An answer was lost: what was asked for may have been done."""
 
 
 class Writes(Protocol):
@@ -105,10 +108,18 @@ class StoreResult:
     """Entries whose value, as it is now, is in the backend."""
     left: int = 0
     """Entries whose place holds another value, which stays."""
+    unsure: list[Pushed] = field(default_factory=list)
+    """Entries that failed in a way that does not tell whether they were written."""
     guarantee: Guarantee = Guarantee.ATOMIC
 
     def fail(self, entry: Entry, error: ResolutionError | ProviderError) -> None:
         self.failures.append(failure_of(entry.path, entry.remote.key, str(self.store), error))
+
+    def refuse(self, entry: Entry, error: ProviderError) -> None:
+        """It was not written, or nobody knows."""
+        self.fail(entry, error)
+        if error.reason in _UNSURE:
+            self.unsure.append(Pushed(entry.data))
 
     def take_over(self, later: StoreResult, lost: Collection[Spot]) -> None:
         """What became of the part that was pushed once more counts, not what came of it before."""
@@ -116,6 +127,7 @@ class StoreResult:
         self.pushed = [each for each in self.pushed if spot_of(each.data) not in lost] + later.pushed
         self.existing = [key for key in self.existing if key not in keys] + later.existing
         self.failures += later.failures
+        self.unsure += later.unsure
         self.known |= later.known
         self.written += later.written
         self.landed += later.landed
@@ -187,7 +199,7 @@ class Pusher:
                 results = await self._gateway.push(round_.bound, call)
             except ProviderError as error:
                 for item in batch:
-                    round_.result.fail(wanted[item.item_id][0], error)
+                    round_.result.refuse(wanted[item.item_id][0], error)
                 continue
             for one in results:
                 round_.take(wanted[one.item_id][0], one)
@@ -259,7 +271,7 @@ class _Round:
             case ProviderError(reason=ErrorReason.ALREADY_EXISTS) if not self.policy.replaces:
                 self._leave(entry, answer.provider_version)
             case ProviderError() as error:
-                self.result.fail(entry, error)
+                self.result.refuse(entry, error)
             case PushOutcome.SKIPPED_EXISTS:
                 self._leave(entry, answer.provider_version)
             case PushOutcome.UNCHANGED:

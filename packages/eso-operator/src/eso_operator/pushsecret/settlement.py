@@ -71,7 +71,7 @@ class Settlement:
 
         Under IfNotExists it is not known before whether it will be ours: what is not may never be deleted.
         """
-        if push.spec.deletion_policy != DELETE or push.spec.update_policy == IF_NOT_EXISTS:
+        if not _announces(push):
             return {}
         ours = self.ours(push)
         new: dict[str, list[records.Pushed]] = {}
@@ -95,7 +95,9 @@ class Settlement:
         old = records.without(old, removal.gone)
         news = news_of(removal)
         if failures := _failures(results):
-            outcome: Outcome = Failed(NOT_PUSHED, failures, records.union(_pushed(results), old), news)
+            unsure = {result.store.key: result.unsure for result in results if result.unsure and _announces(push)}
+            left = records.union(_pushed(results), records.union(unsure, old))
+            outcome: Outcome = Failed(NOT_PUSHED, failures, left, news)
         elif removal.failures:
             outcome = Failed(NOT_DELETED, tuple(removal.failures), records.union(_pushed(results), old), news)
         else:
@@ -152,6 +154,10 @@ class Settlement:
 def news_of(removal: Removal) -> tuple[News, ...]:
     """What there is to say about what was not deleted."""
     return (*orphaned(removal.orphans), *left_alone(removal.others))
+
+
+def _announces(push: PushSecret) -> bool:
+    return push.spec.deletion_policy == DELETE and push.spec.update_policy != IF_NOT_EXISTS
 
 
 def _pushed(results: Sequence[StoreResult]) -> dict[str, list[records.Pushed]]:
