@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,8 @@ class Life:
 
     def kill(self) -> None:
         if self.exit_code is None:
-            os.kill(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # dead by itself, and nobody has told us yet
+                os.kill(self.pid, signal.SIGKILL)
 
     async def until(self, holds: Callable[[], Awaitable[object]]) -> bool:
         """Whether it lived to see it; fails when neither happens."""
