@@ -10,7 +10,8 @@ import pytest
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.settings import Reconcilers
-from eso_operator.testing.operators import Bench
+from eso_operator.testing.operators import Bench, eventually
+from eso_operator.wiring import Operator
 
 pytestmark = pytest.mark.live
 
@@ -54,14 +55,18 @@ async def test_the_whole_operator_fans_out(fleet: Any, bench: Bench) -> None:
     async with bench.operator() as operator:
         await fleet.create()
         await fleet.provisioned("a")
-
-        exposed = operator.metrics.exposition().decode()
+        labels = f'condition="Ready",name="{fleet.name}",namespace="",status="True"'
+        series = f"clusterexternalsecret_status_condition{{{labels}}} 1.0"
+        await eventually(lambda: _exposes(operator, series), "the condition is not exposed")
+        duration = f'clusterexternalsecret_reconcile_duration{{name="{fleet.name}",namespace=""}}'
+        await eventually(lambda: _exposes(operator, duration), "the duration is not exposed")
         await bench.delete(fleet.fan_out.parent.resource, fleet.name)
 
         await fleet.no_child("a")
-    labels = f'condition="Ready",name="{fleet.name}",namespace="",status="True"'
-    assert f"clusterexternalsecret_status_condition{{{labels}}} 1.0" in exposed
-    assert f'clusterexternalsecret_reconcile_duration{{name="{fleet.name}",namespace=""}}' in exposed
+
+
+async def _exposes(operator: Operator, series: str) -> bool:
+    return series in operator.metrics.exposition().decode()
 
 
 async def test_an_operator_told_not_to_leaves_cluster_external_secrets_alone(fleet: Any, bench: Bench) -> None:

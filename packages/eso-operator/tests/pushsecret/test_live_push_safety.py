@@ -274,6 +274,31 @@ async def test_what_two_push_secrets_pushed_goes_with_the_last_of_them(staged: A
         assert stage.provider.values == {}
 
 
+async def test_a_value_is_not_left_to_a_successor_whose_push_is_refused(staged: Any) -> None:
+    """The successor has it on record and is pushing it; the backend says that it is still the predecessor's."""
+    async with staged(keeping(marks_owners=True)) as stage:
+        await stage.source(password="p")
+        await stage.push("old", entry("password", "db"), deletionPolicy="Delete")
+
+        async def the_old_one_goes() -> None:
+            await stage.bench.delete(PUSHES, "old")
+            await eventually(lambda: _waits(stage, "old"), "it does not wait for the other's push")
+
+        stage.provider.meanwhile["PushSecrets"] = the_old_one_goes
+        await stage.push("new", entry("password", "db"), deletionPolicy="Delete")
+        await stage.gone("old")
+
+        assert stage.provider.values == {"db": b"p"}
+        await stage.bench.delete(PUSHES, "new")
+        await stage.gone("new")
+        assert stage.provider.values == {}
+
+
+async def _waits(stage: Any, name: str) -> bool:
+    ready = await stage.condition(name, "Ready")
+    return ready is not None and "just now" in ready["message"]
+
+
 @pytest.mark.parametrize("policy", ["Replace", "IfNotExists"])
 async def test_a_store_that_is_replaced_by_another_of_the_same_backend_keeps_its_values(
     staged: Any, policy: str

@@ -93,12 +93,13 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
     generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock)
     sources = SourceReader(client, parts.watches.secrets.store, generators)
     memory, objects = Memory(), parts.watches.push_secrets.store
-    remover = Remover(parts.resolver, parts.bind, parts.gateway, chooser=chooser, claims=Claims(objects), clock=clock)
+    claims = Claims(objects)
+    remover = Remover(parts.resolver, parts.bind, parts.gateway, chooser=chooser, claims=claims, clock=clock)
     outside = Outside(
         client=client,
         clock=clock,
         sources=sources,
-        settlement=Settlement(Pusher(parts.resolver, parts.bind, parts.gateway), remover, memory),
+        settlement=Settlement(Pusher(parts.resolver, parts.bind, parts.gateway), remover, memory, claims),
         ledger=_ledger(parts),
         finalizer=Finalizer(client),
         memory=memory,

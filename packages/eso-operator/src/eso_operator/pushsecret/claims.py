@@ -1,12 +1,15 @@
 """Values that several PushSecrets count as theirs: the last one to go takes them along, not the first.
 
 Backends that keep an owner's mark settle this by themselves; others would let a PushSecret that is renamed, or replaced
-by another, delete what its successor has just pushed.
+by another, delete what its successor has just pushed. What is on record before it is pushed is no claim yet: if the
+backend refuses it, a value that was left to the successor would be nobody's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from eso_api.pushsecret import PushSecret
@@ -14,6 +17,7 @@ from eso_operator.pushsecret.memory import Place
 from eso_operator.pushsecret.records import spot_of
 from eso_operator.pushsecret.stores import split_key
 from kuberun.cache import Store
+from kuberun.meta import ObjectKey
 
 PLACES_INDEX: Final = "places"
 _CLUSTER_KIND: Final = "Cluster"
@@ -26,18 +30,50 @@ def places_of(push: PushSecret) -> Iterable[Hashable]:
     return [Place(store, *spot_of(data)) for store, entries in recorded.items() for data in entries.values()]
 
 
+class _Fate(Enum):
+    """What became of a value that was announced."""
+
+    UNKNOWN = "unknown"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Another PushSecret that records the place; settled when, as far as known, the backend has taken its value."""
+
+    by: ObjectKey
+    settled: bool
+
+
 class Claims:
     """One for the process."""
 
     def __init__(self, objects: Store[PushSecret]) -> None:
         self._objects = objects
+        self._announced: dict[ObjectKey, dict[Place, _Fate]] = {}
 
-    def other(self, push: PushSecret, place: Place) -> PushSecret | None:
-        """Another PushSecret, not about to go, that has pushed to the place too."""
+    def announce(self, push: PushSecret, places: Iterable[Place]) -> None:
+        """They go on record now, and are pushed then."""
+        self._announced.setdefault(push.key, {}).update(dict.fromkeys(places, _Fate.UNKNOWN))
+
+    def pushed(self, push: PushSecret, landed: Iterable[Place]) -> None:
+        """What was announced and did not land was refused; what may have landed counts as landed."""
+        if (announced := self._announced.get(push.key)) is None:
+            return
+        for place in landed:
+            announced.pop(place, None)
+        announced.update(dict.fromkeys(announced, _Fate.REFUSED))
+
+    def forget(self, key: ObjectKey) -> None:
+        self._announced.pop(key, None)
+
+    def other(self, push: PushSecret, place: Place) -> Claim | None:
+        """Of a PushSecret that is not about to go. A refused value is no claim, whatever the status says by now."""
         _, kind, _ = split_key(place.store)
         for other in self._objects.find(PLACES_INDEX, place):
             meta = other.metadata
             near = meta.namespace == push.metadata.namespace or kind.startswith(_CLUSTER_KIND)
-            if near and meta.uid != push.metadata.uid and meta.deletion_timestamp is None:
-                return other
+            fate = self._announced.get(other.key, {}).get(place)
+            if near and meta.uid != push.metadata.uid and meta.deletion_timestamp is None and fate is not _Fate.REFUSED:
+                return Claim(other.key, settled=fate is None)
         return None

@@ -170,7 +170,7 @@ class PushSecretReconciler:
 
     async def _announced(self, push: PushSecret, planned: Planned) -> PushSecret:
         """The object with everything on record that is about to be pushed and will have to be deleted some day."""
-        new = self._outside.settlement.unannounced(push, planned)
+        new = self._outside.settlement.announce(push, planned)
         if not new:
             return push
         entries, versions = recorded(union(new, planned.ours))
@@ -293,6 +293,7 @@ class PushSecretReconciler:
         self._outside.memory.forget(key)
         self._own.forget(key)
         self._announcements.forget(key)
+        self._outside.settlement.forget(key)
         return Done()
 
 

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from eso_api.pushsecret import PushData, PushSecret
-from eso_operator.pushsecret.claims import Claims
+from eso_operator.pushsecret.claims import Claim, Claims
 from eso_operator.pushsecret.identity import owner_token
 from eso_operator.pushsecret.memory import Place
 from eso_operator.pushsecret.plan import batches
@@ -29,9 +29,10 @@ from eso_operator.stores.target import BoundTarget, Reason, ResolutionError
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.resolver import Resolver
-from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import DeleteBatch, DeleteItem, DeleteResult, Operation, RemoteRef
 from kuberun.clock import Clock
+from kuberun.meta import ObjectKey
 
 REMOVAL: Final = Need(frozenset({Operation.DELETE}), Gate.POLICY)
 
@@ -129,13 +130,16 @@ class Remover:
         """What nobody else has pushed. The rest is not ours alone, and not ours any more."""
         alone = []
         for entry in entries:
-            if (other := self._claims.other(push, Place(store, *spot_of(entry)))) is None:
-                alone.append(entry)
-                continue
-            removal.settle(store, [entry])
-            removal.others.append(
-                f"{store}: {entry_key(entry)} was left to PushSecret {other.key}, which pushed it too"
-            )
+            match self._claims.other(push, Place(store, *spot_of(entry))):
+                case None:
+                    alone.append(entry)
+                case Claim(by=other, settled=True):
+                    removal.settle(store, [entry])
+                    removal.others.append(
+                        f"{store}: {entry_key(entry)} was left to PushSecret {other}, which pushed it too"
+                    )
+                case Claim(by=other):
+                    removal.failures.append(_contended(store, entry, other))
         return alone
 
     async def _from_store(self, order: _Order, removal: Removal) -> None:
@@ -183,6 +187,13 @@ class Remover:
             failure_of("status.syncedPushSecrets", entry_key(entry), order.store, errors[spot_of(entry)])
             for entry in left
         ]
+
+
+def _contended(store: str, entry: PushData, other: ObjectKey) -> Failure:
+    """Whether it is the other's is known in a moment."""
+    message = f"PushSecret {other} is pushing it just now: it is not deleted before that has ended"
+    error = ProviderError(ErrorReason.OWNERSHIP_CONFLICT, message, retry=RetryClass.BACKOFF)
+    return failure_of("status.syncedPushSecrets", entry_key(entry), store, error)
 
 
 @dataclass(frozen=True, slots=True)

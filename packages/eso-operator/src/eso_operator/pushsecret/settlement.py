@@ -17,8 +17,9 @@ from typing import Final
 
 from eso_api.pushsecret import PushData, PushSecret
 from eso_operator.pushsecret import records
+from eso_operator.pushsecret.claims import Claims
 from eso_operator.pushsecret.decide import NOT_PUSHED
-from eso_operator.pushsecret.memory import LastPush, Learned, Memory
+from eso_operator.pushsecret.memory import LastPush, Learned, Memory, Place
 from eso_operator.pushsecret.outcome import Failed, Outcome, Records, SourceDeleted, Synced, left_alone, orphaned
 from eso_operator.pushsecret.plan import DELETE, IF_NOT_EXISTS, Guarantee
 from eso_operator.pushsecret.push import Delivery, Pusher, StoreResult
@@ -30,6 +31,7 @@ from eso_operator.sync.dependencies import Dependency
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateVersion
+from kuberun.meta import ObjectKey
 
 NOT_DELETED: Final = "could not delete secret"
 
@@ -56,18 +58,19 @@ class Settled:
 class Settlement:
     """One for the process."""
 
-    def __init__(self, pusher: Pusher, remover: Remover, memory: Memory) -> None:
+    def __init__(self, pusher: Pusher, remover: Remover, memory: Memory, claims: Claims) -> None:
         self._pusher = pusher
         self._remover = remover
         self._memory = memory
+        self._claims = claims
 
     def ours(self, push: PushSecret) -> Records:
         """All that has to be removed some day: on record, or pushed and not on record yet."""
         written = records.known(push.status.synced_push_secrets, push.status.synced_versions)
         return records.union(self._memory.unrecorded(push), written)
 
-    def unannounced(self, push: PushSecret, planned: Planned) -> Records:
-        """What will have to be deleted some day and is on no record yet.
+    def announce(self, push: PushSecret, planned: Planned) -> Records:
+        """What will have to be deleted some day and is on no record yet. It has to go on record before it is pushed.
 
         Under IfNotExists it is not known before whether it will be ours: what is not may never be deleted.
         """
@@ -81,12 +84,18 @@ class Settlement:
                 records.Pushed(one.data) for one in delivery.entries if records.spot_of(one.data) not in known
             ]:
                 new[delivery.store.key] = fresh
+        self._claims.announce(push, _places(new))
         return new
+
+    def forget(self, key: ObjectKey) -> None:
+        self._claims.forget(key)
 
     async def push(self, snapshot: Snapshot, sources: Sources, planned: Planned) -> Settled:
         """Push everything; then, if all of it is in place, remove what is stale."""
         push, old, removal = snapshot.push, planned.ours, Removal()
         results = await self._delivered(planned.deliveries)
+        unsure = {result.store.key: result.unsure for result in results if result.unsure and _announces(push)}
+        self._claims.pushed(push, _places(records.union(_pushed(results), unsure)))
         self._remember(push, results)
         if not _failures(results) and push.spec.deletion_policy == DELETE:
             removal = await self._removed(push, records.stale(_pushed(results), old), Urgency.STALE)
@@ -95,7 +104,6 @@ class Settlement:
         old = records.without(old, removal.gone)
         news = news_of(removal)
         if failures := _failures(results):
-            unsure = {result.store.key: result.unsure for result in results if result.unsure and _announces(push)}
             left = records.union(_pushed(results), records.union(unsure, old))
             outcome: Outcome = Failed(NOT_PUSHED, failures, left, news)
         elif removal.failures:
@@ -162,6 +170,10 @@ def _announces(push: PushSecret) -> bool:
 
 def _pushed(results: Sequence[StoreResult]) -> dict[str, list[records.Pushed]]:
     return {result.store.key: result.pushed for result in results if result.pushed}
+
+
+def _places(pushed: Records) -> list[Place]:
+    return [Place(store, *records.spot_of(each.data)) for store, entries in pushed.items() for each in entries]
 
 
 def _failures(results: Sequence[StoreResult]) -> tuple[Failure, ...]:

@@ -1,0 +1,76 @@
+"""Whose a remote value is when several PushSecrets record it."""
+
+from __future__ import annotations
+
+import pytest
+
+from eso_api.pushsecret import PushSecret
+from eso_operator.pushsecret.claims import PLACES_INDEX, Claim, Claims, places_of
+from eso_operator.pushsecret.memory import Place
+from eso_operator.testing.pushsecrets import entry, push_secret
+from kuberun.cache import Store
+from kuberun.watch import Applied
+
+PLACE = Place("SecretStore/store", "db", "")
+
+
+def recording(name: str, **metadata: object) -> PushSecret:
+    record = {"SecretStore/store": {"db": entry("key", "db")}}
+    return push_secret(metadata={"name": name, "uid": f"uid-{name}", **metadata}, status={"syncedPushSecrets": record})
+
+
+def claims(*objects: PushSecret) -> Claims:
+    store: Store[PushSecret] = Store({PLACES_INDEX: places_of})
+    for one in objects:
+        store.apply(Applied(one))
+    return Claims(store)
+
+
+OLD, NEW = recording("old"), recording("new")
+
+
+@pytest.mark.parametrize(
+    ("other", "claimed"),
+    [
+        pytest.param(NEW, True, id="another one"),
+        pytest.param(OLD, False, id="itself"),
+        pytest.param(recording("new", deletionTimestamp="2026-01-01T00:00:00Z"), False, id="one that is about to go"),
+        pytest.param(recording("new", namespace="team-b"), False, id="of another namespace, in a store of its own"),
+    ],
+)
+def test_a_place_is_claimed_by_others_that_record_it(other: PushSecret, claimed: bool) -> None:
+    found = claims(OLD, other).other(OLD, PLACE)
+
+    assert (found == Claim(other.key, settled=True)) is claimed
+
+
+def test_what_is_only_announced_is_no_settled_claim() -> None:
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+
+    assert known.other(OLD, PLACE) == Claim(NEW.key, settled=False)
+
+
+def test_what_landed_is_a_claim() -> None:
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.pushed(NEW, [PLACE])
+
+    assert known.other(OLD, PLACE) == Claim(NEW.key, settled=True)
+
+
+def test_what_was_refused_is_none_although_the_status_may_still_say_so() -> None:
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.pushed(NEW, [])
+
+    assert known.other(OLD, PLACE) is None
+
+
+def test_a_refused_value_that_is_announced_again_is_open_again() -> None:
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.pushed(NEW, [])
+    known.announce(NEW, [PLACE])
+
+    assert known.other(OLD, PLACE) == Claim(NEW.key, settled=False)
