@@ -39,6 +39,7 @@ PARALLEL = 32
 PATIENCE = 600.0
 CORE = "external-secrets"
 METRICS_PORT = 18080
+HEALTH_PORT = 18081
 
 CRDS = raw(
     Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
@@ -194,9 +195,23 @@ def operator(stage: Stage, served: Served) -> Iterator[int]:
         f"--trusted-provider={service}={served.address}",
         f"--trusted-provider-tls={service}={served.client_folder}",
     ]
-    command += ["--metrics-addr", f"127.0.0.1:{METRICS_PORT}", "--live-addr", "127.0.0.1:0", "--loglevel", "warn"]
+    command += ["--metrics-addr", f"127.0.0.1:{METRICS_PORT}", "--loglevel", "warn"]
+    command += ["--live-addr", f"127.0.0.1:{HEALTH_PORT}"]
     with _process(command, stage.home / "operator.log") as process:
         yield process.pid
+
+
+async def operator_is_ready() -> None:
+    """Wait until its caches are full: from then on it works."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            await asyncio.to_thread(read, f"http://127.0.0.1:{HEALTH_PORT}/readyz")
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            return
+    raise TimeoutError("the operator does not become ready")
 
 
 def operator_metric(name: str) -> float:
