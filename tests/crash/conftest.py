@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -31,6 +31,8 @@ from kuberun.testing.servers import ApiServer
 
 CORE = "crash-core"
 LIFE_SECONDS = 60.0
+
+P = TypeVar("P", bound=ScriptedProvider)
 
 
 class Nursery:
@@ -160,6 +162,18 @@ class Ground:
     port: int
     files: dict[str, bytes]
 
+    @asynccontextmanager
+    async def hosting(self, provider: P) -> AsyncIterator[P]:
+        """A provider that outlives every operator."""
+        files = self.files
+        material = TlsMaterial(files["ca.crt"], files["tls.crt"], SecretBytes(files["tls.key"]))
+        host = ProviderHost(provider, material, port=self.port)
+        await host.start()
+        try:
+            yield provider
+        finally:
+            await host.stop()
+
 
 @pytest.fixture(scope="session")
 def ground(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
@@ -177,11 +191,8 @@ def ground(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 async def arena(api: RawApi, ground: Ground) -> AsyncIterator[Arena]:
-    material = TlsMaterial(ground.files["ca.crt"], ground.files["tls.crt"], SecretBytes(ground.files["tls.key"]))
-    host = ProviderHost(scripted(), material, port=ground.port)
-    await host.start()
-    yield Arena(api, host.provider, ground.nursery)
-    await host.stop()
+    async with ground.hosting(scripted()) as provider:
+        yield Arena(api, provider, ground.nursery)
 
 
 async def _issued(server: ApiServer, nursery: Nursery) -> dict[str, bytes]:

@@ -31,11 +31,9 @@ from eso_operator.providers.transport import short_name
 from eso_operator.targets.hashes import synced_version
 from eso_operator.testing.keepingprovider import KeepingProvider
 from eso_operator.testing.operators import MAKER
-from eso_operator.testing.providerhost import ProviderHost
 from eso_operator.testing.pushsecrets import entry
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
-from eso_wire.tls import TlsMaterial
 from eso_wire.values import CleanupOutcome, Generated
 from kuberun.clock import SystemClock
 from kuberun.meta import JsonObject, Resource
@@ -80,13 +78,8 @@ class Bookkeeper(KeepingProvider):
 
 @pytest.fixture
 async def backend(ground: Any) -> AsyncIterator[Bookkeeper]:
-    """Outlives every operator."""
-    material = TlsMaterial(ground.files["ca.crt"], ground.files["tls.crt"], SecretBytes(ground.files["tls.key"]))
-    provider = Bookkeeper(SystemClock())
-    host = ProviderHost(provider, material, port=ground.port)
-    await host.start()
-    yield provider
-    await host.stop()
+    async with ground.hosting(Bookkeeper(SystemClock())) as provider:
+        yield provider
 
 
 @dataclass(slots=True)

@@ -20,11 +20,8 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_api.values import SecretBytes
 from eso_operator.testing.keepingprovider import KeepingProvider, keeping
-from eso_operator.testing.providerhost import ProviderHost
 from eso_operator.testing.pushsecrets import entry
-from eso_wire.tls import TlsMaterial
 from kuberun.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS, document
 
@@ -40,13 +37,8 @@ NAME = "subject"
 
 @pytest.fixture
 async def backend(ground: Any) -> AsyncIterator[KeepingProvider]:
-    """A provider that keeps what is pushed, and outlives every operator."""
-    material = TlsMaterial(ground.files["ca.crt"], ground.files["tls.crt"], SecretBytes(ground.files["tls.key"]))
-    provider = keeping()
-    host = ProviderHost(provider, material, port=ground.port)
-    await host.start()
-    yield provider
-    await host.stop()
+    async with ground.hosting(keeping()) as provider:
+        yield provider
 
 
 @dataclass(slots=True)
