@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from eso_sdk.errors import unavailable
+from eso_sdk.subscription import Beat, Subscription
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.scripted import SCRIPTED, ReadOnly, Script, Scripted
 from eso_wire.errors import ErrorReason, ProviderError
@@ -244,3 +245,41 @@ async def test_a_store_that_reports_no_changes_says_so(bench: Bench) -> None:
     with pytest.raises(ProviderError) as caught:
         await caller.task
     assert caught.value.reason is ErrorReason.UNSUPPORTED_OPERATION
+
+
+class Broken:
+    """A store whose changes end in an error at once."""
+
+    before: tuple[ChangeEvent, ...] = ()
+
+    async def subscribe(self, _items: Sequence[WatchItem], _token: str) -> AsyncIterator[ChangeEvent]:
+        for event in self.before:
+            yield event
+        raise unavailable("the backend is gone")
+
+
+async def silence() -> AsyncIterator[SubscribeMessage]:
+    """A caller that says nothing more."""
+    await asyncio.Event().wait()
+    yield SubscribeAck("")
+
+
+async def test_a_failing_subscription_ends_after_the_message_that_is_being_written() -> None:
+    """A status that is sent while a write is on its way gets lost, and the caller would wait for it."""
+    clock, begun, sent = VirtualClock(), asyncio.Event(), asyncio.Event()
+
+    async def emit(_: ChangeEvent | Heartbeat) -> None:
+        begun.set()
+        await sent.wait()
+
+    opened = SubscribeOpen(call_context(Scripted, {"script": "none"}))
+    subscription = Subscription(Broken(), opened, emit, Beat(clock))  # type: ignore[arg-type]  # only subscribe is used
+    running = asyncio.ensure_future(subscription.run(silence()))
+    await begun.wait()
+    await clock.settle()
+    ended_early = running.done()
+    sent.set()
+
+    with pytest.raises(ExceptionGroup):
+        await running
+    assert not ended_early

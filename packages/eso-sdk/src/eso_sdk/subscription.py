@@ -107,8 +107,13 @@ class Subscription:
         self._changed.set()
 
     async def _write(self, event: Event) -> None:
+        """One message at a time, each to its end: gRPC loses a status that follows a write which was given up."""
         async with self._writing:
-            await self._emit(event)
+            writing = asyncio.ensure_future(self._emit(event))
+            try:
+                await asyncio.shield(writing)
+            finally:
+                await asyncio.wait((writing,))
 
 
 async def _ended(*tasks: asyncio.Future[Any]) -> None:
