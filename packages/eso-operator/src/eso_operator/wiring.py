@@ -36,6 +36,7 @@ from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.settings import RuntimeSettings
+from eso_operator.providers.subscriptions import Subscriptions
 from eso_operator.pushsecret import assembly as pushing
 from eso_operator.secretstore.health import StoreHealth
 from eso_operator.secretstore.kinds import NAMESPACED_KINDS
@@ -50,6 +51,9 @@ from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import SERVICE
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies
+from eso_operator.sync.followers import Followers
+from eso_operator.sync.pace import Pace
+from eso_operator.sync.pushrefresh import PushRefresh
 from eso_operator.sync.resolutions import Resolutions
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.wakes import Feeds, Wakes
@@ -112,7 +116,8 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     gateway.listen(lambda connection, _: directory.suspect(connection))
     materials.listen(gateway.renew)
     resolver = Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes))
-    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies)
+    push = _push_refresh(Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls), clock)
+    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push)
     bound = _binding(KubeCredentials(client, clock, informers.version_of))
     validator = Validator(resolver, bound, gateway)
     controllers = _store_controllers(parts, validator) | _class_controllers(parts, ends)
@@ -120,9 +125,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
         parts, bound, gateway, planner=planner, follow=watched.follow
     )
     controllers |= _fan_out_controllers(parts) | _push_secret_controllers(parts, bound, gateway, watched)
-    if settings.reconcilers.generator_state:
-        cleaner = Cleaner(watched, directory, resolver.settings, bind=bound, gateway=gateway)
-        controllers[Subsystem.GENERATOR_STATE] = _generator_state_controller(parts, cleaner)
+    controllers |= _generator_state_controllers(parts, bound, gateway, watched)
 
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
     manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
@@ -135,6 +138,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     manager.add_service("certificates", materials.run)
     manager.add_service("provider connections", gateway.run)
     manager.add_service("provider directory", directory.run)
+    manager.add_service("push refresh", push.run)
     for component, recorder in parts.recorders.items():
         manager.add_service(f"events of {component}", recorder.run)
     for informer in informers.everything:
@@ -206,6 +210,7 @@ class _Parts:
     resolver: Resolver
     directory: Directory
     dependencies: Dependencies
+    push: PushRefresh
     stores: StoreHealth = field(default_factory=StoreHealth)
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
 
@@ -299,9 +304,11 @@ def _external_secret_controller(
             follow=follow,
             series=parts.metrics.objects,
             recorder=parts.recorder("external-secrets"),
+            push=parts.push,
         )
     )
     controller = parts.controller("externalsecret", reconciler.reconcile)
+    parts.push.feed(controller.queue)
     controller.watch(informers.external_secrets, triggers.own_changes)
     controller.watch(informers.secrets, triggers.target_changes(objects, memories.is_our_word))
     return controller
@@ -347,11 +354,17 @@ def _push_secret_controllers(
     return {Subsystem.PUSH_SECRET: pushing.controller(made_from, make=parts.controller)}
 
 
-def _generator_state_controller(parts: _Parts, cleaner: Cleaner) -> Controller:
+def _generator_state_controllers(
+    parts: _Parts, bound: Bind, gateway: Gateway, watched: WatchedKinds
+) -> dict[Subsystem, Controller]:
+    if not parts.settings.reconcilers.generator_state:
+        return {}
+    cleaner = Cleaner(watched, parts.directory, parts.resolver.settings, bind=bound, gateway=gateway)
     recorder, forget, informers = parts.recorder("generator-state"), parts.directory.forget, parts.informers
     homes = informers.namespaces.store
     outside = StateOutside(parts.client, parts.clock, cleaner, parts.dependencies, forget, recorder, homes)
-    return generatorstate.controller(informers.generator_states, outside, make=parts.controller)
+    controller = generatorstate.controller(informers.generator_states, outside, make=parts.controller)
+    return {Subsystem.GENERATOR_STATE: controller}
 
 
 def _service_controller(parts: _Parts) -> Controller:
@@ -362,6 +375,10 @@ def _service_controller(parts: _Parts) -> Controller:
     controller.watch(services, own_changes)
     controller.watch(classes, own_changes)
     return controller
+
+
+def _push_refresh(subscriptions: Subscriptions, clock: Clock) -> PushRefresh:
+    return PushRefresh(subscriptions, clock, pace=Pace(), followers=Followers())
 
 
 def _feeds(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller], watched: WatchedKinds) -> Feeds:

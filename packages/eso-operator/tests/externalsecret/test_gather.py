@@ -29,10 +29,17 @@ class Cluster:
 
     classes: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    told: dict[str, float] = field(default_factory=dict)
     rules: Rules = field(default_factory=Rules)
 
     def gatherer(self) -> Gatherer:
-        return Gatherer(Store(), self._class_of, lambda _kind, key: self.versions.get(key.name, ""), self.rules)
+        return Gatherer(
+            Store(),
+            self._class_of,
+            version_of=lambda _kind, key: self.versions.get(key.name, ""),
+            told_at=lambda key: self.told.get(key.name),
+            rules=self.rules,
+        )
 
     def _class_of(self, ref: StoreRef | GeneratorRef, namespace: str) -> str | None:
         assert namespace == "default"
@@ -203,3 +210,9 @@ def test_sources_are_everything_the_object_names() -> None:
         ("", "ConfigMap", "map"),
         ("", "Secret", "sec"),
     }
+
+
+async def test_what_a_provider_said_is_gathered() -> None:
+    gatherer, es = Cluster(told={"db": 7.0}).gatherer(), synced(external_secret(), START)
+
+    assert (await gatherer.gather(es, Looked(), START)).told_at == 7.0

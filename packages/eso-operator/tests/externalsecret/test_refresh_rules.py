@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_operator.externalsecret.refresh import current_version, interval_of, last_sync, refresh_due, turn_of
+from eso_operator.externalsecret.refresh import (
+    current_version,
+    interval_of,
+    last_sync,
+    refresh_due,
+    refreshes_by_itself,
+    turn_of,
+)
 from eso_operator.externalsecret.snapshot import LastSync
 from eso_operator.sync.due import Due, NotDue
 from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
@@ -223,3 +230,41 @@ def test_a_restart_does_not_let_values_end() -> None:
     es.status = msgspec.structs.replace(es.status, renew_time=rfc3339(START + HOUR))
 
     assert last_sync(es).renew_at == START + HOUR
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, Due("its backend changed"), id="periodic"),
+        pytest.param({"refreshPolicy": "CreatedOnce"}, NotDue("it is created once", None), id="R48 created once"),
+        pytest.param({"refreshPolicy": "OnChange"}, NotDue("it did not change", None), id="on change"),
+        pytest.param({"refreshInterval": 0}, NotDue("an interval of 0 reads once", None), id="an interval of 0"),
+    ],
+)
+def test_what_a_provider_says_brings_routine_refreshes_forward(spec: dict[str, Any], expected: Due | NotDue) -> None:
+    es = synced(external_secret(**spec))
+
+    assert refresh_due(snapshot(es, START + timedelta(seconds=1), told_at=1.0)) == expected
+
+
+def test_what_a_provider_says_waits_for_the_window() -> None:
+    closed = {"kind": "deny", "windows": [{"schedule": "@yearly", "duration": "8784h"}]}
+    es = synced(external_secret(syncWindows=closed))
+
+    due = refresh_due(snapshot(es, START + timedelta(seconds=1), told_at=1.0))
+
+    assert isinstance(due, NotDue)
+    assert due.why == "its sync windows are closed"
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, True, id="periodic"),
+        pytest.param({"refreshInterval": "0s"}, False, id="an interval of 0"),
+        pytest.param({"refreshPolicy": "CreatedOnce"}, False, id="R48 created once"),
+        pytest.param({"refreshPolicy": "OnChange"}, False, id="on change"),
+    ],
+)
+def test_only_what_refreshes_by_itself_follows_its_backend(spec: dict[str, Any], expected: bool) -> None:
+    assert refreshes_by_itself(external_secret(**spec)) is expected

@@ -108,6 +108,7 @@ async def test_a_silent_stream_is_degraded_and_a_heartbeat_heals_it(subscribed: 
 
     await subscribed.loop.clock.advance(SILENCE + 2.0)
     degraded = subscribed.states[-1].error
+    await subscribed.loop.clock.advance(SubscriptionSettings().proven_after)
     await subscribed.send(Heartbeat(START))
 
     assert degraded is not None
@@ -143,16 +144,74 @@ async def test_a_failing_stream_is_opened_again_ever_more_slowly(subscribed: Sub
     assert subscribed.loop.provider.calls["Subscribe"] == 5  # at 0, 1, 3, 7, 15 seconds
 
 
-async def test_other_items_open_the_stream_anew_and_dropping_ends_it(subscribed: Subscribed) -> None:
+async def test_a_stream_that_breaks_after_its_first_heartbeat_counts_as_failing(subscribed: Subscribed) -> None:
+    subscribed.streams.want(bound_target(), ITEMS)
+
+    for _ in range(30):
+        await subscribed.send(Heartbeat(START))
+        await subscribed.send(None)
+        await subscribed.loop.clock.advance(1.0)
+
+    assert len(subscribed.loop.provider.openings) <= 6
+    assert all(state.error is not None for state in subscribed.states)
+
+
+async def test_other_items_are_told_on_the_open_stream_and_dropping_ends_it(subscribed: Subscribed) -> None:
     key = subscribed.streams.want(bound_target(), ITEMS)
     await subscribed.loop.clock.settle()
+    more = WatchItem("w2", RemoteRef("b"), known_version="7")
 
-    subscribed.streams.want(bound_target(), (*ITEMS, WatchItem("w2", RemoteRef("b"))))
+    subscribed.streams.want(bound_target(), (*ITEMS, more))
     await subscribed.loop.clock.settle()
+    watched = dict(subscribed.loop.provider.watches)
+    subscribed.streams.want(bound_target(), (more,))
+    await subscribed.loop.clock.settle()
+
+    assert watched == {"w1": ITEMS[0], "w2": more}
+    assert list(subscribed.loop.provider.watches) == ["w2"]
     subscribed.streams.drop(key)
     await subscribed.loop.clock.advance(1000.0)
+    assert len(subscribed.loop.provider.openings) == 1
+    assert subscribed.received() == []
 
-    assert [len(opening.items) for opening in subscribed.loop.provider.openings] == [1, 2]
+
+async def test_a_stream_is_opened_again_with_all_items_and_says_known_versions_once(subscribed: Subscribed) -> None:
+    """What changed since it was opened came as an event, or is read after the RESYNC."""
+    subscribed.streams.want(bound_target(), (replace(ITEMS[0], known_version="1"),))
+    await subscribed.loop.clock.settle()
+    subscribed.streams.want(bound_target(), (*ITEMS, WatchItem("w2", RemoteRef("b"), known_version="2")))
+    await subscribed.loop.clock.settle()
+
+    await subscribed.send(None)
+    await subscribed.loop.clock.advance(2.0)
+
+    first, second = subscribed.loop.provider.openings
+    assert [item.known_version for item in first.items] == ["1"]
+    assert [(item.watch_id, item.known_version) for item in second.items] == [("w1", ""), ("w2", "")]
+
+
+async def test_items_that_are_wanted_while_the_stream_is_opened_are_told(subscribed: Subscribed) -> None:
+    subscribed.streams.want(bound_target(), ITEMS)
+    subscribed.loop.provider.latency = 1.0
+    await subscribed.loop.clock.settle()
+
+    subscribed.streams.want(bound_target(), (*ITEMS, WatchItem("w2", RemoteRef("b"), known_version="2")))
+    await subscribed.loop.clock.advance(1.0)
+
+    assert [item.known_version for item in subscribed.loop.provider.watches.values()] == ["", "2"]
+
+
+async def test_a_stream_is_opened_again_with_the_newest_credentials(subscribed: Subscribed) -> None:
+    """Tokens of service accounts end; whoever reads brings new ones."""
+    subscribed.streams.want(bound_target(spec=b'{"n":1}'), ITEMS)
+    await subscribed.loop.clock.settle()
+    subscribed.streams.renew(bound_target(spec=b'{"n":2}'))
+
+    await subscribed.send(None)
+    await subscribed.loop.clock.advance(2.0)
+
+    specs = [opening.context.config.spec_json for opening in subscribed.loop.provider.openings]
+    assert [spec.reveal() for spec in specs if spec is not None] == [b'{"n":1}', b'{"n":2}']
 
 
 async def test_new_certificates_move_the_stream_to_the_new_channel(subscribed: Subscribed) -> None:

@@ -13,11 +13,13 @@ from eso_operator.stores.need import Need
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_operator.sync.dependencies import ANY_PROVIDER, OnObject
 from eso_operator.sync.fetch import Fetched, Fetcher
+from eso_operator.sync.followers import Sight, Topic
 from eso_operator.sync.generate import Made
 from eso_operator.testing.boundtargets import bound_target
 from eso_operator.testing.externalsecrets import entry, external_secret, values
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
-from eso_wire.values import FindQuery, Found, GetItem, GetResult, ObjectRef, Operation, Shape, ValueMetadata
+from eso_wire.values import FindQuery, Found, GetItem, GetResult, ObjectRef, Operation, RemoteRef, Shape, ValueMetadata
+from kuberun.controller import ASKED_AT
 from kuberun.meta import ObjectKey
 
 MISSING = ProviderError(ErrorReason.SECRET_NOT_FOUND, "it is not there")
@@ -36,12 +38,22 @@ class Backend:
     suggested: float = 0.0
     reads: list[tuple[str, list[str]]] = field(default_factory=list)
     finds: list[FindQuery] = field(default_factory=list)
+    asked_at: list[float | None] = field(default_factory=list)
 
-    async def fetch(self, es: ExternalSecret) -> Fetched:
-        fetcher = Fetcher(self, self.bind, planner=self, finds=self, generators=self)  # type: ignore[arg-type]  # only resolve is used
-        return await fetcher.fetch(es)
+    @property
+    def fetcher(self) -> Fetcher:
+        return Fetcher(self, self.bind, planner=self, finds=self, generators=self)  # type: ignore[arg-type]  # only resolving is used
+
+    async def fetch(self, es: ExternalSecret, told_at: float | None = None) -> Fetched:
+        return await self.fetcher.fetch(es, told_at=told_at)
+
+    def resolve_now(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedTarget:
+        return self._resolved(ref, caller, need)
 
     async def resolve(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedTarget:
+        return self._resolved(ref, caller, need)
+
+    def _resolved(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedTarget:
         assert caller.name == "db"
         assert need.operations
         if ref.name in self.no_stores:
@@ -58,7 +70,7 @@ class Backend:
     async def read(
         self, bound: BoundTarget, items: Sequence[GetItem], *, asked_at: float | None = None
     ) -> list[GetResult]:
-        del asked_at
+        self.asked_at.append(asked_at)
         self.reads.append((bound.target.store.name, [item.ref.key for item in items]))
         return [self._result(item) for item in items]
 
@@ -76,7 +88,7 @@ class Backend:
         return Made(index, bound_target(), values({"made": ref.name}))
 
     def _result(self, item: GetItem) -> GetResult:
-        metadata = ValueMetadata(suggested_refresh=self.suggested)
+        metadata = ValueMetadata(provider_version="7", suggested_refresh=self.suggested)
         key = item.ref.key
         if key in self.errors:
             return GetResult(item.item_id, self.errors[key])
@@ -239,3 +251,57 @@ async def test_no_value_is_shown() -> None:
     fetched = await Backend(data={"x": "CANARY"}).fetch(asking(data=[entry("a", "x")]))
 
     assert "CANARY" not in repr(fetched)
+
+
+async def test_what_was_read_can_be_followed_whole_keys_with_their_versions_and_searches() -> None:
+    backend = Backend(data={"x": "1", "p/1": "2"}, maps={"m": {"k": "4"}})
+    property_ = {"secretKey": "b", "remoteRef": {"key": "x", "property": "any"}}
+    finds = [{"find": {"name": {"regexp": "^x"}}}, {"find": {"path": "p/"}}]
+
+    fetched = await backend.fetch(
+        asking(data=[entry("a", "x"), property_], dataFrom=[{"extract": {"key": "m"}}, *finds])
+    )
+
+    assert followed(fetched.sights) == {Topic(RemoteRef("x")): "7", Topic(RemoteRef("m")): "7", Topic(None, "^x"): ""}
+
+
+def followed(sights: Sequence[Sight]) -> dict[Topic, str]:
+    return {topic: version for sight in sights for topic, version in sight.versions.items()}
+
+
+async def test_what_would_be_read_can_be_followed_without_reading() -> None:
+    backend = Backend(data={"x": "1"})
+
+    sights = await backend.fetcher.sights(
+        asking(data=[entry("a", "x")], dataFrom=[{"find": {"name": {"regexp": "^x"}}}, {"extract": {"key": "m"}}])
+    )
+
+    assert followed(sights) == {Topic(RemoteRef("x")): "", Topic(RemoteRef("m")): "", Topic(None, "^x"): ""}
+    assert (backend.reads, backend.finds) == ([], [])
+
+
+async def test_nothing_is_followed_where_the_provider_tells_of_no_changes() -> None:
+    backend = Backend(data={"x": "1"}, operations=frozenset(Operation) - {Operation.SUBSCRIBE})
+
+    assert (await backend.fetch(asking(data=[entry("a", "x")]))).sights == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "expected"),
+    [
+        pytest.param(5.0, None, 5.0, id="nobody said anything"),
+        pytest.param(5.0, 7.0, 7.0, id="told while it was waiting"),
+        pytest.param(9.0, 7.0, 9.0, id="told before it was asked for"),
+        pytest.param(None, 7.0, None, id="outside of a reconcile it is read now"),
+    ],
+)
+async def test_what_was_read_before_a_change_was_announced_is_not_good_enough(
+    asked: float | None, told: float | None, expected: float | None
+) -> None:
+    backend = Backend(data={"x": "1"})
+    if asked is not None:
+        ASKED_AT.set(asked)
+
+    await backend.fetch(asking(data=[entry("a", "x")]), told_at=told)
+
+    assert backend.asked_at == [expected]

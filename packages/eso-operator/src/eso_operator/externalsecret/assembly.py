@@ -22,6 +22,7 @@ from eso_operator.sync.fetch import Fetcher
 from eso_operator.sync.generate import GeneratorLedger
 from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.ledger import NoLedger, StateLedger
+from eso_operator.sync.pushrefresh import PushRefresh
 from eso_operator.sync.resolver import Resolver
 from eso_operator.targets.discovery import Discovery
 from eso_operator.targets.manifest import Follow, ManifestTarget
@@ -58,6 +59,7 @@ class Parts:
     follow: Follow
     series: ObjectSeries
     recorder: EventRecorder
+    push: PushRefresh
 
 
 def reconciler(parts: Parts) -> ExternalSecretReconciler:
@@ -90,8 +92,15 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         series=parts.series,
         recorder=parts.recorder,
         target_of=target_of,
+        push=parts.push,
     )
-    gatherer = Gatherer(parts.objects, controller_classes(parts.resolver.snapshot), parts.version_of, rules)
+    gatherer = Gatherer(
+        parts.objects,
+        controller_classes(parts.resolver.snapshot),
+        version_of=parts.version_of,
+        told_at=parts.push.told_at,
+        rules=rules,
+    )
     return ExternalSecretReconciler(gatherer, outside)
 
 

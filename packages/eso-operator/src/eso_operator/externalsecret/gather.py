@@ -34,6 +34,9 @@ ControllerOf = Callable[[StoreRef | GeneratorRef, str], str | None]
 VersionOf = Callable[[str, ObjectKey], str]
 """The resourceVersion of a Secret or ConfigMap, by kind and key; empty when there is none."""
 
+ToldAt = Callable[[ObjectKey], float | None]
+"""When (monotonic) an ExternalSecret was told of a change at its backend that it has not read yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Known:
@@ -49,11 +52,18 @@ class Gatherer:
     """One for the process."""
 
     def __init__(
-        self, objects: Store[ExternalSecret], controller_of: ControllerOf, version_of: VersionOf, rules: Rules
+        self,
+        objects: Store[ExternalSecret],
+        controller_of: ControllerOf,
+        *,
+        version_of: VersionOf,
+        told_at: ToldAt,
+        rules: Rules,
     ) -> None:
         self._objects = objects
         self._controller_of = controller_of
         self._version_of = version_of
+        self._told_at = told_at
         self._rules = rules
         self._known: OrderedDict[ObjectKey, _Known] = OrderedDict()
 
@@ -79,6 +89,7 @@ class Gatherer:
             turn=known.turn,
             new_templates=any(self._is_new(version) for version in known.templates),
             first_look=first_look,
+            told_at=self._told_at(es.key),
         )
 
     def remember(

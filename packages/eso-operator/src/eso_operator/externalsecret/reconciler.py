@@ -12,17 +12,30 @@ from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_operator.externalsecret.cleanup import Cleanup
 from eso_operator.externalsecret.decide import first_stop
 from eso_operator.externalsecret.gather import Gatherer
-from eso_operator.externalsecret.outcome import Failed, Outcome, Report, Skipped, Synced, Unseen, report_of
+from eso_operator.externalsecret.outcome import (
+    Failed,
+    Ignored,
+    Outcome,
+    Report,
+    Skipped,
+    Stalled,
+    Synced,
+    Unseen,
+    report_of,
+)
+from eso_operator.externalsecret.refresh import refreshes_by_itself
 from eso_operator.externalsecret.settlement import Settlement, refused, steps_of
 from eso_operator.externalsecret.snapshot import LastSync, Rules, Snapshot
 from eso_operator.externalsecret.sources import sources_of
-from eso_operator.stores.target import Connection
-from eso_operator.sync.dependencies import Dependant, Dependencies, Dependency
+from eso_operator.stores.target import Connection, ResolutionError
+from eso_operator.sync.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
 from eso_operator.sync.fetch import Fetcher
 from eso_operator.sync.generate import GeneratorLedger, StateOwner
+from eso_operator.sync.pushrefresh import PushRefresh
 from eso_operator.sync.reporting import READY
 from eso_operator.targets.target import Absent, Target, UnknownKindError
 from eso_operator.telemetry.objects import ObjectSeries, Subsystem
+from eso_wire.errors import ProviderError
 from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.conditions import ConditionStatus, find_condition
@@ -54,6 +67,7 @@ class Outside:
     series: ObjectSeries
     recorder: EventRecorder
     target_of: Callable[[ExternalSecret], Target]
+    push: PushRefresh
 
 
 class ExternalSecretReconciler:
@@ -71,11 +85,17 @@ class ExternalSecretReconciler:
             return self._forget(key)
         started = self._outside.clock.monotonic()
         if es.metadata.deletion_timestamp is not None:
+            self._outside.push.leave(key)
             return await self._outside.cleanup.finish(es, self._outside.target_of(es))
         if (waiting := await self._outside.cleanup.prepare(es)) is not None:
             return waiting
         snapshot, outcome = await self._look(es)
-        then = await self._report(snapshot, outcome or first_stop(snapshot) or await self._sync(snapshot))
+        outcome = outcome or first_stop(snapshot) or await self._sync(snapshot)
+        if isinstance(outcome, Ignored | Stalled) or not refreshes_by_itself(es):
+            self._outside.push.leave(key)
+        elif isinstance(outcome, Skipped):
+            await self._follow_unread(snapshot)
+        then = await self._report(snapshot, outcome)
         self._outside.series.synced(es.metadata)
         self._outside.series.reconciled(
             Subsystem.EXTERNAL_SECRET, es.metadata, self._outside.clock.monotonic() - started
@@ -98,11 +118,12 @@ class ExternalSecretReconciler:
     async def _sync(self, snapshot: Snapshot) -> Outcome:
         """Fetch, then settle. State of generators is on record before the target is written, and until it is not."""
         es = snapshot.es
-        fetched = await self._outside.fetcher.fetch(es)
+        fetched = await self._outside.fetcher.fetch(es, told_at=snapshot.told_at)
         self._depend(es, fetched.depends_on | sources_of(es))
         if fetched.failures:
             await self._outside.ledger.roll_back(fetched.made)
             return Failed(_NO_DATA, failures=fetched.failures)
+        self._outside.push.follow(es.key, fetched.sights if refreshes_by_itself(es) else ())
         try:
             kept = await self._outside.ledger.keep(_state_owner(es), fetched.made)
         except ApiError as problem:
@@ -113,6 +134,18 @@ class ExternalSecretReconciler:
         else:
             await self._outside.ledger.discard(kept)
         return outcome
+
+    async def _follow_unread(self, snapshot: Snapshot) -> None:
+        """Fresh, but another process read it: it hears of changes all the same, once its providers are known."""
+        es, known = snapshot.es, self._outside.dependencies.of(_dependant(snapshot.es))
+        if not snapshot.first_look and ANY_PROVIDER not in known:
+            return
+        try:
+            self._outside.push.follow(es.key, await self._outside.fetcher.sights(es))
+        except (ResolutionError, ProviderError):
+            self._depend(es, known | {ANY_PROVIDER})
+        else:
+            self._depend(es, known - {ANY_PROVIDER})
 
     async def _report(self, snapshot: Snapshot, outcome: Outcome) -> Then:
         """Say what came of it, once: events, status, metrics."""
@@ -136,6 +169,7 @@ class ExternalSecretReconciler:
         if isinstance(outcome, Synced):
             # Not before it is on record: a status that was lost has to be said again.
             self._gatherer.remember(es, snapshot.now, outcome.templates, renew_within=outcome.refresh_within)
+            self._outside.push.heard(es.key, snapshot.told_at)
         if report.status is not es.status or snapshot.first_look:
             # Otherwise nothing was said, and what the cache holds may be older than what was said before.
             self._outside.series.conditions(Subsystem.EXTERNAL_SECRET, es.metadata, report.status.conditions)
@@ -173,6 +207,7 @@ class ExternalSecretReconciler:
         self._outside.series.forget(Subsystem.EXTERNAL_SECRET, key)
         for unused in self._outside.dependencies.forget(Dependant(Subsystem.EXTERNAL_SECRET, key)):
             self._outside.forget_connection(unused)
+        self._outside.push.leave(key)
         self._gatherer.forget(key)
         self._own.forget(key)
         return Done()

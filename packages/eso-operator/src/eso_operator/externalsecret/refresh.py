@@ -2,7 +2,7 @@
 
     CreatedOnce    until it has synced once
     OnChange       and again whenever the object, or a template it takes from elsewhere, changes
-    Periodic       and again after every interval, or before values end, inside its windows
+    Periodic       and again after every interval, before values end, or when a provider says so, inside its windows
 
 What is not due waits on an exact timer, or on a change; nothing polls. Values are not kept, so rendering a changed
 template means reading the backend: it counts as a change of the object. After a restart, refreshes that are overdue are
@@ -49,6 +49,11 @@ def interval_of(es: ExternalSecret) -> float:
         return DEFAULT_INTERVAL
 
 
+def refreshes_by_itself(es: ExternalSecret) -> bool:
+    """Whether time or its backend, and not only a change of the object, can make it refresh."""
+    return es.spec.refresh_policy not in ("CreatedOnce", "OnChange") and interval_of(es) > 0
+
+
 def turn_of(es: ExternalSecret, last: LastSync, now: datetime) -> datetime | None:
     """When a refresh that is overdue at the first look may run; None if it is not overdue."""
     interval = interval_of(es)
@@ -91,9 +96,11 @@ def _periodic(snapshot: Snapshot, at: datetime) -> Due | NotDue:
         due = min(due, snapshot.last.renew_at)
     if snapshot.turn is not None and snapshot.turn - now <= _LONGEST_TURN:  # else the clock was set back meanwhile
         due = max(due, snapshot.turn)
+    if snapshot.told_at is not None:
+        due = now
     if due > now:
         return NotDue("it is fresh", (due - now).total_seconds())
     if not may_refresh(es.spec.sync_windows, now):
         opens = next_change(es.spec.sync_windows, now)
         return NotDue("its sync windows are closed", (opens - now).total_seconds() if opens is not None else None)
-    return Due("its interval has passed")
+    return Due("its interval has passed" if snapshot.told_at is None else "its backend changed")

@@ -43,3 +43,5 @@ class Snapshot:
     """A ConfigMap or Secret that the target was rendered from has changed since."""
     first_look: bool = False
     """This process has not looked at the object before."""
+    told_at: float | None = None
+    """When (monotonic) a provider said that something it reads has changed, if it has not been read since."""

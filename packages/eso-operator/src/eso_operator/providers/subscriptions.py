@@ -1,6 +1,7 @@
 """Streams of changes, kept alive: one for each connection and identity, re-opened with back-off where they broke off.
 
     want(bound, items) -> stream --change--> events queue --> whoever reads values again
+                             |  other items are wanted: the provider is told on the open stream
                              |  silent for three heartbeats: degraded, and opened anew
                              |  channel drains, provider ends it, error: opened anew with the last resume token
                              +- nothing to resume from: RESYNC, so that nothing is missed
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from eso_operator.providers.gateway import Subscription
@@ -22,7 +23,15 @@ from eso_operator.providers.metrics import RuntimeMetrics
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.stores.target import BoundTarget, Connection
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, SubscribeAck, WatchItem
+from eso_wire.values import (
+    ChangeEvent,
+    ChangeType,
+    Heartbeat,
+    SubscribeAck,
+    SubscribeMessage,
+    SubscribeUpdate,
+    WatchItem,
+)
 from kuberun.backoff import Random, system_random
 from kuberun.clock import Clock
 from kuberun.deadline import Deadline
@@ -33,6 +42,10 @@ class StreamKey(NamedTuple):
 
     connection: str
     identity: str
+
+
+def stream_key(bound: BoundTarget) -> StreamKey:
+    return StreamKey(Connection(bound.target.endpoint, bound.target.tls).key, bound.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +78,21 @@ StateListener = Callable[[StreamKey, StreamState], None]
 class _Stream:
     key: StreamKey
     bound: BoundTarget
-    items: tuple[WatchItem, ...]
+    items: dict[str, WatchItem]
+    """By watch id, which always means the same. Known versions are for the provider to hear once."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     dropped: bool = False
     resume_token: str = ""
     opened: bool = False
+    since: float = 0.0
+    """When (monotonic) it was opened."""
     failures: int = 0
     error: ProviderError | None = None
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def was_sent(self, sent: dict[str, WatchItem]) -> None:
+        """What changes from now on comes as an event, or after a RESYNC."""
+        self.items |= {each: replace(sent[each], known_version="") for each in self.items.keys() & sent.keys()}
 
 
 class Subscriptions:
@@ -102,32 +123,42 @@ class Subscriptions:
 
     def want(self, bound: BoundTarget, items: Sequence[WatchItem], *, resume_token: str = "") -> StreamKey:
         """Be told about these, and only these, of this identity. The token is one kept from an earlier process."""
-        target = bound.target
-        key = StreamKey(Connection(target.endpoint, target.tls).key, bound.identity)
+        key, wanted = stream_key(bound), {item.watch_id: item for item in items}
         stream = self._streams.get(key)
         if stream is not None:
-            if stream.items != tuple(items):
-                stream.bound, stream.items = bound, tuple(items)
+            stream.bound = bound
+            if stream.items.keys() != wanted.keys():
+                stream.items = {each: stream.items.get(each, item) for each, item in wanted.items()}
                 stream.changed.set()
             return key
         if len(self._streams) >= self._settings.max_streams:
             raise ProviderError(
                 ErrorReason.BACKEND_UNAVAILABLE, f"{len(self._streams)} subscriptions are open; no more are opened"
             )
-        stream = self._streams[key] = _Stream(key, bound, tuple(items), resume_token=resume_token)
+        stream = self._streams[key] = _Stream(key, bound, wanted, resume_token=resume_token)
         self._new.put_nowait(stream)
+        self._count()
         return key
+
+    def renew(self, bound: BoundTarget) -> None:
+        """Open the stream of this identity, if there is one, with these credentials from now on: tokens end."""
+        if stream := self._streams.get(stream_key(bound)):
+            stream.bound = bound
 
     def drop(self, key: StreamKey) -> None:
         """Nobody wants these any more."""
         if stream := self._streams.pop(key, None):
             stream.dropped = True
             stream.changed.set()
+            self._count()
 
     def resume_token(self, key: StreamKey) -> str:
         """Where the stream is; to be kept across restarts of the operator."""
         stream = self._streams.get(key)
         return stream.resume_token if stream else ""
+
+    def __len__(self) -> int:
+        return len(self._streams)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -151,43 +182,64 @@ class Subscriptions:
 
     async def _follow(self, stream: _Stream) -> None:
         """One stream from its opening to its end. Returns when it is to be opened anew without delay."""
-        stream.changed.clear()
-        resumes = bool(stream.resume_token)
+        sent, resumes = dict(stream.items), bool(stream.resume_token)
         async with self._gateway.subscribe(
-            stream.bound, stream.items, resume_token=stream.resume_token
+            stream.bound, tuple(sent.values()), resume_token=stream.resume_token
         ) as subscription:
             if stream.opened and not resumes:
                 await self._emit(stream, ChangeEvent(ChangeType.RESYNC))
-            stream.opened = True
-            await self._until_interrupted(stream, subscription)
+            stream.opened, stream.since = True, self._clock.monotonic()
+            stream.was_sent(sent)
+            await self._until_interrupted(stream, subscription, sent)
 
-    async def _until_interrupted(self, stream: _Stream, subscription: Subscription) -> None:
-        """Reads until the watched items change, the channel drains, or the stream breaks."""
+    async def _until_interrupted(self, stream: _Stream, subscription: Subscription, sent: dict[str, WatchItem]) -> None:
+        """Reads until nobody wants it any more, the channel drains, or the stream breaks."""
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(self._read(stream, subscription))
-            interrupts = [
-                group.create_task(stream.changed.wait()),
-                group.create_task(subscription.draining.wait()),
+            talks = [
+                group.create_task(self._read(stream, subscription)),
+                group.create_task(self._amend(stream, subscription, sent)),
             ]
-            done, _ = await asyncio.wait([reading, *interrupts], return_when=asyncio.FIRST_COMPLETED)
-            for task in (reading, *interrupts):
+            draining = group.create_task(subscription.draining.wait())
+            done, _ = await asyncio.wait([*talks, draining], return_when=asyncio.FIRST_COMPLETED)
+            for task in (*talks, draining):
                 task.cancel()
-        if reading in done and (failure := reading.result()) is not None:
-            raise failure
+        for talk in talks:
+            if talk in done and (failure := talk.result()) is not None:
+                raise failure
+
+    async def _amend(
+        self, stream: _Stream, subscription: Subscription, sent: dict[str, WatchItem]
+    ) -> ProviderError | None:
+        """Tell the provider which other items are wanted; ends when none are. Errors as in `_read`."""
+        while True:
+            if stream.dropped:
+                return None
+            stream.changed.clear()
+            wanted = dict(stream.items)
+            more = tuple(item for each, item in wanted.items() if each not in sent)
+            less = tuple(each for each in sent if each not in wanted)
+            if more or less:
+                try:
+                    await self._send(stream, subscription, SubscribeUpdate(more, less))
+                except ProviderError as error:
+                    return error
+                stream.was_sent(wanted)
+                sent = wanted
+            await stream.changed.wait()
 
     async def _read(self, stream: _Stream, subscription: Subscription) -> ProviderError | None:
         """An error is returned, not raised: in a task group it would come out wrapped."""
         try:
             while True:
                 event = await self._next(subscription)
-                if stream.error is not None:
+                if stream.error is not None and self._clock.monotonic() - stream.since >= self._settings.proven_after:
+                    stream.failures = 0
                     self._report(stream, None)
-                stream.failures = 0
                 if isinstance(event, ChangeEvent):
                     await self._emit(stream, event)
                 if event.resume_token:
                     stream.resume_token = event.resume_token
-                    await subscription.changes.send(SubscribeAck(event.resume_token))
+                    await self._send(stream, subscription, SubscribeAck(event.resume_token))
         except ProviderError as error:
             if error.reason is ErrorReason.INVALID_REQUEST:
                 stream.resume_token = ""  # it may be the token that is refused
@@ -205,6 +257,10 @@ class Subscriptions:
             raise ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "the provider ended the stream of changes")
         return event
 
+    async def _send(self, stream: _Stream, subscription: Subscription, message: SubscribeMessage) -> None:
+        async with stream.sending:  # a stream takes one message at a time
+            await subscription.changes.send(message)
+
     async def _emit(self, stream: _Stream, event: ChangeEvent) -> None:
         await self.events.put(Changed(stream.key, event))
 
@@ -213,7 +269,10 @@ class Subscriptions:
 
     def _report(self, stream: _Stream, error: ProviderError | None) -> None:
         stream.error = error
-        degraded = sum(1 for each in self._streams.values() if each.error is not None)
-        self._metrics.subscriptions(len(self._streams), degraded)
+        self._count()
         for listener in self._listeners:
             listener(stream.key, StreamState(error))
+
+    def _count(self) -> None:
+        degraded = sum(1 for each in self._streams.values() if each.error is not None)
+        self._metrics.subscriptions(len(self._streams), degraded)

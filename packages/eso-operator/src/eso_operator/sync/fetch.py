@@ -11,17 +11,18 @@ when it comes to removing things.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, assert_never
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import StoreRef
 from eso_api.values import SecretBytes
-from eso_operator.stores.need import reading
+from eso_operator.stores.need import Need, reading
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.sync.errors import ShapeError
+from eso_operator.sync.followers import Sight, Topic, topic_of, topic_of_search
 from eso_operator.sync.generate import Generators, Made
 from eso_operator.sync.reporting import cause_of
 from eso_operator.sync.resolver import Resolver
@@ -83,6 +84,8 @@ class Fetched:
     made: tuple[Made, ...] = ()
     refresh_within: float | None = None
     """Seconds after which a source says its values end; None when none does."""
+    sights: tuple[Sight, ...] = ()
+    """What was read where providers can tell of changes."""
 
 
 class Fetcher:
@@ -97,26 +100,36 @@ class Fetcher:
         self._finds = finds
         self._generators = generators
 
-    async def fetch(self, es: ExternalSecret) -> Fetched:
-        """Values and failures of every entry. Never raises for what a store, provider or backend does."""
-        pass_ = _Pass(es, wants_of(es.spec))
-        reads: dict[StoreRef, list[Read]] = {}
-        for want in pass_.wants:
-            if not isinstance(want, Generate):
-                reads.setdefault(want.store, []).append(want)
+    async def fetch(self, es: ExternalSecret, *, told_at: float | None = None) -> Fetched:
+        """Values and failures of every entry. Never raises for what a store, provider or backend does.
+
+        `told_at` (monotonic) is when a change was announced: what was read before then is not good enough.
+        """
+        pass_ = _Pass(es, wants_of(es.spec), told_at)
         await _together(
             [
-                *(self._from_store(pass_, ref, wanted) for ref, wanted in reads.items()),
+                *(self._from_store(pass_, ref, wanted) for ref, wanted in pass_.reads.items()),
                 *(self._generate(pass_, want) for want in pass_.wants if isinstance(want, Generate)),
             ]
         )
         return pass_.result()
 
+    async def sights(self, es: ExternalSecret) -> tuple[Sight, ...]:
+        """What it would read where providers can tell of changes. Reads nothing, and waits for no provider.
+
+        Raises ResolutionError, for one while a provider has not answered yet, and what binding raises.
+        """
+        pass_ = _Pass(es, wants_of(es.spec))
+        for ref, wanted in pass_.reads.items():
+            target = self._resolver.resolve_now(ref, pass_.caller, _need(wanted))
+            if Operation.SUBSCRIBE in target.operations:
+                pass_.saw(await self._bind(target), [(want, "") for want in wanted])
+        return tuple(pass_.sights)
+
     async def _from_store(self, pass_: _Pass, ref: StoreRef, wanted: list[Read]) -> None:
         """All reads of one store. What fails before the first read fails for all of them."""
         try:
-            operations = frozenset[Operation]().union(*(want.operations for want in wanted))
-            target = await self._resolver.resolve(ref, pass_.caller, reading(*operations))
+            target = await self._resolver.resolve(ref, pass_.caller, _need(wanted))
             pass_.went_by(target, wanted)
             bound = await self._bind(target)
             pass_.depends_on |= {on_object(source) for source in bound.sources}
@@ -138,13 +151,15 @@ class Fetcher:
             for want in wanted
         ]
         try:
-            results = await self._planner.read(bound, items, asked_at=ASKED_AT.get(None))
+            results = await self._planner.read(bound, items, asked_at=pass_.asked_at)
         except ProviderError as error:
             for want in wanted:
                 pass_.fail(want, error)
             return
         for want, result in zip(wanted, results, strict=True):
             pass_.take(want, result)
+        versions = (result.metadata.provider_version for result in results)
+        pass_.saw(bound, zip(wanted, versions, strict=True))
 
     async def _find(self, pass_: _Pass, bound: BoundTarget, want: FindMany) -> None:
         try:
@@ -153,6 +168,7 @@ class Fetcher:
             pass_.fail(want, error)
         else:
             pass_.answers[want.path] = {each.key: each.value for each in found}
+            pass_.saw(bound, [(want, "")])
 
     async def _generate(self, pass_: _Pass, want: Generate) -> None:
         try:
@@ -172,6 +188,7 @@ class _Pass:
 
     es: ExternalSecret
     wants: tuple[Want, ...]
+    told_at: float | None = None
     answers: dict[str, SecretBytes | Values] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
@@ -180,6 +197,22 @@ class _Pass:
     depends_on: set[Dependency] = field(default_factory=set)
     made: list[Made] = field(default_factory=list)
     refresh_within: float | None = None
+    sights: list[Sight] = field(default_factory=list)
+
+    @property
+    def reads(self) -> dict[StoreRef, list[Read]]:
+        """What comes from stores, by store."""
+        reads: dict[StoreRef, list[Read]] = {}
+        for want in self.wants:
+            if not isinstance(want, Generate):
+                reads.setdefault(want.store, []).append(want)
+        return reads
+
+    @property
+    def asked_at(self) -> float | None:
+        """Since when the answers have been wanted; None outside of a reconcile."""
+        asked_at = ASKED_AT.get(None)
+        return asked_at if asked_at is None or self.told_at is None else max(asked_at, self.told_at)
 
     @property
     def caller(self) -> ObjectRef:
@@ -228,6 +261,12 @@ class _Pass:
         failure = _failure_of(want, error)
         self.failed[want.path] = replace(failure, message=failure.message + _NOT_SURE) if gone else failure
 
+    def saw(self, bound: BoundTarget, versions: Iterable[tuple[Read, str]]) -> None:
+        """What was read, with its version where the provider gave one."""
+        if Operation.SUBSCRIBE in bound.target.operations:
+            topics = {topic: version for want, version in versions if (topic := _topic(want)) is not None}
+            self.sights.append(Sight(bound, topics))
+
     def ends_within(self, seconds: float | None) -> None:
         if seconds is not None:
             self.refresh_within = min(seconds, self.refresh_within or seconds)
@@ -250,7 +289,16 @@ class _Pass:
             depends_on=frozenset(self.depends_on),
             made=tuple(self.made),
             refresh_within=self.refresh_within,
+            sights=tuple(self.sights),
         )
+
+
+def _need(wanted: Sequence[Read]) -> Need:
+    return reading(*frozenset[Operation]().union(*(want.operations for want in wanted)))
+
+
+def _topic(want: Read) -> Topic | None:
+    return topic_of_search(want.query) if isinstance(want, FindMany) else topic_of(remote_ref(want.ref))
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:

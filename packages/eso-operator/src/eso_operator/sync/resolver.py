@@ -73,6 +73,10 @@ class Resolver:
                     raise failures.get(connection.key if connection else "", error) from None
         raise AssertionError("each round watches a kind or asks a provider, and both are few")
 
+    def resolve_now(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedTarget:
+        """From what is known already, without asking or waiting for anybody. Raises ResolutionError."""
+        return self._resolved(ref, caller, need)
+
     def _resolved(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedTarget:
         if self._resolutions is None:
             return resolve(ref, caller, need=need, snapshot=self.snapshot, settings=self.settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -150,7 +151,19 @@ def _subscribing(provider: ScriptedProvider) -> Any:
             await provider.opened(await anext(requests))
         except ProviderError as error:
             await context.abort(*abort_details(error))
-        while (message := await provider.next_event()) is not None:
-            yield message
+        number = len(provider.openings)
+        hearing = asyncio.ensure_future(_hear(provider, requests))
+        try:
+            while (message := await provider.next_event()) is not None:
+                yield message
+        finally:
+            hearing.cancel()
+            if number == len(provider.openings):
+                provider.watches.clear()
 
     return handle
+
+
+async def _hear(provider: ScriptedProvider, requests: AsyncIterator[bytes]) -> None:
+    async for message in requests:
+        provider.amended(message)

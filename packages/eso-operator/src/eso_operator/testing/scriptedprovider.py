@@ -24,6 +24,7 @@ from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     ChangeEvent,
+    ChangeType,
     CheckResult,
     CleanupOutcome,
     DeleteResult,
@@ -41,9 +42,11 @@ from eso_wire.values import (
     SecretMap,
     Shape,
     SubscribeOpen,
+    SubscribeUpdate,
     Validation,
     ValidationState,
     ValueMetadata,
+    WatchItem,
 )
 from eso_wire.versions import SUPPORTED, ProtocolVersion, select
 from kuberun.clock import Clock
@@ -74,6 +77,8 @@ class ScriptedProvider:
     broken: ProviderError | None = None
     """Fails every call but the handshake."""
     item_errors: dict[str, ProviderError] = field(default_factory=dict)
+    refused_streams: ProviderError | None = None
+    """Fails every subscription, and nothing else."""
     hangs: bool = False
     nonsense: Nonsense | None = None
     page_size: int = 100
@@ -86,6 +91,8 @@ class ScriptedProvider:
     credentials: list[tuple[bytes, ...]] = field(default_factory=list, repr=False)
     """What came along with each read."""
     openings: list[SubscribeOpen] = field(default_factory=list)
+    watches: dict[str, WatchItem] = field(default_factory=dict)
+    """What the last stream that was opened watches now; empty when it is over."""
     events: asyncio.Queue[ChangeEvent | Heartbeat | None] = field(default_factory=asyncio.Queue)
     called: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -118,9 +125,24 @@ class ScriptedProvider:
         """The first message of a subscription."""
         self._count(methods.SUBSCRIBE)
         await self._misbehave(methods.SUBSCRIBE)
+        if self.refused_streams is not None:
+            raise self.refused_streams
         opening = codec.from_subscribe_request(pb.SubscribeRequest.FromString(request))
         assert isinstance(opening, SubscribeOpen)  # noqa: S101 - the protocol's first message
         self.openings.append(opening)
+        self.watches = {item.watch_id: item for item in opening.items}
+
+    def amended(self, request: bytes) -> None:
+        """A further message of a subscription."""
+        message = codec.from_subscribe_request(pb.SubscribeRequest.FromString(request))
+        if isinstance(message, SubscribeUpdate):
+            kept = {each: item for each, item in self.watches.items() if each not in message.remove}
+            self.watches = kept | {item.watch_id: item for item in message.add}
+
+    def changed(self, key: str, *, resume_token: str = "") -> ChangeEvent:
+        """The event that this remote key has changed, for those who watch it."""
+        ids = tuple(each for each, item in self.watches.items() if item.ref is not None and item.ref.key == key)
+        return ChangeEvent(ChangeType.UPDATED, ids, resume_token=resume_token)
 
     async def next_event(self) -> bytes | None:
         event = await self.events.get()
@@ -255,6 +277,8 @@ class LoopbackDuplex:
         if not self.started:
             self.started = True
             await self.provider.opened(message)
+        else:
+            self.provider.amended(message)
 
     async def receive(self) -> bytes | None:
         return await self.provider.next_event()

@@ -1,0 +1,121 @@
+"""ExternalSecrets that hear of changes from a provider process: what arrives without waiting, also after it was killed.
+
+No interval here ends during a test.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.values import SecretBytes
+from eso_operator import wiring
+from eso_operator.sync.pace import Pace, PaceSettings
+from eso_operator.testing.operators import eventually
+from eso_operator.wiring import Operator
+from eso_wire.values import PushBatch, PushItem, RemoteRef
+from kuberun.testing.builders import SECRETS
+
+pytestmark = pytest.mark.live
+
+ES = EXTERNAL_SECRET.resource()
+STORES = SECRET_STORE_V2.resource()
+KEY = "pushed"
+STORM = 1000
+
+
+@pytest.fixture(autouse=True)
+def short_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two reads for the same reason; how long that is, is tested in virtual time."""
+    monkeypatch.setattr(wiring, "Pace", lambda: Pace(PaceSettings(gap=2.0)))
+
+
+async def put(site: Any, text: str) -> None:
+    """Somebody else changes the backend."""
+    item = PushItem("one", RemoteRef(KEY), SecretBytes(text.encode()))
+    (result,) = await site.operator.gateway.push(await site.bound(), PushBatch((item,), idempotency_key=text))
+    assert not isinstance(result.outcome, Exception)
+
+
+async def follow(site: Any) -> None:
+    """An ExternalSecret, once it is watched."""
+    store = {"apiVersion": STORES.api_version, "kind": STORES.kind, "name": "fake"}
+    data = [{"secretKey": "password", "remoteRef": {"key": KEY}}]
+    await site.bench.create(ES, "db", spec={"secretStoreRef": store, "refreshInterval": "24h", "data": data})
+    await site.bench.ready(ES, "db", lambda condition: condition.status == "True")
+    await eventually(lambda: started(site.operator, "Subscribe"), "no stream is opened")
+
+
+async def started(operator: Operator, method: str) -> int:
+    """How many calls of that method were made."""
+    name = f'eso_grpc_client_started_total{{method="{method}",'
+    lines = operator.metrics.exposition().decode().splitlines()
+    return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)))
+
+
+async def until(site: Any, text: str) -> None:
+    async def arrived() -> bool:
+        found = await site.bench.find(SECRETS, "db")
+        return found is not None and base64.b64decode(found["data"]["password"]).decode() == text
+
+    await eventually(arrived, "the value does not arrive")
+
+
+async def test_changes_arrive_and_none_is_missed_by_a_provider_that_is_killed(site: Any) -> None:
+    """The fake backend lives and dies with the process: the last value is written into an empty one."""
+    await site.start()
+    async with site.running():
+        await site.create_store()
+        await site.ready()
+        await put(site, "v1")
+        await follow(site)
+
+        await put(site, "v2")
+        await until(site, "v2")
+        site.provider.kill()
+        await site.broken("Refused", site.provider.address)
+        await site.start()
+        await site.ready()
+        await put(site, "v3")
+
+        await until(site, "v3")
+
+
+async def test_a_storm_of_events_costs_few_reads(site: Any) -> None:
+    site.fails({"method": "subscribe", "fault": {"type": "events", "count": STORM}})
+    await site.start()
+    async with site.running() as operator:
+        await site.create_store()
+        await site.ready()
+        await put(site, "v1")
+        await follow(site)
+
+        await put(site, "v2")
+        await until(site, "v2")
+
+        assert await started(operator, "GetSecrets") <= STORM / 50
+
+
+async def test_a_stream_that_always_fails_leaves_everything_else_alone(site: Any) -> None:
+    site.fails({"method": "subscribe", "fault": {"type": "error", "reason": "PERMISSION_DENIED"}})
+    await site.start()
+    async with site.running() as operator:
+        await site.create_store()
+        await site.ready()
+        await put(site, "v1")
+        await follow(site)
+        await eventually(lambda: _twice(operator), "the stream is not opened again")
+
+        await put(site, "v2")
+        await site.bench.patch(ES, "db", {"metadata": {"annotations": {"force-sync": "1"}}})
+
+        await until(site, "v2")
+        await site.bench.ready(ES, "db", lambda condition: condition.status == "True")
+
+
+async def _twice(operator: Operator) -> bool:
+    return await started(operator, "Subscribe") >= 2
