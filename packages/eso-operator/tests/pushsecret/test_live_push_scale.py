@@ -142,7 +142,8 @@ async def test_many_that_do_not_change_cost_no_write_at_either_end(crowd: Any, b
         await eventually(lambda: _asked(provider, crowd, 2), "they are not refreshed", within=LONG)
         took = SystemClock().monotonic() - began
 
-    later = counted[0].writes[first_writes:]
+    # Events of the first pushes come when their recorder has time.
+    later = [write for write in counted[0].writes[first_writes:] if not write.endswith("/events")]
     statuses = [write for write in later if write.endswith("/status")]
     again = provider.calls["PushSecrets"] - pushes
     asked = sum(provider.checked.values())
