@@ -31,13 +31,14 @@ CONTROLLER_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent
 
 
 class KubeApiserver:
-    """Started by its constructor; `stop` ends all processes."""
+    """Started by its constructor; `stop` ends all processes. `controllers` are those that run beside it, if any."""
 
     name = "kube"
 
-    def __init__(self, folder: Path, assets: Path) -> None:
+    def __init__(self, folder: Path, assets: Path, *, controllers: str = CONTROLLERS) -> None:
         self._folder = folder
         self._assets = assets
+        self._controllers = controllers
         self._keys = write_keys(folder, SystemClock())
         self.token = secrets.token_hex(16)
         self.ca_file = self._keys.authority
@@ -124,12 +125,12 @@ class KubeApiserver:
 
     def _start_controllers(self) -> None:
         program = self._assets / "kube-controller-manager"
-        if not program.is_file():
+        if not self._controllers or not program.is_file():
             return
         command = [
             str(program),
             f"--kubeconfig={self.kubeconfig}",
-            f"--controllers={CONTROLLERS}",
+            f"--controllers={self._controllers}",
             *CONTROLLER_RATE,
             "--leader-elect=false",
             "--secure-port=0",
