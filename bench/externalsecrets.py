@@ -31,7 +31,7 @@ from stage import (
     usage,
 )
 
-from kuberun.meta import JsonObject, ObjectKey, key_of
+from kuberun.meta import JsonObject, key_of
 from kuberun.testing.kubeapiserver import KubeApiserver, find_assets
 from kuberun.testing.servers import ServerFailedError
 
