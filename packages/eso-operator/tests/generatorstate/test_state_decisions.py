@@ -14,7 +14,6 @@ from eso_operator.generatorstate.decide import (
     Home,
     Ignore,
     Keep,
-    Limit,
     Limits,
     Tried,
     Trouble,
@@ -23,6 +22,7 @@ from eso_operator.generatorstate.decide import (
 )
 from eso_operator.stores.target import Reason, ResolutionError
 from eso_operator.sync.ledger import FINALIZER
+from eso_operator.sync.limit import Limit
 from eso_operator.testing.clusters import caller
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.clock import rfc3339

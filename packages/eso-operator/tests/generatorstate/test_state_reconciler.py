@@ -11,11 +11,12 @@ import pytest
 
 from eso_api.generators.generatorstate import GeneratorState
 from eso_operator.generatorstate.cleaner import WentBy
-from eso_operator.generatorstate.decide import Limit, Limits, Trouble
+from eso_operator.generatorstate.decide import Limits, Trouble
 from eso_operator.generatorstate.reconciler import GeneratorStateReconciler, Outside
 from eso_operator.stores.target import Connection, Reason, ResolutionError
 from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.ledger import FINALIZER
+from eso_operator.sync.limit import Limit
 from eso_operator.testing.clusters import caller
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.cache import Store

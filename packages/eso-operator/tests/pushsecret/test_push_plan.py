@@ -8,9 +8,10 @@ from eso_api.values import SecretBytes
 from eso_operator.pushsecret import records
 from eso_operator.pushsecret.memory import Known, LastPush, Learned, Memory, Place, digest
 from eso_operator.pushsecret.plan import Fate, Guarantee, Policy, batches, needed, waves
-from eso_operator.pushsecret.removal import Limit, Limits, Patience, Trial
+from eso_operator.pushsecret.removal import Limits, Patience, Trial
 from eso_operator.pushsecret.select import Entry, entries_for
 from eso_operator.pushsecret.stores import idle_data_to, key_of, split_key, wrong_data_to
+from eso_operator.sync.limit import Limit
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CheckResult, KindId, Operation, PushItem, RemoteRef, SourceSecret

@@ -16,7 +16,7 @@ that is being deleted nothing comes back, so there is nothing to wait for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Final
@@ -24,6 +24,7 @@ from typing import Final
 from eso_api.generators.generatorstate import GeneratorState
 from eso_operator.stores.target import Reason, ResolutionError
 from eso_operator.sync.ledger import FINALIZER
+from eso_operator.sync.limit import Limit
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.clock import parse_rfc3339
 
@@ -66,19 +67,11 @@ class Home(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """How long to try: both must be over."""
-
-    attempts: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """`hopeless`: what is needed does not exist, or cannot do it. `failing`: everything else."""
 
-    hopeless: Limit = Limit(5, 600.0)
-    failing: Limit = Limit(10, 86_400.0)
+    hopeless: Limit = field(default=Limit(5, 600.0))
+    failing: Limit = field(default=Limit(10, 86_400.0))
 
 
 _HOPELESS: Final = frozenset(
@@ -125,4 +118,4 @@ def is_over(trouble: Trouble, tried: Tried, limits: Limits) -> bool:
     if hopeless and tried.home is Home.ENDS:
         return True
     limit = limits.hopeless if hopeless else limits.failing
-    return tried.attempts >= limit.attempts and tried.waited >= limit.seconds
+    return limit.is_over(tried.attempts, tried.waited)

@@ -28,6 +28,7 @@ from eso_operator.stores.need import Gate, Need
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency
 from eso_operator.sync.fetch import Failure
+from eso_operator.sync.limit import Limit
 from eso_operator.sync.resolver import Resolver
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import DeleteBatch, DeleteItem, DeleteResult, Operation, RemoteRef
@@ -50,19 +51,11 @@ class Urgency(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """How long to try: both must be over."""
-
-    attempts: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """`gone`: the store or its credentials do not exist. `failing`: everything else, if the PushSecret waits for it."""
 
-    gone: Limit = Limit(4, 5.0)
-    failing: Limit = Limit(15, 1800.0)
+    gone: Limit = field(default=Limit(4, 5.0))
+    failing: Limit = field(default=Limit(15, 1800.0))
 
 
 Trouble = ResolutionError | ProviderError
@@ -242,7 +235,7 @@ class Patience:
         if trial is Trial.STALE:
             return False
         limit = self._limits.gone if trial is Trial.GONE else self._limits.failing
-        return count + 1 >= limit.attempts and now - since >= limit.seconds
+        return limit.is_over(count + 1, now - since)
 
     def forget(self, uid: str) -> None:
         self._tries.pop(uid, None)
