@@ -294,6 +294,21 @@ async def test_a_value_is_not_left_to_a_successor_whose_push_is_refused(staged: 
         assert stage.provider.values == {}
 
 
+async def test_a_store_that_never_took_anything_does_not_hold_up_the_end(staged: Any) -> None:
+    """It is on record before the push; the record that takes it off again meets an object that is being deleted."""
+    async with staged() as stage:
+        await stage.source(password="p")
+        await stage.store("broken", provider={"vault": {"server": "x"}})
+        stage.provider.meanwhile["PushSecrets"] = lambda: stage.bench.delete(PUSHES, "db")
+        stores = [{"name": "store"}, {"name": "broken"}]
+
+        await stage.apply("db", entry("password", "a"), deletionPolicy="Delete", secretStoreRefs=stores)
+        await stage.until(lambda: bool(stage.provider.deletions), "nothing is deleted")
+        await stage.gone("db")
+
+        assert stage.provider.values == {}
+
+
 async def _waits(stage: Any, name: str) -> bool:
     ready = await stage.condition(name, "Ready")
     return ready is not None and "just now" in ready["message"]

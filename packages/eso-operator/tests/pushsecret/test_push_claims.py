@@ -67,6 +67,17 @@ def test_what_was_refused_is_none_although_the_status_may_still_say_so() -> None
     assert known.other(OLD, PLACE) is None
 
 
+def test_only_what_was_announced_can_be_refused() -> None:
+    known = claims(OLD)
+    other = Place("SecretStore/store", "other", "")
+    known.announce(OLD, [other])
+    known.pushed(OLD, [])
+
+    assert known.refused(OLD) == {"SecretStore/store": [("other", "")]}
+    known.forget(OLD.key)
+    assert known.refused(OLD) == {}
+
+
 def test_a_refused_value_that_is_announced_again_is_open_again() -> None:
     known = claims(OLD, NEW)
     known.announce(NEW, [PLACE])

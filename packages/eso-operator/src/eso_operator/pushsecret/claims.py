@@ -14,7 +14,7 @@ from typing import Final
 
 from eso_api.pushsecret import PushSecret
 from eso_operator.pushsecret.memory import Place
-from eso_operator.pushsecret.records import spot_of
+from eso_operator.pushsecret.records import Spot, spot_of
 from eso_operator.pushsecret.stores import split_key
 from kuberun.cache import Store
 from kuberun.meta import ObjectKey
@@ -63,6 +63,14 @@ class Claims:
         for place in landed:
             announced.pop(place, None)
         announced.update(dict.fromkeys(announced, _Fate.REFUSED))
+
+    def refused(self, push: PushSecret) -> dict[str, list[Spot]]:
+        """What it announced and no backend took, by store: its status may say otherwise if it could not be written."""
+        found: dict[str, list[Spot]] = {}
+        for place, fate in self._announced.get(push.key, {}).items():
+            if fate is _Fate.REFUSED:
+                found.setdefault(place.store, []).append(Spot(place.remote_key, place.property))
+        return found
 
     def forget(self, key: ObjectKey) -> None:
         self._announced.pop(key, None)

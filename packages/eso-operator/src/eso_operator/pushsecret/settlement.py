@@ -65,8 +65,13 @@ class Settlement:
         self._claims = claims
 
     def ours(self, push: PushSecret) -> Records:
-        """All that has to be removed some day: on record, or pushed and not on record yet."""
+        """All that has to be removed some day: on record, or pushed and not on record yet.
+
+        Not what is on record because it was announced and then refused: a store that never took anything must not hold
+        up the end of the PushSecret.
+        """
         written = records.known(push.status.synced_push_secrets, push.status.synced_versions)
+        written = records.without(written, self._claims.refused(push))
         return records.union(self._memory.unrecorded(push), written)
 
     def announce(self, push: PushSecret, planned: Planned) -> Records:
