@@ -17,7 +17,7 @@ from kuberun.health import Healthy, no_overdue_keys
 SECONDS = float(os.environ.get("ESO_SOAK_SECONDS", "10"))
 OBJECTS = 60
 FLAT_MIB = 48.0
-FLAT_TASKS = 5 * OBJECTS  # reads that are remembered for a moment are tasks
+FLAT_TASKS = 5 * OBJECTS  # some are reconciling while it is counted, each with a few tasks
 OVERDUE = 5.0
 
 

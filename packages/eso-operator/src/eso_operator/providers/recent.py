@@ -2,7 +2,7 @@
 
 A thousand objects become due at once and are worked on a few at a time. The first ones read a value; to those that
 still wait it is as new as any answer could be, because they asked before it was read. Nobody ever gets a value that was
-read before the question arose, and nothing is kept longer than some seconds.
+read before the question arose, and what is kept goes by itself within a minute.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class CallPolicy:
 class ResolvedTarget:
     """Everything that decides how a provider is called for one store and one caller; no credentials yet.
 
-    `pinned` says that `auth_namespace` is the same for all callers.
+    `pinned` says that `auth_namespace` is the same for all callers; it is empty where nothing comes from any.
     """
 
     form: Form

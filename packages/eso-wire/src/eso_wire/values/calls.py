@@ -47,7 +47,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The envelope of every call. `auth_namespace` is the only namespace credentials may come from."""
+    """The envelope of every call. `auth_namespace` is the only namespace credentials may come from; empty: none."""
 
     request_id: str
     protocol: ProtocolVersion
