@@ -155,6 +155,24 @@ def test_an_object_is_behind_our_write_until_a_cache_shows_another_version_of_it
     assert not own.behind(written)
 
 
+@pytest.mark.parametrize(
+    ("written", "seen", "behind"),
+    [
+        pytest.param("5", "5", True, id="the version written on"),
+        pytest.param("12", "5", True, id="two writes while the cache heard of none"),
+        pytest.param("5", "12", False, id="the write, or a later one"),
+        pytest.param("b", "a", False, id="versions without an order"),
+        pytest.param("b", "b", True, id="versions without an order, the one written on"),
+    ],
+)
+def test_a_cache_is_behind_every_write_of_ours_it_has_not_heard_of(*, written: str, seen: str, behind: bool) -> None:
+    own = OwnWrites()
+
+    own.wrote(metadata(resource_version=written))
+
+    assert own.behind(metadata(resource_version=seen)) is behind
+
+
 def test_own_writes_are_remembered_up_to_a_limit() -> None:
     own = OwnWrites(limit=2)
 

@@ -23,7 +23,7 @@ ApiException = client.exceptions.ApiException
 
 pytestmark = pytest.mark.live
 
-GROUP, VERSION, PLURAL = "official.example.com", "v1", "gadgets"
+GROUP, VERSION, PLURAL = "official.example.com", "v1", "officials"
 DEFINITION: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -31,7 +31,7 @@ DEFINITION: dict[str, Any] = {
     "spec": {
         "group": GROUP,
         "scope": "Namespaced",
-        "names": {"plural": PLURAL, "singular": "gadget", "kind": "Gadget"},
+        "names": {"plural": PLURAL, "singular": "official", "kind": "Official"},
         "versions": [
             {
                 "name": VERSION,
@@ -67,8 +67,8 @@ def core(api_client: Any) -> Any:
 
 
 @pytest.fixture
-def gadgets(api_client: Any) -> Any:
-    """Custom objects, on a server that serves gadgets."""
+def officials(api_client: Any) -> Any:
+    """Custom objects, on a server that serves officials."""
     definitions = client.ApiextensionsV1Api(api_client)
     name = DEFINITION["metadata"]["name"]
     if name not in {item.metadata.name for item in definitions.list_custom_resource_definition().items}:
@@ -84,8 +84,8 @@ def gadgets(api_client: Any) -> Any:
     return client.CustomObjectsApi(api_client)
 
 
-def gadget(name: str = "g", size: int = 1) -> dict[str, Any]:
-    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Gadget", "metadata": {"name": name}, "spec": {"size": size}}
+def official(name: str = "g", size: int = 1) -> dict[str, Any]:
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Official", "metadata": {"name": name}, "spec": {"size": size}}
 
 
 def test_the_version_is_readable(api_client: Any) -> None:
@@ -166,25 +166,25 @@ def test_a_watch_sees_every_change_in_order(core: Any, namespace: str) -> None:
     assert seen == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def test_custom_objects_with_status(gadgets: Any, namespace: str) -> None:
-    made = gadgets.create_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, gadget())
-    gadgets.patch_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, "g", {"spec": {"size": 2}})
-    gadgets.patch_namespaced_custom_object_status(GROUP, VERSION, namespace, PLURAL, "g", {"status": {"done": True}})
+def test_custom_objects_with_status(officials: Any, namespace: str) -> None:
+    made = officials.create_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, official())
+    officials.patch_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, "g", {"spec": {"size": 2}})
+    officials.patch_namespaced_custom_object_status(GROUP, VERSION, namespace, PLURAL, "g", {"status": {"done": True}})
 
-    found = gadgets.get_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, "g")
+    found = officials.get_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, "g")
 
     assert (made["metadata"]["generation"], found["metadata"]["generation"]) == (1, 2)
     assert (found["spec"], found["status"]) == ({"size": 2}, {"done": True})
 
 
 def test_the_dynamic_client_discovers_and_applies(
-    api_client: Any, gadgets: Any, namespace: str, tmp_path: Path
+    api_client: Any, officials: Any, namespace: str, tmp_path: Path
 ) -> None:
-    del gadgets
+    del officials
     discovering = dynamic.DynamicClient(api_client, cache_file=str(tmp_path / "cache"))
-    resource = discovering.resources.get(api_version=f"{GROUP}/{VERSION}", kind="Gadget")
+    resource = discovering.resources.get(api_version=f"{GROUP}/{VERSION}", kind="Official")
 
-    applied = resource.server_side_apply(namespace=namespace, body=gadget(size=5), name="g", field_manager="suite")
+    applied = resource.server_side_apply(namespace=namespace, body=official(size=5), name="g", field_manager="suite")
 
     assert applied.spec.size == 5
     assert [item.metadata.name for item in resource.get(namespace=namespace).items] == ["g"]

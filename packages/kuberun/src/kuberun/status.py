@@ -42,7 +42,11 @@ class HasStatus(Protocol[S_co]):
 
 
 class OwnWrites:
-    """On which version of each object its status was last written; bounded, oldest out."""
+    """On which version of each object its status was last written; bounded, oldest out.
+
+    While a watch lags, several writes follow one another on objects read from the server: the cache is behind all of
+    them. Versions are compared as the decimal numbers they are; one that is not is only ever compared with itself.
+    """
 
     def __init__(self, limit: int = 200_000) -> None:
         self._limit = limit
@@ -56,8 +60,9 @@ class OwnWrites:
             self._versions.popitem(last=False)
 
     def behind(self, metadata: ObjectMeta) -> bool:
-        """Whether this is the object as it was before our last write."""
-        return self._versions.get(metadata.key) == (metadata.uid, metadata.resource_version)
+        """Whether this is the object as it was before our last write, or before an earlier one."""
+        uid, written = self._versions.get(metadata.key, ("", ""))
+        return uid == metadata.uid and bool(written) and _not_after(metadata.resource_version, written)
 
     def forget(self, key: ObjectKey) -> None:
         self._versions.pop(key, None)
@@ -90,6 +95,10 @@ def status_patch(metadata: ObjectMeta, old: Any, new: Any) -> JsonObject | None:
     if not changes:
         return None
     return {"metadata": {"resourceVersion": metadata.resource_version}, "status": changes}
+
+
+def _not_after(seen: str, written: str) -> bool:
+    return seen == written or (seen.isdecimal() and written.isdecimal() and int(seen) < int(written))
 
 
 def _plain(status: Any) -> JsonObject:

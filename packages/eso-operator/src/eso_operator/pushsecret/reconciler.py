@@ -88,7 +88,6 @@ class PushSecretReconciler:
         self._gatherer = gatherer
         self._outside = outside
         self._own = OwnWrites()
-        self._announcements = OwnWrites()
 
     async def reconcile(self, key: ObjectKey) -> Then:
         """Make the stores of one PushSecret hold what its source holds."""
@@ -119,8 +118,7 @@ class PushSecretReconciler:
 
         An older status would forget what we pushed, or take back a retry that has been promised.
         """
-        behind = self._own.behind(push.metadata) or self._announcements.behind(push.metadata)
-        return await self._outside.client.get(_KIND, push.key) if behind else push
+        return await self._outside.client.get(_KIND, push.key) if self._own.behind(push.metadata) else push
 
     # --- pushing ------------------------------------------------------------------------------------------------------
 
@@ -178,7 +176,7 @@ class PushSecretReconciler:
         if (patch := status_patch(push.metadata, push.status, status)) is None:
             return push
         written = await self._outside.client.merge_patch(_KIND, push.key, patch, subresource="status")
-        self._announcements.wrote(push.metadata)
+        self._own.wrote(push.metadata)
         return written
 
     async def _planned(self, snapshot: Snapshot, sources: Sources) -> Planned | Outcome:
@@ -292,7 +290,6 @@ class PushSecretReconciler:
         self._release(self._outside.dependencies.forget(Dependant(Subsystem.PUSH_SECRET, key)))
         self._outside.memory.forget(key)
         self._own.forget(key)
-        self._announcements.forget(key)
         self._outside.settlement.forget(key)
         return Done()
 
