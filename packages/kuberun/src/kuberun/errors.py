@@ -35,7 +35,7 @@ from typing import Final
 
 import msgspec
 
-from kuberun.redaction import without_echo, without_values
+from kuberun.redaction import field_without_echo, without_echo, without_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _error(code: int, status: _Status, headers: Mapping[str, str], *, where: str
         return without_values(without_echo(text), sent)
 
     read = status.details or _Details()
-    causes = tuple(Cause(c.field, c.reason, clean(c.message)) for c in read.causes or ())
+    causes = tuple(Cause(field_without_echo(c.field, c.message), c.reason, clean(c.message)) for c in read.causes or ())
     details = Details(
         read.name, read.group, read.kind, read.uid, causes, read.retry_after_seconds or _retry_after(headers)
     )
