@@ -56,13 +56,11 @@ REFUSED = [
 async def test_a_refusal_repeats_nothing_of_the_object(
     client: Client, namespace: str, kind: Kind[JsonObject], content: JsonObject, verb: str
 ) -> None:
-    metadata = {**content.get("metadata", {}), "name": "refused", "namespace": namespace}
+    refused = {**content, "metadata": {**content.get("metadata", {}), "name": "refused", "namespace": namespace}}
+    write = client.create(kind, refused) if verb == "create" else client.apply(kind, refused, field_manager="canary")
 
     with pytest.raises(ApiError) as raised:
-        if verb == "create":
-            await client.create(kind, {**content, "metadata": metadata})
-        else:
-            await client.apply(kind, {**content, "metadata": metadata}, field_manager="canary")
+        await write
 
     assert PLANTED.lower() not in f"{raised.value} {raised.value!r} {raised.value.details!r}".lower()
     assert raised.value.message

@@ -10,10 +10,10 @@ an echo like any other: it may have been made from a value (`field_without_echo`
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -159,10 +159,8 @@ def _values(document: Any) -> Iterator[str]:
 def _spellings(value: str) -> Iterator[str]:
     """The value, as a server quotes it, and what it stands for if it is base64, as the data of Secrets is."""
     texts = [value]
-    try:
+    with suppress(ValueError):
         texts.append(base64.b64decode(value, validate=True).decode().strip())
-    except (binascii.Error, ValueError):
-        pass
     for text in texts:
         yield text
         yield json.dumps(text, ensure_ascii=False)[1:-1]
