@@ -4,8 +4,10 @@ import io
 import json
 import logging
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,13 +60,17 @@ EVERYTHING = " ".join(CANARIES[name] for name in ("token", "jwt", "whole"))
 def logged() -> Iterator[io.StringIO]:
     """Everything that would be on standard error."""
     stream = io.StringIO()
-    hook, handlers, level = sys.excepthook, logging.root.handlers[:], logging.root.level
+    hooks, handlers, level = _hooks(), logging.root.handlers[:], logging.root.level
     configure(SystemClock(), stream)
     yield stream
     structlog.reset_defaults()
-    sys.excepthook = hook
+    sys.excepthook, sys.unraisablehook, threading.excepthook = hooks
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
+
+
+def _hooks() -> tuple[Any, Any, Any]:
+    return sys.excepthook, sys.unraisablehook, threading.excepthook
 
 
 @dataclass
@@ -165,6 +171,10 @@ def test_crashes_and_libraries_are_heard_without_their_words(logged: io.StringIO
     error = RuntimeError(CANARIES["token"])
 
     sys.excepthook(RuntimeError, error, None)
+    thread = threading.Thread(target=int, args=(CANARIES["token"],))
+    thread.start()
+    thread.join()
+    sys.unraisablehook(SimpleNamespace(exc_value=error))
     logging.getLogger("some.library").error("token %s", CANARIES["token"], exc_info=error)
     loop_exception_handler(None, {"message": CANARIES["token"], "exception": error})  # type: ignore[arg-type]  # unused
     structlog.get_logger().info("event", value=SecretBytes(CANARIES["token"].encode()), data={"k": CANARIES["token"]})
@@ -172,6 +182,8 @@ def test_crashes_and_libraries_are_heard_without_their_words(logged: io.StringIO
     lines = [json.loads(line) for line in logged.getvalue().splitlines()]
     assert [line["event"] for line in lines] == [
         "the process ends with an error",
+        "work aside failed",
+        "work aside failed",
         "a library reports a problem",
         "background work failed",
         "event",

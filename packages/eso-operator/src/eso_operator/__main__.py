@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"eso-operator: {error}\n")
         return 1
     logs.configure(settings.logs, SystemClock())
+    logs.log_uncaught_errors()
     return asyncio.run(run(settings))
 
 

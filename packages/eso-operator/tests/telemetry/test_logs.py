@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -125,3 +127,34 @@ def test_values_are_cut_out_of_other_peoples_texts(text: str) -> None:
     assert "Q0FOQVJZ" not in masked
     assert masked.startswith("backend said: ")
     assert MASK in masked
+
+
+UNCAUGHT = {
+    "in the main thread": "raise ValueError(canary)",
+    "in another thread": "thread = threading.Thread(target=int, args=(canary,)); thread.start(); thread.join()",
+    "while memory is freed": "type('Odd', (), {'__del__': lambda self: int(canary)})()",
+    "behind another error": "try:\n  int(canary)\nexcept ValueError as error:\n  raise RuntimeError(canary) from error",
+}
+
+
+@pytest.mark.parametrize("crash", [pytest.param(code, id=f"an error {where}") for where, code in UNCAUGHT.items()])
+def test_last_words_are_a_type_and_a_place(crash: str) -> None:
+    program = f"""
+import sys, threading
+from eso_operator.telemetry import logs
+from eso_operator.telemetry.settings import LogSettings
+from kuberun.clock import SystemClock
+logs.configure(LogSettings(), SystemClock())
+logs.log_uncaught_errors()
+canary = sys.stdin.read()
+{crash}
+"""
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], input=CANARY, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert CANARY not in ended.stdout + ended.stderr
+    line = json.loads(ended.stderr)
+    assert line["level"] == "error"
+    assert line["error"].endswith("Error")

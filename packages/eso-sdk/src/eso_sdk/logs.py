@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import sys
+import threading
 from collections.abc import MutableMapping
 from pathlib import PurePath
 from types import TracebackType
@@ -44,6 +45,7 @@ def configure(clock: Clock, stream: TextIO = sys.stderr) -> None:
     )
     logging.basicConfig(handlers=[_LibraryHandler(level=logging.WARNING)], level=logging.WARNING, force=True)
     sys.excepthook = _last_words
+    sys.unraisablehook = threading.excepthook = _last_words_elsewhere
 
 
 def loop_exception_handler(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -65,6 +67,12 @@ class _LibraryHandler(logging.Handler):
 
 def _last_words(_type: type[BaseException], exc: BaseException, _trace: TracebackType | None) -> None:
     structlog.get_logger("eso_sdk").error("the process ends with an error", error=seat(exc))
+
+
+def _last_words_elsewhere(found: Any) -> None:
+    """Of a thread, or of what cannot be raised because it happened while memory was freed."""
+    if found.exc_value is not None and not isinstance(found.exc_value, SystemExit):
+        structlog.get_logger("eso_sdk").error("work aside failed", error=seat(found.exc_value))
 
 
 def _printable(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

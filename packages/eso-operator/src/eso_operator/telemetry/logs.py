@@ -3,7 +3,8 @@
     {"level":"info","ts":1762300000.25,"msg":"store became ready","controller":"secretstore","key":"team/vault"}
 
 `msg` is constant text; what varies is in the other keys. Libraries that use the standard `logging` are heard from
-warnings on, by name and place: their texts may hold anything.
+warnings on, by name and place: their texts may hold anything. So may the texts of errors that nobody caught, in the
+main thread, in another one or while memory is freed: Python would print them with a traceback.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable, MutableMapping
 from datetime import datetime
 from pathlib import PurePath
+from types import TracebackType
 from typing import Any, Final, TextIO
 
 import structlog
@@ -21,6 +24,7 @@ import structlog
 from eso_operator.telemetry.redact import printable
 from eso_operator.telemetry.settings import LogLevel, LogSettings, TimeEncoding
 from kuberun.clock import Clock
+from kuberun.controller import place_of
 
 _LEVELS: Final = {
     LogLevel.DEBUG: logging.DEBUG,
@@ -53,6 +57,13 @@ def configure(settings: LogSettings, clock: Clock, stream: TextIO = sys.stderr) 
     logging.basicConfig(handlers=[_LibraryHandler(level=logging.WARNING)], level=logging.WARNING, force=True)
 
 
+def log_uncaught_errors() -> None:
+    """For a process of its own: errors that nobody caught become log lines, without their texts."""
+    sys.excepthook = _uncaught
+    sys.unraisablehook = _unraisable
+    threading.excepthook = _uncaught_in_thread
+
+
 def timestamp(moment: datetime, encoding: TimeEncoding) -> float | int | str:
     """The time in one of the encodings of the flag."""
     match encoding:
@@ -79,6 +90,26 @@ class _LibraryHandler(logging.Handler):
         error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
         log = structlog.get_logger(record.name)
         log.log(record.levelno, "a library reports a problem", library=record.name, place=place, error=error)
+
+
+def _uncaught(_type: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+    _log_uncaught("the process ends with an error", error)
+
+
+def _uncaught_in_thread(found: threading.ExceptHookArgs) -> None:
+    _log_uncaught("a thread ends with an error", found.exc_value)
+
+
+def _unraisable(found: Any) -> None:
+    _log_uncaught("an error could not be raised", found.exc_value)
+
+
+def _log_uncaught(what: str, error: BaseException | None) -> None:
+    """By type and place, like every other error."""
+    if isinstance(error, SystemExit):
+        return
+    log = structlog.get_logger(__name__)
+    log.error(what, error=type(error).__name__, place="unknown" if error is None else place_of(error))
 
 
 def _stamped(encoding: TimeEncoding, clock: Clock) -> Callable[[Any, str, Event], Event]:
