@@ -149,3 +149,32 @@ async def test_one_users_bad_certificates_do_not_lock_out_another(loop: Loopback
     results = await loop.gateway.get(bound_target(policy=ONCE, tls=SecretTls("other", "own")), wanted("a"))
 
     assert not isinstance(results[0].outcome, ProviderError)
+
+
+async def test_a_timeout_that_nobody_could_keep_to_does_not_lock_out_the_others(loop: LoopbackGateway) -> None:
+    """One tenant's store may say `timeouts: {call: 1ms}`; the provider is there for everybody else."""
+    hasty = bound_target(policy=CallPolicy(gated=False, max_retries=0, call_timeout=0.001), identity="hasty")
+    loop.provider.latency = 0.1
+    for _ in range(2 * THRESHOLD):
+        call = asyncio.create_task(loop.gateway.get(hasty, wanted("a")))
+        await loop.clock.run_until_idle()
+        assert isinstance(call.exception(), ProviderError)
+    refused = loop.provider.calls["GetSecrets"]
+
+    patient = asyncio.create_task(loop.gateway.get(bound_target(policy=ONCE), wanted("a")))
+    await loop.clock.run_until_idle()
+
+    assert refused == THRESHOLD
+    assert not isinstance(patient.result()[0].outcome, ProviderError)
+
+
+async def test_no_store_can_have_a_call_hang_for_days(loop: LoopbackGateway) -> None:
+    bound = bound_target(policy=CallPolicy(gated=False, max_retries=0, call_timeout=7 * 24 * 3600.0))
+    loop.provider.hangs = True
+
+    call = asyncio.create_task(loop.gateway.get(bound, wanted("a")))
+    await loop.clock.settle()
+    await loop.clock.advance(300.0)
+    await loop.clock.settle()
+
+    assert isinstance(call.exception(), NoAnswerError)

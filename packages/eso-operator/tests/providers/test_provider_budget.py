@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Callable
 
 import pytest
 
 from eso_operator.stores.target import CallPolicy
 from eso_operator.testing.boundtargets import bound_target, wanted
 from eso_operator.testing.gateways import LoopbackGateway
+from eso_operator.testing.scriptedprovider import Nonsense
+from eso_wire import codec
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import Validation, ValidationState
 
 ONCE = CallPolicy(gated=False, max_retries=0)
 
@@ -80,6 +85,69 @@ async def test_validation_asks_at_once_and_its_success_opens_the_identity(loop: 
     outcome = await read(loop)
 
     assert not isinstance(outcome, ProviderError)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda loop, no: loop.provider.errors.append(no), id="as an error of the call"),
+        pytest.param(lambda loop, no: setattr(loop.provider, "nonsense", _opinion(no)), id="as its verdict"),
+    ],
+)
+@pytest.mark.parametrize(
+    "reason",
+    [ErrorReason.CREDENTIALS_REJECTED, ErrorReason.CONFIG_INVALID, ErrorReason.BACKEND_UNAVAILABLE],
+    ids=str,
+)
+async def test_a_refused_validation_leaves_it_to_the_gate_whether_others_may_read(
+    loop: LoopbackGateway, reason: ErrorReason, spoil: Callable[[LoopbackGateway, ProviderError], None]
+) -> None:
+    """R80, R112: under gatingPolicy Disabled nobody is kept from reading because a validation failed."""
+    for _ in range(3):
+        spoil(loop, ProviderError(reason, "no"))
+        with contextlib.suppress(ProviderError):
+            await loop.gateway.validate(bound_target(policy=ONCE))
+    loop.provider.nonsense = None
+
+    assert not isinstance(await read(loop), ProviderError)
+
+
+async def test_a_validation_that_is_refused_again_does_not_make_the_others_wait_longer(loop: LoopbackGateway) -> None:
+    loop.provider.broken = ProviderError(ErrorReason.CREDENTIALS_REJECTED, "no")
+    await fail(loop, 1)
+    await loop.clock.advance(14.0)
+    with pytest.raises(ProviderError):
+        await loop.gateway.validate(bound_target(policy=ONCE))
+    loop.provider.broken = None
+    await loop.clock.advance(1.0)
+
+    assert not isinstance(await read(loop), ProviderError)
+
+
+async def test_a_throttled_validation_closes_the_identity(loop: LoopbackGateway) -> None:
+    loop.provider.errors.append(ProviderError(ErrorReason.RATE_LIMITED, "slow down", retry_after=20.0))
+    with pytest.raises(ProviderError):
+        await loop.gateway.validate(bound_target(policy=ONCE))
+
+    await fail(loop, 3)
+
+    assert loop.provider.calls["GetSecrets"] == 0
+
+
+def _opinion(error: ProviderError) -> Nonsense:
+    answer = codec.to_validate_response(Validation(ValidationState.INVALID, error=error)).SerializeToString()
+    return lambda method, _true: answer if "Validate" in method else None
+
+
+async def test_nobody_is_put_off_for_longer_than_an_hour(loop: LoopbackGateway) -> None:
+    loop.provider.errors.append(ProviderError(ErrorReason.RATE_LIMITED, "next year", retry_after=365 * 24 * 3600.0))
+
+    with pytest.raises(ProviderError) as caught:
+        await read(loop)
+    await loop.clock.advance(3600.0)
+
+    assert caught.value.retry_after == 3600.0
+    assert not isinstance(await read(loop), ProviderError)
 
 
 async def test_a_throttled_item_closes_the_identity_too(loop: LoopbackGateway) -> None:

@@ -213,6 +213,24 @@ async def test_a_missing_secret_is_named_and_waited_for() -> None:
     assert OnObject("", "Secret", ObjectKey("team", "token")) in finding.depends_on
 
 
+@pytest.mark.parametrize(
+    "opinion",
+    [
+        pytest.param(Validation(ValidationState.READY), id="accepted"),
+        pytest.param(Validation(ValidationState.INVALID, error=ERROR), id="refused by a verdict"),
+        pytest.param(ProviderError(ErrorReason.CREDENTIALS_REJECTED, "no"), id="refused by an error of the call"),
+        pytest.param(TransportError("refused"), id="not even asked"),
+    ],
+)
+async def test_whatever_comes_of_it_a_store_hears_when_its_credentials_change(opinion: Any) -> None:
+    spec = {"provider": {"fake": {"auth": {"tokenSecretRef": {"name": "token", "key": "token"}}}}}
+    store = obj("external-secrets.io/v1", "SecretStore", "fake", "team", spec=spec)
+
+    finding = await validator(store, SERVICE, opinion=opinion).find_out(STORE, metadata("fake", "team"))
+
+    assert OnObject("", "Secret", ObjectKey("team", "token")) in finding.depends_on
+
+
 CONFIG = {"providerConfig": {"providerRef": {"kind": "Backend", "name": "one"}}}
 V2_STORE = obj("secretstore.external-secrets.io/v2alpha1", "SecretStore", "store", "team", spec=CONFIG)
 ONE = obj(BACKEND.api_version, "Backend", "one", "team", spec={})

@@ -432,6 +432,16 @@ def test_common_fields_become_the_policy_of_calls() -> None:
     assert (policy.connect_timeout, policy.call_timeout) == (2.0, 30.0)
 
 
+def test_a_timeout_of_nothing_is_the_operators_setting() -> None:
+    spec = {"providerConfig": REFERRED, "timeouts": {"connect": "0s", "call": "0"}}
+
+    policy = resolved(
+        store_ref(STORES_V2, "SecretStore"), HERE, obj(STORES_V2, "SecretStore", "store", "team-a", spec=spec)
+    ).policy
+
+    assert (policy.connect_timeout, policy.call_timeout) == (None, None)
+
+
 def test_a_configuration_never_shows_in_a_repr() -> None:
     target = resolved(
         StoreRef(name="store"),

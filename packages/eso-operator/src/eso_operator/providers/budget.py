@@ -5,6 +5,7 @@
     backend down, three times          shut for short
 
 When the time has come one call goes out as a probe and the others wait for it. Identities do not affect one another.
+A validation shuts nobody out unless it is throttled: whether its verdict stops others is for the gate to say.
 """
 
 from __future__ import annotations
@@ -77,13 +78,17 @@ class Budgets:
         if entry := self._entries.pop(identity, None):
             entry.valve.open()
 
-    def failed(self, identity: Hashable, error: ProviderError, admission: Admission) -> None:
+    def failed(
+        self, identity: Hashable, error: ProviderError, admission: Admission, urgency: Urgency = Urgency.PATIENT
+    ) -> None:
         """An error of a call, or of one item of it. One that says nothing about the identity counts as working."""
         rule = _RULES.get(error.reason)
         if is_infrastructure(error):  # nothing was learnt about the identity; the breaker counts it
             self.gave_up(identity, admission)
         elif rule is None:
             self.worked(identity)
+        elif urgency is Urgency.NOW and rule is not _THROTTLED:
+            self.gave_up(identity, admission)
         else:
             self._count(self._entry(identity), rule, error, admission)
 

@@ -15,7 +15,7 @@ import grpc
 from grpc import aio
 
 from eso_operator.providers.diagnosis import Address, address_of
-from eso_operator.providers.errors import NoAnswerError
+from eso_operator.providers.errors import NoAnswerError, restated
 from eso_operator.providers.transport import CallOptions, short_name
 from eso_operator.stores.target import Endpoint
 from eso_wire.errors import ProviderError
@@ -143,7 +143,7 @@ class GrpcTransport:
         explained = any(key == DETAILS_KEY for key, _ in failure.trailing_metadata() or ())
         if failure.code() is grpc.StatusCode.DEADLINE_EXCEEDED and not explained:
             return NoAnswerError(f"provider {self._label} did not answer {short_name(method)} in time")
-        return error_of(failure)
+        return restated(error_of(failure))
 
 
 class _Closing:

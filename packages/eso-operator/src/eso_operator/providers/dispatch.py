@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+import structlog
+
 from eso_operator.providers.breaker import Breaker
 from eso_operator.providers.budget import Budgets
 from eso_operator.providers.channel import GrpcTransport
@@ -30,17 +32,21 @@ from eso_operator.providers.transport import CallOptions, Lease, short_name
 from eso_operator.providers.valve import Admission, Urgency
 from eso_operator.stores.target import CallPolicy, Connection, TlsSource
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.options import AUTHORIZATION_KEY, REQUEST_ID_KEY
+from eso_wire.options import AUTHORIZATION_KEY, REQUEST_ID_KEY, TRACEPARENT_KEY
 from eso_wire.probe import diagnose
 from eso_wire.status import CODE_OF, TransportError
 from eso_wire.tls import TlsMaterial
+from eso_wire.trace import TraceParent, new_trace_id
 from eso_wire.values import Limits
 from kuberun.backoff import Random, system_random
 from kuberun.clock import Clock
+from kuberun.controller import TRACE_ID
 
 T = TypeVar("T")
 
 _MAX_CONNECTIONS = 1000
+
+_log = structlog.get_logger(__name__)
 
 
 class Materials(Protocol):
@@ -106,7 +112,7 @@ class Dispatcher:
         self.pool = ChannelPool(dial, clock, settings=settings.pool, metrics=metrics, draw=seams.draw)
         self._budgets = Budgets(clock, seams.draw)
         self._diagnoses = Diagnoses(clock, seams.probe)
-        self._breakers: OrderedDict[str, Breaker] = OrderedDict()
+        self._breakers: OrderedDict[tuple[str, float | None, float | None], Breaker] = OrderedDict()
         self._slots: OrderedDict[tuple[str, str], InFlight] = OrderedDict()
         self._fingerprints: OrderedDict[Connection, str] = OrderedDict()
         self.listeners: list[FailureListener] = []
@@ -160,8 +166,8 @@ class Dispatcher:
     async def _enter(self, route: Route, urgency: Urgency, left: float) -> _Passes:
         budget_key = (route.connection.key, route.identity)
         budget = await self._budgets.enter(budget_key, left, urgency)
-        breaker = self._breaker(route.connection)
-        passes = _Passes(self._budgets, budget_key, breaker, budget=budget)
+        breaker = self._breaker(route)
+        passes = _Passes(self._budgets, budget_key, breaker, urgency=urgency, budget=budget)
         try:
             passes.breaker_pass = await breaker.enter(left)
         except BaseException:
@@ -196,7 +202,8 @@ class Dispatcher:
         finally:
             seconds = self._clock.monotonic() - started
             self._metrics.handled(method, label, code=code, reason=reason, seconds=seconds)
-            self._metrics.breaker(label, self._breaker(route.connection).state)
+            _report(job, label, code=code, reason=reason, seconds=seconds)
+            self._metrics.breaker(label, self._breaker(route).state)
             self._metrics.budgets(self._budgets.in_trouble)
         return answer
 
@@ -233,11 +240,13 @@ class Dispatcher:
     # --- parts -------------------------------------------------------------------------------------------------------
 
     def _seconds(self, policy: CallPolicy, within: float | None) -> float:
-        timeout = self._settings.calls.timeout if policy.call_timeout is None else policy.call_timeout
+        calls = self._settings.calls
+        timeout = calls.timeout if policy.call_timeout is None else min(policy.call_timeout, calls.longest_timeout)
         return timeout if within is None else min(timeout, within)
 
     def _options(self, route: Route, request_id: str, *, timeout: float | None) -> CallOptions:
-        metadata: tuple[tuple[str, str], ...] = ((REQUEST_ID_KEY, request_id),)
+        trace = TraceParent.within(TRACE_ID.get("") or new_trace_id())
+        metadata: tuple[tuple[str, str], ...] = ((REQUEST_ID_KEY, request_id), (TRACEPARENT_KEY, str(trace)))
         if route.token:
             metadata += ((AUTHORIZATION_KEY, f"Bearer {route.token}"),)
         connect = route.policy.connect_timeout
@@ -251,11 +260,12 @@ class Dispatcher:
         label = route.connection.endpoint.label
         return ProviderClient(lease.transport, label, options, self._settings.calls, token=route.token)
 
-    def _breaker(self, connection: Connection) -> Breaker:
-        """For each connection: one user's bad certificates say nothing about the others' good ones."""
-        breaker = self._breakers.get(connection.key)
+    def _breaker(self, route: Route) -> Breaker:
+        """One user's bad certificates, or a timeout nobody could keep to, say nothing about the others."""
+        key = (route.connection.key, route.policy.connect_timeout, route.policy.call_timeout)
+        breaker = self._breakers.get(key)
         if breaker is None:
-            breaker = self._breakers[connection.key] = Breaker(self._clock, self._settings.breaker, self._draw)
+            breaker = self._breakers[key] = Breaker(self._clock, self._settings.breaker, self._draw)
             _trim(self._breakers)
         return breaker
 
@@ -280,6 +290,7 @@ class _Passes:
     budgets: Budgets
     budget_key: tuple[str, str]
     breaker: Breaker
+    urgency: Urgency
     budget: Admission
     breaker_pass: Admission = Admission.OPEN
     told: bool = False
@@ -290,12 +301,12 @@ class _Passes:
         if trouble is None:
             self.budgets.worked(self.budget_key)
         else:
-            self.budgets.failed(self.budget_key, trouble, self.budget)
+            self.budgets.failed(self.budget_key, trouble, self.budget, self.urgency)
 
     def failed(self, error: ProviderError) -> None:
         self.told = True
         self.breaker.failed(error, self.breaker_pass)
-        self.budgets.failed(self.budget_key, error, self.budget)
+        self.budgets.failed(self.budget_key, error, self.budget, self.urgency)
 
     def abandon(self) -> None:
         """Nothing was learnt: cancelled, or never sent."""
@@ -303,6 +314,20 @@ class _Passes:
             self.told = True
             self.breaker.gave_up(self.breaker_pass)
             self.budgets.gave_up(self.budget_key, self.budget)
+
+
+def _report(job: Job[Any], label: str, *, code: str, reason: str, seconds: float) -> None:
+    """One line, with the id that stands in the provider's log too. What an error says is in the object's condition."""
+    tell = _log.debug if code == "OK" else _log.info
+    tell(
+        "provider called",
+        method=short_name(job.method),
+        provider=label,
+        request_id=job.request_id,
+        code=code,
+        reason=reason,
+        duration=round(seconds, 6),
+    )
 
 
 def _trim(table: OrderedDict[Any, Any]) -> None:

@@ -12,11 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.status import TransportError
 from eso_wire.values import Handshake
 from eso_wire.versions import ProtocolVersion, spelled
+
+LONGEST_WAIT: Final = 3600.0
+"""However long a provider asks to be left alone, nobody is put off for longer: it may be mistaken, or malicious."""
 
 
 class StoreHealth(StrEnum):
@@ -133,7 +137,7 @@ def restated(
     backend_code: str | None = None,
     retry_after: float | None = None,
 ) -> ProviderError:
-    """An equal error of its own: one exception object must not be raised to several callers."""
+    """An equal error of its own, within our bounds: one exception object must not be raised to several callers."""
     text = error.message if message is None else message
     code = error.backend_code if backend_code is None else backend_code
     if isinstance(error, TransportError):
@@ -144,7 +148,7 @@ def restated(
     else:
         copy = ProviderError(error.reason, text, backend_code=code, subject=error.subject)
     copy.retry = error.retry
-    copy.retry_after = error.retry_after if retry_after is None else retry_after
+    copy.retry_after = min(error.retry_after if retry_after is None else retry_after, LONGEST_WAIT)
     return copy
 
 

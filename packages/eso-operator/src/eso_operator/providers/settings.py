@@ -25,6 +25,8 @@ class CallSettings:
     """One call. Times in seconds."""
 
     timeout: float = 30.0
+    longest_timeout: float = 300.0
+    """A store may ask for more than `timeout`, but a call that hangs holds a slot that others wait for."""
     handshake_timeout: float = 10.0
     max_in_flight: int = 64
     max_waiting: int = 10_000

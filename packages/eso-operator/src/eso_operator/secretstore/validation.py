@@ -60,15 +60,17 @@ class Validator:
 
     async def _found_out(self, kind: StoreKind, store: ObjectMeta) -> Finding:
         target: ResolvedTarget | None = None
+        sources: frozenset[Dependency] = frozenset()
         try:
             target = await self._resolver.resolve(_reference(kind, store), _itself(kind, store), VALIDATION)
             bound = await self._bind(target)
+            sources = frozenset(on_object(source) for source in bound.sources)
             verdict = verdict_of(target, await self._gateway.validate(bound))
         except ResolutionError as error:
             return _unresolved(error, target)
         except ProviderError as error:
-            return Finding(verdict_of_error(error), _of_target(target) | _waiting(target, error))
-        return Finding(verdict, _of_target(target) | {on_object(source) for source in bound.sources})
+            return Finding(verdict_of_error(error), _of_target(target) | sources | _waiting(target, error))
+        return Finding(verdict, _of_target(target) | sources)
 
 
 def verdict_of(target: ResolvedTarget, validation: Validation) -> Verdict:

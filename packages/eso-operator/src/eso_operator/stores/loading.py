@@ -201,8 +201,8 @@ def _behaviour(spec: Policy, ref: ObjectRef, scope: AuthScope) -> Behaviour:
             max_retries=policy.max_retries,
             retry_interval=policy.retry_interval,
             refresh_interval=policy.refresh_interval,
-            connect_timeout=seconds_of(spec.timeouts.connect, "spec.timeouts.connect", ref),
-            call_timeout=seconds_of(spec.timeouts.call, "spec.timeouts.call", ref),
+            connect_timeout=seconds_of(spec.timeouts.connect, "spec.timeouts.connect", ref) or None,
+            call_timeout=seconds_of(spec.timeouts.call, "spec.timeouts.call", ref) or None,
         )
     conditions = tuple(spec.conditions) if isinstance(spec, ClusterPolicy) else ()
     return Behaviour(spec.controller, conditions, scope, gating, policy)
