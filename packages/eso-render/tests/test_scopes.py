@@ -128,6 +128,27 @@ def test_other_delimiters_are_a_matter_of_the_renderer() -> None:
         pytest.param(
             piece("{{ .bin }}", target="Annotations"), "annotation key would not be UTF-8", id="a binary annotation"
         ),
+        pytest.param(
+            piece("inner: {a: 1}", scope=Scope.KEYS_AND_VALUES),
+            "key inner must be a single value",
+            id="T11: a nested map",
+        ),
+        pytest.param(piece("inner: [a]", scope=Scope.KEYS_AND_VALUES), "key inner must be", id="a nested list"),
+        pytest.param(
+            piece("'{{ .secret }}': [a]", scope=Scope.KEYS_AND_VALUES),
+            "key (made by the template) must be a single value",
+            id="a list behind a key that is a value",
+        ),
+        pytest.param(
+            piece("'{{ .secret }}': '-'", scope=Scope.KEYS_AND_VALUES, decoding="Base64"),
+            "key (made by the template): ",
+            id="no Base64 behind a key that is a value",
+        ),
+        pytest.param(
+            piece("'{{ .secret }}': /w==", target="Labels", scope=Scope.KEYS_AND_VALUES, decoding="Base64"),
+            "label (made by the template) would not be UTF-8",
+            id="a binary label whose key is a value",
+        ),
         pytest.param(piece("x", decoding="Rot13"), "Rot13 is not supported", id="an unknown strategy"),
     ],
 )

@@ -7,7 +7,7 @@ and writes into a `Sheet`. A Secret's sheet holds bytes and three maps; that of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, assert_never
+from typing import Any, Final, Protocol, assert_never
 
 from eso_api.values import SecretBytes
 from eso_render.decoding import DecodingError, decode
@@ -39,6 +39,14 @@ class Sheet(Protocol):
 
     def put_document_at(self, target: str, content: Any, /) -> None:
         """A whole document to such a place."""
+
+
+_MADE_KEY: Final = "(made by the template)"
+"""How a key is called that the template's own text does not spell out: it may have been made from a value."""
+
+
+_MADE_KEY: Final = "(made by the template)"
+"""How a key is called that the template's own text does not spell out: it may have been made from a value."""
 
 
 class SheetError(ValueError):
@@ -99,11 +107,16 @@ def _put_document(sheet: Sheet, piece: Piece, rendered: bytes) -> None:
         sheet.put_document_at(piece.target, document(rendered))
         return
     for key, value in flat_map(rendered).items():
-        _put_value(sheet, piece.target, key, _decoded(piece.decoding, key, value))
+        shown = key if key in piece.text else _MADE_KEY
+        try:
+            _put_value(sheet, piece.target, key, decode(piece.decoding, _single(value, shown).encode()))
+        except DecodingError as error:
+            raise DecodingError(f"key {shown}: {error}") from None
+        except SheetError as error:
+            raise SheetError(str(error).replace(key, shown)) from None
 
 
-def _decoded(strategy: str, key: str, value: str) -> bytes:
-    try:
-        return decode(strategy, value.encode())
-    except DecodingError as error:
-        raise DecodingError(f"key {key}: {error}") from None
+def _single(value: str | None, shown: str) -> str:
+    if value is None:
+        raise YamlError(f"key {shown} must be a single value, not a map or a list")
+    return value

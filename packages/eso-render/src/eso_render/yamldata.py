@@ -50,14 +50,14 @@ def documents(raw: bytes) -> list[Any]:
     return list(_values(raw))
 
 
-def flat_map(raw: bytes) -> dict[str, str]:
-    """A map of keys to scalars, all as text. An empty text is an empty map."""
+def flat_map(raw: bytes) -> dict[str, str | None]:
+    """A map of keys to scalars, all as text; None where there is a map or a list. An empty text is an empty map."""
     entries = next(_values(raw), None)
     if entries is None:
         return {}
     if not isinstance(entries, dict):
         raise YamlError("a YAML map of keys and values is needed")
-    return {key: _scalar_text(key, value) for key, value in entries.items()}
+    return {key: _scalar_text(value) for key, value in entries.items()}
 
 
 def _values(raw: bytes) -> Iterator[Any]:
@@ -75,7 +75,7 @@ def _values(raw: bytes) -> Iterator[Any]:
         raise YamlError(problem, line=mark.line + 1 if mark else 0) from None
 
 
-def _scalar_text(key: str, value: Any) -> str:
+def _scalar_text(value: Any) -> str | None:
     match value:
         case None:
             return ""
@@ -88,7 +88,7 @@ def _scalar_text(key: str, value: Any) -> str:
         case str():
             return value
         case _:
-            raise YamlError(f"key {key} must be a single value, not a map or a list")
+            return None
 
 
 class _Builder:
