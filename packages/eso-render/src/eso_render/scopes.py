@@ -45,10 +45,6 @@ _MADE_KEY: Final = "(made by the template)"
 """How a key is called that the template's own text does not spell out: it may have been made from a value."""
 
 
-_MADE_KEY: Final = "(made by the template)"
-"""How a key is called that the template's own text does not spell out: it may have been made from a value."""
-
-
 class SheetError(ValueError):
     """The object cannot hold that. Names keys and places, never a value."""
 
