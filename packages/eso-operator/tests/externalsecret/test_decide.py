@@ -19,7 +19,7 @@ from eso_operator.externalsecret.decide import (
     still_fresh,
     target_taken,
 )
-from eso_operator.externalsecret.outcome import Ignored, Outcome, Skipped, Stalled
+from eso_operator.externalsecret.outcome import Ignored, Intact, Outcome, Skipped, Stalled
 from eso_operator.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.targets.target import Look
 from eso_operator.testing.externalsecrets import ABSENT, edited, entry, external_secret, intact, snapshot, synced
@@ -75,12 +75,42 @@ def test_merge_that_said_that_its_target_is_missing_waits_for_it() -> None:
     assert first_stop(snapshot(es, SOON, look=edited())) is None
 
 
-def test_what_is_reported_as_broken_is_looked_at_even_when_nothing_is_due() -> None:
-    """Somebody may have put the target right by hand; the condition must not stay as it is."""
-    broken = Condition(type="Ready", status="False", reason="SecretSyncedError", message="")
-    es = synced(external_secret(refreshPolicy="CreatedOnce"), conditions=[broken])
+BROKEN = Condition(type="Ready", status="False", reason="SecretSyncedError", message="")
 
-    assert first_stop(snapshot(es, SOON)) is None
+
+def owned(name: str = "db") -> Look:
+    owner = OwnerReference(
+        api_version="external-secrets.io/v1", kind="ExternalSecret", name=name, uid=f"uid-{name}", controller=True
+    )
+    return intact(owner_references=[owner])
+
+
+def test_what_is_reported_as_broken_is_read_again_even_when_nothing_is_due() -> None:
+    """Somebody may have put the target right by hand; the condition must not stay as it is."""
+    es = synced(external_secret(), conditions=[BROKEN])
+
+    assert first_stop(snapshot(es, SOON, look=owned())) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "look", "stop"),
+    [
+        pytest.param({"refreshInterval": 0}, owned(), Intact(), id="R22 an interval of 0"),
+        pytest.param({"refreshPolicy": "CreatedOnce"}, owned(), Intact(), id="R48 created once"),
+        pytest.param({"refreshPolicy": "OnChange"}, owned(), Intact(), id="R47 on change"),
+        pytest.param({"refreshInterval": 0, "target": {"creationPolicy": "Merge"}}, intact(), Intact(), id="merge"),
+        pytest.param({"refreshInterval": 0, "target": {"creationPolicy": "Orphan"}}, ABSENT, Intact(), id="orphan"),
+        pytest.param({"refreshInterval": 0}, edited(), None, id="not what was written"),
+        pytest.param({"refreshInterval": 0}, intact(), None, id="somebody else may have written it meanwhile"),
+    ],
+)
+def test_what_was_read_once_is_not_read_again_because_the_object_was_broken_in_between(
+    spec: dict[str, Any], look: Look, stop: Outcome | None
+) -> None:
+    """A generator would make another password, for nothing but a spec that was put right."""
+    es = synced(external_secret(**spec), conditions=[BROKEN])
+
+    assert first_stop(snapshot(es, LATER, look=look)) == stop
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from eso_operator.externalsecret.outcome import (
     Collided,
     Failed,
     Ignored,
+    Intact,
     Outcome,
     Report,
     Skipped,
@@ -68,6 +69,18 @@ def ready(report: Report) -> tuple[str, str, str]:
 )
 def test_conditions(spec: dict[str, Any], outcome: Outcome, expected: tuple[str, str, str]) -> None:
     assert ready(report_of(snapshot(external_secret(**spec)), outcome)) == expected
+
+
+def test_what_is_intact_again_is_ready_and_as_old_as_it_was() -> None:
+    broken = Condition(type="Ready", status="False", reason="SecretSyncedError", message="")
+    es = synced(external_secret(refreshInterval=0), conditions=[broken])
+
+    report = report_of(snapshot(es, LATER), Intact())
+
+    assert ready(report) == ("True", "SecretSynced", "secret synced")
+    assert report.status.refresh_time == es.status.refresh_time
+    assert report.status.synced_resource_version == es.status.synced_resource_version
+    assert (report.then, report.news, report.failed) == (Done(), (), False)
 
 
 @pytest.mark.parametrize(

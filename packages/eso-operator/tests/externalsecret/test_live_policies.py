@@ -218,3 +218,33 @@ async def test_templates_print_what_the_go_operator_prints(stage: Scene, templat
     secret = await stage.secret("db")
     assert secret is not None
     assert base64.b64decode(secret["data"]["a"]).decode() == printed
+
+
+# --- somebody who disagrees -------------------------------------------------------------------------------------------
+
+
+async def test_a_target_that_somebody_changes_back_each_time_is_not_fought_over(stage: Scene) -> None:
+    """A change of the object is a new wish, and goes through at once."""
+    stage.backend(db="v1")
+    await stage.sync("db", ONE)
+
+    came = ""
+    for _ in range(60):
+        await stage.edit("db", {"password": "theirs"})
+        came = await eventually(lambda: came_of(stage), "neither repaired nor given up")
+        if came != "repaired":
+            break
+
+    assert came.startswith("could not update secret: ")
+    assert "managedFields" in came
+    await stage.force("db")
+    await stage.until("db", {"password": "v1"})
+    await stage.ready("db")
+
+
+async def came_of(stage: Scene) -> str:
+    """What came of an edit: repaired, or what is said about it; nothing yet is empty."""
+    if await stage.data("db") == {"password": "v1"}:
+        return "repaired"
+    [ready] = (await stage.status("db"))["conditions"]
+    return str(ready["message"]) if ready["status"] == "False" else ""

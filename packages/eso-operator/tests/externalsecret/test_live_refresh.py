@@ -2,7 +2,7 @@
 
 import pytest
 
-from eso_operator.testing.operators import eventually
+from eso_operator.testing.operators import MAKER, eventually
 from eso_operator.testing.scenes import ES, Scene
 from kuberun.meta import JsonObject
 from kuberun.testing.builders import SECRETS
@@ -84,6 +84,22 @@ async def test_what_is_read_once_is_read_again_for_a_target_that_is_missing(stag
     await stage.change("db", target={"name": "other"})
 
     await stage.until("other", {"password": "v1"})
+
+
+async def test_what_was_generated_once_survives_a_spec_that_was_broken_for_a_while(stage: Scene) -> None:
+    """R22: a mended spec is Ready again, and the password is still the one that people use."""
+    makers = MAKER.resource()
+    await stage.bench.create(makers, "maker", spec={})
+    ref = {"apiVersion": makers.api_version, "kind": "Maker", "name": "maker"}
+    entries = [{"sourceRef": {"generatorRef": ref}}]
+    await stage.sync("db", dataFrom=entries, refreshInterval=0)
+
+    await stage.change("db", dataFrom=[])
+    await stage.broken("db", "data or dataFrom")
+    await stage.change("db", dataFrom=entries)
+    await stage.ready("db", "SecretSynced")
+
+    assert stage.provider.calls["Generate"] == 1
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,15 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.fanout.child import Desired, desired_of
 from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
-from eso_operator.fanout.contention import BURST, REFILL_SECONDS, Contention
-from eso_operator.fanout.description import Contents
 from eso_operator.fanout.outcome import Failed, Left, Reached, Refused
 from eso_operator.fanout.writing import ChildWriter
+from eso_operator.sync.contention import BURST
 from eso_operator.testing.operators import eventually
 from kuberun import config
 from kuberun.client import Client
 from kuberun.clock import SystemClock
 from kuberun.errors import ApiError, Forbidden, ServerError, Unreachable
 from kuberun.meta import ObjectKey, ObjectMeta
-from kuberun.testing.clock import VirtualClock
 from kuberun.testing.rawapi import MERGE_PATCH
 from kuberun.transport import AiohttpTransport
 
@@ -223,28 +221,3 @@ async def test_a_child_that_somebody_else_changes_back_each_time_is_not_fought_o
     assert results[:-1] == [Reached(namespace)] * BURST
     assert isinstance(results[-1], Failed)
     assert "managedFields" in results[-1].reason
-
-
-async def test_rewrites_are_few_then_rare_and_what_is_asked_for_anew_goes_through() -> None:
-    clock = VirtualClock()
-    contention = Contention(clock)
-    one, other = ObjectKey("a", "db"), ObjectKey("b", "db")
-    wanted, changed = Contents({}, {}, {}), Contents({"new": "label"}, {}, {})
-
-    assert [contention.allows(one, wanted) for _ in range(BURST + 1)] == [True] * BURST + [False]
-    assert contention.allows(other, wanted)
-    await clock.advance(REFILL_SECONDS)
-    assert [contention.allows(one, wanted) for _ in range(2)] == [True, False]
-    assert contention.allows(one, changed)
-
-
-async def test_children_at_peace_are_forgotten() -> None:
-    clock = VirtualClock()
-    contention = Contention(clock)
-    for index in range(100):
-        contention.allows(ObjectKey(f"n{index}", "db"), Contents({}, {}, {}))
-
-    await clock.advance(REFILL_SECONDS * BURST)
-    contention.allows(ObjectKey("last", "db"), Contents({}, {}, {}))
-
-    assert len(contention._buckets) == 1

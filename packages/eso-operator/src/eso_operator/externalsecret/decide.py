@@ -14,15 +14,16 @@ from collections.abc import Callable
 from typing import Final
 
 from eso_api.validation.externalsecret import external_secret_problems
-from eso_operator.externalsecret.outcome import MISSING, Ignored, Outcome, Skipped, Stalled
-from eso_operator.externalsecret.refresh import refresh_due
+from eso_operator.externalsecret.outcome import MISSING, Ignored, Intact, Outcome, Skipped, Stalled
+from eso_operator.externalsecret.refresh import refresh_due, refreshes_by_itself
 from eso_operator.externalsecret.snapshot import Snapshot
 from eso_operator.sync.due import NotDue
 from eso_operator.sync.reporting import READY
-from eso_operator.targets.marks import MERGE, NONE, ORPHAN
+from eso_operator.targets.marks import MERGE, NONE, ORPHAN, OWNER
 from eso_operator.targets.plan import ownership_refusal
 from eso_operator.targets.target import Absent, Present
 from kuberun.conditions import find_condition, is_false
+from kuberun.ownership import is_controlled_by
 
 Check = Callable[[Snapshot], Outcome | None]
 
@@ -68,11 +69,22 @@ def target_taken(snapshot: Snapshot) -> Outcome | None:
 
 
 def still_fresh(snapshot: Snapshot) -> Outcome | None:
-    """Not due, and the target is as we left it. What is reported as broken is never fresh: it may be right by now."""
+    """Not due, and the target is as we left it.
+
+    What is reported as broken may be right by now. What refreshes by itself is read again to find out; what was read,
+    or generated, once for all is not: the target would get another password because somebody put a spec right.
+    """
     due = refresh_due(snapshot)
-    if isinstance(due, NotDue) and _is_valid(snapshot) and not is_false(snapshot.es.status.conditions, READY):
+    if not isinstance(due, NotDue) or not _is_valid(snapshot):
+        return None
+    if not is_false(snapshot.es.status.conditions, READY):
         return Skipped(due.why, due.after)
-    return None
+    return None if refreshes_by_itself(snapshot.es) or not _is_still_ours(snapshot) else Intact()
+
+
+def repairs_drift(snapshot: Snapshot) -> bool:
+    """Whether there is nothing to do but to undo what happened to the target."""
+    return isinstance(refresh_due(snapshot), NotDue) and not _is_valid(snapshot)
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -97,3 +109,10 @@ def _is_valid(snapshot: Snapshot) -> bool:
             return policy == MERGE and ready is not None and ready.reason.endswith(MISSING)
         case Present(valid=valid):
             return valid
+
+
+def _is_still_ours(snapshot: Snapshot) -> bool:
+    """A target that was in other hands meanwhile may hold what they wrote, hash and all."""
+    if snapshot.es.spec.target.creation_policy != OWNER or not isinstance(snapshot.look, Present):
+        return True
+    return is_controlled_by(snapshot.look.metadata, snapshot.es.metadata.uid)

@@ -3,6 +3,7 @@
     outcome        Ready    reason                          event                 then
     Synced         True     SecretSynced, …Deleted, …       Created, Updated, …   at the next refresh
     Skipped        as is    as is                           none                  at the next refresh
+    Intact         True     SecretSynced                    none                  on a change
     Failed         False    SecretSyncedError               UpdateFailed          back-off, or when told
     Stalled        False    SecretSyncedError               UpdateFailed          at the interval, or on a change
     Unseen         as is    as is                           none                  back-off
@@ -72,6 +73,11 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Intact:
+    """It was reported as broken, and is as its one sync left it: nothing has to be read, or made anew, to say so."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """It did not work; waiting may help. `step` is what could not be done, `detail` why."""
 
@@ -110,7 +116,7 @@ class Ignored:
     why: str
 
 
-Outcome = Synced | Skipped | Failed | Stalled | Collided | Unseen | Ignored
+Outcome = Synced | Skipped | Intact | Failed | Stalled | Collided | Unseen | Ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +139,8 @@ def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
             return _synced(snapshot, outcome)
         case Skipped(after=after):
             return Report(es.status, Done() if after is None else _at_refresh(after))
+        case Intact():
+            return Report(msgspec.structs.replace(_with_ready(snapshot, _ready(es, Synced())), outcomes=[]), Done())
         case Failed():
             return _failed(snapshot, outcome)
         case Stalled(step=step, detail=detail):
@@ -151,9 +159,7 @@ def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
 
 def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
     es, now = snapshot.es, snapshot.now
-    ready = Condition(
-        type=READY, status=ConditionStatus.TRUE, reason=_prefix(es) + outcome.reason, message=outcome.message
-    )
+    ready = _ready(es, outcome)
     status = msgspec.structs.replace(
         _with_ready(snapshot, ready),
         refresh_time=rfc3339(now),
@@ -186,6 +192,11 @@ def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
 
 def _prefix(es: ExternalSecret) -> str:
     return "Secret" if es.spec.target.manifest is None else "Resource"
+
+
+def _ready(es: ExternalSecret, outcome: Synced) -> Condition:
+    reason = _prefix(es) + outcome.reason
+    return Condition(type=READY, status=ConditionStatus.TRUE, reason=reason, message=outcome.message)
 
 
 def _not_ready(es: ExternalSecret, step: str, detail: str) -> Condition:

@@ -10,7 +10,7 @@ import structlog
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_operator.externalsecret.cleanup import Cleanup
-from eso_operator.externalsecret.decide import first_stop
+from eso_operator.externalsecret.decide import first_stop, repairs_drift
 from eso_operator.externalsecret.gather import Gatherer
 from eso_operator.externalsecret.outcome import (
     Failed,
@@ -23,11 +23,12 @@ from eso_operator.externalsecret.outcome import (
     Unseen,
     report_of,
 )
-from eso_operator.externalsecret.refresh import refreshes_by_itself
+from eso_operator.externalsecret.refresh import current_version, refreshes_by_itself
 from eso_operator.externalsecret.settlement import Settlement, refused, steps_of
 from eso_operator.externalsecret.snapshot import LastSync, Rules, Snapshot
 from eso_operator.externalsecret.sources import sources_of
 from eso_operator.stores.target import Connection, ResolutionError
+from eso_operator.sync.contention import Contention
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
 from eso_operator.sync.fetch import Fetcher
 from eso_operator.sync.generate import GeneratorLedger, StateOwner
@@ -50,6 +51,10 @@ _log = structlog.get_logger(__name__)
 
 _KIND: Final = EXTERNAL_SECRET.kind()
 _NO_DATA: Final = "could not get secret data from provider"
+_CONTENDED: Final = "somebody else changes the target back each time; its metadata.managedFields say who"
+_REPAIRS_AT_ONCE: Final = 20
+_REPAIR_SECONDS: Final = 30.0
+"""A target that drifts again and again is repaired so often at once, then once in so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class ExternalSecretReconciler:
         self._gatherer = gatherer
         self._outside = outside
         self._own = OwnWrites()
+        self._repairs = Contention(outside.clock, burst=_REPAIRS_AT_ONCE, refill=_REPAIR_SECONDS)
 
     async def reconcile(self, key: ObjectKey) -> Then:
         """Make the target of one ExternalSecret match its backend."""
@@ -90,7 +96,7 @@ class ExternalSecretReconciler:
         if (waiting := await self._outside.cleanup.prepare(es)) is not None:
             return waiting
         snapshot, outcome = await self._look(es)
-        outcome = outcome or first_stop(snapshot) or await self._sync(snapshot)
+        outcome = outcome or first_stop(snapshot) or self._contended(snapshot) or await self._sync(snapshot)
         if isinstance(outcome, Ignored | Stalled) or not refreshes_by_itself(es):
             self._outside.push.leave(key)
         elif isinstance(outcome, Skipped):
@@ -115,6 +121,13 @@ class ExternalSecretReconciler:
             outcome = Unseen("target not read") if plain else Failed(steps_of(es).look, refused(problem))
         return Snapshot(es, LastSync(None, ""), now, Absent(), Rules()), outcome
 
+    def _contended(self, snapshot: Snapshot) -> Outcome | None:
+        """Drift is repaired at once, but not for ever against somebody who causes it anew each time."""
+        es = snapshot.es
+        if not repairs_drift(snapshot) or not self._repairs.exhausted(es.key, current_version(es)):
+            return None
+        return Failed(steps_of(es).write, _CONTENDED)
+
     async def _sync(self, snapshot: Snapshot) -> Outcome:
         """Fetch, then settle. State of generators is on record before the target is written, and until it is not."""
         es = snapshot.es
@@ -131,6 +144,8 @@ class ExternalSecretReconciler:
         outcome = await self._outside.settlement.settle(es, self._outside.target_of(es), fetched)
         if isinstance(outcome, Synced):
             await self._outside.ledger.retire(kept)
+            if outcome.changed and repairs_drift(snapshot):
+                self._repairs.count(es.key, current_version(es))
         else:
             await self._outside.ledger.discard(kept)
         return outcome

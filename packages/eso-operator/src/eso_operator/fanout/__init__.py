@@ -8,7 +8,6 @@ child                  what a child should be, and whether a live one is that   
 outcome                from what was reached to status, event and requeue                         pure
 triggers               when a parent is looked at
 parents                the parents as they are known, our own writes included
-contention             keeps it from fighting over a child with somebody else
 writing                creates, rewrites and deletes children
 leftovers              takes finalizers of the existing operator off namespaces
 reconciler             the story: gather, hold, spread, report

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, Final, TypeVar, assert_never
 
 from eso_operator.fanout.child import Create, Desired, Keep, Leaving, Rewrite, Taken, disowning, step
-from eso_operator.fanout.contention import Contention
 from eso_operator.fanout.description import FanOut
 from eso_operator.fanout.outcome import Failed, Left, Reached, Refused, Result
+from eso_operator.sync.contention import Contention
 from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
