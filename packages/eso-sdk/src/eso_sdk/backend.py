@@ -21,6 +21,7 @@ from eso_api.references import (
     ServiceAccountSelector,
 )
 from eso_api.values import SecretBytes
+from eso_sdk.accounts import ServiceAccount
 from eso_sdk.credentials import Credentials
 from eso_wire.values import ObjectRef, Operation, SecretMap, Token, Validation, ValidationState
 from kuberun.clock import Clock
@@ -46,6 +47,11 @@ class Call:
     retry_interval: float = 0.0
     idempotency_key: str = ""
     """Equal for repetitions of one push, delete, generation or cleanup."""
+    account: ServiceAccount | None = None
+    """Whose verified token came with the call; None when tokens are not verified, or not required. In `open`, the
+    account of the call that opens the session: calls of other accounts get sessions of their own."""
+    traceparent: str = ""
+    """W3C trace context to pass on to a backend that traces; empty when the operator sent none."""
 
 
 @dataclass(frozen=True, slots=True)

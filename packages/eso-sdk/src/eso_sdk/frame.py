@@ -1,6 +1,6 @@
 """What surrounds every call: who may make it, how many run, how long one may take, what is logged and counted.
 
-    peer identity -> in-flight limit -> decode -> deadline -> Service -> encode -> status, log line, metrics
+    peer identity -> in-flight limit -> token -> decode -> deadline -> Service -> encode -> status, log line, metrics
 
 Author code runs inside; nothing that it does leaves in another form than an answer or a `ProviderError`.
 """
@@ -16,7 +16,9 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 from google.protobuf.message import Message
+from structlog.contextvars import bound_contextvars
 
+from eso_sdk.accounts import ServiceAccount, TokenGate, check_account
 from eso_sdk.backend import CURRENT_CALL, Call
 from eso_sdk.errors import invalid_request
 from eso_sdk.methods import Method, parsed
@@ -26,9 +28,10 @@ from eso_sdk.service import Service
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.options import REQUEST_ID_KEY
+from eso_wire.options import REQUEST_ID_KEY, TRACEPARENT_KEY
 from eso_wire.status import abort_details
 from eso_wire.tls import peer_spiffe_ids
+from eso_wire.trace import TraceParent
 from eso_wire.values import (
     CheckResult,
     Context,
@@ -44,6 +47,8 @@ DEFAULT_DEADLINE: Final = 60.0
 MAX_SUBSCRIPTIONS: Final = 256
 OPENING_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
+HANDSHAKE: Final = "Handshake"
+"""Needs no token: it is how the operator learns what there is to ask for, on nobody's behalf."""
 _MAX_REQUEST_ID: Final = 128
 
 _log = structlog.get_logger("eso_sdk.call")
@@ -67,12 +72,19 @@ class _Record:
 
     method: str
     request_id: str = ""
+    trace: TraceParent | None = None
+    account: ServiceAccount | None = None
     kind: str = ""
     store: str = ""
     code: str = "OK"
     reason: str = ""
     place: str = ""
     failed: str = ""
+
+    def ids(self) -> dict[str, str]:
+        """What ties this call to the log of whoever made it."""
+        trace = {} if self.trace is None else {"trace_id": self.trace.trace_id}
+        return {"request_id": self.request_id, **trace}
 
     def of(self, context: Context) -> None:
         self.request_id = context.request_id or self.request_id
@@ -87,6 +99,7 @@ class Frame:
     service: Service
     metrics: Metrics
     allowed_clients: frozenset[str]
+    tokens: TokenGate = field(default_factory=TokenGate)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     _running: int = 0
     _subscriptions: int = 0
@@ -149,7 +162,7 @@ class Frame:
     # --- around every call -------------------------------------------------------------------------------------------
 
     async def _call(self, method: str, rpc: Rpc, work: Callable[[_Record], Awaitable[None]]) -> None:
-        record = _Record(method, request_id=_request_id(rpc))
+        record = _Record(method, request_id=_request_id(rpc), trace=_trace(rpc))
         error: ProviderError | None = None
         clock = self.service.clock
         begun = clock.monotonic()
@@ -157,8 +170,11 @@ class Frame:
         self._running += 1
         self.metrics.in_flight.set(self._running)
         try:
-            self._admit(rpc)
-            await work(record)
+            with bound_contextvars(**record.ids()):
+                self._admit(rpc)
+                if method != HANDSHAKE:
+                    record.account = await self.tokens.account(rpc.invocation_metadata() or ())
+                await work(record)
         except Exception as exc:  # noqa: BLE001 - the outermost frame: nothing passes it in another form
             error = Redactor(()).of_exception(exc)
             record.code, record.reason = abort_details(error).code.name, error.reason.value
@@ -206,6 +222,7 @@ class Frame:
 
     def _enter(self, record: _Record, context: Context, seconds: float) -> None:
         record.of(context)
+        check_account(record.account, context)
         CURRENT_CALL.set(
             Call(
                 request_id=context.request_id,
@@ -214,6 +231,8 @@ class Frame:
                 deadline=self.service.clock.monotonic() + seconds,
                 max_retries=context.max_backend_retries,
                 retry_interval=context.backend_retry_interval,
+                account=record.account,
+                traceparent="" if record.trace is None else str(record.trace),
             )
         )
 
@@ -245,12 +264,13 @@ class Frame:
         _log.info(
             "call handled",
             method=record.method,
-            request_id=record.request_id,
+            **record.ids(),
             kind=record.kind,
             store=record.store,
             code=record.code,
             reason=record.reason,
             duration=round(seconds, 6),
+            **({} if record.account is None else {"account": f"{record.account.namespace}/{record.account.name}"}),
             **({"failed": record.failed} if record.failed else {}),
             **({"error": record.place} if record.place else {}),
         )
@@ -288,6 +308,11 @@ def _request_id(rpc: Rpc) -> str:
     """From the metadata: a handshake has no envelope, and an envelope may not decode."""
     found = next((value for key, value in rpc.invocation_metadata() or () if key == REQUEST_ID_KEY), "")
     return found[:_MAX_REQUEST_ID] if isinstance(found, str) else ""
+
+
+def _trace(rpc: Rpc) -> TraceParent | None:
+    found = [value for key, value in rpc.invocation_metadata() or () if key == TRACEPARENT_KEY]
+    return TraceParent.parsed(found[0]) if len(found) == 1 else None
 
 
 async def _messages(incoming: AsyncIterator[bytes]) -> AsyncIterator[SubscribeMessage]:

@@ -1,4 +1,4 @@
-"""Which calls may share a session: those with the same configuration and the same credentials.
+"""Which calls may share a session: those with the same configuration, the same credentials and the same account.
 
 The digest covers everything that decides whose eyes a session has. It never leaves the process.
 """
@@ -9,20 +9,24 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from eso_api.values import SecretBytes
+from eso_sdk.accounts import ServiceAccount
 from eso_wire.values import Context, Credential, Token
 
 
-def identity_of(context: Context) -> bytes:
-    """A digest of kind, configuration, credentials and auth namespace."""
+def identity_of(context: Context, account: ServiceAccount | None = None) -> bytes:
+    """A digest of kind, configuration, credentials, auth namespace, and whose token came with the call."""
     digest = hashlib.sha256()
-    for part in _parts(context):
+    for part in _parts(context, account):
         # Lengths keep "ab" + "c" apart from "a" + "bc".
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return digest.digest()
 
 
-def _parts(context: Context) -> Iterator[bytes]:
+def _parts(context: Context, account: ServiceAccount | None) -> Iterator[bytes]:
+    # The account, not its token: that one is renewed every hour, and nobody else becomes of it.
+    for text in ("", "", "") if account is None else (account.namespace, account.name, account.uid):
+        yield text.encode()
     config = context.config
     ref = config.ref
     for text in (*config.kind, ref.api_version, ref.kind, ref.namespace, ref.name, ref.uid, context.auth_namespace):

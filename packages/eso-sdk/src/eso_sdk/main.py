@@ -35,6 +35,7 @@ def run(
     """Serve until told to stop; the exit code says how it went. Other protocols are for tests of the operator."""
     # gRPC's own lines bypass our logs; they are for its developers.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    from eso_sdk.callauth import CallAuthError, call_auth
     from eso_sdk.logs import configure
     from eso_sdk.server import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ServeError, ServeOptions, serve
 
@@ -46,6 +47,11 @@ def run(
         missing = "--tls-dir" if chosen.tls_dir is None else "--allowed-client"
         sys.stderr.write(f"eso-provider-{provider.name}: {missing} is needed; see --help\n")
         return EXIT_USAGE
+    try:
+        tokens = call_auth(chosen, os.environ)
+    except CallAuthError as exc:
+        sys.stderr.write(f"eso-provider-{provider.name}: {exc}\n")
+        return EXIT_USAGE
     configure(SystemClock())
     options = ServeOptions(
         tls_dir=chosen.tls_dir,
@@ -56,6 +62,7 @@ def run(
         drain_seconds=chosen.drain,
         tls_wait_seconds=chosen.tls_wait,
         protocols=protocols,
+        call_auth=tokens,
     )
     try:
         return serve(provider, options)
@@ -65,6 +72,8 @@ def run(
 
 
 def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    from eso_sdk.callauth import add_flags
+
     def from_environment(name: str, otherwise: str) -> str:
         return environment.get(_PREFIX + name, otherwise)
 
@@ -107,6 +116,8 @@ def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.Argu
     parser.add_argument(
         "--tls-wait", type=_seconds, default=from_environment("TLS_WAIT", "60"), help="seconds to wait for certificates"
     )
+    ours = {key.removeprefix(_PREFIX): text for key, text in environment.items() if key.startswith(_PREFIX)}
+    add_flags(parser, ours)
     parser.add_argument("--manifest", action="store_true", help="print provider.json and end")
     return parser
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 import structlog
 from grpc import aio
 
+from eso_sdk.callauth import CallAuth, token_gate
 from eso_sdk.frame import Frame
 from eso_sdk.handlers import generic_handlers
 from eso_sdk.health import Health
@@ -60,6 +61,8 @@ class ServeOptions:
     drain_seconds: float = 25.0
     tls_wait_seconds: float = 60.0
     protocols: tuple[ProtocolVersion, ...] = SUPPORTED
+    call_auth: CallAuth | None = None
+    """How tokens of calls are verified; None for not at all."""
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     max_connection_age: float | None = None
     """Seconds; None for that of the protocol. Established connections outlive their certificates, hence a bound."""
@@ -85,7 +88,8 @@ class Server:
             protocols=options.protocols,
             heartbeat_seconds=options.heartbeat_seconds,
         )
-        self.frame = Frame(service, self.metrics, frozenset(options.allowed_clients))
+        gate = token_gate(options.call_auth, self.clock)
+        self.frame = Frame(service, self.metrics, frozenset(options.allowed_clients), gate)
         self.address = ""
         self.metrics_address = ""
         self._ready = False

@@ -202,7 +202,7 @@ class Service:
     async def _session(self, context: Context, role: KindRole, redactor: Redactor) -> AsyncIterator[Session]:
         self._check_protocol(context)
         served = kind_of(self.provider, context, role)
-        key = identity_of(context)
+        key = _key(context)
         with redactor.guard():
             try:
                 async with self.sessions.use(key, lambda: self._opening(served, context)) as session:
@@ -222,7 +222,7 @@ class Service:
         """A login that the backend no longer accepts is not used again; the next call makes a new one."""
         for outcome in outcomes:
             if isinstance(outcome, ProviderError) and outcome.reason is ErrorReason.CREDENTIALS_REJECTED:
-                self.sessions.forget(identity_of(context))
+                self.sessions.forget(_key(context))
                 return
 
     def _reading(self, store: Store[Any], session: Session, redactor: Redactor, context: Context) -> Reading:
@@ -238,6 +238,11 @@ class Service:
 
 
 _FINDS = frozenset({Operation.FIND_BY_NAME, Operation.FIND_BY_TAGS, Operation.FIND_BY_PATH})
+
+
+def _key(context: Context) -> bytes:
+    """Which session a call uses."""
+    return identity_of(context, CURRENT_CALL.get().account)
 
 
 def _repeatable(idempotency_key: str) -> None:

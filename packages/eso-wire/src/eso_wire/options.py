@@ -10,6 +10,8 @@ Options = tuple[tuple[str, int | str], ...]
 
 REQUEST_ID_KEY = "x-eso-request-id"
 """Metadata of every call: the same id stands in the logs of both sides."""
+TRACEPARENT_KEY = "traceparent"
+"""Metadata of every call: the trace it belongs to (`trace.py`)."""
 AUTHORIZATION_KEY = "authorization"
 """Metadata: `Bearer <token>` of the service account a store names for its provider channel."""
 

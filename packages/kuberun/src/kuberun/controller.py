@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ T = TypeVar("T")
 
 ASKED_AT: ContextVar[float] = ContextVar("asked_at")
 """Inside a reconcile: when (monotonic) it was last asked for. An answer that was sought later is recent enough."""
+
+TRACE_ID: ContextVar[str] = ContextVar("trace_id")
+"""Inside a reconcile: 32 random hexadecimal digits that stand in its log lines, and in whatever it asks of others."""
 
 _log = structlog.get_logger(__name__)
 _MAPPING_RETRY = 30.0
@@ -157,8 +161,10 @@ class Controller:
 
     async def _run_one(self, request: Request) -> None:
         run = f"{self.name}-{next(self._run_ids)}"
+        trace_id = uuid.uuid4().hex
         ASKED_AT.set(self.queue.asked_at(request.key))  # each run is a task, with a context of its own
-        with bound_contextvars(controller=self.name, key=str(request.key), reconcile_id=run):
+        TRACE_ID.set(trace_id)
+        with bound_contextvars(controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id):
             try:
                 outcome = await self._outcome(request)
                 self._conclude(request, outcome)

@@ -20,7 +20,7 @@ from eso_sdk.provider import Provider
 from eso_sdk.server import ServeOptions, Server
 from eso_sdk.testing.certificates import SERVER_NAME, Authority, write_material
 from eso_sdk.testing.client import Client
-from eso_wire.options import CLIENT_OPTIONS
+from eso_wire.options import AUTHORIZATION_KEY, CLIENT_OPTIONS
 from eso_wire.status import error_of
 from eso_wire.tls import TlsMaterial, channel_credentials, client_id, service_id
 from kuberun.clock import Clock
@@ -28,22 +28,25 @@ from kuberun.clock import Clock
 CLIENT_ID = client_id("cluster.local", "external-secrets", "external-secrets")
 SERVER_ID = service_id("cluster.local", "external-secrets", "provider")
 
+Metadata = tuple[tuple[str, str], ...]
+
 
 class ChannelTransport:
     """Carries the bytes of calls over a gRPC channel."""
 
-    def __init__(self, channel: aio.Channel) -> None:
+    def __init__(self, channel: aio.Channel, metadata: Metadata = ()) -> None:
         self.channel: Any = channel  # its stubs know only calls with serializers
+        self.metadata = metadata
 
     async def unary(self, path: str, raw: bytes, timeout: float | None) -> bytes:  # noqa: ASYNC109 - gRPC's own
         try:
-            answer: bytes = await self.channel.unary_unary(path)(raw, timeout=timeout)
+            answer: bytes = await self.channel.unary_unary(path)(raw, timeout=timeout, metadata=self.metadata)
         except aio.AioRpcError as exc:
             raise error_of(exc) from exc
         return answer
 
     async def stream(self, path: str, requests: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        call = self.channel.stream_stream(path)(requests)
+        call = self.channel.stream_stream(path)(requests, metadata=self.metadata)
         try:
             async for message in call:
                 yield message
@@ -89,6 +92,11 @@ class ProviderServer:
         self._stack.push_async_callback(channel.close)
         return channel
 
-    async def connect(self, material: TlsMaterial) -> Client:
-        """A client with these certificates."""
-        return Client(ChannelTransport(await self.channel(material)))
+    async def connect(self, material: TlsMaterial, metadata: Metadata = ()) -> Client:
+        """A client with these certificates, which sends that metadata with every call."""
+        return Client(ChannelTransport(await self.channel(material), metadata))
+
+    async def connect_as(self, token: str) -> Client:
+        """The operator, with the token of a service account."""
+        metadata = ((AUTHORIZATION_KEY, f"Bearer {token}"),)
+        return await self.connect(self.authority.leaf(CLIENT_ID), metadata)

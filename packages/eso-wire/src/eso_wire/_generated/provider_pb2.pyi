@@ -8,7 +8,12 @@ Roles        Core is always the client, the provider always the server. Both aut
 Order        ProviderInfo.Handshake first, on every new connection to a new instance; then anything the answer
              offers.
 Metadata     x-eso-request-id: equal to RequestContext.request_id, in the logs of both sides.
-             authorization: "Bearer <token>", only where a store names a service account for the provider channel.
+             traceparent: W3C trace context of the work that the call is part of; new parent id for every try. A read
+             that several objects share belongs to the trace of the one that asked first.
+             authorization: "Bearer <token>", only where a store names a service account for the provider channel; for
+             the audience "external-secrets-provider/<class>" unless the store names others. A provider that verifies
+             tokens refuses a bad one, or a missing one that it requires, with CREDENTIALS_REJECTED, on every call but
+             Handshake. One that does not verify ignores it.
 Deadline     Every call carries one. A provider gives up its work when the call is cancelled or the deadline passes.
 Errors       Of one item: ErrorDetail inside the result. Of a whole call: a gRPC status whose details hold one
              ErrorDetail (google.rpc.Status in grpc-status-details-bin). The code that goes with each reason is said
@@ -796,10 +801,14 @@ class RequestContext(_message.Message):
     BACKEND_RETRY_INTERVAL_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """New for every call, retries included."""
+    """New for every call. A retry of the same call has the same."""
     auth_namespace: _builtins.str
     """The only namespace from which credentials come, unless the store is cluster-scoped and a reference names its own.
     A provider refuses anything else with NAMESPACE_DENIED, although core has done so before.
+    Empty for cluster-scoped stores and generators only, in two cases. Nothing of the call came from the namespace of
+    its caller, as with a configuration without credentials or with references that name their namespaces; then it is
+    pinned, and all callers look the same. Or the store is validated, and its credentials come from the namespace of
+    each caller: there is none yet, so no credential is sent and what needs one cannot be judged.
     """
     auth_namespace_pinned: _builtins.bool
     """True: the same namespace for all callers of the store. False: it may differ from caller to caller, so sessions must

@@ -8,7 +8,12 @@ Roles        Core is always the client, the provider always the server. Both aut
 Order        ProviderInfo.Handshake first, on every new connection to a new instance; then anything the answer
              offers.
 Metadata     x-eso-request-id: equal to RequestContext.request_id, in the logs of both sides.
-             authorization: "Bearer <token>", only where a store names a service account for the provider channel.
+             traceparent: W3C trace context of the work that the call is part of; new parent id for every try. A read
+             that several objects share belongs to the trace of the one that asked first.
+             authorization: "Bearer <token>", only where a store names a service account for the provider channel; for
+             the audience "external-secrets-provider/<class>" unless the store names others. A provider that verifies
+             tokens refuses a bad one, or a missing one that it requires, with CREDENTIALS_REJECTED, on every call but
+             Handshake. One that does not verify ignores it.
 Deadline     Every call carries one. A provider gives up its work when the call is cancelled or the deadline passes.
 Errors       Of one item: ErrorDetail inside the result. Of a whole call: a gRPC status whose details hold one
              ErrorDetail (google.rpc.Status in grpc-status-details-bin). The code that goes with each reason is said

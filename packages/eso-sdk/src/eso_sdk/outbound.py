@@ -1,0 +1,101 @@
+"""The only place of the SDK that opens connections: to whoever can tell whether a token is good.
+
+One bounded answer to one request, or `UnreachedError` with words that quote nothing. Backends are not asked from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import SplitResult, urlsplit
+
+from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+
+if TYPE_CHECKING:
+    import aiohttp
+
+MAX_ANSWER_BYTES: Final = 1024 * 1024
+ANSWER_SECONDS: Final = 5.0
+_CHUNK: Final = 64 * 1024
+
+
+class UnreachedError(Exception):
+    """No answer; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """Asks one server, which shows a certificate of `ca_file` (empty: of the system's authorities)."""
+
+    clock: Clock
+    ca_file: Path | None = None
+
+    async def get(self, url: str) -> Answer:
+        return await self._ask("GET", url, {}, b"")
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        return await self._ask("POST", url, headers, body)
+
+    async def _ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        # Most providers verify no tokens; those do not pay for the import.
+        import aiohttp
+
+        host = urlsplit(url).hostname or ""
+        try:
+            async with Deadline(self.clock, ANSWER_SECONDS):
+                trust = await asyncio.to_thread(self._trust) if url.startswith("https:") else False
+                connector = aiohttp.TCPConnector(ssl=trust, limit=1, force_close=True)
+                async with (
+                    aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session,
+                    session.request(method, url, headers=headers, data=body, allow_redirects=False) as response,
+                ):
+                    return Answer(response.status, await _bounded(response))
+        except TimeoutError:
+            raise UnreachedError(f"{host} did not answer within {ANSWER_SECONDS:.0f} seconds") from None
+        except aiohttp.ClientConnectorCertificateError:
+            raise UnreachedError(f"the certificate of {host} is not trusted") from None
+        except (aiohttp.ClientError, OSError, ValueError) as exc:
+            raise UnreachedError(f"{host} was not reached ({type(exc).__name__})") from None
+
+    def _trust(self) -> ssl.SSLContext:
+        """Made anew for each request: requests are rare, and authorities change."""
+        return ssl.create_default_context(cafile=self.ca_file)
+
+
+def is_trustworthy(url: str) -> bool:
+    """Whether nobody on the way can change what an address answers: TLS, or this machine itself."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and _is_here(parts)))
+    except ValueError:
+        return False
+
+
+def _is_here(parts: SplitResult) -> bool:
+    if parts.hostname == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return False
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        body += chunk
+        if len(body) > MAX_ANSWER_BYTES:
+            raise UnreachedError(f"{response.url.host} answered with more than {MAX_ANSWER_BYTES} bytes")
+    return bytes(body)

@@ -1,0 +1,144 @@
+"""Tokens checked by the API server that issued them: it knows also of accounts and pods that were deleted since.
+
+The provider asks with the credentials of its own pod, which need the right to create `tokenreviews`. Answers are
+remembered for a moment by the token's digest, so a token costs one question a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from eso_sdk.accounts import ServiceAccount, account_of, refused, undecided
+from eso_sdk.outbound import Answer, Outbound, UnreachedError
+from eso_wire.errors import ErrorReason, ProviderError
+from kuberun.clock import Clock
+
+POD_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+ACCEPTED_SECONDS: Final = 60.0
+REFUSED_SECONDS: Final = 10.0
+MAX_REMEMBERED: Final = 1024
+MAX_QUESTIONS: Final = 8
+
+_PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewSettings:
+    """Which API server is asked, and as whom. The file is read for every question: its token is renewed."""
+
+    server: str
+    token_file: Path
+    ca_file: Path
+
+    @classmethod
+    def of_pod(cls, environment: Mapping[str, str], folder: Path = POD_FOLDER) -> ReviewSettings | None:
+        """As every pod finds its API server; None outside of one."""
+        host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host:
+            return None
+        shown = f"[{host}]" if ":" in host else host
+        return cls(f"https://{shown}:{port}", folder / "token", folder / "ca.crt")
+
+
+class ReviewVerifier:
+    """Accepts what the API server accepts, for some audiences."""
+
+    def __init__(self, settings: ReviewSettings, audiences: tuple[str, ...], clock: Clock) -> None:
+        self._settings = settings
+        self._audiences = audiences
+        self._clock = clock
+        self._outbound = Outbound(clock, settings.ca_file)
+        self._answers: OrderedDict[bytes, tuple[float, ServiceAccount | ProviderError]] = OrderedDict()
+        self._asking = asyncio.Semaphore(MAX_QUESTIONS)
+
+    async def verify(self, token: str) -> ServiceAccount:
+        digest = hashlib.sha256(token.encode(errors="replace")).digest()
+        answer = self._remembered(digest)
+        if answer is None:
+            async with self._asking:
+                # While this call waited, another one with the same token may have been answered.
+                answer = self._remembered(digest) or await self._ask(digest, token)
+        if isinstance(answer, ProviderError):
+            raise refused_again(answer)
+        return answer
+
+    def _remembered(self, digest: bytes) -> ServiceAccount | ProviderError | None:
+        until, answer = self._answers.get(digest, (0.0, None))
+        return answer if until > self._clock.monotonic() else None
+
+    async def _ask(self, digest: bytes, token: str) -> ServiceAccount | ProviderError:
+        status = _status(await self._review(token))
+        answer: ServiceAccount | ProviderError
+        try:
+            answer, seconds = self._account(status), ACCEPTED_SECONDS
+        except ProviderError as exc:
+            answer, seconds = exc, REFUSED_SECONDS
+        self._answers[digest] = (self._clock.monotonic() + seconds, answer)
+        self._answers.move_to_end(digest)
+        while len(self._answers) > MAX_REMEMBERED:
+            self._answers.popitem(last=False)
+        return answer
+
+    async def _review(self, token: str) -> Answer:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": self._audiences},
+        }
+        try:
+            own = await asyncio.to_thread(self._settings.token_file.read_text, encoding="ascii")
+            headers = {"Authorization": f"Bearer {own.strip()}", "Content-Type": "application/json"}
+            return await self._outbound.post(self._settings.server + _PATH, headers, msgspec.json.encode(review))
+        except UnreachedError as exc:
+            raise undecided(str(exc)) from None
+        except (OSError, ValueError):
+            raise undecided(f"the provider has no token of its own in {self._settings.token_file}; mount one") from None
+
+    def _account(self, status: Mapping[str, Any]) -> ServiceAccount:
+        if status.get("authenticated") is not True:
+            raise refused(f"the API server does not know it, or not for the audience {' or '.join(self._audiences)}")
+        confirmed = status.get("audiences")
+        if not isinstance(confirmed, list) or set(self._audiences).isdisjoint(map(str, confirmed)):
+            # An authenticator that knows no audiences accepts tokens that were meant for others.
+            raise refused("the API server does not confirm that it is meant for this provider")
+        match status.get("user"):
+            case {"username": username, **rest}:
+                return account_of(username, rest.get("uid", ""))
+            case _:
+                raise refused("it belongs to no service account")
+
+
+def refused_again(error: ProviderError) -> ProviderError:
+    """A remembered refusal, as a new exception: one that is raised twice drags its first traceback along."""
+    return ProviderError(ErrorReason.CREDENTIALS_REJECTED, error.message)
+
+
+def _status(answer: Answer) -> Mapping[str, Any]:
+    match answer.status:
+        case 200 | 201:
+            pass
+        case 401:
+            raise undecided("the API server does not accept the provider's own token")
+        case 403:
+            raise undecided(
+                "the provider may not create tokenreviews; bind its service account to system:auth-delegator"
+            )
+        case other:
+            raise undecided(f"the API server answered with status {other}")
+    try:
+        review = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, RecursionError):
+        review = None
+    match review:
+        case {"status": dict() as status}:
+            return status
+        case _:
+            raise undecided("the API server answered with something that is no TokenReview")
