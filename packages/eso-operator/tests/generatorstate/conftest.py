@@ -17,6 +17,7 @@ from eso_operator.testing.makingprovider import MakingProvider, making
 from eso_operator.testing.operators import Bench, eventually
 from kuberun.meta import JsonObject, Resource
 from kuberun.testing.builders import SECRETS
+from kuberun.transport import Transport
 
 ES = EXTERNAL_SECRET.resource()
 STATES = GENERATOR_STATE.resource()
@@ -86,9 +87,14 @@ async def workshop(bench: Bench) -> AsyncIterator[Opening]:
     """An operator with a provider. Retired states are due at once; none is left to the operators of other tests."""
 
     @asynccontextmanager
-    async def opened(provider: MakingProvider | None = None, *, grace: float = 0.0) -> AsyncIterator[Workshop]:
+    async def opened(
+        provider: MakingProvider | None = None,
+        *,
+        grace: float = 0.0,
+        through: Callable[[Transport], Transport] = lambda plain: plain,
+    ) -> AsyncIterator[Workshop]:
         shop = Workshop(bench, provider or making())
-        async with bench.operator(with_grace(bench.settings, grace)):
+        async with bench.operator(with_grace(bench.settings, grace), through=through):
             if bench.host is None:
                 await bench.install(shop.provider)
             yield shop

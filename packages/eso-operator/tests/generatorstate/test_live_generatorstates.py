@@ -13,10 +13,12 @@ from eso_api.v2.generator import GENERATOR
 from eso_operator.sync.ledger import FINALIZER
 from eso_operator.testing.makingprovider import making
 from eso_operator.testing.operators import MAKER, eventually
+from eso_operator.testing.transports import LostAnswers, LostWrites
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.clock import SystemClock, parse_rfc3339, rfc3339
 from kuberun.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES, SECRETS
+from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
 
@@ -109,6 +111,41 @@ async def test_the_old_value_is_cleaned_up_after_the_new_one_is_in_place(worksho
         assert found[0]["spec"]["state"] == {"number": 2}
         assert only(shop.provider).state == {"number": 1}
         assert set(shop.provider.books) == {2}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "path"),
+    [
+        pytest.param(LostAnswers, "/secrets/db", id="whether the Secret was written is not known"),
+        pytest.param(LostWrites, "/secrets/former", id="what stood under its former name cannot be deleted"),
+    ],
+)
+async def test_a_value_that_may_be_in_use_is_not_cleaned_up(
+    workshop: Any, trouble: type[LostAnswers | LostWrites], path: str
+) -> None:
+    """Hearing of the write may fail, and so may what follows it: the Secret holds the new value all the same."""
+    doors: list[LostAnswers | LostWrites] = []
+
+    def through(plain: Transport) -> Transport:
+        doors.append(trouble(plain))
+        return doors[0]
+
+    async with workshop(through=through) as shop:
+        await furnished(shop)
+        await shop.sync("db", GENERATORS, "gen", refreshInterval="1h", target={"name": "former"})
+
+        doors[0].losing = path
+        await shop.bench.patch(ES, "db", {"spec": {"target": {"name": "db"}}})
+        await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
+        assert await shop.bench.find(SECRETS, "db") is not None
+        assert not any("garbageCollectionDeadline" in each["spec"] for each in await shop.states())
+        assert shop.provider.cleaned == []
+        doors[0].losing = ""
+
+        await shop.bench.ready(ES, "db", lambda condition: condition.status == "True")
+        (state,) = await shop.until_states(held, "what is not in use any more does not go")
+        await shop.holds("db", f"value-{state['spec']['state']['number']}")
+        assert set(shop.provider.books) == {state["spec"]["state"]["number"]}
 
 
 async def test_a_deadline_ahead_is_waited_for(workshop: Any) -> None:

@@ -15,6 +15,7 @@ from eso_operator.sync.ledger import FINALIZER
 from eso_operator.testing.keepingprovider import denied, keeping
 from eso_operator.testing.operators import BACKEND, MAKER, eventually
 from eso_operator.testing.pushsecrets import bulk, entry
+from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
 
 pytestmark = pytest.mark.live
@@ -302,6 +303,21 @@ async def test_state_of_generated_values_is_kept_until_every_store_has_the_next(
         current = [each for each in await states(stage) if "garbageCollectionDeadline" not in each["spec"]]
         assert len(current) == 1
         assert current[0]["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+async def test_a_generated_value_that_may_have_been_pushed_is_not_cleaned_up(staged: Any) -> None:
+    """The answer was lost: the backend may hold it, and then it is in use."""
+    async with staged(keeping(state=b'{"id": 1}')) as stage:
+        await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
+        stage.provider.push_errors["db"] = ProviderError(ErrorReason.BACKEND_TIMEOUT, "no answer in time")
+        ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}
+        await stage.apply("made", entry("password", "db"), selector=ref)
+        await stage.broken("made", "no answer in time")
+
+        first, *_ = await states(stage)
+
+        assert "garbageCollectionDeadline" not in first["spec"]
+        assert stage.provider.calls["Cleanup"] == 0
 
 
 async def test_what_was_made_is_cleaned_up_though_its_push_secret_goes_while_no_operator_runs(

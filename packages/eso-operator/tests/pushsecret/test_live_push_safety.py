@@ -330,6 +330,33 @@ async def test_a_store_that_is_replaced_by_another_of_the_same_backend_keeps_its
         assert await stage.condition("db", "SecretAlreadyExists") is None
 
 
+@pytest.mark.parametrize("policy", ["Replace", "IfNotExists"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param([entry("user", "db", "old")], id="another property"),
+        pytest.param([entry("", "db")], id="the whole"),
+    ],
+)
+async def test_a_removal_that_takes_the_whole_remote_key_along_loses_no_other_part_of_it(
+    staged: Any, before: list[Any], policy: str
+) -> None:
+    """Not every backend can remove a part."""
+    async with staged(keeping(deletes_whole_keys=True)) as stage:
+        await stage.source(user="u", password="p")
+        staying = entry("password", "db", "stays")
+        await stage.push("db", *before, staying, deletionPolicy="Delete", updatePolicy=policy)
+
+        await stage.change("db", data=[staying, entry("user", "db", "new")])
+        await eventually(lambda: _records_parts(stage), "the parts that are wanted are not recorded alone")
+
+        assert stage.provider.values == {"db#stays": b"p", "db#new": b"u"}
+
+
+async def _records_parts(stage: Any) -> bool:
+    return await recorded(stage) == ["db/new", "db/stays"]
+
+
 async def _moved(stage: Any) -> bool:
     synced = (await stage.status("db")).get("syncedPushSecrets", {})
     return {store: sorted(entries) for store, entries in synced.items()} == {"SecretStore/successor": ["db"]}

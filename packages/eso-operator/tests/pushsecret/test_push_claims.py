@@ -14,8 +14,8 @@ from kuberun.watch import Applied
 PLACE = Place("SecretStore/store", "db", "")
 
 
-def recording(name: str, **metadata: object) -> PushSecret:
-    record = {"SecretStore/store": {"db": entry("key", "db")}}
+def recording(name: str, *, prop: str = "", **metadata: object) -> PushSecret:
+    record = {"SecretStore/store": {"db": entry("key", "db", prop)}}
     return push_secret(metadata={"name": name, "uid": f"uid-{name}", **metadata}, status={"syncedPushSecrets": record})
 
 
@@ -42,6 +42,23 @@ def test_a_place_is_claimed_by_others_that_record_it(other: PushSecret, claimed:
     found = claims(OLD, other).other(OLD, PLACE)
 
     assert (found == Claim(other.key, settled=True)) is claimed
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "claimed"),
+    [
+        pytest.param("user", "", True, id="their property is in our whole"),
+        pytest.param("", "user", True, id="our property is in their whole"),
+        pytest.param("user", "user", True, id="the same property"),
+        pytest.param("user", "password", False, id="another property"),
+    ],
+)
+def test_a_property_and_the_whole_of_its_remote_key_claim_each_other(theirs: str, ours: str, claimed: bool) -> None:
+    other = recording("new", prop=theirs)
+
+    found = claims(OLD, other).other(OLD, Place("SecretStore/store", "db", ours))
+
+    assert (found is not None) is claimed
 
 
 def test_what_is_only_announced_is_no_settled_claim() -> None:

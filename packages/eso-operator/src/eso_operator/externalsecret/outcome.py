@@ -85,6 +85,8 @@ class Failed:
     detail: str = ""
     failures: tuple[Failure, ...] = ()
     news: tuple[News, ...] = ()
+    target_written: bool = False
+    """The target holds the new values nevertheless, or may do: what was made for it is in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ class Collided:
     """Somebody else wrote at the same moment."""
 
     what: str
+    target_written: bool = False
+    """As of Failed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from eso_operator.externalsecret.cleanup import Cleanup
 from eso_operator.externalsecret.decide import first_stop, repairs_drift
 from eso_operator.externalsecret.gather import Gatherer
 from eso_operator.externalsecret.outcome import (
+    Collided,
     Failed,
     Ignored,
     Outcome,
@@ -53,7 +54,7 @@ _KIND: Final = EXTERNAL_SECRET.kind()
 _NO_DATA: Final = "could not get secret data from provider"
 _CONTENDED: Final = "somebody else changes the target back each time; its metadata.managedFields say who"
 _REPAIRS_AT_ONCE: Final = 20
-_REPAIR_SECONDS: Final = 30.0
+_REPAIR_SECONDS: Final = 10.0
 """A target that drifts again and again is repaired so often at once, then once in so many seconds."""
 
 
@@ -142,12 +143,15 @@ class ExternalSecretReconciler:
         except ApiError as problem:
             return Failed(_NO_DATA, f"state of a generator not stored: {refused(problem)}")
         outcome = await self._outside.settlement.settle(es, self._outside.target_of(es), fetched)
-        if isinstance(outcome, Synced):
-            await self._outside.ledger.retire(kept)
-            if outcome.changed and repairs_drift(snapshot):
-                self._repairs.count(es.key, current_version(es))
-        else:
-            await self._outside.ledger.discard(kept)
+        match outcome:
+            case Synced(changed=changed):
+                await self._outside.ledger.retire(kept)
+                if changed and repairs_drift(snapshot):
+                    self._repairs.count(es.key, current_version(es))
+            case Failed(target_written=True) | Collided(target_written=True):
+                pass  # the new values are in use, and the older ones may be
+            case _:
+                await self._outside.ledger.discard(kept)
         return outcome
 
     async def _follow_unread(self, snapshot: Snapshot) -> None:

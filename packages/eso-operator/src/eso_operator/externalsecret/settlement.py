@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final, assert_never
 
 from eso_api.externalsecret import ExternalSecret
@@ -22,7 +23,7 @@ from eso_operator.targets.marks import OWNER, target_name
 from eso_operator.targets.target import Applied, Target, UnknownKindError
 from eso_render.errors import RenderError
 from kuberun.client import Client
-from kuberun.errors import ApiError, Conflict
+from kuberun.errors import ApiError, BadAnswer, Conflict, ServerError, Unreachable
 from kuberun.events import EventType
 
 _DELETED: Final = "secret deleted due to DeletionPolicy=Delete"
@@ -66,6 +67,15 @@ class _StepError(Exception):
         self.outcome = outcome
 
 
+class _Written(Enum):
+    """Whether the target holds the new values when a step fails."""
+
+    NO = "no"
+    PERHAPS = "perhaps"
+    """Unless the API server said no."""
+    YES = "yes"
+
+
 class Settlement:
     """One for the process."""
 
@@ -94,7 +104,7 @@ class Settlement:
         synced = Synced(refresh_within=fetched.refresh_within, templates=templates.versions)
         match change:
             case Create() | Update():
-                async with _step(steps.write):
+                async with _step(steps.write, after=_Written.PERHAPS):
                     applied = await target.apply(es, change)
                 synced = replace(synced, news=(_written(es, applied),), changed=True, binding=_binding(es))
             case Keep(why=why):
@@ -103,7 +113,7 @@ class Settlement:
                 return Stalled(refusal.value, by)
             case _:
                 assert_never(change)
-        async with _step(steps.orphans):
+        async with _step(steps.orphans, after=_Written.YES):
             orphans = await self._cleanup.delete_orphans(es, target)
         return replace(synced, news=(*synced.news, *orphans))
 
@@ -123,16 +133,18 @@ class Settlement:
 
 
 @asynccontextmanager
-async def _step(what: str) -> AsyncIterator[None]:
+async def _step(what: str, after: _Written = _Written.NO) -> AsyncIterator[None]:
     """What goes wrong inside is an outcome that says which step it was."""
+    done = after is _Written.YES
     try:
         yield
     except Conflict:
-        raise _StepError(Collided("the target changed meanwhile")) from None
+        raise _StepError(Collided("the target changed meanwhile", target_written=done)) from None
     except (TemplateMissingError, RenderError, UnknownKindError) as problem:
-        raise _StepError(Failed(what, str(problem))) from None
+        raise _StepError(Failed(what, str(problem), target_written=done)) from None
     except ApiError as problem:
-        raise _StepError(Failed(what, refused(problem))) from None
+        perhaps = after is _Written.PERHAPS and isinstance(problem, Unreachable | BadAnswer | ServerError)
+        raise _StepError(Failed(what, refused(problem), target_written=done or perhaps)) from None
 
 
 def _kept(es: ExternalSecret, why: Untouched, synced: Synced) -> Synced:

@@ -1,13 +1,15 @@
 """Values that several PushSecrets count as theirs: the last one to go takes them along, not the first.
 
 Backends that keep an owner's mark settle this by themselves; others would let a PushSecret that is renamed, or replaced
-by another, delete what its successor has just pushed. What is on record before it is pushed is no claim yet: if the
-backend refuses it, a value that was left to the successor would be nobody's.
+by another, delete what its successor has just pushed. A property is part of its remote key, so who pushed one of the
+two has a claim on the other: the whole is not deleted while somebody's property is in it, nor a part of somebody's
+whole. What is on record before it is pushed is no claim yet: if the backend refuses it, a value that was left to the
+successor would be nobody's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -25,9 +27,8 @@ _CLUSTER_KIND: Final = "Cluster"
 
 
 def places_of(push: PushSecret) -> Iterable[Hashable]:
-    """Index function of PushSecrets: every place that the status records."""
-    recorded = push.status.synced_push_secrets
-    return [Place(store, *spot_of(data)) for store, entries in recorded.items() for data in entries.values()]
+    """Index function of PushSecrets: store and remote key of every place that the status records."""
+    return {(place.store, place.remote_key) for place in _recorded(push)}
 
 
 class _Fate(Enum):
@@ -78,10 +79,24 @@ class Claims:
     def other(self, push: PushSecret, place: Place) -> Claim | None:
         """Of a PushSecret that is not about to go. A refused value is no claim, whatever the status says by now."""
         _, kind, _ = split_key(place.store)
-        for other in self._objects.find(PLACES_INDEX, place):
+        for other in self._objects.find(PLACES_INDEX, (place.store, place.remote_key)):
             meta = other.metadata
             near = meta.namespace == push.metadata.namespace or kind.startswith(_CLUSTER_KIND)
-            fate = self._announced.get(other.key, {}).get(place)
-            if near and meta.uid != push.metadata.uid and meta.deletion_timestamp is None and fate is not _Fate.REFUSED:
-                return Claim(other.key, settled=fate is None)
+            if near and meta.uid != push.metadata.uid and meta.deletion_timestamp is None:
+                announced = self._announced.get(other.key, {})
+                fates = {announced.get(each) for each in _recorded(other) if _overlap(each, place)}
+                if fates - {_Fate.REFUSED}:
+                    return Claim(other.key, settled=None in fates)
         return None
+
+
+def _recorded(push: PushSecret) -> Iterator[Place]:
+    for store, entries in push.status.synced_push_secrets.items():
+        for data in entries.values():
+            yield Place(store, *spot_of(data))
+
+
+def _overlap(one: Place, other: Place) -> bool:
+    """Whether removing one of them takes something of the other along."""
+    same_key = one[:2] == other[:2]
+    return same_key and (one.property == other.property or not (one.property and other.property))

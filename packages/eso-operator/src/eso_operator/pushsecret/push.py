@@ -79,10 +79,10 @@ class Delivery:
     def place(self, entry: Entry) -> Place:
         return Place(self.store.key, entry.remote.key, entry.remote.property)
 
-    def again(self, lost: Collection[Spot], known: Mapping[Place, Known]) -> Delivery | None:
-        """The part of it that may be gone since it was pushed, whatever is known of it; None if there is none."""
+    def again(self, lost: Collection[str], known: Mapping[Place, Known]) -> Delivery | None:
+        """What goes to remote keys that may be gone since it was pushed, whatever is known of it; None if nothing."""
         parcels = [
-            Parcel(parcel.source, tuple(entry for entry in parcel.entries if spot_of(entry.data) in lost))
+            Parcel(parcel.source, tuple(entry for entry in parcel.entries if entry.remote.key in lost))
             for parcel in self.parcels
         ]
         part = replace(self, parcels=tuple(parcel for parcel in parcels if parcel.entries))
@@ -121,11 +121,10 @@ class StoreResult:
         if error.reason in _UNSURE:
             self.unsure.append(Pushed(entry.data))
 
-    def take_over(self, later: StoreResult, lost: Collection[Spot]) -> None:
-        """What became of the part that was pushed once more counts, not what came of it before."""
-        keys = {spot.remote_key for spot in lost}
-        self.pushed = [each for each in self.pushed if spot_of(each.data) not in lost] + later.pushed
-        self.existing = [key for key in self.existing if key not in keys] + later.existing
+    def take_over(self, later: StoreResult, lost: Collection[str]) -> None:
+        """What became of the remote keys that were pushed once more counts, not what came of them before."""
+        self.pushed = [each for each in self.pushed if spot_of(each.data).remote_key not in lost] + later.pushed
+        self.existing = [key for key in self.existing if key not in lost] + later.existing
         self.failures += later.failures
         self.unsure += later.unsure
         self.known |= later.known

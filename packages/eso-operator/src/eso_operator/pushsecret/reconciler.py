@@ -160,7 +160,7 @@ class PushSecretReconciler:
             return snapshot, planned
         settled = await self._outside.settlement.push(snapshot, sources, planned)
         self._depend(push, sources.depends_on, settled.depends_on)
-        if not any(result.landed for result in settled.results):
+        if not any(result.landed or result.unsure for result in settled.results):
             await ledger.discard(kept)
         elif isinstance(settled.outcome, Synced) and not any(result.left for result in settled.results):
             await ledger.retire(kept)

@@ -150,8 +150,12 @@ class Settlement:
         return removal
 
     async def _restored(self, deliveries: Sequence[Delivery], results: list[StoreResult], removal: Removal) -> None:
-        """Two stores may be one backend: what was removed by way of the old one is pushed to the new one once more."""
-        lost = {spot for spots in removal.gone.values() for spot in spots} if removal.removed else set()
+        """What a removal may have taken along is pushed once more.
+
+        Two stores may be one backend. And a property may not be all that goes: backends remove the whole remote key
+        when that is all they can, and so does the removal of a value that was the whole of it.
+        """
+        lost = {spot.remote_key for spots in removal.gone.values() for spot in spots} if removal.removed else set()
         known = {place: each for result in results for place, each in result.known.items()}
         by_store = {result.store.key: result for result in results}
         parts = [part for each in deliveries if (part := each.again(lost, known)) is not None]

@@ -63,6 +63,8 @@ class KeepingProvider(ScriptedProvider):
     tells_versions: bool = True
     marks_owners: bool = True
     """Otherwise everything is everybody's, as in a backend without labels."""
+    deletes_whole_keys: bool = False
+    """Whatever is deleted takes everything of its remote key along, as in a backend that knows no parts."""
     kept: dict[str, Kept] = field(default_factory=dict)
     pushes: list[PushBatch] = field(default_factory=list)
     deletions: list[DeleteBatch] = field(default_factory=list)
@@ -161,6 +163,8 @@ class KeepingProvider(ScriptedProvider):
         if old is not None and old.owner not in ("", item.owner_token):
             return DeleteResult(item.item_id, error=_foreign(place))
         self.kept.pop(place, None)
+        if self.deletes_whole_keys:
+            self.kept = {other: kept for other, kept in self.kept.items() if other.partition("#")[0] != item.remote.key}
         return DeleteResult(item.item_id, existed=old is not None)
 
     def _told(self, kept: Kept) -> str:

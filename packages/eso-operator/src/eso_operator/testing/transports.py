@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from kuberun.errors import ServiceUnavailable
+from kuberun.errors import ServiceUnavailable, Unreachable
 from kuberun.requests import Request
 from kuberun.transport import Transport
 
@@ -53,6 +53,28 @@ class LostWrites:
             self.lost += 1
             raise ServiceUnavailable(503, "ServiceUnavailable", "the API server is away")
         return await self._inner.request(request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class LostAnswers:
+    """Writes to paths that end like `losing` arrive, and nobody hears of it; `lost` counts them."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.losing = ""
+        self.lost = 0
+
+    async def request(self, request: Request) -> bytes:
+        answer = await self._inner.request(request)
+        if self.losing and request.method != "GET" and request.path.endswith(self.losing):
+            self.lost += 1
+            raise Unreachable("the connection broke off")
+        return answer
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._inner.stream(request)
