@@ -40,6 +40,26 @@ def test_what_never_synced_is_due(policy: str, last: LastSync) -> None:
 
 
 @pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param("9999-12-31T23:59:59Z", id="the end of time"),
+        pytest.param("2030-01-01t00:00:00z", id="small letters"),
+        pytest.param("2030-01-01", id="a day"),
+        pytest.param("soon", id="a word"),
+    ],
+)
+def test_a_last_refresh_that_nobody_can_have_made_is_no_reason_to_fail(written: str) -> None:
+    """The status is an object that others can write, too."""
+    es = synced(external_secret())
+    es = msgspec.structs.replace(es, status=msgspec.structs.replace(es.status, refresh_time=written))
+
+    turn = turn_of(es, last_sync(es), START)
+
+    assert turn is None
+    assert isinstance(refresh_due(snapshot(es, START + 2 * HOUR, last=last_sync(es))), Due)
+
+
+@pytest.mark.parametrize(
     ("delay", "expected"),
     [
         pytest.param(timedelta(0), NotDue("it is fresh", 3600), id="at once"),

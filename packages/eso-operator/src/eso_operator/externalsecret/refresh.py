@@ -32,8 +32,7 @@ _LONGEST_TURN: Final = timedelta(seconds=LONGEST_SPREAD)
 def last_sync(es: ExternalSecret) -> LastSync:
     """What the status says."""
     status = es.status
-    at, renew_at = (parse_rfc3339(each) if each else None for each in (status.refresh_time, status.renew_time))
-    return LastSync(at, status.synced_resource_version, renew_at)
+    return LastSync(_moment(status.refresh_time), status.synced_resource_version, _moment(status.renew_time))
 
 
 def current_version(es: ExternalSecret) -> str:
@@ -57,7 +56,7 @@ def refreshes_by_itself(es: ExternalSecret) -> bool:
 def turn_of(es: ExternalSecret, last: LastSync, now: datetime) -> datetime | None:
     """When a refresh that is overdue at the first look may run; None if it is not overdue."""
     interval = interval_of(es)
-    if last.at is None or interval <= 0 or last.at + timedelta(seconds=interval) > now:
+    if last.at is None or interval <= 0 or now - last.at < timedelta(seconds=interval):
         return None
     spread = min(interval / 4, LONGEST_SPREAD)
     return now + timedelta(seconds=until_phase(es.metadata.uid, spread, now.timestamp()))
@@ -75,6 +74,15 @@ def refresh_due(snapshot: Snapshot) -> Due | NotDue:
             return _changed(snapshot) or NotDue("it did not change", None)
         case _:
             return _periodic(snapshot, last.at)
+
+
+def _moment(written: str | None) -> datetime | None:
+    """Anybody can write a status: what is no point in time was never written."""
+    try:
+        read = parse_rfc3339(written or "")
+    except ValueError:
+        return None
+    return read if read.tzinfo is not None else None
 
 
 def _changed(snapshot: Snapshot) -> Due | None:

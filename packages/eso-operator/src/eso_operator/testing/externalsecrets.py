@@ -11,8 +11,8 @@ import msgspec
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretStatus
 from eso_api.values import SecretBytes
-from eso_operator.externalsecret.refresh import current_version
-from eso_operator.externalsecret.snapshot import LastSync, Rules, Snapshot
+from eso_operator.externalsecret.refresh import current_version, last_sync
+from eso_operator.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.targets.hashes import data_digest
 from eso_operator.targets.marks import (
     CREATED_BY_LABEL,
@@ -61,10 +61,7 @@ def synced(es: ExternalSecret, at: datetime = START, **status: Any) -> ExternalS
 
 def snapshot(es: ExternalSecret, now: datetime = START, **fields: Any) -> Snapshot:
     """What a reconcile would gather: the target is there and intact, the last sync is the one in the status."""
-    status = es.status
-    at = datetime.fromisoformat(status.refresh_time) if status.refresh_time else None
-    last = LastSync(at, status.synced_resource_version)
-    return Snapshot(**{"es": es, "last": last, "now": now, "look": intact(), "rules": Rules(), **fields})
+    return Snapshot(**{"es": es, "last": last_sync(es), "now": now, "look": intact(), "rules": Rules(), **fields})
 
 
 def intact(**metadata: Any) -> Look:
