@@ -20,7 +20,7 @@ from eso_operator.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_chil
 from eso_operator.pushsecret.assembly import INDEXES as PUSH_INDEXES
 from eso_operator.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, StoreKind
 from eso_operator.secretstore.triggers import STORES_INDEX, stores_of
-from eso_operator.settings import Settings
+from eso_operator.settings import FeatureGate, Settings
 from eso_operator.stores.classes import CLASS, CLUSTER_CLASS, PROVIDER_LABEL
 from eso_operator.sync.ledger import OWNER_INDEX, owner_of
 from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
@@ -35,6 +35,7 @@ _PUSH_INDEXES: Final = {STORES_INDEX: stores_of, PARENT_INDEX: by_parent, **PUSH
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 SERVICES = Resource("", "v1", "services", "Service")
 
 
@@ -47,6 +48,7 @@ class Informers:
     services: Informer[JsonObject]
     secrets: Informer[Object]
     config_maps: Informer[Object]
+    service_accounts: Informer[Object]
     push_secrets: Informer[PushSecret]
     external_secrets: Informer[ExternalSecret]
     parents: dict[Subsystem, Informer[Any]]
@@ -57,28 +59,30 @@ class Informers:
 
     @property
     def everything(self) -> tuple[Informer[Any], ...]:
-        known = (self.services, self.secrets, self.config_maps, self.push_secrets)
+        known = (self.services, self.secrets, self.config_maps, self.service_accounts, self.push_secrets)
         synced = (self.external_secrets, self.generator_states)
         parents = self.parents.values()
         own = (*self.stores.values(), *self.classes.values())
         return (*own, *known, *synced, *parents, self.namespaces, *self.others)
 
     def version_of(self, kind: str, key: ObjectKey) -> str:
-        """The resourceVersion of a Secret or ConfigMap, as its metadata is known."""
-        store = self.secrets.store if kind == "Secret" else self.config_maps.store
-        found = store.get(key)
+        """The resourceVersion of a Secret, ConfigMap or ServiceAccount, as its metadata is known."""
+        holding = {"Secret": self.secrets, "ConfigMap": self.config_maps, "ServiceAccount": self.service_accounts}
+        found = holding[kind].store.get(key)
         return "" if found is None else version_of(found)
 
 
 def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
     kinds = (*NAMESPACED_KINDS, *(CLUSTER_KINDS if settings.reconcilers.cluster_store else ()))
     generators = (*GENERATOR_KINDS, CLUSTER_GENERATOR)
+    by_name = FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates
     return Informers(
         stores={kind: watched.add(kind.kind) for kind in kinds},
         classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
-        services=watched.add(raw(SERVICES), labels=f"{PROVIDER_LABEL}=true"),
+        services=watched.add(raw(SERVICES), labels="" if by_name else f"{PROVIDER_LABEL}=true"),
         secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}),
         config_maps=watched.add(metadata_of(CONFIG_MAPS)),
+        service_accounts=watched.add(metadata_of(SERVICE_ACCOUNTS)),
         push_secrets=watched.add(PUSH_SECRET.kind(), indexes=_PUSH_INDEXES),
         external_secrets=watched.add(
             EXTERNAL_SECRET.kind(), indexes={triggers.TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent}

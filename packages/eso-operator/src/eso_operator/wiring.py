@@ -26,7 +26,7 @@ from eso_operator.fanout.reconciler import Outside as FanOutOutside
 from eso_operator.generatorstate import assembly as generatorstate
 from eso_operator.generatorstate.cleaner import Cleaner
 from eso_operator.generatorstate.reconciler import Outside as StateOutside
-from eso_operator.informers import Informers, fan_outs, informers_of
+from eso_operator.informers import SERVICE_ACCOUNTS, Informers, fan_outs, informers_of
 from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
 from eso_operator.providerclass.services import ServiceClasses
@@ -48,7 +48,7 @@ from eso_operator.stores.classes import CLASS, CLUSTER_CLASS
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.kubecredentials import KubeCredentials
 from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.snapshot import SERVICE
+from eso_operator.stores.snapshot import NAMESPACE, SERVICE
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.followers import Followers
@@ -390,6 +390,8 @@ def _feeds(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller]
     informers = parts.informers
     feeds.add(informers.secrets, lambda change: wakes.object_changed(KindId("", "v1", "Secret"), change))
     feeds.add(informers.config_maps, lambda change: wakes.object_changed(KindId("", "v1", "ConfigMap"), change))
+    feeds.add(informers.service_accounts, partial(wakes.object_changed, _kind_id(SERVICE_ACCOUNTS)))
+    feeds.add(informers.namespaces, partial(wakes.object_changed, NAMESPACE))
     for kind, informer in informers.stores.items():
         feeds.add(informer, partial(wakes.object_changed, _kind_id(kind.resource)))
     for generator, informer in zip((*GENERATOR_KINDS, CLUSTER_GENERATOR), informers.others, strict=True):

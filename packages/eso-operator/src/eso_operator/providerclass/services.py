@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ServiceClasses:
-    """Reconciles labelled Services; the informer has no others, so one that lost its label looks deleted."""
+    """Reconciles labelled Services. One that lost its label looks deleted, whether the informer has others or not."""
 
     def __init__(
         self, services: Store[JsonObject], classes: Store[ProviderClass], *, client: Client, settings: ResolverSettings
@@ -44,7 +44,7 @@ class ServiceClasses:
         """Make the class of one Service what the Service says."""
         service, existing = self._services.get(key), self._classes.get(key)
         try:
-            if service is None or isinstance(service, Malformed):
+            if service is None or isinstance(service, Malformed) or not _is_labelled(service):
                 await self._remove(existing)
             else:
                 await self._provide(service, existing)
@@ -76,7 +76,7 @@ class ServiceClasses:
 def class_of(service: JsonObject, settings: ResolverSettings) -> JsonObject | None:
     """The class that a Service stands for; None when it has no port to dial."""
     candidate, owner = service_candidate(service, settings), meta_of(service)
-    if candidate is None or owner.labels.get(PROVIDER_LABEL) != "true":
+    if candidate is None or not _is_labelled(service):
         return None
     port = _port(service)
     reference = controller_reference(SERVICES, owner)
@@ -104,6 +104,10 @@ def class_of(service: JsonObject, settings: ResolverSettings) -> JsonObject | No
         },
         "spec": spec,
     }
+
+
+def _is_labelled(service: JsonObject) -> bool:
+    return meta_of(service).labels.get(PROVIDER_LABEL) == "true"
 
 
 def _port(service: JsonObject) -> int:

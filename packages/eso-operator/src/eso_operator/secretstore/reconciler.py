@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -34,6 +34,9 @@ from kuberun.meta import Malformed, ObjectKey
 from kuberun.status import OwnWrites, write_status
 
 _log = structlog.get_logger(__name__)
+
+SHORTEST_INTERVAL: Final = 1.0
+"""Seconds: a store that asks for a millisecond would keep a worker, and the provider, busy all the time."""
 
 PushSecrets = Callable[[StoreKind, ObjectKey], Sequence[PushSecret]]
 """The PushSecrets that may hold a store."""
@@ -63,6 +66,15 @@ class Outside:
     series: ObjectSeries
     forget_connection: Callable[[Connection], None]
     push_secrets: PushSecrets = no_push_secrets
+
+
+def interval_of(spec: Any, usual: float) -> float:
+    """Seconds between two validations of a store that is in order."""
+    try:
+        said = durations.seconds(spec.refresh_interval, field="spec.refreshInterval")
+    except durations.DurationError:
+        return usual  # the verdict says so
+    return max(said, SHORTEST_INTERVAL) if said else usual
 
 
 class StoreReconciler:
@@ -136,7 +148,7 @@ class StoreReconciler:
     async def _validate(self, store: Any) -> Report:
         finding = await self._outside.validator.find_out(self._kind, store.metadata)
         self._release(self._outside.dependencies.record(self._dependant(store.metadata.key), finding.depends_on))
-        before = Before(self._kind, store.metadata, store.status, self._interval(store), self._outside.clock.now())
+        before = Before(self._kind, store.metadata, store.status, interval_of(store.spec, self._settings.interval), self._outside.clock.now())
         return report_of(before, finding.verdict)
 
     async def _publish(self, store: Any, report: Report) -> Outcome | None:
@@ -161,14 +173,6 @@ class StoreReconciler:
         self._outside.series.conditions(self._kind.subsystem, store.metadata, report.status.conditions)
         self._outside.health.report(self._identity(store.metadata.key), readiness)
         return None
-
-    def _interval(self, store: Any) -> float:
-        try:
-            return (
-                durations.seconds(store.spec.refresh_interval, field="spec.refreshInterval") or self._settings.interval
-            )
-        except durations.DurationError:
-            return self._settings.interval  # the verdict says so
 
     def _release(self, unused: Sequence[Connection]) -> None:
         for connection in unused:

@@ -61,7 +61,7 @@ def check_namespace(
             Reason.NAMESPACE_DENIED,
             f"{subject.kind} {subject.name} does not allow namespace {namespace}: ask its owner to add the namespace"
             " to its conditions",
-            subject=subject,
+            subject=_namespace_ref(namespace),
         )
 
 
@@ -71,10 +71,15 @@ def _labels(namespace: str, subject: ObjectRef, snapshot: Snapshot) -> dict[str,
         raise ResolutionError(
             Reason.NAMESPACE_DENIED,
             f"{subject.kind} {subject.name} is limited to some namespaces, and namespace {namespace} is not known",
-            subject=subject,
+            subject=_namespace_ref(namespace),
             retry=RetryClass.BACKOFF,
         )
     return meta_of(found).labels
+
+
+def _namespace_ref(name: str) -> ObjectRef:
+    """Its labels decide, so a change of them is what whoever is refused has to wait for; the store they watch anyway."""
+    return ObjectRef(api_version=NAMESPACE.api_version, kind=NAMESPACE.kind, name=name)
 
 
 def _matches(condition: NamespaceCondition, namespace: str, labels: dict[str, str], subject: ObjectRef) -> bool:

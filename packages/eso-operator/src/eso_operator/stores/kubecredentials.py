@@ -2,7 +2,7 @@
 
 Whoever asks while a read runs shares the next one, so a burst of binds costs two reads. What was read before is used
 again only when the informer of the objects' metadata, if there is one, still says the same resourceVersion; so nobody
-works with an old credential.
+works with an old credential, nor with a token of a service account that was deleted and made anew.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ USED_SHARE: Final = 0.8
 READ_SECONDS: Final = 10.0
 
 VersionOf = Callable[[str, ObjectKey], str]
-"""The resourceVersion of a Secret or ConfigMap as far as it is known; empty when it is not."""
+"""The resourceVersion of a Secret, ConfigMap or ServiceAccount as far as it is known; empty when it is not."""
 
 
 class _Secret(Object, kw_only=True):
@@ -87,13 +87,13 @@ class KubeCredentials:
         return await self._content("ConfigMap", key, read)
 
     async def token(self, namespace: str, service_account: str, audiences: tuple[str, ...]) -> Token | None:
-        name = (namespace, service_account, audiences)
-        kept = self._tokens.get(name)
-        if kept is not None and self._clock.monotonic() < kept.renew_at:
+        name, account = (namespace, service_account, audiences), ObjectKey(namespace, service_account)
+        version, kept = self._version_of("ServiceAccount", account), self._tokens.get(name)
+        if kept is not None and kept.version == version and self._clock.monotonic() < kept.renew_at:
             return kept.token
 
         async def read() -> _Lease | None:
-            return await self._new_token(ObjectKey(namespace, service_account), audiences)
+            return await self._new_token(account, version, audiences)
 
         lease = await self._token_reads.run(name, read)
         if lease is None:
@@ -115,7 +115,7 @@ class KubeCredentials:
             self._contents.drop((kind, key))
         return content
 
-    async def _new_token(self, account: ObjectKey, audiences: tuple[str, ...]) -> _Lease | None:
+    async def _new_token(self, account: ObjectKey, version: str, audiences: tuple[str, ...]) -> _Lease | None:
         asked = self._clock.monotonic()
         request = self._client.token_request(account, audiences=audiences, expiration_seconds=TOKEN_SECONDS)
         given = await self._asked(request)
@@ -124,7 +124,7 @@ class KubeCredentials:
         # The server may give less than was asked for.
         life = (given.expires - self._clock.now()).total_seconds()
         token = Token(SecretBytes(given.value.encode()), given.expires, audiences)
-        return _Lease(token, asked + life * USED_SHARE)
+        return _Lease(token, version, asked + life * USED_SHARE)
 
     async def _asked(self, request: Awaitable[T]) -> T | None:
         """The answer; None when there is no such object."""
@@ -144,6 +144,8 @@ class KubeCredentials:
 @dataclass(frozen=True, slots=True)
 class _Lease:
     token: Token
+    version: str
+    """Of the service account, when the token was asked for."""
     renew_at: float
 
 
