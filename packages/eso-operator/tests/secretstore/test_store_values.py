@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from eso_api.pushsecret import PushSecret
+from eso_api.v2.policy import Policy
 from eso_operator.secretstore.capabilities import capabilities_of
 from eso_operator.secretstore.finalizer import FINALIZER, finalizer_patch, held, stores_named
 from eso_operator.secretstore.health import (
@@ -18,6 +19,7 @@ from eso_operator.secretstore.health import (
     wake_delay,
 )
 from eso_operator.secretstore.kinds import CLUSTER_STORE, STORE, STORE_V2, StoreKind
+from eso_operator.secretstore.reconciler import interval_of
 from eso_operator.stores.target import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
 from eso_operator.sync.dependencies import (
     ANY_PROVIDER,
@@ -46,6 +48,21 @@ from kuberun.testing.builders import metadata
 )
 def test_capabilities_are_derived_from_operations(operations: set[Operation], expected: str) -> None:
     assert capabilities_of(operations) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        pytest.param("5m", 300.0, id="as it says"),
+        pytest.param(30, 30.0, id="a number of seconds"),
+        pytest.param("1ms", 1.0, id="all the time: a worker and the provider have other things to do"),
+        pytest.param("0s", 77.0, id="nothing: as usual"),
+        pytest.param("soon", 77.0, id="nonsense: as usual, and the verdict says so"),
+    ],
+)
+def test_a_store_is_validated_at_its_interval_and_never_all_the_time(said: int | str, seconds: float) -> None:
+    """R78."""
+    assert interval_of(Policy(refresh_interval=said), 77.0) == seconds
 
 
 # --- health ----------------------------------------------------------------------------------------------------------

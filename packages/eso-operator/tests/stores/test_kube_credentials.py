@@ -219,6 +219,22 @@ async def test_a_token_is_kept_for_most_of_its_life(
     assert server.bodies[0]["spec"]["audiences"] == ["vault"]
 
 
+async def test_a_token_of_a_service_account_that_was_made_anew_is_not_used(server: Server, clock: VirtualClock) -> None:
+    """The API server refuses tokens of the old one, and every backend that asks it."""
+    version = "1"
+    reader = KubeCredentials(Client(server), clock, lambda kind, key: f"{kind} {key} {version}")
+    first = await reader.token("team", "robot", ())
+    kept = await reader.token("team", "robot", ())
+    version = "2"
+
+    anew = await reader.token("team", "robot", ())
+
+    assert first is kept
+    assert anew is not None
+    assert first is not None
+    assert anew.token.reveal() != first.token.reveal()
+
+
 async def test_tokens_are_kept_apart_by_account_and_audience(reader: KubeCredentials, server: Server) -> None:
     for account, audiences in (("robot", ("a",)), ("robot", ("b",)), ("other", ("a",))):
         await reader.token("team", account, audiences)

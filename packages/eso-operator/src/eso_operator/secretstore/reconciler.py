@@ -148,7 +148,7 @@ class StoreReconciler:
     async def _validate(self, store: Any) -> Report:
         finding = await self._outside.validator.find_out(self._kind, store.metadata)
         self._release(self._outside.dependencies.record(self._dependant(store.metadata.key), finding.depends_on))
-        before = Before(self._kind, store.metadata, store.status, interval_of(store.spec, self._settings.interval), self._outside.clock.now())
+        before = Before(self._kind, store.metadata, store.status, self._interval(store), self._outside.clock.now())
         return report_of(before, finding.verdict)
 
     async def _publish(self, store: Any, report: Report) -> Outcome | None:
@@ -173,6 +173,9 @@ class StoreReconciler:
         self._outside.series.conditions(self._kind.subsystem, store.metadata, report.status.conditions)
         self._outside.health.report(self._identity(store.metadata.key), readiness)
         return None
+
+    def _interval(self, store: Any) -> float:
+        return interval_of(store.spec, self._settings.interval)
 
     def _release(self, unused: Sequence[Connection]) -> None:
         for connection in unused:
