@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ _INSTALLER: Final = User("system:apiserver", (MASTERS,))
 _MANAGER: Final = "localkube"
 _MASK: Final = "***"
 _SHORTEST_VALUE: Final = 4
+_QUOTED: Final = re.compile(r"""'.{2,}'|".{2,}\"""", re.DOTALL)  # a single character says nothing
 
 
 class ManifestError(ValueError):
@@ -75,22 +77,32 @@ def _texts(node: Any) -> Iterator[str]:
             return
 
 
+def _said_of_yaml(problem: Exception) -> str:
+    """Where and what, without the words that stand there: of `password: *hunter2` the parser quotes the password."""
+    if not isinstance(problem, yaml.MarkedYAMLError):
+        return "it is not UTF-8 text"
+    line = "" if problem.problem_mark is None else f"line {problem.problem_mark.line + 1}: "
+    return line + _QUOTED.sub(_MASK, problem.problem or "it cannot be read")
+
+
 def _objects(file: Path) -> list[JsonObject]:
     try:
         documents = list(yaml.load_all(file.read_bytes(), Loader=yaml.CSafeLoader))
     except OSError as problem:
         raise ManifestError(f"{file}: {problem.strerror}") from problem
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise ManifestError(f"{file}: not YAML: {problem}") from problem
-    found: list[JsonObject] = []
-    for document in documents:
-        match document:
-            case None:
-                continue
-            case {"kind": "List", "items": list(items)}:
-                found += items
-            case {"kind": str(), "apiVersion": str(), "metadata": {"name": str()}}:
-                found.append(document)
-            case _:
-                raise ManifestError(f"{file}: a document lacks apiVersion, kind or metadata.name")
-    return found
+        raise ManifestError(f"{file}: not YAML: {_said_of_yaml(problem)}") from None
+    return [obj for document in documents for obj in _objects_in(document, file)]
+
+
+def _objects_in(document: Any, file: Path) -> Iterator[JsonObject]:
+    match document:
+        case None:
+            return
+        case {"kind": "List", "items": list(items)}:
+            for item in items:
+                yield from _objects_in(item, file)
+        case {"kind": str(), "apiVersion": str(), "metadata": {"name": str()}}:
+            yield document
+        case _:
+            raise ManifestError(f"{file}: a document lacks apiVersion, kind or metadata.name")

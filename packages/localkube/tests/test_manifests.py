@@ -1,0 +1,43 @@
+"""Manifest files that cannot be used: what is said about them, and what is not."""
+
+from pathlib import Path
+
+import pytest
+
+from localkube.manifests import ManifestError, load
+
+HUSH = "hunter2hunter2"
+OBJECT = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(f"a: b\npassword: *{HUSH}", "line 2: found undefined alias", id="a password that begins with *"),
+        pytest.param(f"password: !{HUSH} x", "line 1: could not determine a constructor", id="one that begins with !"),
+        pytest.param(f"password: &{HUSH} x\nb: &{HUSH} y\nc: [", "line", id="one that begins with &"),
+        pytest.param(f"password: %{HUSH}", "line 1: found character", id="one that begins with %"),
+        pytest.param(f"password: [{HUSH}\nb: }}", "line", id="a bracket that is not closed"),
+        pytest.param(f"password: \x01{HUSH}", "not", id="a control character"),
+        pytest.param(f"- {HUSH}", "lacks apiVersion", id="no object"),
+        pytest.param(f"kind: List\nitems: [{HUSH}]", "lacks apiVersion", id="a list of texts"),
+        pytest.param(f"kind: List\nitems: [{{kind: {HUSH}}}]", "lacks apiVersion", id="a list of other things"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_and_not_quoted(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "manifests.yaml"
+    file.write_text(text)
+
+    with pytest.raises(ManifestError) as refused:
+        load([file])
+
+    assert said in str(refused.value)
+    assert str(file) in str(refused.value)
+    assert HUSH not in f"{refused.value} {refused.value.__cause__}"
+
+
+def test_a_list_holds_objects_and_lists(tmp_path: Path) -> None:
+    file = tmp_path / "manifests.yaml"
+    file.write_text(f"kind: List\nitems: [{OBJECT}, {{kind: List, items: [{OBJECT}]}}]")
+
+    assert load([file]) == [OBJECT, OBJECT]
