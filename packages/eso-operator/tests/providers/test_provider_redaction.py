@@ -29,6 +29,7 @@ ONCE = CallPolicy(gated=False, max_retries=0)
         pytest.param(f"cut off: {CANARY[:14]}", id="its beginning"),
         pytest.param(f"twice {CANARY}{CANARY}", id="twice"),
         pytest.param(json.dumps({"x": CANARY}), id="as JSON"),
+        pytest.param(f"0x{CANARY.encode().hex()}", id="in hexadecimal"),
     ],
 )
 def test_a_value_is_masked_however_it_is_written(said: str) -> None:
@@ -36,6 +37,31 @@ def test_a_value_is_masked_however_it_is_written(said: str) -> None:
 
     assert CANARY[:12] not in masked
     assert base64.b64encode(CANARY.encode()).decode() not in masked
+    assert CANARY.encode().hex() not in masked
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        pytest.param({"login": {"password": CANARY}}, f"the password {CANARY} is weak", id="a member"),
+        pytest.param([["x"], [CANARY]], f"cannot use {CANARY}", id="an item"),
+        pytest.param("p@ss/word?", "GET /login?p=p%40ss%2Fword%3F: 403", id="in an address"),
+        pytest.param("with a blank", "GET /login?p=with+a+blank: 403", id="in a query"),
+    ],
+)
+def test_parts_of_a_value_and_its_spelling_in_addresses_are_masked(value: object, said: str) -> None:
+    secret = value if isinstance(value, str) else json.dumps(value)
+
+    masked = Veil([secret.encode()]).text(said)
+
+    assert "…" in masked
+    assert CANARY not in masked
+
+
+def test_json_that_is_too_deep_is_masked_as_a_text() -> None:
+    deep = "[" * 100_000
+
+    assert Veil([deep.encode()]).text(f"cannot parse {deep[:2000]}") == "cannot parse …"
 
 
 def test_the_rest_of_the_message_stays() -> None:

@@ -1,7 +1,8 @@
 """Keeps values and credentials out of what providers say: their messages end up in conditions, events and logs.
 
 A provider may repeat what it was sent or what it read. Everything secret that one call carried, in either direction, is
-looked for in every text that comes back, also in base64 and cut short.
+looked for in every text that comes back, also in base64, in hexadecimal, in an address and cut short; of a value that
+is JSON, each text in it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from eso_api.values import SecretBytes
 from eso_operator.providers.errors import restated
@@ -31,6 +35,7 @@ from kuberun.redaction import bounded
 _MASK = "…"
 _SHORTEST = 4  # shorter values occur in any sentence; masking them would only destroy it
 _PREFIX = 12  # so much of a value's beginning is enough to recognise it, also where it was cut off
+_MEMBERS = 1000  # of one value that is JSON; whoever has more names none of them in an error
 _VALUE_MEMBERS = frozenset({"value", "valueMap"})
 """Where a configuration itself holds values, as that of the fake provider does."""
 
@@ -126,8 +131,17 @@ def _spellings(secret: bytes) -> Iterator[str]:
     """How a value may stand in a text. Long ones are known by their beginning, so the rest need not be prepared."""
     head = secret[: 4 * MAX_MESSAGE_CHARS]
     text = head.decode(errors="replace")
-    candidates = [text, text.strip(), *text.splitlines(), json.dumps(text)[1:-1], base64.b64encode(head).decode()]
+    candidates = [text, text.strip(), *text.splitlines(), *_members(secret), json.dumps(text)[1:-1]]
+    candidates += [base64.b64encode(head).decode(), base64.urlsafe_b64encode(head).decode().rstrip("=")]
+    candidates += [head.hex(), quote(head, safe=""), quote_plus(head)]
     yield from (each for each in candidates if len(each) >= _SHORTEST)
+
+
+def _members(secret: bytes) -> Iterator[str]:
+    """The texts of a value that is JSON: what is read or refused is often one of them."""
+    if secret[:1] in (b"{", b"["):
+        with suppress(ValueError, RecursionError):
+            yield from (member.decode() for member in islice(_texts(json.loads(secret)), _MEMBERS))
 
 
 def _without(text: str, spelling: str) -> str:
