@@ -16,7 +16,7 @@ from eso_api.values import SecretBytes
 from eso_operator.telemetry.logs import configure, timestamp
 from eso_operator.telemetry.redact import MASK, without_secrets
 from eso_operator.telemetry.settings import LogLevel, LogSettings, TimeEncoding
-from kuberun.meta import ObjectKey
+from kuberun.meta import JsonObject, ObjectKey
 from kuberun.testing.clock import START, VirtualClock
 
 CANARY = "CANARY-value"
@@ -137,10 +137,10 @@ UNCAUGHT = {
 }
 
 
-@pytest.mark.parametrize("crash", [pytest.param(code, id=f"an error {where}") for where, code in UNCAUGHT.items()])
-def test_last_words_are_a_type_and_a_place(crash: str) -> None:
+def last_words(crash: str) -> JsonObject:
+    """The one line that a process writes which knows the canary and runs this code."""
     program = f"""
-import sys, threading
+import sys, threading, warnings
 from eso_operator.telemetry import logs
 from eso_operator.telemetry.settings import LogSettings
 from kuberun.clock import SystemClock
@@ -149,12 +149,23 @@ logs.log_uncaught_errors()
 canary = sys.stdin.read()
 {crash}
 """
-
     ended = subprocess.run(
         [sys.executable, "-c", program], input=CANARY, capture_output=True, text=True, timeout=60, check=False
     )
-
     assert CANARY not in ended.stdout + ended.stderr
-    line = json.loads(ended.stderr)
+    line: JsonObject = json.loads(ended.stderr)
+    return line
+
+
+@pytest.mark.parametrize("crash", [pytest.param(code, id=f"an error {where}") for where, code in UNCAUGHT.items()])
+def test_last_words_are_a_type_and_a_place(crash: str) -> None:
+    line = last_words(crash)
+
     assert line["level"] == "error"
     assert line["error"].endswith("Error")
+
+
+def test_a_warning_of_a_library_is_heard_without_its_text() -> None:
+    line = last_words("warnings.warn(canary)")
+
+    assert (line["level"], line["library"]) == ("warning", "py.warnings")

@@ -58,7 +58,8 @@ def configure(settings: LogSettings, clock: Clock, stream: TextIO = sys.stderr) 
 
 
 def log_uncaught_errors() -> None:
-    """For a process of its own: errors that nobody caught become log lines, without their texts."""
+    """For a process of its own: errors that nobody caught, and warnings, become log lines without their texts."""
+    logging.captureWarnings(capture=True)
     sys.excepthook = _uncaught
     sys.unraisablehook = _unraisable
     threading.excepthook = _uncaught_in_thread
