@@ -26,6 +26,7 @@ from eso_operator.secretstore import outcome as of_store
 from eso_operator.secretstore import verdict
 from eso_operator.secretstore.kinds import STORE_KINDS, Generation
 from eso_operator.sync.fetch import Failure
+from eso_operator.sync.misfits import MALFORMED
 from eso_operator.targets.target import Done
 from eso_operator.testing.clusters import serving
 from eso_operator.testing.externalsecrets import external_secret, snapshot
@@ -51,8 +52,8 @@ class Facts:
 
 
 def facts() -> dict[str, Facts]:
-    """By kind, as the page calls it."""
-    return {
+    """By kind, as the page calls it. An object of any kind may not fit its type."""
+    found = {
         "ExternalSecret": _external_secret(),
         "PushSecret": _push_secret(),
         "ClusterExternalSecret and ClusterPushSecret": _fan_out(),
@@ -61,6 +62,8 @@ def facts() -> dict[str, Facts]:
         "ProviderClass and ClusterProviderClass": _classes(),
         "GeneratorState": _generator_state(),
     }
+    malformed = {MALFORMED: EventType.WARNING.value}
+    return {kind: replace(known, events={**known.events, **malformed}) for kind, known in found.items()}
 
 
 def _external_secret() -> Facts:
@@ -70,6 +73,7 @@ def _external_secret() -> Facts:
         of_external_secret.Stalled("step"),
         *(left(CAUSE) for left in (of_external_secret.Collided, of_external_secret.Unseen, of_external_secret.Ignored)),
         of_external_secret.Skipped(CAUSE, None),
+        of_external_secret.Intact(),
     ]
     _complete(of_external_secret.Outcome, outcomes)
     manifest = {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}
@@ -125,7 +129,9 @@ def _stores(generation: Generation) -> Facts:
     kind = next(kind for kind in STORE_KINDS if kind.generation is generation)
     status = StoreStatus() if generation is Generation.V1 else ProviderStatus()
     before = of_store.Before(kind, ObjectMeta(name="any"), status, 300.0, START)
-    return _said(of_store.report_of(before, each) for each in verdicts)
+    deaf = of_store.report_of(replace(before, push_trouble="why"), verdicts[0])
+    restored = of_store.report_of(replace(before, status=deaf.status), verdicts[0])
+    return _said((*(of_store.report_of(before, each) for each in verdicts), deaf, restored))
 
 
 def _classes() -> Facts:

@@ -11,6 +11,7 @@ import msgspec
 
 from eso_api.conditions import Conditions, KeyOutcome
 from eso_api.crd import CustomKind, ready_reason, ready_status, string_column, time_column
+from eso_api.policies import AUTO, RefreshTrigger
 from eso_api.references import CORE_GROUP, GeneratorRef, StoreRef
 from eso_api.rewrite import Rewrite
 from eso_api.shapes import (
@@ -249,6 +250,8 @@ class ExternalSecretSpec(Fragment, frozen=True, kw_only=True):
     """Periodic (default) refreshes every refreshInterval, OnChange when this object changes, CreatedOnce once."""
     refresh_interval: Interval = "1h0m0s"
     """Time between refreshes: a Go duration or seconds; absent means 1h, 0 or less refreshes once."""
+    refresh_trigger: RefreshTrigger = AUTO
+    """Auto (default) also refreshes when the provider tells of a change, if it can; Poll only every refreshInterval."""
     sync_windows: SyncWindows | None = None
     """When periodic refreshes may run."""
     data: Annotated[list[DataEntry], shaped(maxItems=MAX_DATA)] = []

@@ -1,9 +1,16 @@
-"""Parts that stores of both generations share: retries, and which namespaces may use a cluster-scoped store."""
+"""What stores of both generations share: retries, how changes are noticed, and who may use cluster-scoped ones."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from eso_api.references import LabelSelector
-from eso_api.shapes import Duration, Fragment, Int32, NamespaceName
+from eso_api.shapes import Duration, Fragment, Int32, NamespaceName, one_of
+
+AUTO, POLL = "Auto", "Poll"
+
+RefreshTrigger = Annotated[str, one_of(AUTO, POLL)]
+"""Auto: also when a provider that can tell of changes says so. Poll: by time only."""
 
 
 class RetrySettings(Fragment, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from eso_api.conditions import StoreStatus
 from eso_api.crd import CustomKind, age_column, ready_reason, ready_status, string_column
-from eso_api.policies import NamespaceCondition, RetrySettings
+from eso_api.policies import AUTO, NamespaceCondition, RefreshTrigger, RetrySettings
 from eso_api.references import CORE_GROUP
 from eso_api.shapes import Fragment, PositiveInterval, shaped_as
 from eso_api.stores.block import ProviderBlock
@@ -26,6 +26,8 @@ class SecretStoreSpec(Fragment, frozen=True, kw_only=True):
     """How calls to the backend are retried."""
     refresh_interval: PositiveInterval = 0
     """Time between validations: a Go duration or seconds; absent or 0 means the operator's setting."""
+    refresh_trigger: RefreshTrigger = AUTO
+    """Auto (default) also refreshes users when the provider tells of a change; Poll only at their interval."""
     conditions: list[NamespaceCondition] = []
     """Namespaces that may use a ClusterSecretStore; absent means all. Ignored in a SecretStore."""
 

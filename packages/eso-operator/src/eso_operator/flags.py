@@ -36,6 +36,8 @@ _PROVIDER_CACHE: Final = "providers are processes of their own, with flags of th
 _LIVE_READS: Final = "Secrets and ConfigMaps are watched as metadata and read when they are needed, never cached"
 _NO_LIMIT: Final = "requests are bounded by the workers, and the API server's priority and fairness does the rest"
 
+MAX_FACTOR: Final = 1000
+
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "client-qps": _NO_LIMIT,
     "client-burst": _NO_LIMIT,
@@ -142,6 +144,13 @@ def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
     for name in ("cluster-store", "secret-store", "cluster-external-secret", "cluster-push-secret", "push-secret"):
         _switch(flags, f"enable-{name}-reconciler", f"run the {name} controller", default="true")
     _duration(flags, "store-requeue-interval", "5m", "time between validations of a store that does not say")
+    flags.add_argument(
+        "--push-refresh-multiplier",
+        type=_factor,
+        default="1",
+        metavar="NUMBER",
+        help="what hears of every change is read after so many refresh intervals instead of one",
+    )
     _switch(flags, "enable-flood-gate", "do not call the provider of a store that is not ready", default="true")
     _switch(flags, "enable-generator-state", "keep the state of generators", default="true")
     _duration(flags, "generator-gc-grace-period", "2m", "replaced generator state is kept this long")
@@ -257,6 +266,7 @@ def _sync(given: argparse.Namespace) -> SyncSettings:
         left_delimiter=given.template_left_delimiter,
         right_delimiter=given.template_right_delimiter,
         generator_grace=given.generator_gc_grace_period,
+        push_refresh_multiplier=given.push_refresh_multiplier,
     )
 
 
@@ -320,6 +330,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return int(text)
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 1 <= factor <= MAX_FACTOR:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_FACTOR}")
+    return factor
 
 
 def _listener(text: str) -> Listener:

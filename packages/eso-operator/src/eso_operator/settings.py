@@ -80,6 +80,8 @@ class SyncSettings:
     left_delimiter: str = "{{"
     right_delimiter: str = "}}"
     generator_grace: float = 120.0
+    push_refresh_multiplier: float = 1.0
+    """How much longer the interval is for what hears of every change."""
 
 
 @dataclass(frozen=True, slots=True)

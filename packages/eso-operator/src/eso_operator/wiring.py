@@ -39,7 +39,7 @@ from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.providers.subscriptions import Subscriptions
 from eso_operator.pushsecret import assembly as pushing
 from eso_operator.secretstore.health import StoreHealth
-from eso_operator.secretstore.kinds import NAMESPACED_KINDS
+from eso_operator.secretstore.kinds import NAMESPACED_KINDS, STORE_KINDS, StoreKind
 from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
 from eso_operator.secretstore.triggers import held_stores, holders, own_changes
 from eso_operator.secretstore.validation import Validator
@@ -50,13 +50,14 @@ from eso_operator.stores.kubecredentials import KubeCredentials
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import NAMESPACE, SERVICE
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
-from eso_operator.sync.dependencies import Dependencies
+from eso_operator.sync.dependencies import Dependencies, OnObject
 from eso_operator.sync.followers import Followers
 from eso_operator.sync.pace import Pace
-from eso_operator.sync.pushrefresh import PushRefresh
+from eso_operator.sync.pushrefresh import PushRefresh, StoreListener
 from eso_operator.sync.resolutions import Resolutions
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.wakes import Feeds, Wakes
+from eso_operator.sync.resumetokens import ResumeTokens
 from eso_operator.targets.manifest import Follow
 from eso_operator.targets.target import Memories
 from eso_operator.telemetry.access import Gatekeeper
@@ -76,6 +77,7 @@ from kuberun.leader import LeaderElection, LeaseSettings, new_identity
 from kuberun.manager import Manager
 from kuberun.meta import ObjectKey, Resource
 
+from kuberun.workqueue import Request
 _log = structlog.get_logger(__name__)
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
@@ -116,7 +118,8 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     gateway.listen(lambda connection, _: directory.suspect(connection))
     materials.listen(gateway.renew)
     resolver = Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes))
-    push = _push_refresh(Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls), clock)
+    streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
+    push = _push_refresh(streams, _resume_tokens(settings, client, clock), clock)
     parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push)
     bound = _binding(KubeCredentials(client, clock, informers.version_of))
     validator = Validator(resolver, bound, gateway)
@@ -127,6 +130,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     controllers |= _fan_out_controllers(parts) | _push_secret_controllers(parts, bound, gateway, watched)
     controllers |= _generator_state_controllers(parts, bound, gateway, watched)
 
+    push.listen(_troubles(parts, wakes, controllers))
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
     manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
     metrics_server = _metrics_server(settings, metrics, client, clock)
@@ -236,6 +240,7 @@ def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, C
         forget_connection=parts.directory.forget,
         push_secrets=holders(parts.informers.push_secrets.store),
     )
+        push_trouble=lambda store: parts.push.trouble(OnObject(*store)),
     reconcilers = parts.settings.reconcilers
     settings = StoreSettings(parts.settings.controller_class, parts.settings.store_interval, reconcilers.push_secret)
     controllers = {}

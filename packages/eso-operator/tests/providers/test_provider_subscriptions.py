@@ -5,22 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.settings import SubscriptionSettings
-from eso_operator.providers.subscriptions import StreamKey, StreamState, Subscriptions
+from eso_operator.providers.subscriptions import StreamKey, StreamState, Subscriptions, stream_name
+from eso_operator.stores.target import BoundTarget, CallPolicy
 from eso_operator.testing.boundtargets import bound_target, endpoint
 from eso_operator.testing.gateways import LoopbackGateway, WiredGateway
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, RemoteRef, WatchItem
+from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, ObjectRef, RemoteRef, WatchItem
 from kuberun.clock import SystemClock
 from kuberun.testing.clock import START
 
 ITEMS = (WatchItem("w1", RemoteRef("a")),)
 SILENCE = SubscriptionSettings().heartbeat * SubscriptionSettings().missed_heartbeats
+
+
+def _with(**fields: Any) -> BoundTarget:
+    bound = bound_target()
+    return replace(bound, target=replace(bound.target, **fields))
+
+
+def _with_config(ref: ObjectRef) -> BoundTarget:
+    return _with(config=replace(bound_target().target.config, ref=ref))
 
 
 def updated(token: str = "") -> ChangeEvent:
@@ -70,7 +81,7 @@ async def test_changes_arrive_with_the_stream_they_came_from(subscribed: Subscri
     changed = subscribed.streams.events.get_nowait()
 
     assert (changed.key, changed.event.watch_ids) == (key, ("w1",))
-    assert subscribed.streams.resume_token(key) == "t1"
+    assert subscribed.streams.places() == {key: (stream_name(bound_target()), "t1")}
 
 
 async def test_equal_identities_share_one_stream(subscribed: Subscribed) -> None:
@@ -126,6 +137,101 @@ async def test_heartbeats_keep_a_quiet_stream_open(subscribed: Subscribed) -> No
     assert not subscribed.states
 
 
+async def test_a_provider_that_restarts_is_no_news(subscribed: Subscribed) -> None:
+    key = subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.send(Heartbeat(START, "t1"))
+    assert subscribed.streams.works(key)
+
+    subscribed.loop.provider.broken = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "restarting")
+    await subscribed.send(None)
+    await subscribed.loop.clock.advance(10.0)
+    worked = subscribed.streams.works(key)
+    subscribed.loop.provider.broken = None
+    await subscribed.loop.clock.advance(SubscriptionSettings().patience)
+    await subscribed.send(Heartbeat(START))
+    await subscribed.loop.clock.advance(30.0)
+    await subscribed.send(Heartbeat(START))
+
+    assert not worked
+    assert subscribed.streams.works(key)
+    assert [state.error for state in subscribed.states] == [None]
+
+
+async def test_a_stream_that_stands_for_moments_only_is_degraded(subscribed: Subscribed) -> None:
+    subscribed.streams.want(bound_target(), ITEMS)
+
+    for _ in range(60):
+        await subscribed.send(Heartbeat(START))
+        await subscribed.loop.clock.advance(5.0)
+        await subscribed.send(None)
+        await subscribed.loop.clock.advance(5.0)
+
+    assert subscribed.states
+    assert all(state.error is not None for state in subscribed.states)
+
+
+async def test_a_token_of_an_earlier_process_is_where_the_stream_begins(subscribed: Subscribed) -> None:
+    key = subscribed.streams.want(bound_target(), ITEMS, resume_token="kept")
+    await subscribed.send(Heartbeat(START, "kept"))
+    at_start = subscribed.streams.is_at_start(key)
+
+    await subscribed.send(updated("t1"))
+
+    assert [opening.resume_token for opening in subscribed.loop.provider.openings] == ["kept"]
+    assert (at_start, subscribed.streams.is_at_start(key)) == (True, False)
+    assert subscribed.received() == [ChangeType.UPDATED]
+
+
+async def test_a_token_that_is_refused_costs_one_new_read(subscribed: Subscribed) -> None:
+    subscribed.loop.provider.errors.append(ProviderError(ErrorReason.INVALID_REQUEST, "no such token"))
+    subscribed.streams.want(bound_target(), ITEMS, resume_token="kept")
+
+    await subscribed.loop.clock.advance(10.0)
+    await subscribed.send(Heartbeat(START, "t1"))
+    await subscribed.send(None)
+    await subscribed.loop.clock.advance(10.0)
+
+    assert [opening.resume_token for opening in subscribed.loop.provider.openings] == ["", "t1"]
+    assert subscribed.received() == [ChangeType.RESYNC]
+
+
+async def test_heartbeats_move_nothing_that_would_have_to_be_kept(subscribed: Subscribed) -> None:
+    subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.send(Heartbeat(START, "t1"))
+    opened = subscribed.streams.moved.is_set()
+    subscribed.streams.moved.clear()
+
+    await subscribed.send(Heartbeat(START, "t2"))
+    quiet = subscribed.streams.moved.is_set()
+    await subscribed.send(updated("t3"))
+
+    assert (opened, quiet, subscribed.streams.moved.is_set()) == (True, False, True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(bound_target(identity="other credentials", token="t", credential=b"c"), id="other credentials"),
+        pytest.param(bound_target(policy=CallPolicy(gated=False, call_timeout=1)), id="another policy"),
+    ],
+)
+def test_a_stream_is_called_the_same_in_every_process(other: BoundTarget) -> None:
+    assert stream_name(other) == stream_name(bound_target())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(bound_target(endpoint("ipv4:127.0.0.1:2")), id="another provider"),
+        pytest.param(_with(store=ObjectRef("v1", "SecretStore", "team", "store", "uid-2", 1)), id="another store"),
+        pytest.param(_with(auth_namespace="other"), id="another namespace of credentials"),
+        pytest.param(_with_config(ObjectRef("v1", "Scripted", "team", "config", "uid", 2)), id="it was changed"),
+    ],
+)
+def test_what_may_mean_another_backend_is_another_stream(other: BoundTarget) -> None:
+    assert stream_name(other) != stream_name(bound_target())
+
+
 async def test_a_provider_that_cannot_subscribe_is_not_asked_again(subscribed: Subscribed) -> None:
     subscribed.loop.provider.broken = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "no")
     subscribed.streams.want(bound_target(), ITEMS)
@@ -133,6 +239,7 @@ async def test_a_provider_that_cannot_subscribe_is_not_asked_again(subscribed: S
     await subscribed.loop.clock.advance(600.0)
 
     assert subscribed.loop.provider.calls["Subscribe"] == 1
+    assert [state.error is not None for state in subscribed.states] == [True]
 
 
 async def test_a_failing_stream_is_opened_again_ever_more_slowly(subscribed: Subscribed) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,11 +10,14 @@ from structlog.testing import capture_logs
 
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.providers.subscriptions import Subscriptions
-from eso_operator.sync.followers import Followers, Sight, topic_of
+from eso_operator.sync.dependencies import OnObject
+from eso_operator.sync.followers import Followers, Reading, Sight, topic_of
 from eso_operator.sync.pace import Pace, PaceSettings
-from eso_operator.sync.pushrefresh import PushRefresh
+from eso_operator.sync.pushrefresh import SAVE_SECONDS, PushRefresh
+from eso_operator.sync.resumetokens import ResumeTokens
 from eso_operator.testing.boundtargets import bound_target
 from eso_operator.testing.gateways import LoopbackGateway, loopback
+from eso_operator.testing.leases import MemoryLeases
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, RemoteRef
 from kuberun.meta import ObjectKey
@@ -22,6 +26,7 @@ from kuberun.workqueue import WorkQueue
 
 A, B = ObjectKey("team", "a"), ObjectKey("team", "b")
 RESYNC = ChangeEvent(ChangeType.RESYNC)
+STORE = OnObject("", "SecretStore", ObjectKey("team", "store"))
 
 
 def sight(*keys: str, identity: str = "identity") -> Sight:
@@ -32,14 +37,20 @@ def sight(*keys: str, identity: str = "identity") -> Sight:
 class Stage:
     loop: LoopbackGateway = field(default_factory=loopback)
     pace: PaceSettings = field(default_factory=PaceSettings)
+    leases: MemoryLeases = field(default_factory=MemoryLeases)
+    stores: list[OnObject] = field(default_factory=list)
+    """Which stores had something else to say."""
 
     def __post_init__(self) -> None:
         self.queue = WorkQueue(self.clock)
+        tokens = ResumeTokens(self.leases, ObjectKey("core", "streams"), self.clock)
         self.streams = Subscriptions(
             self.loop.gateway, self.clock, settings=SubscriptionSettings(), metrics=self.loop.metrics, draw=lambda: 0.0
         )
-        self.push = PushRefresh(self.streams, self.clock, pace=Pace(self.pace, lambda: 0.0), followers=Followers())
+        pace = Pace(self.pace, lambda: 0.0)
+        self.push = PushRefresh(self.streams, self.clock, pace=pace, followers=Followers(), tokens=tokens)
         self.push.feed(self.queue)
+        self.push.listen(self.stores.append)
 
     @property
     def clock(self) -> VirtualClock:
@@ -50,9 +61,19 @@ class Stage:
         """Remote keys."""
         return {item.ref.key for item in self.loop.provider.watches.values() if item.ref is not None}
 
-    async def follow(self, key: ObjectKey, *sights: Sight) -> None:
-        self.push.follow(key, sights)
+    @property
+    def openings(self) -> list[str]:
+        """The tokens that streams were opened with."""
+        return [opening.resume_token for opening in self.loop.provider.openings]
+
+    async def follow(self, key: ObjectKey, *sights: Sight, reading: Reading = Reading.PART) -> None:
+        self.push.follow(key, sights, reading)
         await self.clock.advance(2.0)
+
+    async def read(self, *keys: ObjectKey) -> None:
+        """Those who were told have read."""
+        for key in keys:
+            self.push.heard(key, self.push.told_at(key))
 
     async def say(self, *events: ChangeEvent | Heartbeat | None) -> None:
         for event in events:
@@ -69,13 +90,19 @@ class Stage:
         return taken
 
 
+@asynccontextmanager
+async def running(made: Stage) -> AsyncIterator[Stage]:
+    """As the manager runs it, until it stops."""
+    task = asyncio.create_task(made.push.run())
+    yield made
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    made = Stage()
-    running = asyncio.create_task(made.push.run())
-    yield made
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with running(Stage()) as made:
+        yield made
 
 
 async def test_an_event_brings_its_followers_into_the_queue_and_they_know_why(stage: Stage) -> None:
@@ -191,11 +218,15 @@ async def test_what_concerns_nobody_moves_nobody(stage: Stage, event: ChangeEven
     assert await stage.after(60.0) == []
 
 
+# --- streams that break -----------------------------------------------------------------------------------------------
+
+
 async def test_a_provider_that_fails_to_stream_is_named_once_and_disturbs_nobody(stage: Stage) -> None:
     stage.loop.provider.broken = ProviderError(ErrorReason.BACKEND_ERROR, "no stream today")
     with capture_logs() as logs:
         await stage.follow(A, sight("x"))
         await stage.clock.advance(600.0)
+        troubled, broken = stage.push.trouble(STORE), list(stage.stores)
         stage.loop.provider.broken = None
         while not stage.loop.provider.openings:
             await stage.clock.advance(1.0)
@@ -204,3 +235,192 @@ async def test_a_provider_that_fails_to_stream_is_named_once_and_disturbs_nobody
 
     said = [(line["log_level"], line["store"], line.get("why")) for line in logs if "push refresh" in line["event"]]
     assert said == [("warning", "SecretStore team/store", "no stream today"), ("info", "SecretStore team/store", None)]
+    assert troubled == "BackendError: no stream today"
+    assert stage.push.trouble(STORE) is None
+    assert (broken, stage.stores) == ([STORE], [STORE, STORE])
+
+
+async def test_missing_heartbeats_are_a_trouble_of_the_store_and_of_no_other(stage: Stage) -> None:
+    await stage.follow(A, sight("x"))
+
+    await stage.clock.advance(95.0)
+
+    assert stage.push.trouble(STORE) == "BackendTimeout: no heartbeat for 90 s"
+    assert stage.push.trouble(OnObject("", "SecretStore", ObjectKey("team", "other"))) is None
+
+
+async def test_a_trouble_that_concerns_nobody_any_more_is_over(stage: Stage) -> None:
+    stage.loop.provider.broken = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "not today")
+    await stage.follow(A, sight("x"))
+    troubled = stage.push.trouble(STORE)
+
+    stage.push.leave(A)
+    await stage.clock.advance(2.0)
+
+    assert troubled is not None
+    assert stage.push.trouble(STORE) is None
+    assert stage.stores == [STORE, STORE]
+
+
+async def test_who_has_read_everything_is_covered_while_the_stream_works(stage: Stage) -> None:
+    whole, part, unread = (ObjectKey("team", name) for name in ("whole", "part", "unread"))
+    stage.push.follow(whole, [sight("x")], Reading.WHOLE)
+    stage.push.follow(part, [sight("x")], Reading.PART)
+    stage.push.follow(unread, [sight("x")], Reading.UNREAD)
+    before = stage.push.is_covered(whole)
+    await stage.clock.advance(2.0)
+    standing = [stage.push.is_covered(key) for key in (whole, part, unread)]
+
+    stage.loop.provider.broken = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "gone")
+    await stage.say(None)
+
+    assert not before
+    assert standing == [True, False, False]
+    assert not stage.push.is_covered(whole)
+
+
+# --- where streams are ------------------------------------------------------------------------------------------------
+
+
+async def restarted(stage: Stage) -> Stage:
+    """Another process, later, with the same provider and the same record."""
+    stage.loop.provider.openings.clear()
+    return Stage(stage.loop, stage.pace, stage.leases)
+
+
+async def test_a_successor_goes_on_where_the_stream_was_and_nobody_reads_again() -> None:
+    async with running(Stage()) as first:
+        await first.follow(A, sight("x"))
+        await first.say(Heartbeat(START, "t1"))
+
+    async with running(await restarted(first)) as second:
+        await second.follow(A, sight("x"), reading=Reading.UNREAD)
+        quiet = await second.after(60.0)
+        await second.say(second.loop.provider.changed("x", resume_token="t2"))
+        heard = await second.after(60.0)
+
+    assert second.openings == ["t1"]
+    assert (quiet, heard) == ([], [A])
+
+
+async def test_without_a_token_those_who_have_not_read_read_once_in_line() -> None:
+    keys = [ObjectKey("team", f"{number:03}") for number in range(200)]
+    async with running(Stage()) as first:
+        await first.follow(A, sight("x"))
+
+    async with running(await restarted(first)) as second:
+        for key in keys:
+            second.push.follow(key, [sight(f"of-{key.name}")], Reading.UNREAD)
+        second.push.follow(B, [sight("y")], Reading.WHOLE)
+        seconds = [await second.after(1.0) for _ in range(60)]
+
+    assert sorted(key for each in seconds for key in each) == keys
+    assert max(len(each) for each in seconds) <= 52
+
+
+async def test_nobody_reads_for_a_stream_that_was_never_heard() -> None:
+    """Nothing was promised: until now they were read at their interval."""
+    async with running(Stage()) as stage:
+        await stage.follow(A, sight("x"), reading=Reading.UNREAD)
+
+        assert await stage.after(60.0) == []
+
+
+async def test_a_token_that_is_refused_costs_one_read_of_everything() -> None:
+    async with running(Stage()) as first:
+        await first.follow(A, sight("x"))
+        await first.say(Heartbeat(START, "t1"))
+
+    async with running(await restarted(first)) as second:
+        second.loop.provider.errors.append(ProviderError(ErrorReason.INVALID_REQUEST, "what token?"))
+        await second.follow(A, sight("x"), reading=Reading.UNREAD)
+
+        assert await second.after(10.0) == [A]
+        assert await second.after(60.0) == []
+
+
+async def test_who_comes_after_the_stream_has_moved_on_reads_once() -> None:
+    """The provider tells what happened since the token, but only of what is watched by then."""
+    late, later = ObjectKey("team", "late"), ObjectKey("team", "later")
+    async with running(Stage()) as first:
+        await first.follow(A, sight("x"))
+        await first.say(Heartbeat(START, "t1"))
+
+    async with running(await restarted(first)) as second:
+        await second.follow(A, sight("x"), reading=Reading.UNREAD)
+        await second.follow(late, sight("late"), reading=Reading.UNREAD)
+        none = await second.after(60.0)
+        await second.say(second.loop.provider.changed("x", resume_token="t2"))
+        moved = await second.after(60.0)
+        await second.follow(later, sight("later"), reading=Reading.UNREAD)
+        came = await second.after(60.0)
+
+    assert (none, moved, came) == ([], [A], [later])
+
+
+async def test_events_cost_one_write_in_a_minute_and_silence_costs_none(stage: Stage) -> None:
+    await stage.follow(A, sight("x"))
+    await stage.clock.advance(SAVE_SECONDS)
+    opened = stage.leases.writes
+
+    for number in range(300):
+        await stage.say(stage.loop.provider.changed("x", resume_token=f"t{number}"), Heartbeat(START))
+        await stage.after(1.0)
+        await stage.read(A)
+    stormy = stage.leases.writes - opened
+    await stage.clock.advance(SAVE_SECONDS)
+    after = stage.leases.writes
+    for number in range(20):
+        await stage.clock.advance(30.0)
+        await stage.say(Heartbeat(START, f"quiet-{number}"))
+
+    assert opened == 1
+    assert 1 <= stormy <= 5
+    assert stage.leases.writes == after
+
+
+async def test_a_change_that_was_not_read_yet_is_not_left_behind() -> None:
+    """A successor of a process that died in between hears of it again."""
+    async with running(Stage()) as first:
+        await first.follow(A, sight("x"))
+        await first.say(Heartbeat(START, "t1"))
+        await first.clock.advance(SAVE_SECONDS)
+        await first.say(first.loop.provider.changed("x", resume_token="t2"))
+        told = await first.after(2 * SAVE_SECONDS)
+
+    async with running(await restarted(first)) as second:
+        await second.follow(A, sight("x"), reading=Reading.UNREAD)
+        unread = list(second.openings)
+        await second.say(second.loop.provider.changed("x", resume_token="t2"))
+        await second.after(2.0)
+        await second.read(A)
+
+    async with running(await restarted(second)) as third:
+        await third.follow(A, sight("x"), reading=Reading.UNREAD)
+
+    assert told == [A]
+    assert unread == ["t1"]
+    assert third.openings == ["t2"]
+
+
+async def test_two_streams_of_one_store_leave_the_record_alone(stage: Stage) -> None:
+    """While credentials change there is an old one and a new one, and either may be behind."""
+    await stage.follow(A, sight("x"))
+    await stage.clock.advance(SAVE_SECONDS)
+    before = stage.leases.writes
+
+    await stage.follow(B, sight("x", identity="rotated"))
+    await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
+    await stage.after(5.0)
+    await stage.read(A, B)
+    await stage.clock.advance(2 * SAVE_SECONDS)
+
+    assert stage.leases.writes == before
+
+
+async def test_a_record_that_cannot_be_read_or_written_disturbs_nobody() -> None:
+    async with running(Stage(leases=MemoryLeases(down=True))) as stage:
+        await stage.follow(A, sight("x"), reading=Reading.UNREAD)
+        await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
+
+        assert await stage.after(60.0) == [A]

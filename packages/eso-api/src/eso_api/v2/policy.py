@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from eso_api.conditions import Conditions
-from eso_api.policies import NamespaceCondition, RetrySettings
+from eso_api.policies import AUTO, NamespaceCondition, RefreshTrigger, RetrySettings
 from eso_api.shapes import Duration, Fragment, PositiveInterval, one_of
 
 ENABLED, DISABLED = "Enabled", "Disabled"
@@ -31,6 +31,8 @@ class Policy(Fragment, frozen=True, kw_only=True):
     """Class of the operator that handles this object; absent means any."""
     refresh_interval: PositiveInterval = 0
     """Time between validations: a Go duration or seconds; absent or 0 means the operator's setting."""
+    refresh_trigger: RefreshTrigger = AUTO
+    """Auto (default) also refreshes users when the provider tells of a change; Poll only at their interval."""
     gating_policy: Annotated[str, one_of(ENABLED, DISABLED)] = ENABLED
     """Enabled (default) calls the provider only while this object is ready or unknown; Disabled always calls it."""
     retry_settings: RetrySettings | None = None

@@ -100,6 +100,7 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         version_of=parts.version_of,
         told_at=parts.push.told_at,
         rules=rules,
+        stretch=lambda key: sync.push_refresh_multiplier if parts.push.is_covered(key) else 1.0,
     )
     return ExternalSecretReconciler(gatherer, outside)
 

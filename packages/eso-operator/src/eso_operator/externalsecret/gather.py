@@ -38,6 +38,14 @@ ToldAt = Callable[[ObjectKey], float | None]
 """When (monotonic) an ExternalSecret was told of a change at its backend that it has not read yet."""
 
 
+Stretch = Callable[[ObjectKey], float]
+"""How many intervals an ExternalSecret may go without being read."""
+
+
+def no_stretch(_: ObjectKey) -> float:
+    return 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What is remembered of one object."""
@@ -59,11 +67,13 @@ class Gatherer:
         version_of: VersionOf,
         told_at: ToldAt,
         rules: Rules,
+        stretch: Stretch = no_stretch,
     ) -> None:
         self._objects = objects
         self._controller_of = controller_of
         self._version_of = version_of
         self._told_at = told_at
+        self._stretch = stretch
         self._rules = rules
         self._known: OrderedDict[ObjectKey, _Known] = OrderedDict()
 
@@ -90,6 +100,7 @@ class Gatherer:
             new_templates=any(self._is_new(version) for version in known.templates),
             first_look=first_look,
             told_at=self._told_at(es.key),
+            stretch=self._stretch(es.key),
         )
 
     def remember(

@@ -16,6 +16,7 @@ from typing import Final
 
 from eso_api import durations
 from eso_api.externalsecret import ExternalSecret
+from eso_api.policies import POLL
 from eso_operator.externalsecret.snapshot import LastSync, Snapshot
 from eso_operator.externalsecret.windows import may_refresh, next_change
 from eso_operator.sync.due import Due, NotDue
@@ -51,6 +52,11 @@ def interval_of(es: ExternalSecret) -> float:
 def refreshes_by_itself(es: ExternalSecret) -> bool:
     """Whether time or its backend, and not only a change of the object, can make it refresh."""
     return es.spec.refresh_policy not in ("CreatedOnce", "OnChange") and interval_of(es) > 0
+
+
+def hears_of_changes(es: ExternalSecret) -> bool:
+    """Whether it refreshes when a provider says that its backend changed."""
+    return refreshes_by_itself(es) and es.spec.refresh_trigger != POLL
 
 
 def turn_of(es: ExternalSecret, last: LastSync, now: datetime) -> datetime | None:
@@ -99,7 +105,7 @@ def _periodic(snapshot: Snapshot, at: datetime) -> Due | NotDue:
         return changed
     if at > now:
         return Due("its last refresh lies in the future")
-    due = at + timedelta(seconds=interval)
+    due = at + timedelta(seconds=interval * snapshot.stretch)
     if snapshot.last.renew_at is not None:
         due = min(due, snapshot.last.renew_at)
     if snapshot.turn is not None and snapshot.turn - now <= _LONGEST_TURN:  # else the clock was set back meanwhile

@@ -45,3 +45,5 @@ class Snapshot:
     """This process has not looked at the object before."""
     told_at: float | None = None
     """When (monotonic) a provider said that something it reads has changed, if it has not been read since."""
+    stretch: float = 1.0
+    """How many intervals it may go without being read: more than one while it would hear of every change."""

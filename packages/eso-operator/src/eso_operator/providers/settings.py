@@ -64,7 +64,9 @@ class SubscriptionSettings:
     heartbeat: float = 30.0
     missed_heartbeats: int = 3
     reconnect: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=60.0))
-    proven_after: float = 5.0
+    patience: float = 60.0
+    """A stream is degraded when it has been broken for so long: a provider that restarts is back before."""
+    proven_after: float = 60.0
     """A stream that broke works again when it has stood for so long: its first heartbeat says only that it is open."""
     max_events: int = 1000
     max_streams: int = 500

@@ -4,19 +4,23 @@
                              |  other items are wanted: the provider is told on the open stream
                              |  silent for three heartbeats: degraded, and opened anew
                              |  channel drains, provider ends it, error: opened anew with the last resume token
-                             +- nothing to resume from: RESYNC, so that nothing is missed
+                             +- nothing to resume from, or refused: RESYNC, so that nothing is missed
 
 Events only say that something changed; values are read the usual way. The queue is bounded: while it is full no stream
-is read, and gRPC makes the provider wait.
+is read, and gRPC makes the provider wait. One that breaks off and is back is no news: listeners hear of streams that
+were not heard for `patience`, and of them again when they have stood for `proven_after`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from eso_operator.providers.gateway import Subscription
 from eso_operator.providers.metrics import RuntimeMetrics
@@ -48,12 +52,35 @@ def stream_key(bound: BoundTarget) -> StreamKey:
     return StreamKey(Connection(bound.target.endpoint, bound.target.tls).key, bound.identity)
 
 
+def stream_name(bound: BoundTarget) -> str:
+    """What the stream is called on record: the same in every process, and made of nothing secret.
+
+    A configuration that changed may mean another backend, where a place in the stream means something else.
+    """
+    target = bound.target
+    store, config = target.store, target.config
+    decides: list[Any] = [
+        target.connection.key,
+        [store.api_version, store.kind, store.namespace, store.name, store.uid],
+        [*config.kind, config.ref.namespace, config.ref.name, config.ref.uid, config.ref.generation],
+        target.auth_namespace,
+    ]
+    return hashlib.blake2b(msgspec.json.encode(decides), digest_size=16).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Changed:
     """Something to read again: `event.watch_ids` are those of `want`."""
 
     key: StreamKey
     event: ChangeEvent
+
+
+class Place(NamedTuple):
+    """How far a stream was heard; the token is empty where the provider gives none."""
+
+    name: str
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +107,22 @@ class _Stream:
     bound: BoundTarget
     items: dict[str, WatchItem]
     """By watch id, which always means the same. Known versions are for the provider to hear once."""
+    heard_at: float
+    """When (monotonic) something was last heard, or hoped for."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     dropped: bool = False
     resume_token: str = ""
+    kept_token: str = ""
+    """Where an earlier process was."""
     opened: bool = False
+    standing: bool = False
+    missed: bool = False
+    """Changes that nobody will hear of: everything has to be read again."""
     since: float = 0.0
     """When (monotonic) it was opened."""
     failures: int = 0
     error: ProviderError | None = None
+    broken_since: float = 0.0
     sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def was_sent(self, sent: dict[str, WatchItem]) -> None:
@@ -116,9 +151,11 @@ class Subscriptions:
         self._new: asyncio.Queue[_Stream] = asyncio.Queue()
         self._listeners: list[StateListener] = []
         self.events: asyncio.Queue[Changed] = asyncio.Queue(settings.max_events)
+        self.moved = asyncio.Event()
+        """Set when `places` says something worth keeping: a new stream, or an event. Heartbeats alone are not."""
 
     def listen(self, listener: StateListener) -> None:
-        """Call it when a stream is degraded or works again."""
+        """Call it when a stream is degraded, as often as it fails then, or works again."""
         self._listeners.append(listener)
 
     def want(self, bound: BoundTarget, items: Sequence[WatchItem], *, resume_token: str = "") -> StreamKey:
@@ -135,7 +172,9 @@ class Subscriptions:
             raise ProviderError(
                 ErrorReason.BACKEND_UNAVAILABLE, f"{len(self._streams)} subscriptions are open; no more are opened"
             )
-        stream = self._streams[key] = _Stream(key, bound, wanted, resume_token=resume_token)
+        stream = self._streams[key] = _Stream(
+            key, bound, wanted, self._clock.monotonic(), resume_token=resume_token, kept_token=resume_token
+        )
         self._new.put_nowait(stream)
         self._count()
         return key
@@ -152,10 +191,26 @@ class Subscriptions:
             stream.changed.set()
             self._count()
 
-    def resume_token(self, key: StreamKey) -> str:
-        """Where the stream is; to be kept across restarts of the operator."""
+    def places(self) -> dict[StreamKey, Place]:
+        """Where every stream is that was ever opened; to be kept across restarts of the operator."""
+        return {
+            key: Place(stream_name(stream.bound), stream.resume_token)
+            for key, stream in self._streams.items()
+            if stream.opened
+        }
+
+    def works(self, key: StreamKey) -> bool:
+        """Whether changes are heard at this moment, or will be: it is open, and was not broken lately."""
         stream = self._streams.get(key)
-        return stream.resume_token if stream else ""
+        return stream is not None and stream.standing and stream.error is None
+
+    def is_at_start(self, key: StreamKey) -> bool:
+        """Whether it is still where an earlier process was: what is watched from now on hears of everything since."""
+        stream = self._streams.get(key)
+        return stream is not None and stream.kept_token != "" and stream.resume_token == stream.kept_token
+
+    def __contains__(self, key: StreamKey) -> bool:
+        return key in self._streams
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -173,8 +228,7 @@ class Subscriptions:
                 await self._follow(stream)
                 stream.failures = 0
             except ProviderError as error:
-                stream.failures += 1
-                self._report(stream, error)
+                self._failed(stream, error)
                 if error.reason is ErrorReason.UNSUPPORTED_OPERATION:
                     self.drop(stream.key)
                     return
@@ -186,11 +240,18 @@ class Subscriptions:
         async with self._gateway.subscribe(
             stream.bound, tuple(sent.values()), resume_token=stream.resume_token
         ) as subscription:
-            if stream.opened and not resumes:
+            if stream.missed or (stream.opened and not resumes):
                 await self._emit(stream, ChangeEvent(ChangeType.RESYNC))
-            stream.opened, stream.since = True, self._clock.monotonic()
+                stream.missed = False
+            if not stream.opened:
+                self.moved.set()
+            stream.opened = stream.standing = True
+            stream.since = stream.heard_at = self._clock.monotonic()
             stream.was_sent(sent)
-            await self._until_interrupted(stream, subscription, sent)
+            try:
+                await self._until_interrupted(stream, subscription, sent)
+            finally:
+                stream.standing = False
 
     async def _until_interrupted(self, stream: _Stream, subscription: Subscription, sent: dict[str, WatchItem]) -> None:
         """Reads until nobody wants it any more, the channel drains, or the stream breaks."""
@@ -232,17 +293,17 @@ class Subscriptions:
         try:
             while True:
                 event = await self._next(subscription)
-                if stream.error is not None and self._clock.monotonic() - stream.since >= self._settings.proven_after:
-                    stream.failures = 0
-                    self._report(stream, None)
+                stream.heard_at = self._clock.monotonic()
+                if stream.error is not None and stream.heard_at - stream.since >= self._settings.proven_after:
+                    self._recovered(stream)
                 if isinstance(event, ChangeEvent):
                     await self._emit(stream, event)
                 if event.resume_token:
+                    if isinstance(event, ChangeEvent) or not stream.resume_token:
+                        self.moved.set()
                     stream.resume_token = event.resume_token
                     await self._send(stream, subscription, SubscribeAck(event.resume_token))
         except ProviderError as error:
-            if error.reason is ErrorReason.INVALID_REQUEST:
-                stream.resume_token = ""  # it may be the token that is refused
             return error
 
     async def _next(self, subscription: Subscription) -> ChangeEvent | Heartbeat:
@@ -251,8 +312,7 @@ class Subscriptions:
             async with Deadline(self._clock, silence):
                 event = await subscription.changes.receive()
         except TimeoutError:
-            text = f"no heartbeat for {silence:g} s; changes are still found at the refresh interval"
-            raise ProviderError(ErrorReason.BACKEND_TIMEOUT, text) from None
+            raise ProviderError(ErrorReason.BACKEND_TIMEOUT, f"no heartbeat for {silence:g} s") from None
         if event is None:
             raise ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "the provider ended the stream of changes")
         return event
@@ -267,11 +327,26 @@ class Subscriptions:
     async def _pause(self, stream: _Stream) -> None:
         await self._clock.sleep(self._settings.reconnect.delay(stream.failures, self._draw))
 
-    def _report(self, stream: _Stream, error: ProviderError | None) -> None:
+    def _failed(self, stream: _Stream, error: ProviderError) -> None:
+        if error.reason is ErrorReason.INVALID_REQUEST and stream.resume_token:
+            stream.resume_token, stream.missed = "", True  # it may be the token that is refused
+        if stream.error is None:
+            stream.broken_since = stream.heard_at
+        stream.failures += 1
         stream.error = error
         self._count()
+        lasting = self._clock.monotonic() - stream.broken_since >= self._settings.patience
+        if lasting or error.reason is ErrorReason.UNSUPPORTED_OPERATION:
+            self._tell(stream)
+
+    def _recovered(self, stream: _Stream) -> None:
+        stream.failures, stream.error = 0, None
+        self._count()
+        self._tell(stream)
+
+    def _tell(self, stream: _Stream) -> None:
         for listener in self._listeners:
-            listener(stream.key, StreamState(error))
+            listener(stream.key, StreamState(stream.error))
 
     def _count(self) -> None:
         degraded = sum(1 for each in self._streams.values() if each.error is not None)

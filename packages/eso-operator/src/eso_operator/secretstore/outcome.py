@@ -36,6 +36,8 @@ from kuberun.meta import Condition, ObjectMeta
 from kuberun.redaction import bounded
 
 THROTTLED: Final = "Throttled"
+PUSH_REFRESH_DEGRADED: Final = "PushRefreshDegraded"
+PUSH_REFRESH_RESTORED: Final = "PushRefreshRestored"
 VALID: Final = "Valid"
 INVALID_PROVIDER_CONFIG: Final = "InvalidProviderConfig"
 VALIDATION_UNKNOWN: Final = "ValidationUnknown"
@@ -47,6 +49,7 @@ MIRROR_PREFIX: Final = "Provider"
 """Conditions that the provider reports appear under this prefix."""
 
 _VALIDATED: Final = "store validated"
+_POLLED: Final = "Changes are found at the refresh interval"
 _MAX_MIRRORED: Final = 16
 _MAX_WARNINGS: Final = 5
 _MAX_MIRRORED_MESSAGE: Final = 1024
@@ -76,6 +79,8 @@ class Before:
     status: Any
     interval: float
     now: datetime
+    push_trouble: str | None = None
+    """Why changes are not heard of although the provider offers that; says nothing about whether it is ready."""
 
 
 def report_of(before: Before, verdict: Verdict) -> Report:
@@ -84,10 +89,12 @@ def report_of(before: Before, verdict: Verdict) -> Report:
     ready, event = _ready(before, verdict, old)
     conditions = set_condition(before.status.conditions, ready, before.now)
     conditions = _with_throttling(conditions, verdict, before.now)
+    conditions = _with_push_trouble(conditions, before)
     answer = _answer(verdict)
     if answer is not None:
         conditions = _with_mirrored(conditions, answer.conditions, before.now)
     news = () if same_verdict(old, ready) else _news(before, answer, News(event, ready.reason, ready.message))
+    news = (*news, *_push_news(before))
     return Report(_status(before, conditions, answer, verdict), news, _then(before, verdict))
 
 
@@ -166,6 +173,14 @@ def _with_throttling(conditions: list[Condition], verdict: Verdict, now: datetim
     return remove_condition(conditions, THROTTLED)
 
 
+def _with_push_trouble(conditions: list[Condition], before: Before) -> list[Condition]:
+    if before.push_trouble is None:
+        return remove_condition(conditions, PUSH_REFRESH_DEGRADED)
+    message = bounded(f"{before.push_trouble}. {_POLLED}", _MAX_MIRRORED_MESSAGE)
+    degraded = Condition(type=PUSH_REFRESH_DEGRADED, status="True", reason="StreamBroken", message=message)
+    return set_condition(conditions, degraded, before.now)
+
+
 def _with_mirrored(conditions: list[Condition], reports: Iterable[ConditionReport], now: datetime) -> list[Condition]:
     """The provider's own conditions, bounded and under our prefix; those it no longer reports go."""
     mirrored = [_mirrored(report) for report in reports if _TYPE.fullmatch(report.type)][:_MAX_MIRRORED]
@@ -204,6 +219,16 @@ def _news(before: Before, answer: Answer | None, verdict: News) -> tuple[News, .
     if answer is None:
         return (verdict,)
     return (*_maintenance_news(before.metadata, answer), *_warnings(answer.warnings), verdict)
+
+
+def _push_news(before: Before) -> tuple[News, ...]:
+    """When it begins and when it ends."""
+    said = find_condition(before.status.conditions, PUSH_REFRESH_DEGRADED) is not None
+    if before.push_trouble is not None and not said:
+        return (News(EventType.WARNING, PUSH_REFRESH_DEGRADED, f"{before.push_trouble}. {_POLLED}"),)
+    if before.push_trouble is None and said:
+        return (News(EventType.NORMAL, PUSH_REFRESH_RESTORED, "changes are heard of again, or nobody waits for any"),)
+    return ()
 
 
 def _maintenance_news(about: ObjectMeta, answer: Answer) -> tuple[News, ...]:

@@ -42,6 +42,14 @@ PushSecrets = Callable[[StoreKind, ObjectKey], Sequence[PushSecret]]
 """The PushSecrets that may hold a store."""
 
 
+PushTrouble = Callable[[StoreIdentity], str | None]
+"""Why changes of a store are not heard of; None if they are, or if nobody wants to."""
+
+
+def no_trouble(_: StoreIdentity) -> str | None:
+    return None
+
+
 def no_push_secrets(_: StoreKind, __: ObjectKey) -> Sequence[PushSecret]:
     return ()
 
@@ -66,6 +74,7 @@ class Outside:
     series: ObjectSeries
     forget_connection: Callable[[Connection], None]
     push_secrets: PushSecrets = no_push_secrets
+    push_trouble: PushTrouble = no_trouble
 
 
 def interval_of(spec: Any, usual: float) -> float:
@@ -148,7 +157,9 @@ class StoreReconciler:
     async def _validate(self, store: Any) -> Report:
         finding = await self._outside.validator.find_out(self._kind, store.metadata)
         self._release(self._outside.dependencies.record(self._dependant(store.metadata.key), finding.depends_on))
-        before = Before(self._kind, store.metadata, store.status, self._interval(store), self._outside.clock.now())
+        trouble = self._outside.push_trouble(self._identity(store.metadata.key))
+        now = self._outside.clock.now()
+        before = Before(self._kind, store.metadata, store.status, self._interval(store), now, push_trouble=trouble)
         return report_of(before, finding.verdict)
 
     async def _publish(self, store: Any, report: Report) -> Outcome | None:

@@ -5,13 +5,14 @@ A namespaced object is always looked up in the caller's namespace: no reference 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeVar, assert_never
 
 import msgspec
 
 from eso_api import durations
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR, SPEC_FIELDS
-from eso_api.policies import RetrySettings
+from eso_api.policies import POLL, RetrySettings
 from eso_api.secretstore import SecretStoreSpec
 from eso_api.v2.clustergenerator import ClusterGeneratorSpec
 from eso_api.v2.connection import ProviderConfig
@@ -108,12 +109,13 @@ def _v1(reference: Reference, picked: Picked, ref: ObjectRef, obj: Any) -> Store
     if not key:
         raise malformed(ref, f"spec.provider must name exactly one provider, not {len(spec.provider)}")
     cluster = picked.scope is Scope.CLUSTER
+    policy = _call_policy(ref, spec.refresh_interval, spec.retry_settings, gated=Gating.FLOOD_GATE)
     behaviour = Behaviour(
         controller=spec.controller,
         conditions=tuple(spec.conditions) if cluster else (),
         auth_scope=AuthScope.REFERENT,
         gating=Gating.FLOOD_GATE,
-        policy=_call_policy(ref, spec.refresh_interval, spec.retry_settings, gated=Gating.FLOOD_GATE),
+        policy=replace(policy, listens=spec.refresh_trigger != POLL),
     )
     source: Source
     if key == PLUGIN_KEY:
@@ -195,12 +197,10 @@ def _direct(reference: Reference, picked: Picked, ref: ObjectRef, obj: JsonObjec
 def _behaviour(spec: Policy, ref: ObjectRef, scope: AuthScope) -> Behaviour:
     gating = Gating.NONE if spec.gating_policy == DISABLED else Gating.POLICY
     policy = _call_policy(ref, spec.refresh_interval, spec.retry_settings, gated=gating)
+    policy = replace(policy, listens=spec.refresh_trigger != POLL)
     if spec.timeouts is not None:
-        policy = CallPolicy(
-            gated=policy.gated,
-            max_retries=policy.max_retries,
-            retry_interval=policy.retry_interval,
-            refresh_interval=policy.refresh_interval,
+        policy = replace(
+            policy,
             connect_timeout=seconds_of(spec.timeouts.connect, "spec.timeouts.connect", ref) or None,
             call_timeout=seconds_of(spec.timeouts.call, "spec.timeouts.call", ref) or None,
         )

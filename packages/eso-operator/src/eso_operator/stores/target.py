@@ -147,6 +147,8 @@ class CallPolicy:
     refresh_interval: float | None = None
     connect_timeout: float | None = None
     call_timeout: float | None = None
+    listens: bool = True
+    """Whether changes at the backend may be heard of, where the provider tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,11 @@ class ResolvedTarget:
     @property
     def connection(self) -> Connection:
         return Connection(self.endpoint, self.tls)
+
+    @property
+    def tells_changes(self) -> bool:
+        """Whether the provider can be asked to tell of changes, and the store lets us."""
+        return self.policy.listens and Operation.SUBSCRIBE in self.operations
 
 
 class Reason(StrEnum):

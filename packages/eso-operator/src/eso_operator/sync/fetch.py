@@ -20,9 +20,9 @@ from eso_api.references import StoreRef
 from eso_api.values import SecretBytes
 from eso_operator.stores.need import Need, reading
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
-from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
+from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, OnObject, on_connection, on_object
 from eso_operator.sync.errors import ShapeError
-from eso_operator.sync.followers import Sight, Topic, topic_of, topic_of_search
+from eso_operator.sync.followers import Reading, Sight, Topic, topic_of, topic_of_search
 from eso_operator.sync.generate import Generators, Made
 from eso_operator.sync.reporting import cause_of
 from eso_operator.sync.resolver import Resolver
@@ -86,6 +86,8 @@ class Fetched:
     """Seconds after which a source says its values end; None when none does."""
     sights: tuple[Sight, ...] = ()
     """What was read where providers can tell of changes."""
+    reading: Reading = Reading.PART
+    """Whether that is everything it goes by."""
 
 
 class Fetcher:
@@ -122,9 +124,15 @@ class Fetcher:
         pass_ = _Pass(es, wants_of(es.spec))
         for ref, wanted in pass_.reads.items():
             target = self._resolver.resolve_now(ref, pass_.caller, _need(wanted))
-            if Operation.SUBSCRIBE in target.operations:
+            if target.tells_changes:
                 pass_.saw(await self._bind(target), [(want, "") for want in wanted])
         return tuple(pass_.sights)
+
+    def telling(self, es: ExternalSecret) -> frozenset[OnObject]:
+        """The stores it reads that can tell of changes, and may. Raises as `sights` does, but binds nothing."""
+        pass_ = _Pass(es, wants_of(es.spec))
+        targets = (self._resolver.resolve_now(ref, pass_.caller, _need(wanted)) for ref, wanted in pass_.reads.items())
+        return frozenset(on_object(target.store) for target in targets if target.tells_changes)
 
     async def _from_store(self, pass_: _Pass, ref: StoreRef, wanted: list[Read]) -> None:
         """All reads of one store. What fails before the first read fails for all of them."""
@@ -198,6 +206,7 @@ class _Pass:
     made: list[Made] = field(default_factory=list)
     refresh_within: float | None = None
     sights: list[Sight] = field(default_factory=list)
+    watchable: set[str] = field(default_factory=set)
 
     @property
     def reads(self) -> dict[StoreRef, list[Read]]:
@@ -263,9 +272,10 @@ class _Pass:
 
     def saw(self, bound: BoundTarget, versions: Iterable[tuple[Read, str]]) -> None:
         """What was read, with its version where the provider gave one."""
-        if Operation.SUBSCRIBE in bound.target.operations:
-            topics = {topic: version for want, version in versions if (topic := _topic(want)) is not None}
-            self.sights.append(Sight(bound, topics))
+        if bound.target.tells_changes:
+            seen = [(want, topic, version) for want, version in versions if (topic := _topic(want)) is not None]
+            self.sights.append(Sight(bound, {topic: version for _, topic, version in seen}))
+            self.watchable |= {want.path for want, _, _ in seen}
 
     def ends_within(self, seconds: float | None) -> None:
         if seconds is not None:
@@ -290,6 +300,7 @@ class _Pass:
             made=tuple(self.made),
             refresh_within=self.refresh_within,
             sights=tuple(self.sights),
+            reading=Reading.WHOLE if all(want.path in self.watchable for want in self.wants) else Reading.PART,
         )
 
 

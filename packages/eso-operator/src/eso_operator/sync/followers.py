@@ -1,7 +1,8 @@
 """Who wants to hear when something changes at a backend: an index of what ExternalSecrets read. Pure, bounded.
 
     follow(key, sights) -> stream of each sight -> topics, each with its followers
-                           taken / wish: what a stream is to watch now   followers_of / all_of: whom an event concerns
+                           touched / wish: what a stream is to watch now   followers_of / all_of: whom an event concerns
+                           take_unread: who has not read since an earlier process did
 
 What does not fit is left out: it is read again at its interval, as without any of this.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from eso_operator.providers.subscriptions import StreamKey, stream_key
@@ -46,6 +48,14 @@ class Sight:
     versions: Mapping[Topic, str]
 
 
+class Reading(Enum):
+    """What a follower knows of what it follows."""
+
+    WHOLE = "it has read everything it goes by, and all of that can be watched"
+    PART = "it has read, also what cannot be watched"
+    UNREAD = "another process has read"
+
+
 class Wish(NamedTuple):
     """What a stream is to watch."""
 
@@ -70,19 +80,28 @@ class Followers:
         self._limits = limits
         self._streams: dict[StreamKey, _Stream] = {}
         self._topics: dict[ObjectKey, frozenset[_Place]] = {}
+        self._whole: set[ObjectKey] = set()
+        self._unread: dict[StreamKey, set[ObjectKey]] = {}
         self._told: dict[ObjectKey, float] = {}
         self._touched: set[StreamKey] = set()
         self._ids = itertools.count(1)
 
-    def follow(self, key: ObjectKey, sights: Iterable[Sight]) -> None:
+    def follow(self, key: ObjectKey, sights: Iterable[Sight], reading: Reading = Reading.PART) -> None:
         """It follows these, and nothing else any more."""
         before = self._topics.get(key, frozenset())
         now: set[_Place] = set()
+        wanted = 0
         if before or len(self._topics) < self._limits.followers:
             for sight in sights:
-                now |= self._join(key, sight)
+                now |= self._join(key, sight, reading)
+                wanted += len(sight.versions)
         for place in before - now:
             self._leave(key, place)
+        self._note(key, now - before, reading)
+        if now and len(now) == wanted and reading is Reading.WHOLE:
+            self._whole.add(key)
+        else:
+            self._whole.discard(key)
         if now:
             self._topics[key] = frozenset(now)
         else:
@@ -119,6 +138,21 @@ class Followers:
         found = self._streams.get(stream)
         return [] if found is None else sorted({key for watch in found.watches.values() for key in watch.versions})
 
+    def hears_of_all(self, key: ObjectKey) -> bool:
+        """Whether it has read everything it goes by, and follows all of it."""
+        return key in self._whole
+
+    def streams_of(self, keys: Iterable[ObjectKey]) -> set[StreamKey]:
+        return {place.stream for key in keys for place in self._topics.get(key, ())}
+
+    def targets_of(self, key: ObjectKey) -> list[BoundTarget]:
+        """Through which targets it follows what it follows."""
+        return [self._streams[stream].bound for stream in self.streams_of([key])]
+
+    def take_unread(self, stream: StreamKey) -> list[ObjectKey]:
+        """Who follows something new of this stream since the last call, without having read it."""
+        return sorted(self._unread.pop(stream, ()))
+
     # --- told and not read yet ----------------------------------------------------------------------------------------
 
     def tell(self, key: ObjectKey, at: float) -> bool:
@@ -127,6 +161,10 @@ class Followers:
             return False
         self._told[key] = at
         return True
+
+    def told(self) -> list[ObjectKey]:
+        """All who were told and have not read since."""
+        return list(self._told)
 
     def told_at(self, key: ObjectKey) -> float | None:
         """When (monotonic) it was last told, if it has not read since."""
@@ -142,7 +180,16 @@ class Followers:
 
     # --- places -------------------------------------------------------------------------------------------------------
 
-    def _join(self, key: ObjectKey, sight: Sight) -> set[_Place]:
+    def _note(self, key: ObjectKey, joined: set[_Place], reading: Reading) -> None:
+        """Whoever has read has nothing to make up for."""
+        if reading is Reading.UNREAD:
+            for place in joined:
+                self._unread.setdefault(place.stream, set()).add(key)
+            return
+        for stream in [stream for stream, keys in self._unread.items() if key in keys]:
+            self._unread[stream].discard(key)
+
+    def _join(self, key: ObjectKey, sight: Sight, reading: Reading) -> set[_Place]:
         name = stream_key(sight.bound)
         stream = self._streams.get(name)
         if stream is None:
@@ -158,8 +205,9 @@ class Followers:
                     continue
                 watch = stream.add(topic, f"w{next(self._ids)}")
                 self._touched.add(name)
-            watch.versions.pop(key, None)
-            watch.versions[key] = version
+            if reading is not Reading.UNREAD or key not in watch.versions:
+                watch.versions.pop(key, None)
+                watch.versions[key] = version
             joined.add(_Place(name, topic))
         return joined
 
@@ -173,6 +221,7 @@ class Followers:
         stream.remove(place.topic)
         if not stream.watches:
             del self._streams[place.stream]
+            self._unread.pop(place.stream, None)
 
 
 class _Place(NamedTuple):

@@ -8,6 +8,7 @@ per_second           nor more than so many followers of one stream; the others w
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from eso_operator.providers.subscriptions import StreamKey
@@ -67,6 +68,11 @@ class Pace:
         """When `due` will have something to say; None if nobody waits."""
         head = self._times.peek()
         return None if head is None else head[0]
+
+    @property
+    def waiting(self) -> Collection[ObjectKey]:
+        """Who was not let through yet."""
+        return self._in_line.keys()
 
     @property
     def remembered(self) -> int:
