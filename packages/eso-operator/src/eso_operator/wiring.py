@@ -56,8 +56,8 @@ from eso_operator.sync.pace import Pace
 from eso_operator.sync.pushrefresh import PushRefresh, StoreListener
 from eso_operator.sync.resolutions import Resolutions
 from eso_operator.sync.resolver import Resolver
-from eso_operator.sync.wakes import Feeds, Wakes
 from eso_operator.sync.resumetokens import ResumeTokens
+from eso_operator.sync.wakes import Feeds, Wakes
 from eso_operator.targets.manifest import Follow
 from eso_operator.targets.target import Memories
 from eso_operator.telemetry.access import Gatekeeper
@@ -76,8 +76,8 @@ from kuberun.informer import Informer
 from kuberun.leader import LeaderElection, LeaseSettings, new_identity
 from kuberun.manager import Manager
 from kuberun.meta import ObjectKey, Resource
-
 from kuberun.workqueue import Request
+
 _log = structlog.get_logger(__name__)
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
@@ -129,8 +129,8 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     )
     controllers |= _fan_out_controllers(parts) | _push_secret_controllers(parts, bound, gateway, watched)
     controllers |= _generator_state_controllers(parts, bound, gateway, watched)
-
     push.listen(_troubles(parts, wakes, controllers))
+
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
     manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
     metrics_server = _metrics_server(settings, metrics, client, clock)
@@ -239,8 +239,8 @@ def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, C
         series=parts.metrics.objects,
         forget_connection=parts.directory.forget,
         push_secrets=holders(parts.informers.push_secrets.store),
-    )
         push_trouble=lambda store: parts.push.trouble(OnObject(*store)),
+    )
     reconcilers = parts.settings.reconcilers
     settings = StoreSettings(parts.settings.controller_class, parts.settings.store_interval, reconcilers.push_secret)
     controllers = {}
@@ -382,8 +382,30 @@ def _service_controller(parts: _Parts) -> Controller:
     return controller
 
 
-def _push_refresh(subscriptions: Subscriptions, clock: Clock) -> PushRefresh:
-    return PushRefresh(subscriptions, clock, pace=Pace(), followers=Followers())
+def _push_refresh(streams: Subscriptions, tokens: ResumeTokens, clock: Clock) -> PushRefresh:
+    return PushRefresh(streams, clock, pace=Pace(), followers=Followers(), tokens=tokens)
+
+
+def _resume_tokens(settings: Settings, client: Client, clock: Clock) -> ResumeTokens:
+    """Beside the Lease of the election: operators that do not share that one share no streams either."""
+    return ResumeTokens(client, ObjectKey(settings.core_namespace, f"{settings.leader.lease}-streams"), clock)
+
+
+def _troubles(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller]) -> StoreListener:
+    """A store says that changes are not heard of; those who relied on that look whether they are due."""
+    queues = {_family(kind): controllers[kind.subsystem].queue for kind in STORE_KINDS if kind.subsystem in controllers}
+
+    def heard(store: OnObject) -> None:
+        if (queue := queues.get((store.group, store.kind))) is not None:
+            queue.add(Request(store.key, "push refresh of it broke, or works again"))
+        if parts.settings.sync.push_refresh_multiplier > 1:
+            wakes.wake(store, f"push refresh of {store.kind} {store.key} broke, or works again")
+
+    return heard
+
+
+def _family(kind: StoreKind) -> tuple[str, str]:
+    return kind.resource.group, kind.resource.kind
 
 
 def _feeds(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller], watched: WatchedKinds) -> Feeds:
