@@ -95,7 +95,9 @@ async def test_a_namespace_that_is_labelled_for_a_cluster_store(bench: Bench) ->
     with capture_logs() as lines:
         async with bench.operator():
             await bench.install(scripted(data={"a": b"value"}))
-            await bench.create(CLUSTER_STORES, name, spec={"provider": {"fake": {"data": []}}, "conditions": [selector]})
+            await bench.create(
+                CLUSTER_STORES, name, spec={"provider": {"fake": {"data": []}}, "conditions": [selector]}
+            )
             await bench.ready(CLUSTER_STORES, name, ready)
             await bench.create(
                 EXTERNAL_SECRETS,

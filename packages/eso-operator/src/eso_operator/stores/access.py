@@ -78,7 +78,7 @@ def _labels(namespace: str, subject: ObjectRef, snapshot: Snapshot) -> dict[str,
 
 
 def _namespace_ref(name: str) -> ObjectRef:
-    """Its labels decide, so a change of them is what whoever is refused has to wait for; the store they watch anyway."""
+    """Its labels decide: a change of them is what those who are refused wait for. The store they watch anyway."""
     return ObjectRef(api_version=NAMESPACE.api_version, kind=NAMESPACE.kind, name=name)
 
 
