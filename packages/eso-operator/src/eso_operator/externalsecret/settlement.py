@@ -6,15 +6,18 @@ Every way in which this can end is an outcome; nothing is raised to the reconcil
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from eso_api.externalsecret import ExternalSecret
+from eso_api.values import SecretBytes
 from eso_operator.externalsecret.cleanup import Cleanup
 from eso_operator.externalsecret.outcome import DELETED, MISSING, Collided, Failed, Outcome, Stalled, Synced
+from eso_operator.providers.redaction import Veil
 from eso_operator.sync.fetch import Fetched, Missing
 from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateMissingError, read_templates
@@ -26,6 +29,7 @@ from kuberun.client import Client
 from kuberun.errors import ApiError, BadAnswer, Conflict, ServerError, Unreachable
 from kuberun.events import EventType
 
+_NO_VALUES: Final[Mapping[str, SecretBytes]] = MappingProxyType({})
 _DELETED: Final = "secret deleted due to DeletionPolicy=Delete"
 _DATA_PATH: Final = re.compile(r"spec\.data\[(\d+)\]")
 
@@ -104,7 +108,7 @@ class Settlement:
         synced = Synced(refresh_within=fetched.refresh_within, templates=templates.versions)
         match change:
             case Create() | Update():
-                async with _step(steps.write, after=_Written.PERHAPS):
+                async with _step(steps.write, after=_Written.PERHAPS, values=fetched.values):
                     applied = await target.apply(es, change)
                 synced = replace(synced, news=(_written(es, applied),), changed=True, binding=_binding(es))
             case Keep(why=why):
@@ -133,8 +137,13 @@ class Settlement:
 
 
 @asynccontextmanager
-async def _step(what: str, after: _Written = _Written.NO) -> AsyncIterator[None]:
-    """What goes wrong inside is an outcome that says which step it was."""
+async def _step(
+    what: str, after: _Written = _Written.NO, *, values: Mapping[str, SecretBytes] = _NO_VALUES
+) -> AsyncIterator[None]:
+    """What goes wrong inside is an outcome that says which step it was.
+
+    Templates make keys of values, and an API server names the keys that it does not like: none of them is passed on.
+    """
     done = after is _Written.YES
     try:
         yield
@@ -144,7 +153,8 @@ async def _step(what: str, after: _Written = _Written.NO) -> AsyncIterator[None]
         raise _StepError(Failed(what, str(problem), target_written=done)) from None
     except ApiError as problem:
         perhaps = after is _Written.PERHAPS and isinstance(problem, Unreachable | BadAnswer | ServerError)
-        raise _StepError(Failed(what, refused(problem), target_written=done or perhaps)) from None
+        why = Veil(value.reveal() for value in values.values()).text(refused(problem))
+        raise _StepError(Failed(what, why, target_written=done or perhaps)) from None
 
 
 def _kept(es: ExternalSecret, why: Untouched, synced: Synced) -> Synced:
