@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ def rendered(namespace: str = "providers", **values: Any) -> dict[str, JsonObjec
     data = {"Values": {**defaults, "name": "fake", "image": image, **values}, "Release": {"Namespace": namespace}}
     engine = Engine(functions(lambda: 0))
     texts = [engine.render(path.read_text(), data, name=path.name) for path in sorted(CHART.glob("templates/*.yaml"))]
-    return {document["kind"]: document for text in texts for document in yaml.safe_load_all(text)}
+    return {document["kind"]: document for text in texts for document in yaml.safe_load_all(text) if document}
 
 
 def container(objects: dict[str, JsonObject]) -> JsonObject:
@@ -99,6 +100,65 @@ def test_the_flags_are_those_of_the_command() -> None:
 
     assert done.returncode == 0, done.stderr
     assert arguments[-1] == "--drain=5"
+
+
+def tokens(**values: Any) -> dict[str, Any]:
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    return {**defaults["callTokens"], **values}
+
+
+def test_a_provider_that_asks_about_tokens_may_do_only_that() -> None:
+    """R100: the one right it has, for an account of its own."""
+    objects = rendered(callTokens=tokens(verify="review", audiences=["vault"]))
+    pod = objects["Deployment"]["spec"]["template"]["spec"]
+    arguments = container(objects)["args"]
+
+    assert pod["automountServiceAccountToken"] is True
+    assert pod["serviceAccountName"] == objects["ServiceAccount"]["metadata"]["name"] == NAME
+    assert objects["ClusterRole"]["rules"] == [
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
+    ]
+    assert objects["ClusterRoleBinding"]["roleRef"]["name"] == objects["ClusterRole"]["metadata"]["name"]
+    assert objects["ClusterRoleBinding"]["subjects"] == [
+        {"kind": "ServiceAccount", "name": NAME, "namespace": "providers"}
+    ]
+    assert [each for each in arguments if each.startswith("--token")] == [
+        "--token-policy=required",
+        f"--token-audience=external-secrets-provider/{NAME}",
+        f"--token-audience=external-secrets-provider/providers/{NAME}",
+        "--token-audience=vault",
+        "--token-review",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "environment"),
+    [
+        pytest.param({"verify": "review"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, id="by the API server"),
+        pytest.param(
+            {"verify": "jwks", "issuer": "https://issuer.test", "jwks": "https://issuer.test/keys"}, {}, id="by keys"
+        ),
+    ],
+)
+def test_flags_for_tokens_are_such_that_the_command_starts_with(
+    values: dict[str, str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    """It then waits for certificates: those of an empty folder never come."""
+    arguments = container(rendered(callTokens=tokens(**values)))["args"]
+    elsewhere = [f"--tls-dir={tmp_path}", "--tls-wait=0", "--listen=127.0.0.1:0", "--metrics="]
+    command = Path(sys.executable).parent / "eso-provider-fake"
+
+    done = subprocess.run(
+        [command, *arguments, *elsewhere],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+    assert done.returncode == 1, done.stderr
+    assert "no usable certificates" in done.stderr
 
 
 @pytest.mark.live

@@ -162,7 +162,7 @@ class Frame:
     # --- around every call -------------------------------------------------------------------------------------------
 
     async def _call(self, method: str, rpc: Rpc, work: Callable[[_Record], Awaitable[None]]) -> None:
-        record = _Record(method, request_id=_request_id(rpc), trace=_trace(rpc))
+        record = _Record(method, request_id=_request_id(rpc), trace=TraceParent.parsed(_metadata(rpc, TRACEPARENT_KEY)))
         error: ProviderError | None = None
         clock = self.service.clock
         begun = clock.monotonic()
@@ -306,13 +306,12 @@ def encoded(message: Message) -> bytes:
 
 def _request_id(rpc: Rpc) -> str:
     """From the metadata: a handshake has no envelope, and an envelope may not decode."""
-    found = next((value for key, value in rpc.invocation_metadata() or () if key == REQUEST_ID_KEY), "")
+    found = _metadata(rpc, REQUEST_ID_KEY)
     return found[:_MAX_REQUEST_ID] if isinstance(found, str) else ""
 
 
-def _trace(rpc: Rpc) -> TraceParent | None:
-    found = [value for key, value in rpc.invocation_metadata() or () if key == TRACEPARENT_KEY]
-    return TraceParent.parsed(found[0]) if len(found) == 1 else None
+def _metadata(rpc: Rpc, name: str) -> str | bytes:
+    return next((value for key, value in rpc.invocation_metadata() or () if key == name), "")
 
 
 async def _messages(incoming: AsyncIterator[bytes]) -> AsyncIterator[SubscribeMessage]:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eso_sdk.accounts import ServiceAccount
 from eso_sdk.answers import Check, Pushed, Value
 from eso_sdk.backend import Backend, Call
 from eso_sdk.generator import Generator
@@ -31,6 +32,7 @@ __all__ = [
     "Generator",
     "Provider",
     "Pushed",
+    "ServiceAccount",
     "Store",
     "Value",
     "audiences",

@@ -16,6 +16,7 @@ from eso_wire.values import (
     DeleteItem,
     FindQuery,
     Found,
+    Heartbeat,
     Operation,
     PushItem,
     PushOutcome,
@@ -90,8 +91,11 @@ class Store(Backend[C]):
         """Remove one value; says whether it was there. What is not there is no error."""
         raise unsupported(f'this store deletes nothing; "{item.remote.key}" was to be deleted')
 
-    def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent]:
-        """Changes at the backend, from the resume token on. Called anew when the items change; never ends by itself."""
+    def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        """Changes at the backend, from the resume token on. Called anew when the items change; never ends by itself.
+
+        Begin with a `Heartbeat` that carries a token: a stream on which nothing happens can then be gone on with too.
+        """
         del items, resume_token
         raise unsupported("this store does not report changes")
 
