@@ -52,6 +52,7 @@ from eso_operator.stores.snapshot import NAMESPACE, SERVICE
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies, OnObject
 from eso_operator.sync.followers import Followers
+from eso_operator.sync.misfits import Misfits
 from eso_operator.sync.pace import Pace
 from eso_operator.sync.pushrefresh import PushRefresh, StoreListener
 from eso_operator.sync.resolutions import Resolutions
@@ -147,7 +148,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
         manager.add_service(f"events of {component}", recorder.run)
     for informer in informers.everything:
         manager.add_informer(informer)
-    for controller in (issuer.controller, _service_controller(parts), *controllers.values()):
+    for controller in (issuer.controller, _service_controller(parts), _misfit_controller(parts), *controllers.values()):
         metrics.controllers.add(controller, workers(settings))
         manager.add_controller(controller)
     manager.add_watchdogs()
@@ -379,6 +380,14 @@ def _service_controller(parts: _Parts) -> Controller:
     controller = parts.controller("providerservice", reconciler.reconcile)
     controller.watch(services, own_changes)
     controller.watch(classes, own_changes)
+    return controller
+
+
+def _misfit_controller(parts: _Parts) -> Controller:
+    misfits = Misfits(parts.client, parts.clock, parts.recorder("external-secrets"))
+    controller = parts.controller("malformed", misfits.reconcile)
+    for kind, informer in parts.informers.typed:
+        controller.watch(informer, misfits.changes(kind))
     return controller
 
 

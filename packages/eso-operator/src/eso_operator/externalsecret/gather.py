@@ -78,12 +78,9 @@ class Gatherer:
         self._known: OrderedDict[ObjectKey, _Known] = OrderedDict()
 
     def find(self, key: ObjectKey) -> ExternalSecret | None:
-        """The object, if it is there and can be read."""
+        """The object, if it is there and can be read. What cannot is told by `sync.misfits`."""
         found = self._objects.get(key)
-        if isinstance(found, Malformed):
-            _log.warning("external secret does not fit its type", external_secret=str(key), problem=found.error)
-            return None
-        return found
+        return None if isinstance(found, Malformed) else found
 
     async def gather(self, es: ExternalSecret, target: Target, now: datetime) -> Snapshot:
         """Raises what looking at the target does: ApiError, UnknownKindError."""

@@ -76,8 +76,7 @@ class FanOutReconciler:
         if parent is None:
             return await self._forget(key)
         if isinstance(parent, Malformed):
-            _log.warning("parent does not fit its type", parent=str(key), problem=parent.error)
-            return Done()
+            return Done()  # told by `sync.misfits`
         try:
             then = await self._keep(parent)
         except NotFound:
