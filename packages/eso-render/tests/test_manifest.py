@@ -26,6 +26,7 @@ OBJECTS = TemplateObjects(
     }
 )
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap"}
+SECRET = {"apiVersion": "v1", "kind": "Secret"}
 WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget"}
 
 
@@ -60,6 +61,22 @@ def test_a_config_map_without_a_template_holds_the_values_as_text() -> None:
 def test_another_kind_without_a_template_holds_the_values_in_spec_data() -> None:
     """G3."""
     assert manifest(None).content["spec"] == {"data": {"user": "ada", "port": "5432"}}
+
+
+def test_a_secret_without_a_template_holds_the_values_as_secrets_do() -> None:
+    """It has no spec: there they would be lost, and the target would be called synced."""
+    content = manifest(None, SECRET).content
+
+    assert content["data"] == {"user": "YWRh", "port": "NTQzMg=="}
+    assert "spec" not in content
+
+
+def test_values_without_a_template_are_added_to_what_an_existing_object_holds() -> None:
+    existing = {**manifest(None, CONFIG_MAP).content, "data": {"theirs": "x", "user": "old"}}
+
+    content = manifest(None, CONFIG_MAP, existing=existing).content
+
+    assert content["data"] == {"theirs": "x", "user": "ada", "port": "5432"}
 
 
 @pytest.mark.parametrize(

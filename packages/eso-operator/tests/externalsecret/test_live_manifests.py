@@ -139,6 +139,42 @@ async def test_merging_keeps_siblings(stage: Scene) -> None:
     assert made["metadata"]["labels"]["t"] == "a"
 
 
+@pytest.mark.parametrize(
+    ("resource", "manifest", "held"),
+    [
+        pytest.param(CONFIG_MAPS, CONFIG_MAP, {"data": {"theirs": "x"}}, id="a ConfigMap"),
+        pytest.param(WIDGETS, WIDGET, {"spec": {"data": {"theirs": "x"}, "more": 1}}, id="a custom kind"),
+    ],
+)
+async def test_merging_adds_and_removes_our_own_keys_only(
+    stage: Scene, resource: Resource, manifest: JsonObject, held: JsonObject
+) -> None:
+    """R54: several of them may share one object, and a key that leaves the spec leaves the object."""
+    stage.backend(db="v1", user="u1")
+    await stage.bench.create(resource, "shared", **held)
+    target = {"name": "shared", "manifest": manifest, "creationPolicy": "Merge"}
+
+    await stage.sync("one", {"password": "db", "old": "db"}, target=target)
+    await stage.sync("other", {"user": "user"}, target=target)
+    await stage.change("one", data=[{"secretKey": "password", "remoteRef": {"key": "db"}}])
+
+    expected = {"theirs": "x", "password": "v1", "user": "u1"}
+    await eventually(lambda: _holds(stage, resource, expected), "not every key is as wanted")
+
+
+async def _holds(stage: Scene, resource: Resource, expected: dict[str, str]) -> bool:
+    found = await stage.bench.find(resource, "shared") or {}
+    return bool((found.get("data") or found["spec"]["data"]) == expected)
+
+
+async def test_a_secret_that_is_spelled_out_holds_the_values(stage: Scene) -> None:
+    stage.backend(db="v1")
+
+    await stage.sync("db", ONE, target={"manifest": {"apiVersion": "v1", "kind": "Secret"}})
+
+    assert await stage.data("db") == {"password": "v1"}
+
+
 async def test_merge_waits_for_an_object_that_is_not_there(stage: Scene) -> None:
     """G10."""
     stage.backend(db="v1")

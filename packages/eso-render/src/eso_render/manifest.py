@@ -7,6 +7,7 @@ and no template can change it. Ownership, the managed label and the data hash ar
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -126,10 +127,15 @@ class _ManifestSheet:
         paths.merge(self.content, ("spec",) if target.lower() == "spec" else paths.parse(target), content)
 
     def copy(self, values: Values, owner: ObjectMeta) -> None:
-        """Without a template, the values as they are, and the metadata of the ExternalSecret."""
-        where = ("data",) if self.content["kind"] == "ConfigMap" else ("spec", "data")
-        texts = {key: as_text(value.reveal(), f"key {key}") for key, value in values.items()}
-        paths.put(self.content, where, texts)
+        """Without a template, the values as they are, and the metadata of the ExternalSecret.
+
+        A Secret holds them as Secrets do; all other kinds hold text, those that have `data` there.
+        """
+        is_secret = (self.content["apiVersion"], self.content["kind"]) == ("v1", "Secret")
+        held = self._map(("data",) if is_secret or self.content["kind"] == "ConfigMap" else ("spec", "data"))
+        for key, value in values.items():
+            content = value.reveal()
+            held[key] = b64encode(content).decode() if is_secret else as_text(content, f"key {key}")
         self.labels.update(owner.labels)
         self.annotations.update(owner.annotations)
 

@@ -1,7 +1,7 @@
 """Who owns which parts of an object, as its managedFields say. Pure.
 
 Parts are paths such as `("data", "password")` or `("metadata", "labels", "app")`. Only what a target needs is looked
-at: keys of data, labels, annotations, finalizers, owner references (by uid).
+at: keys of data (which many kinds have in their spec), labels, annotations, finalizers, owner references (by uid).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kuberun.meta import JsonObject
 
 Path = tuple[str, ...]
 
-SECTIONS: Final = (("data",), ("metadata", "labels"), ("metadata", "annotations"))
+SECTIONS: Final = (("data",), ("spec", "data"), ("metadata", "labels"), ("metadata", "annotations"))
 FINALIZERS: Final = ("metadata", "finalizers")
 OWNERS: Final = ("metadata", "ownerReferences")
 

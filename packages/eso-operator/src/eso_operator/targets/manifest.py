@@ -5,12 +5,14 @@ business. The hash covers `spec`, or `data` where there is none, as the existing
 adds to what was written, the version that came of our own write counts as intact too.
 
 Unlike a Secret it is replaced as a whole, by its version: under Owner and Orphan what others added goes, under Merge
-and CreateOrMerge the object is built on what is there, lists included, which server-side apply cannot do.
+and CreateOrMerge the object is built on what is there, lists included, which server-side apply cannot do. Keys of data,
+labels and annotations that managedFields say are ours are left out of that: those that are still wanted come back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +20,7 @@ import msgspec
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
 from eso_operator.targets.hashes import digest
+from eso_operator.targets.managedfields import SECTIONS, fields_of
 from eso_operator.targets.marks import (
     CREATE_OR_MERGE,
     CREATED_BY_LABEL,
@@ -86,7 +89,7 @@ class ManifestTarget:
             es.spec.target,
             values,
             owner=es.metadata,
-            existing=_cleaned(live) if live is not None and merges else None,
+            existing=_of_others(es, live) if live is not None and merges else None,
             objects=objects,
             render=self._render,
         )
@@ -183,6 +186,18 @@ def _cleaned(live: JsonObject) -> JsonObject:
     """The object without what only the API server and controllers write."""
     metadata = {key: value for key, value in (live.get("metadata") or {}).items() if key not in _SERVERS_OWN}
     return {key: value for key, value in live.items() if key != "status"} | {"metadata": metadata}
+
+
+def _of_others(es: ExternalSecret, live: JsonObject) -> JsonObject:
+    """What an object that is merged into holds without us: keys that are not wanted any more must not stay."""
+    base = deepcopy(_cleaned(live))
+    for *section, key in fields_of(live, field_manager_of(es.metadata.name)).ours:
+        held: Any = base
+        for step in section:
+            held = held.get(step) if isinstance(held, dict) else None
+        if isinstance(held, dict) and tuple(section) in SECTIONS:
+            held.pop(key, None)
+    return base
 
 
 def _same(live: JsonObject, wanted: JsonObject) -> bool:
