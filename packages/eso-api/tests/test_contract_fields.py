@@ -35,7 +35,8 @@ def below(prefix: str, fields: str) -> str:
 EXTERNAL_SECRET_SPEC = " ".join(
     [
         below("secretStoreRef", STORE_REF),
-        "refreshPolicy refreshInterval syncWindows.kind syncWindows.windows[].schedule syncWindows.windows[].duration",
+        "refreshPolicy refreshInterval refreshTrigger",
+        "syncWindows.kind syncWindows.windows[].schedule syncWindows.windows[].duration",
         "target.name target.creationPolicy target.deletionPolicy target.immutable",
         "target.manifest.apiVersion target.manifest.kind",
         below("target.template", TEMPLATE),
@@ -118,7 +119,9 @@ STORE_SPEC = " ".join(
         below("provider.plugin", "address providerRef.kind providerRef.name auth classRef.name inline.spec"),
     ]
 )
-POLICY = "controller refreshInterval gatingPolicy retrySettings.maxRetries retrySettings.retryInterval timeouts"
+POLICY = """
+    controller refreshInterval refreshTrigger gatingPolicy retrySettings.maxRetries retrySettings.retryInterval timeouts
+"""
 PROVIDER_CONFIG = """
     address classRef.name auth.clientCertificate auth.serviceAccountRef providerRef.apiVersion providerRef.kind
     providerRef.name providerRef.namespace inline.kind inline.spec

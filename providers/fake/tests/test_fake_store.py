@@ -314,6 +314,20 @@ async def test_a_subscriber_that_comes_back_hears_what_it_missed(fake: Any) -> N
     await again.aclose()
 
 
+async def test_a_subscriber_that_heard_nothing_can_come_back_too(fake: Any) -> None:
+    events = _opening(fake, WatchItem("one", RemoteRef("new")))
+    token = ""
+    while not token:
+        token = (await anext(events)).resume_token
+    await events.aclose()
+
+    await fake.push("new", "1")
+    again = _opening(fake, WatchItem("one", RemoteRef("new")), token=token)
+
+    assert (await _next_change(again)).type is ChangeType.UPDATED
+    await again.aclose()
+
+
 @pytest.mark.parametrize("token", ["other-1", "nonsense", "x-99999999999999999999999"])
 async def test_a_token_of_another_process_means_a_resync(fake: Any, token: str) -> None:
     events = _opening(fake, WatchItem("one", RemoteRef("new")), token=token)

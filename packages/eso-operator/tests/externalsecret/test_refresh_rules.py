@@ -9,6 +9,7 @@ import pytest
 
 from eso_operator.externalsecret.refresh import (
     current_version,
+    hears_of_changes,
     interval_of,
     last_sync,
     refresh_due,
@@ -19,6 +20,7 @@ from eso_operator.externalsecret.snapshot import LastSync
 from eso_operator.sync.due import Due, NotDue
 from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
 from kuberun.clock import rfc3339
+from kuberun.meta import JsonObject
 from kuberun.testing.clock import START
 
 HOUR = timedelta(hours=1)
@@ -242,6 +244,44 @@ def test_values_that_end_before_the_interval_does_are_renewed_in_time() -> None:
 
     assert refresh_due(before) == NotDue("it is fresh", 1800.0)
     assert refresh_due(after_all) == Due("its interval has passed")
+
+
+@pytest.mark.parametrize(
+    ("stretch", "hours", "expected"),
+    [
+        pytest.param(1.0, 1, Due("its interval has passed"), id="as ever"),
+        pytest.param(3.0, 1, NotDue("it is fresh", 7200.0), id="it would hear of every change"),
+        pytest.param(3.0, 3, Due("its interval has passed"), id="but not for ever"),
+    ],
+)
+def test_what_hears_of_every_change_is_read_less_often(stretch: float, hours: int, expected: Due | NotDue) -> None:
+    es = synced(external_secret(refreshInterval="1h"))
+
+    assert refresh_due(snapshot(es, START + hours * HOUR, stretch=stretch)) == expected
+
+
+def test_values_that_end_are_renewed_however_well_changes_are_heard() -> None:
+    es = synced(external_secret(refreshInterval="1h"))
+    last = LastSync(START, current_version(es), START + HOUR / 2)
+
+    assert refresh_due(replace(snapshot(es, START + HOUR / 2, stretch=9.0), last=last)) == Due(
+        "its interval has passed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "hears"),
+    [
+        pytest.param({}, True, id="by default"),
+        pytest.param({"refreshTrigger": "Auto"}, True, id="Auto"),
+        pytest.param({"refreshTrigger": "Poll"}, False, id="Poll"),
+        pytest.param({"refreshPolicy": "CreatedOnce"}, False, id="R48 created once"),
+        pytest.param({"refreshPolicy": "OnChange"}, False, id="on change"),
+        pytest.param({"refreshInterval": "0"}, False, id="an interval of 0"),
+    ],
+)
+def test_who_hears_of_changes(spec: JsonObject, hears: bool) -> None:
+    assert hears_of_changes(external_secret(**spec)) is hears
 
 
 def test_a_restart_does_not_let_values_end() -> None:

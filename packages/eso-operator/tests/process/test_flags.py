@@ -104,9 +104,11 @@ def test_our_own_flags_reach_the_settings() -> None:
         "--trusted-provider-tls=eso/provider-fake=/certs",
         "--kubeconfig=/tmp/kubeconfig",
         "--context=dev",
+        "--push-refresh-multiplier=2.5",
     )
 
     assert settings.core_namespace == "eso"
+    assert settings.sync.push_refresh_multiplier == 2.5
     assert settings.providers.namespaces == ("a", "b")
     assert settings.providers.allowed_addresses == ("*.example.com",)
     assert settings.providers.trusted == ((ServiceKey("eso", "provider-fake"), "127.0.0.1:4000"),)
@@ -128,6 +130,9 @@ def test_our_own_flags_reach_the_settings() -> None:
         pytest.param(["--store-requeue-interval=5"], "store-requeue-interval", id="a duration without unit"),
         pytest.param(["--store-requeue-interval=-5m"], "store-requeue-interval", id="a negative duration"),
         pytest.param(["--concurrent=0"], "--concurrent", id="no workers"),
+        pytest.param(["--push-refresh-multiplier=0.5"], "--push-refresh-multiplier", id="read more often"),
+        pytest.param(["--push-refresh-multiplier=nan"], "--push-refresh-multiplier", id="no number"),
+        pytest.param(["--push-refresh-multiplier=often"], "--push-refresh-multiplier", id="a word for a number"),
         pytest.param(["--metrics-addr=8080"], "--metrics-addr", id="a port without a colon"),
         pytest.param(["--enable-flood-gate=maybe"], "maybe", id="a switch that is neither"),
         pytest.param(["--feature-gates=Unknown=true"], "Unknown", id="unknown gate"),

@@ -95,6 +95,27 @@ def test_the_cause_stands_at_the_front_of_a_v1_message() -> None:
     assert ready(report)[2] == "UnknownCA: provider aws shows a certificate we do not trust"
 
 
+@pytest.mark.parametrize("kind", [STORE, STORE_V2])
+@pytest.mark.parametrize("verdict", [Valid(READS), Broken("ProviderNotInstalled", "no provider")])
+def test_a_stream_that_cannot_be_held_is_said_besides_readiness(kind: StoreKind, verdict: Verdict) -> None:
+    fine = report_of(before(kind), verdict)
+    known = replace(before(kind), status=fine.status)
+
+    deaf = report_of(replace(known, push_trouble="BackendTimeout: no heartbeat for 90 s"), verdict)
+    same = report_of(replace(known, status=deaf.status, push_trouble="BackendTimeout: no heartbeat for 90 s"), verdict)
+    again = report_of(replace(known, status=deaf.status), verdict)
+
+    said = find_condition(deaf.status.conditions, "PushRefreshDegraded")
+    assert said is not None
+    assert (said.status, said.reason) == ("True", "StreamBroken")
+    assert said.message == "BackendTimeout: no heartbeat for 90 s. Changes are found at the refresh interval"
+    assert ready(deaf) == ready(fine)
+    assert deaf.news == (News(EventType.WARNING, "PushRefreshDegraded", said.message),)
+    assert (same.status, same.news) == (deaf.status, ())
+    assert again.status == fine.status
+    assert [(news.type, news.reason) for news in again.news] == [(EventType.NORMAL, "PushRefreshRestored")]
+
+
 def test_a_throttled_store_stays_as_ready_as_it_was() -> None:
     broken = Condition(type="Ready", status="False", reason="InvalidProviderConfig", message="x")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from eso_operator.testing.clusters import (
     ready,
     serving,
 )
-from eso_wire.values import Handshake, KindId, KindRole
+from eso_wire.values import Handshake, KindId, KindRole, Operation
 from kuberun.meta import JsonObject
 
 STORES_V2 = "secretstore.external-secrets.io/v2alpha1"
@@ -430,6 +431,27 @@ def test_common_fields_become_the_policy_of_calls() -> None:
     assert (policy.gated, policy.refresh_interval) == (False, 60.0)
     assert (policy.max_retries, policy.retry_interval) == (3, 10.0)
     assert (policy.connect_timeout, policy.call_timeout) == (2.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "listens"),
+    [
+        pytest.param({}, True, id="by default"),
+        pytest.param({"refreshTrigger": "Auto"}, True, id="Auto"),
+        pytest.param({"refreshTrigger": "Poll"}, False, id="Poll"),
+        pytest.param({"refreshTrigger": "Poll", "timeouts": {"call": "30s"}}, False, id="Poll, with timeouts"),
+    ],
+)
+def test_a_store_decides_whether_changes_are_listened_to(trigger: JsonObject, listens: bool) -> None:
+    spec = {"providerConfig": REFERRED, **trigger}
+
+    target = resolved(
+        store_ref(STORES_V2, "SecretStore"), HERE, obj(STORES_V2, "SecretStore", "store", "team-a", spec=spec)
+    )
+    telling = replace(target, operations=target.operations | {Operation.SUBSCRIBE})
+
+    assert telling.tells_changes is listens
+    assert not replace(target, operations=target.operations - {Operation.SUBSCRIBE}).tells_changes
 
 
 def test_a_timeout_of_nothing_is_the_operators_setting() -> None:

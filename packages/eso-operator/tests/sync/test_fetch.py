@@ -13,14 +13,14 @@ from eso_operator.stores.need import Need
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_operator.sync.dependencies import ANY_PROVIDER, OnObject
 from eso_operator.sync.fetch import Fetched, Fetcher
-from eso_operator.sync.followers import Sight, Topic
+from eso_operator.sync.followers import Reading, Sight, Topic
 from eso_operator.sync.generate import Made
 from eso_operator.testing.boundtargets import bound_target
 from eso_operator.testing.externalsecrets import entry, external_secret, values
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import FindQuery, Found, GetItem, GetResult, ObjectRef, Operation, RemoteRef, Shape, ValueMetadata
 from kuberun.controller import ASKED_AT
-from kuberun.meta import ObjectKey
+from kuberun.meta import JsonObject, ObjectKey
 
 MISSING = ProviderError(ErrorReason.SECRET_NOT_FOUND, "it is not there")
 DENIED = ProviderError(ErrorReason.PERMISSION_DENIED, "no right")
@@ -278,6 +278,32 @@ async def test_what_would_be_read_can_be_followed_without_reading() -> None:
 
     assert followed(sights) == {Topic(RemoteRef("x")): "", Topic(RemoteRef("m")): "", Topic(None, "^x"): ""}
     assert (backend.reads, backend.finds) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "reading"),
+    [
+        pytest.param({"data": [entry("a", "x")]}, Reading.WHOLE, id="a key"),
+        pytest.param({"dataFrom": [{"find": {"name": {"regexp": "^x"}}}]}, Reading.WHOLE, id="a search"),
+        pytest.param(
+            {"data": [entry("a", "x")], "dataFrom": [{"find": {"path": "p/"}}]},
+            Reading.PART,
+            id="a search below a path",
+        ),
+        pytest.param(
+            {
+                "data": [entry("a", "x")],
+                "dataFrom": [{"sourceRef": {"generatorRef": {"kind": "Password", "name": "maker"}}}],
+            },
+            Reading.PART,
+            id="a generator, whose values are made anew at the interval",
+        ),
+    ],
+)
+async def test_it_is_known_whether_all_that_is_read_can_be_followed(spec: JsonObject, reading: Reading) -> None:
+    backend = Backend(data={"x": "1", "p/1": "2"})
+
+    assert (await backend.fetch(asking(**spec))).reading is reading
 
 
 async def test_nothing_is_followed_where_the_provider_tells_of_no_changes() -> None:

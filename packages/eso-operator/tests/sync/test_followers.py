@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from eso_operator.providers.subscriptions import StreamKey, stream_key
-from eso_operator.sync.followers import FollowerLimits, Followers, Sight, Topic, topic_of
+from eso_operator.sync.followers import FollowerLimits, Followers, Reading, Sight, Topic, topic_of
 from eso_operator.testing.boundtargets import bound_target, endpoint
 from eso_wire.values import RemoteRef, WatchItem
 from kuberun.meta import ObjectKey
@@ -162,3 +162,58 @@ def test_only_followers_are_told() -> None:
     assert followers.told_at(A) is None
     assert not followers.tell(A, 2.0)
     assert followers.told_at(A) is None
+
+
+def test_who_has_not_read_is_named_once_for_each_stream() -> None:
+    followers = Followers()
+    other = stream_key(bound_target(identity="other"))
+    followers.follow(A, [sight("x"), sight("x", identity="other")], Reading.UNREAD)
+    followers.follow(B, [sight("x")], Reading.PART)
+
+    first = [followers.take_unread(stream) for stream in (STREAM, other)]
+    again = followers.take_unread(STREAM)
+    followers.follow(A, [sight("x", "y")], Reading.UNREAD)
+
+    assert (first, again) == ([[A], [A]], [])
+    assert followers.take_unread(STREAM) == [A]
+
+
+def test_who_reads_or_leaves_has_nothing_to_make_up_for() -> None:
+    followers = Followers()
+    followers.follow(A, [sight("x")], Reading.UNREAD)
+    followers.follow(B, [sight("x")], Reading.UNREAD)
+
+    followers.follow(A, [sight("x")], Reading.WHOLE)
+    followers.leave(B)
+
+    assert followers.take_unread(STREAM) == []
+
+
+def test_what_this_process_has_read_is_not_forgotten_when_it_is_looked_at_without_reading() -> None:
+    followers = Followers()
+    followers.follow(A, [sight("x", versions={"x": "2"})], Reading.WHOLE)
+
+    followers.follow(A, [sight("x", "y")], Reading.UNREAD)
+
+    assert {key: item.known_version for key, item in items(followers).items()} == {"x": "2", "y": ""}
+    assert not followers.hears_of_all(A)
+
+
+def test_only_who_has_read_everything_and_found_room_hears_of_all() -> None:
+    followers = Followers(FollowerLimits(topics=2))
+
+    followers.follow(A, [sight("x"), sight("x")], Reading.WHOLE)
+    followers.follow(B, [sight("x")], Reading.PART)
+    followers.follow(C, [sight("x", "y", "z")], Reading.WHOLE)
+
+    assert [followers.hears_of_all(key) for key in (A, B, C)] == [True, False, False]
+
+
+def test_who_follows_is_known_by_stream_and_target() -> None:
+    followers = Followers()
+    followers.follow(A, [sight("x"), sight("x", identity="other")])
+    followers.tell(A, 1.0)
+
+    assert followers.streams_of([A, B]) == {STREAM, stream_key(bound_target(identity="other"))}
+    assert sorted(bound.identity for bound in followers.targets_of(A)) == ["identity", "other"]
+    assert followers.told() == [A]

@@ -39,6 +39,7 @@ from eso_wire.values import (
     DeleteItem,
     FindQuery,
     Found,
+    Heartbeat,
     PushItem,
     PushOutcome,
     PushPrecondition,
@@ -171,7 +172,7 @@ class FakeStore(Store[FakeProvider]):
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent]:
+    async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
         changes = self._memory.changes
         position: int | None = changes.latest
         if resume_token:
@@ -183,6 +184,8 @@ class FakeStore(Store[FakeProvider]):
                     yield event
         for event in self._overtaken(items):
             yield event
+        if position is not None:
+            yield Heartbeat(self.clock.now(), changes.token(position))
         while True:
             news = None if position is None else changes.after(position)
             if news is None:

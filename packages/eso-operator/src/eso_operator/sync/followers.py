@@ -90,15 +90,15 @@ class Followers:
         """It follows these, and nothing else any more."""
         before = self._topics.get(key, frozenset())
         now: set[_Place] = set()
-        wanted = 0
+        wanted: set[_Place] = set()
         if before or len(self._topics) < self._limits.followers:
             for sight in sights:
                 now |= self._join(key, sight, reading)
-                wanted += len(sight.versions)
+                wanted |= {_Place(stream_key(sight.bound), topic) for topic in sight.versions}
         for place in before - now:
             self._leave(key, place)
         self._note(key, now - before, reading)
-        if now and len(now) == wanted and reading is Reading.WHOLE:
+        if now and now == wanted and reading is Reading.WHOLE:
             self._whole.add(key)
         else:
             self._whole.discard(key)
