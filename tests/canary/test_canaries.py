@@ -6,11 +6,14 @@ import asyncio
 import base64
 import json
 import os
+import re
 import signal
+import stat
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -39,6 +42,7 @@ STORES, STORES_V2, GENERATORS = SECRET_STORE.resource(), SECRET_STORE_V2.resourc
 EXTERNAL_SECRETS, PUSH_SECRETS = EXTERNAL_SECRET.resource(), PUSH_SECRET.resource()
 OWNED = "provider.secretstore.external-secrets.io/v2alpha1"
 OWNED_GENERATORS = "provider.generator.external-secrets.io/v2alpha1"
+FAILURES = Path(__file__).with_name("failures.yaml")
 WHERE_PEOPLE_WRITE_VALUES = {"SecretStore", "Fake"}
 """Their specs hold values. Everything else of them must not."""
 
@@ -115,6 +119,12 @@ def documents(canaries: Canaries) -> list[JsonObject]:
     ]
 
 
+def failures(canaries: Canaries) -> list[JsonObject]:
+    """The objects of the file beside this one, with values planted in them."""
+    planted = re.sub("«([^»]+)»", lambda place: canaries.plant(place[1]), FAILURES.read_text())
+    return list(yaml.safe_load_all(planted))
+
+
 def document(resource: Resource, name: str, spec: Any) -> JsonObject:
     return owned(resource.kind, name, spec, resource.api_version)
 
@@ -154,12 +164,14 @@ def pushing(name: str, keys: Mapping[str, str]) -> JsonObject:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     canaries, folder = Canaries(), tmp_path_factory.mktemp("manifests")
     port, metrics = free_ports(2)
-    (folder / "everything.yaml").write_text(yaml.safe_dump_all(documents(canaries)))
+    everything = [*documents(canaries), *failures(canaries)]
+    (folder / "everything.yaml").write_text(yaml.safe_dump_all(everything))
     spoilt = folder / "spoilt"
     spoilt.mkdir()
     (spoilt / "spoilt.yaml").write_text(f"stringData: [{canaries.plant('a manifest that is no YAML')}\n: }}")
     flags = ("--provider", f"fake={port}", "--provider", "generators", "-f", str(folder))
     operator = (f"--metrics-addr=127.0.0.1:{metrics}", "--loglevel=debug", "--store-requeue-interval=1s")
+    operator += ("--unsafe-allow-generic-targets",)
     with up_running(tmp_path_factory.mktemp("up"), *flags, "--", *operator) as up:
         (spoilt / "spoilt.yaml").rename(folder / "spoilt.yaml")  # what was there before it is applied by now
         up.wait_for(lambda: "spoilt.yaml" in up.output, "nothing is said about the spoilt manifest")
@@ -187,17 +199,37 @@ async def test_nothing_planted_comes_out(site: Site, api: RawApi) -> None:
     assert [place for place, text in seen.items() if "PRIVATE KEY" in text or "eyJhbGciOi" in text] == []
 
 
+def test_processes_and_files_of_other_users_see_nothing(site: Site) -> None:
+    """Command lines are for everybody to read, environments end up in crash reports, files have modes."""
+    handed = [site.up.token, "PRIVATE KEY", "eyJhbGciOi"]
+    for pid, line in site.up.members().items():
+        environment = Path(f"/proc/{pid}/environ").read_text(errors="replace")
+        assert [word for word in handed if word in line + environment] == []
+        assert site.canaries.found_in(line + environment) == []
+
+    files = [path for path in site.up.data.rglob("*") if path.is_file()]
+    secret = [path for path in files if holds_secrets(path, site)]
+
+    assert {path.name for path in secret} >= {"kubeconfig", "tls.key"}
+    assert [str(path) for path in secret if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
+
+
+def holds_secrets(path: Path, site: Site) -> bool:
+    content = path.read_text(errors="replace")
+    marks = (site.up.token, "PRIVATE KEY")
+    return any(mark in content for mark in marks) or site.canaries.found_in(content) != []
+
+
 async def until_everything_was_tried(bench: Bench) -> None:
     """The values arrive where they should, and what should fail has failed."""
     for resource, name in ((STORES, "v1"), (STORES_V2, "v2"), (EXTERNAL_SECRETS, "good"), (PUSH_SECRETS, "pushed")):
         await bench.ready(resource, name, is_true)
-    failing = ("absent", "internal", "template")
-    for resource, name in (
-        (STORES, "refused"),
-        *((EXTERNAL_SECRETS, one) for one in failing),
-        (PUSH_SECRETS, "refused"),
-    ):
-        await bench.ready(resource, name, is_false)
+    failing = [(EXTERNAL_SECRETS, one) for one in ("absent", "internal", "template")]
+    failing += [(STORES, "refused"), (PUSH_SECRETS, "refused")]
+    kinds = {one.kind: one for one in (EXTERNAL_SECRETS, PUSH_SECRETS)}
+    failing += [(kinds[one["kind"]], one["metadata"]["name"]) for one in failures(Canaries()) if one["kind"] in kinds]
+    for resource, name in failing:
+        await bench.ready(resource, name, is_false, within=60)
     written = await bench.find(SECRETS, "of-good")
     assert written is not None
     assert base64.b64decode(written["data"]["plain"]).startswith(b"CANARY"), "nothing was planted"
