@@ -11,7 +11,7 @@ from eso_operator.providers.errors import NoAnswerError
 from eso_operator.providers.settings import BreakerSettings
 from eso_operator.providers.valve import Admission
 from eso_operator.stores.target import CallPolicy, SecretTls
-from eso_operator.testing.boundtargets import bound_target, wanted
+from eso_operator.testing.boundtargets import TLS, bound_target, endpoint, wanted
 from eso_operator.testing.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
@@ -74,6 +74,24 @@ async def test_after_the_rest_one_probe_goes_out_and_the_others_wait_for_it(loop
     assert during == 1
     assert all(read.exception() is None for read in reads)
     assert state(loop) == "closed"
+
+
+async def test_a_handshake_is_made_while_others_are_refused_and_opens_for_them(loop: LoopbackGateway) -> None:
+    """A provider that is back is found at the pace of the directory, however long the others' rest has become."""
+    loop.down = TransportError("refused")
+    await fail(loop, THRESHOLD)
+    knock = asyncio.create_task(loop.gateway.handshake(endpoint(), TLS))
+    await fail(loop, 5)
+    await loop.clock.run_until_idle()
+    refused = calls_started(loop)
+    loop.down = None
+
+    await loop.gateway.handshake(endpoint(), TLS)
+    results = await loop.gateway.get(bound_target(policy=ONCE), wanted("a"))
+
+    assert isinstance(knock.exception(), TransportError)
+    assert refused == THRESHOLD
+    assert not isinstance(results[0].outcome, ProviderError)
 
 
 async def test_a_failed_probe_makes_the_rest_longer(loop: LoopbackGateway) -> None:

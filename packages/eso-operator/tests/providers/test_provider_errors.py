@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from eso_operator.certs.problems import CertificateError, Problem, ProblemName
 from eso_operator.providers.diagnosis import Address, address_of
 from eso_operator.providers.errors import (
     EFFECTS,
@@ -16,6 +17,7 @@ from eso_operator.providers.errors import (
     is_infrastructure,
     restated,
 )
+from eso_operator.sync.reporting import cause_of
 from eso_wire.errors import NOT_FOUND_REASONS, ErrorReason, ProviderError, RetryClass, Subject
 from eso_wire.status import TransportError
 from eso_wire.values import Handshake
@@ -90,6 +92,7 @@ def test_only_the_back_off_class_is_repeated_within_a_call(reason: ErrorReason) 
         ),
         pytest.param(TransportError("refused"), id="not reached"),
         pytest.param(NoAnswerError("silent"), id="silent"),
+        pytest.param(CertificateError(Problem(ProblemName.UNKNOWN_CA, "whose?")), id="no certificates"),
     ],
 )
 def test_an_error_said_again_is_equal_and_another_object(error: ProviderError) -> None:
@@ -97,6 +100,7 @@ def test_an_error_said_again_is_equal_and_another_object(error: ProviderError) -
 
     assert again == error
     assert again is not error
+    assert cause_of(again) == cause_of(error)
     assert is_infrastructure(again) == is_infrastructure(error)
 
 

@@ -231,6 +231,17 @@ async def test_whatever_comes_of_it_a_store_hears_when_its_credentials_change(op
     assert OnObject("", "Secret", ObjectKey("team", "token")) in finding.depends_on
 
 
+async def test_a_store_hears_when_its_own_certificates_change() -> None:
+    """R84."""
+    auth = {"clientCertificate": {"secretRef": {"name": "own"}}}
+    config = {"auth": auth, "inline": {"kind": "Backend", "spec": {}}}
+    store = obj(V2_STORE["apiVersion"], "SecretStore", "store", "team", spec={"providerConfig": config})
+
+    finding = await validator(store, SERVICE).find_out(STORE_V2, metadata("store", "team"))
+
+    assert OnObject("", "Secret", ObjectKey("team", "own")) in finding.depends_on
+
+
 CONFIG = {"providerConfig": {"providerRef": {"kind": "Backend", "name": "one"}}}
 V2_STORE = obj("secretstore.external-secrets.io/v2alpha1", "SecretStore", "store", "team", spec=CONFIG)
 ONE = obj(BACKEND.api_version, "Backend", "one", "team", spec={})

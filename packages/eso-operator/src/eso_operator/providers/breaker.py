@@ -1,7 +1,8 @@
 """A circuit breaker for each endpoint: a provider process that does not answer is left alone for a while.
 
 It counts failures of the infrastructure only: not reached, or silent until the deadline. Whatever a provider answers,
-even an error, shows that it is there.
+even an error, shows that it is there. Handshakes are made all the same, at a pace of their own (`directory.py`): one
+that is answered opens the breaker for everybody.
 """
 
 from __future__ import annotations

@@ -169,7 +169,8 @@ class Dispatcher:
         breaker = self._breaker(route)
         passes = _Passes(self._budgets, budget_key, breaker, urgency=urgency, budget=budget)
         try:
-            passes.breaker_pass = await breaker.enter(left)
+            if route.identity:
+                passes.breaker_pass = await breaker.enter(left)
         except BaseException:
             passes.abandon()
             raise

@@ -2,6 +2,7 @@
 
     ProviderError                      as the wire carries it (eso_wire.errors)
     ├── TransportError                 the process was not reached (eso_wire.status)
+    ├── CertificateError               it could not even be tried (certs.problems)
     └── NoAnswerError                       it was reached and stayed silent until the deadline
 
 Controllers do not look at reasons: they ask `effect_of`, one row for each reason.
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from eso_operator.certs.problems import CertificateError
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.status import TransportError
 from eso_wire.values import Handshake
@@ -140,8 +142,11 @@ def restated(
     """An equal error of its own, within our bounds: one exception object must not be raised to several callers."""
     text = error.message if message is None else message
     code = error.backend_code if backend_code is None else backend_code
-    if isinstance(error, TransportError):
-        copy: ProviderError = TransportError(error.cause)
+    if isinstance(error, CertificateError):
+        copy: ProviderError = CertificateError(error.problem)
+        copy.message, copy.args, copy.backend_code = text, (text,), code
+    elif isinstance(error, TransportError):
+        copy = TransportError(error.cause)
         copy.message, copy.args, copy.backend_code = text, (text,), code
     elif isinstance(error, NoAnswerError):
         copy = NoAnswerError(text)

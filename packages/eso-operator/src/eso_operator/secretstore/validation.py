@@ -7,7 +7,7 @@ Whatever goes wrong on the way is a verdict too, with the cause by name, and wha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
@@ -18,7 +18,7 @@ from eso_operator.secretstore.kinds import StoreKind
 from eso_operator.secretstore.outcome import INVALID_PROVIDER_CONFIG
 from eso_operator.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
 from eso_operator.stores.need import VALIDATION
-from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
+from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget, SecretTls, TlsSource
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.sync.reporting import cause_of
 from eso_operator.sync.resolver import Resolver
@@ -131,7 +131,14 @@ def _itself(kind: StoreKind, store: ObjectMeta) -> ObjectRef:
 def _of_target(target: ResolvedTarget | None) -> frozenset[Dependency]:
     if target is None:
         return frozenset()
-    return frozenset({on_connection(target.connection), OnLabel(target.endpoint.label), on_object(target.config.ref)})
+    connection = {on_connection(target.connection), OnLabel(target.endpoint.label)}
+    return frozenset({*connection, *_certificates(target.tls), on_object(target.config.ref)})
+
+
+def _certificates(tls: TlsSource) -> Iterator[Dependency]:
+    """The Secret that somebody wrote; managed ones are seen to by the issuer."""
+    if isinstance(tls, SecretTls):
+        yield on_object(ObjectRef(api_version="v1", kind="Secret", namespace=tls.namespace, name=tls.name))
 
 
 def _waiting(target: ResolvedTarget | None, error: ProviderError) -> frozenset[Dependency]:
