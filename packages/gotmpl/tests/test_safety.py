@@ -180,3 +180,20 @@ def test_a_render_that_takes_too_long_is_ended() -> None:
 
     with pytest.raises(LimitError, match="took longer than 3 seconds"):
         engine.render("{{ range until 1000 }}x{{ end }}", DATA)
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        pytest.param('fail "set the host first"', "set the host first", id="words of the template"),
+        pytest.param('fail (printf "the host %s is bad" .a)', "the host <redacted> is bad", id="a value"),
+        pytest.param("fail (upper .a)", "<redacted>", id="a value in another spelling"),
+        pytest.param("fail (b64enc .a)", "<redacted>", id="a value in another encoding"),
+        pytest.param("fail (substr 0 9 .a)", "<redacted>", id="a part of a value"),
+    ],
+)
+def test_fail_says_what_its_author_wrote_and_nothing_that_was_made_from_data(call: str, shown: str) -> None:
+    with pytest.raises(TemplateError) as failed:
+        ENGINE.render(f"{{{{ {call} }}}}", DATA)
+
+    assert str(failed.value).endswith(f"error calling fail: {shown}")

@@ -9,7 +9,9 @@ for each function of each render is what the benchmark of templates would notice
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from gotmpl.bounds import MAX_TEXT, bounded
 from gotmpl.constants import CONSTANTS, typed
@@ -19,6 +21,11 @@ from gotmpl.operands import Chain, Field, Operand, as_command
 from gotmpl.run import Node, Run
 from gotmpl.signatures import Func, GoType
 from gotmpl.values import Value, go_type, truth
+
+_WORD: Final = re.compile(r"\S+")
+_LONGEST_MESSAGE: Final = 1024
+SHORTEST_SECRET: Final = 4
+"""Shorter words are everywhere by chance; taking them out of a message would leave nothing of it."""
 
 
 class Missing:
@@ -237,26 +244,24 @@ def _reason(error: FuncError, run: Run) -> str:
     return "".join(part if isinstance(part, str) else _shown(part, run) for part in error.parts)
 
 
-SHORTEST_SECRET = 4
-"""Shorter values are everywhere by chance; taking them out of a message would leave nothing of it."""
-
-
 def _shown(part: Quoted | Authored, run: Run) -> str:
     source = run.text
     if isinstance(part, Authored):
-        return _without_data(part.text, run.data, source)
+        return _words_of(source, part.text)
     if part.origin is not None and spelled_out(part.origin, source) == part.origin:
         return format_value(part.value, Spec(verb=part.verb))
     return spelled_out(part.value, source, part.verb)
 
 
-def _without_data(text: str, data: Value, source: str) -> str:
-    if spelled_out(text, source) == text or not isinstance(data, dict):
+def _words_of(source: str, text: str) -> str:
+    """What the author wrote, word by word: what was made from data may be any part of it, in any spelling."""
+    if spelled_out(text, source) == text:
         return text
-    for value in sorted(filter(_is_long, data.values()), key=len, reverse=True):
-        text = text.replace(value, "<redacted>")
-    return text
+    begin = text[:_LONGEST_MESSAGE]
+    return _WORD.sub(lambda word: word[0] if _is_source(source, word[0]) else "<redacted>", begin)
 
 
-def _is_long(value: Value) -> bool:
-    return isinstance(value, str) and len(value) >= SHORTEST_SECRET
+def _is_source(source: str, word: str) -> bool:
+    return (
+        len(word) < SHORTEST_SECRET or re.search(rf"(?<![^\s\"'`]){re.escape(word)}(?![^\s\"'`])", source) is not None
+    )

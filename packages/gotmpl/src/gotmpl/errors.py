@@ -45,7 +45,7 @@ class Quoted:
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """A message the template's author composed. It is shown, but for the data values in it."""
+    """A message the template's author composed. Its words are shown as far as the template's own source has them."""
 
     text: str
 
