@@ -25,6 +25,7 @@ from eso_operator.pushsecret import outcome as of_push_secret
 from eso_operator.secretstore import outcome as of_store
 from eso_operator.secretstore import verdict
 from eso_operator.secretstore.kinds import STORE_KINDS, Generation
+from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.misfits import MALFORMED
 from eso_operator.targets.target import Done
@@ -72,7 +73,7 @@ def _external_secret() -> Facts:
         of_external_secret.Failed("step"),
         of_external_secret.Stalled("step"),
         *(left(CAUSE) for left in (of_external_secret.Collided, of_external_secret.Unseen, of_external_secret.Ignored)),
-        of_external_secret.Skipped(CAUSE, None),
+        NotDue(CAUSE, None),
         of_external_secret.Intact(),
     ]
     _complete(of_external_secret.Outcome, outcomes)
@@ -90,7 +91,7 @@ def _push_secret() -> Facts:
         of_push_secret.Synced(news=of_push_secret.left_alone(["one"])),
         of_push_secret.Synced(existing=("store: key",)),
         of_push_secret.SourceDeleted(),
-        of_push_secret.Skipped(CAUSE, None),
+        NotDue(CAUSE, None),
         of_push_secret.Failed("step", (Failure("path", CAUSE, "message"),)),
         of_push_secret.Collided(CAUSE),
         of_push_secret.Ignored(CAUSE),

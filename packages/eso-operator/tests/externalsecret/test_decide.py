@@ -19,8 +19,9 @@ from eso_operator.externalsecret.decide import (
     still_fresh,
     target_taken,
 )
-from eso_operator.externalsecret.outcome import Ignored, Intact, Outcome, Skipped, Stalled
+from eso_operator.externalsecret.outcome import Ignored, Intact, Outcome, Stalled
 from eso_operator.externalsecret.snapshot import Rules, Snapshot
+from eso_operator.sync.due import NotDue
 from eso_operator.targets.target import Look
 from eso_operator.testing.externalsecrets import ABSENT, edited, entry, external_secret, intact, snapshot, synced
 from kuberun.meta import Condition, OwnerReference
@@ -64,14 +65,14 @@ def test_the_policy_matrix(refresh: str, policies: tuple[str, str], look: str, d
     elif goes_on(refresh, creation, look, due=due):
         assert stop is None
     else:
-        assert isinstance(stop, Skipped)
+        assert isinstance(stop, NotDue)
 
 
 def test_merge_that_said_that_its_target_is_missing_waits_for_it() -> None:
     missing = Condition(type="Ready", status="True", reason="SecretMissing", message="")
     es = synced(external_secret(target={"creationPolicy": "Merge"}), conditions=[missing])
 
-    assert isinstance(first_stop(snapshot(es, SOON, look=ABSENT)), Skipped)
+    assert isinstance(first_stop(snapshot(es, SOON, look=ABSENT)), NotDue)
     assert first_stop(snapshot(es, SOON, look=edited())) is None
 
 

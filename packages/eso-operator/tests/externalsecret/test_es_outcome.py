@@ -15,7 +15,6 @@ from eso_operator.externalsecret.outcome import (
     Intact,
     Outcome,
     Report,
-    Skipped,
     Stalled,
     Synced,
     Unseen,
@@ -23,6 +22,7 @@ from eso_operator.externalsecret.outcome import (
 )
 from eso_operator.externalsecret.refresh import current_version
 from eso_operator.externalsecret.snapshot import LastSync
+from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
 from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
 from eso_wire.errors import RetryClass
@@ -84,7 +84,7 @@ def test_what_is_intact_again_is_ready_and_as_old_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [Skipped("fresh", 5), Collided("x"), Unseen("x"), Ignored("x")], ids=lambda o: type(o).__name__
+    "outcome", [NotDue("fresh", 5), Collided("x"), Unseen("x"), Ignored("x")], ids=lambda o: type(o).__name__
 )
 def test_outcomes_that_say_nothing_leave_the_status_alone(outcome: Outcome) -> None:
     es = synced(external_secret())
@@ -109,8 +109,8 @@ AGAIN = "it may have been put right"
         pytest.param({"refreshPolicy": "CreatedOnce"}, Synced(), Done(), id="created once: never"),
         pytest.param({}, Synced(refresh_within=60), After(60, REFRESH, Lane.REFRESH), id="R24 before values expire"),
         pytest.param({}, Synced(refresh_within=9999), After(3600, REFRESH, Lane.REFRESH), id="not after the interval"),
-        pytest.param({}, Skipped("fresh", 5), After(5, REFRESH, Lane.REFRESH), id="skipped: when something is due"),
-        pytest.param({}, Skipped("once", None), Done(), id="skipped: nothing ever is"),
+        pytest.param({}, NotDue("fresh", 5), After(5, REFRESH, Lane.REFRESH), id="skipped: when something is due"),
+        pytest.param({}, NotDue("once", None), Done(), id="skipped: nothing ever is"),
         pytest.param({}, Failed("x"), Retry("x", 0, 3600), id="failed: back-off up to the interval"),
         pytest.param(
             {"refreshInterval": "24h"}, Failed("x"), Retry("x", 0, 86400), id="catalogue R7 a long interval, few calls"

@@ -12,7 +12,6 @@ from eso_operator.pushsecret.outcome import (
     Collided,
     Failed,
     Ignored,
-    Skipped,
     SourceDeleted,
     Synced,
     orphaned,
@@ -218,7 +217,7 @@ def test_condition_event_and_requeue(outcome: Any, condition: Any, events: Any, 
     assert isinstance(report.then, then)
 
 
-@pytest.mark.parametrize("outcome", [Skipped("fresh", 5.0), Ignored("not ours"), Collided("meanwhile")])
+@pytest.mark.parametrize("outcome", [NotDue("fresh", 5.0), Ignored("not ours"), Collided("meanwhile")])
 def test_outcomes_that_say_nothing(outcome: Any) -> None:
     push = synced_ago(60)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from eso_api.validation.externalsecret import external_secret_problems
-from eso_operator.externalsecret.outcome import MISSING, Ignored, Intact, Outcome, Skipped, Stalled
+from eso_operator.externalsecret.outcome import MISSING, Ignored, Intact, Outcome, Stalled
 from eso_operator.externalsecret.refresh import refresh_due, refreshes_by_itself
 from eso_operator.externalsecret.snapshot import Snapshot
 from eso_operator.sync.due import NotDue
@@ -78,7 +78,7 @@ def still_fresh(snapshot: Snapshot) -> Outcome | None:
     if not isinstance(due, NotDue) or not _is_valid(snapshot):
         return None
     if not is_false(snapshot.es.status.conditions, READY):
-        return Skipped(due.why, due.after)
+        return due
     return None if refreshes_by_itself(snapshot.es) or not _is_still_ours(snapshot) else Intact()
 
 

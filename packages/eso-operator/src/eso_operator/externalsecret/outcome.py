@@ -2,7 +2,7 @@
 
     outcome        Ready    reason                          event                 then
     Synced         True     SecretSynced, …Deleted, …       Created, Updated, …   at the next refresh
-    Skipped        as is    as is                           none                  at the next refresh
+    NotDue         as is    as is                           none                  at the next refresh
     Intact         True     SecretSynced                    none                  on a change
     Failed         False    SecretSyncedError               UpdateFailed          back-off, or when told
     Stalled        False    SecretSyncedError               UpdateFailed          at the interval, or on a change
@@ -27,6 +27,7 @@ from eso_api.conditions import KeyOutcome
 from eso_api.externalsecret import Binding, ExternalSecret, ExternalSecretStatus
 from eso_operator.externalsecret.refresh import current_version, interval_of, last_sync
 from eso_operator.externalsecret.snapshot import Snapshot
+from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.reporting import READY, News
 from eso_operator.sync.templates import TemplateVersion
@@ -62,14 +63,6 @@ class Synced:
     refresh_within: float | None = None
     templates: frozenset[TemplateVersion] = frozenset()
     """What it was rendered from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """Nothing was due. `after` is the seconds until something is; None if only a change can bring that about."""
-
-    why: str
-    after: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +113,7 @@ class Ignored:
     why: str
 
 
-Outcome = Synced | Skipped | Intact | Failed | Stalled | Collided | Unseen | Ignored
+Outcome = Synced | NotDue | Intact | Failed | Stalled | Collided | Unseen | Ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +134,7 @@ def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
     match outcome:
         case Synced():
             return _synced(snapshot, outcome)
-        case Skipped(after=after):
+        case NotDue(after=after):
             return Report(es.status, Done() if after is None else _at_refresh(after))
         case Intact():
             return Report(msgspec.structs.replace(_with_ready(snapshot, _ready(es, Synced())), outcomes=[]), Done())

@@ -18,7 +18,6 @@ from eso_operator.externalsecret.outcome import (
     Ignored,
     Outcome,
     Report,
-    Skipped,
     Stalled,
     Synced,
     Unseen,
@@ -31,6 +30,7 @@ from eso_operator.externalsecret.sources import sources_of
 from eso_operator.stores.target import Connection, ResolutionError
 from eso_operator.sync.contention import Contention
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
+from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Fetcher
 from eso_operator.sync.generate import GeneratorLedger, StateOwner
 from eso_operator.sync.pushrefresh import PushRefresh
@@ -100,7 +100,7 @@ class ExternalSecretReconciler:
         outcome = outcome or first_stop(snapshot) or self._contended(snapshot) or await self._sync(snapshot)
         if isinstance(outcome, Ignored | Stalled) or not refreshes_by_itself(es):
             self._outside.push.leave(key)
-        elif isinstance(outcome, Skipped):
+        elif isinstance(outcome, NotDue):
             await self._follow_unread(snapshot)
         then = await self._report(snapshot, outcome)
         self._outside.series.synced(es.metadata)
@@ -192,7 +192,7 @@ class ExternalSecretReconciler:
         if report.status is not es.status or snapshot.first_look:
             # Otherwise nothing was said, and what the cache holds may be older than what was said before.
             self._outside.series.conditions(Subsystem.EXTERNAL_SECRET, es.metadata, report.status.conditions)
-        if not isinstance(outcome, Skipped):
+        if not isinstance(outcome, NotDue):
             _log.info(
                 "external secret reconciled",
                 external_secret=str(es.key),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from eso_operator.pushsecret.outcome import Failed, Ignored, Outcome, Skipped
+from eso_operator.pushsecret.outcome import Failed, Ignored, Outcome
 from eso_operator.pushsecret.refresh import refresh_due
 from eso_operator.pushsecret.snapshot import NoChoice, Snapshot
 from eso_operator.pushsecret.stores import idle_data_to, wrong_data_to
@@ -29,7 +29,7 @@ def first_stop(snapshot: Snapshot, checks: Iterable[Check]) -> Outcome | None:
 def still_fresh(snapshot: Snapshot) -> Outcome | None:
     """Nothing changed, and it is not time yet."""
     due = refresh_due(snapshot)
-    return Skipped(due.why, due.after) if isinstance(due, NotDue) else None
+    return due if isinstance(due, NotDue) else None
 
 
 def data_to_elsewhere(snapshot: Snapshot) -> Outcome | None:

@@ -3,7 +3,7 @@
     outcome         Ready    reason          event            then
     Synced          True     Synced          Synced           at the next interval
     SourceDeleted   False    SourceDeleted   SourceDeleted    when the source comes back
-    Skipped         as is    as is           none             when it is due
+    NotDue          as is    as is           none             when it is due
     Failed          False    Errored         Errored          back-off, when told, or at the interval
     Collided        as is    as is           none             back-off
     Ignored         as is    as is           none             on a change
@@ -28,6 +28,7 @@ from eso_operator.pushsecret.memory import Learned
 from eso_operator.pushsecret.plan import IF_NOT_EXISTS
 from eso_operator.pushsecret.records import Pushed, recorded
 from eso_operator.pushsecret.refresh import SOURCE_DELETED, changed, current_version, interval_of, refreshed_at
+from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.reporting import READY, News
 from eso_wire.errors import RetryClass
@@ -80,14 +81,6 @@ class SourceDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """Nothing was due. `after` is the seconds until something is; None if only a change can bring that about."""
-
-    why: str
-    after: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Failed:
     """It did not work. `records` is what must not be forgotten; None if nothing was touched."""
 
@@ -111,7 +104,7 @@ class Ignored:
     why: str
 
 
-Outcome = Synced | SourceDeleted | Skipped | Failed | Collided | Ignored
+Outcome = Synced | SourceDeleted | NotDue | Failed | Collided | Ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +125,7 @@ def report_of(push: PushSecret, outcome: Outcome, now: datetime) -> Report:
             return _synced(push, outcome, now)
         case SourceDeleted():
             return _source_deleted(push, outcome, now)
-        case Skipped(after=after):
+        case NotDue(after=after):
             return Report(push.status, Done() if after is None else _at(after))
         case Failed():
             return _failed(push, outcome, now)

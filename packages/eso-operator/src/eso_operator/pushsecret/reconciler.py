@@ -21,7 +21,6 @@ from eso_operator.pushsecret.outcome import (
     Collided,
     Failed,
     Outcome,
-    Skipped,
     SourceDeleted,
     Synced,
     report_of,
@@ -36,6 +35,7 @@ from eso_operator.pushsecret.sources import SourceError, SourceGoneError, Source
 from eso_operator.pushsecret.triggers import named_stores
 from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependant, Dependencies, Dependency
+from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.generate import GeneratorLedger, StateOwner
 from eso_operator.sync.homes import Homes
@@ -230,7 +230,7 @@ class PushSecretReconciler:
 
     async def _report(self, snapshot: Snapshot, outcome: Outcome) -> Then:
         then = await self._say(snapshot.push, outcome, snapshot.now)
-        if not isinstance(outcome, Skipped):
+        if not isinstance(outcome, NotDue):
             _log.info("push secret reconciled", push_secret=str(snapshot.push.key), outcome=type(outcome).__name__)
         return then
 

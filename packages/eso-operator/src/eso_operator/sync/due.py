@@ -14,7 +14,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class NotDue:
-    """Nothing to do. `after` is the seconds until that changes by itself; None if it never does."""
+    """Nothing to do: an outcome, too. `after` is the seconds until that changes by itself; None if it never does."""
 
     why: str
     after: float | None
