@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 import structlog
@@ -23,7 +24,7 @@ from eso_operator.externalsecret.outcome import (
     Unseen,
     report_of,
 )
-from eso_operator.externalsecret.refresh import current_version, refreshes_by_itself
+from eso_operator.externalsecret.refresh import current_version, hears_of_changes
 from eso_operator.externalsecret.settlement import Settlement, refused, steps_of
 from eso_operator.externalsecret.snapshot import LastSync, Rules, Snapshot
 from eso_operator.externalsecret.sources import sources_of
@@ -32,6 +33,7 @@ from eso_operator.sync.contention import Contention
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
 from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Fetcher
+from eso_operator.sync.followers import Reading
 from eso_operator.sync.generate import GeneratorLedger, StateOwner
 from eso_operator.sync.pushrefresh import PushRefresh
 from eso_operator.sync.reporting import READY
@@ -43,7 +45,7 @@ from kuberun.clock import Clock
 from kuberun.conditions import ConditionStatus, find_condition
 from kuberun.controller import Done, Retry
 from kuberun.controller import Outcome as Then
-from kuberun.errors import ApiError, Conflict, NotFound
+from kuberun.errors import ApiError, Conflict, Forbidden, NotFound
 from kuberun.events import EventRecorder
 from kuberun.meta import ObjectKey
 from kuberun.status import OwnWrites, write_status
@@ -92,13 +94,12 @@ class ExternalSecretReconciler:
             return self._forget(key)
         started = self._outside.clock.monotonic()
         if es.metadata.deletion_timestamp is not None:
-            self._outside.push.leave(key)
-            return await self._outside.cleanup.finish(es, self._outside.target_of(es))
+            return await self._finish(es)
         if (waiting := await self._outside.cleanup.prepare(es)) is not None:
             return waiting
         snapshot, outcome = await self._look(es)
         outcome = outcome or first_stop(snapshot) or self._contended(snapshot) or await self._sync(snapshot)
-        if isinstance(outcome, Ignored | Stalled) or not refreshes_by_itself(es):
+        if isinstance(outcome, Ignored | Stalled) or not hears_of_changes(es):
             self._outside.push.leave(key)
         elif isinstance(outcome, NotDue):
             await self._follow_unread(snapshot)
@@ -118,9 +119,19 @@ class ExternalSecretReconciler:
         except UnknownKindError as problem:
             outcome: Outcome = Failed(steps_of(es).look, str(problem))
         except ApiError as problem:
-            plain = es.spec.target.manifest is None
-            outcome = Unseen("target not read") if plain else Failed(steps_of(es).look, refused(problem))
-        return Snapshot(es, LastSync(None, ""), now, Absent(), Rules()), outcome
+            # A Secret is known without a look: only what will not go away by itself is worth a word.
+            passing = es.spec.target.manifest is None and not isinstance(problem, Forbidden)
+            outcome = Unseen("target not read") if passing else Failed(steps_of(es).look, refused(problem))
+        return _unseen(es, now), outcome
+
+    async def _finish(self, es: ExternalSecret) -> Then:
+        """It is being deleted. What holds that up is said on the object: people ask why it does not go."""
+        self._outside.push.leave(es.key)
+        try:
+            return await self._outside.cleanup.finish(es, self._outside.target_of(es))
+        except ApiError as problem:
+            held_up = Failed(steps_of(es).delete, refused(problem))
+            return await self._report(_unseen(es, self._outside.clock.now()), held_up)
 
     def _contended(self, snapshot: Snapshot) -> Outcome | None:
         """Drift is repaired at once, but not for ever against somebody who causes it anew each time."""
@@ -137,7 +148,7 @@ class ExternalSecretReconciler:
         if fetched.failures:
             await self._outside.ledger.roll_back(fetched.made)
             return Failed(_NO_DATA, failures=fetched.failures)
-        self._outside.push.follow(es.key, fetched.sights if refreshes_by_itself(es) else ())
+        self._outside.push.follow(es.key, fetched.sights if hears_of_changes(es) else (), fetched.reading)
         try:
             kept = await self._outside.ledger.keep(_state_owner(es), fetched.made)
         except ApiError as problem:
@@ -155,16 +166,25 @@ class ExternalSecretReconciler:
         return outcome
 
     async def _follow_unread(self, snapshot: Snapshot) -> None:
-        """Fresh, but another process read it: it hears of changes all the same, once its providers are known."""
+        """Fresh, but another process read it: it hears of changes all the same, once its providers are known.
+
+        So it does when its stores begin to tell, and no longer when they stop.
+        """
         es, known = snapshot.es, self._outside.dependencies.of(_dependant(snapshot.es))
-        if not snapshot.first_look and ANY_PROVIDER not in known:
+        if not snapshot.first_look and ANY_PROVIDER not in known and self._hears_what_it_can(es):
             return
         try:
-            self._outside.push.follow(es.key, await self._outside.fetcher.sights(es))
+            self._outside.push.follow(es.key, await self._outside.fetcher.sights(es), Reading.UNREAD)
         except (ResolutionError, ProviderError):
             self._depend(es, known | {ANY_PROVIDER})
         else:
             self._depend(es, known - {ANY_PROVIDER})
+
+    def _hears_what_it_can(self, es: ExternalSecret) -> bool:
+        try:
+            return self._outside.fetcher.telling(es) == self._outside.push.stores_of(es.key)
+        except ResolutionError:
+            return True  # while that cannot be known, everything stays as it is
 
     async def _report(self, snapshot: Snapshot, outcome: Outcome) -> Then:
         """Say what came of it, once: events, status, metrics."""
@@ -236,6 +256,11 @@ def _cause(report: Report) -> dict[str, str]:
     """For the log, what the condition says: it names keys and never values."""
     ready = find_condition(report.status.conditions, READY)
     return {"why": ready.message} if ready is not None and ready.status == ConditionStatus.FALSE else {}
+
+
+def _unseen(es: ExternalSecret, now: datetime) -> Snapshot:
+    """What can be said of an object without its target."""
+    return Snapshot(es, LastSync(None, ""), now, Absent(), Rules())
 
 
 def _dependant(es: ExternalSecret) -> Dependant:
