@@ -269,6 +269,20 @@ async def test_a_target_that_cannot_be_deleted_holds_its_external_secret(bench: 
         assert meddler.times == 1
         assert len([method for method, _ in stage.api_calls.about("/secrets/db") if method == "DELETE"]) == 2
         assert await stage.secret("db") is None
+        await stage.until_event("db", "Warning", "UpdateFailed", "not now")
+
+
+async def test_a_secret_that_may_not_be_read_is_told_of(bench: Bench) -> None:
+    """It is not known whether it is still right; nobody would find out why nothing happens."""
+    async with scene(bench, {"db": "v1"}) as stage:
+        await stage.sync("db", ONE)
+        meddler = Meddler("GET", "/secrets/db", _forbid)
+        stage.api_calls.inner = meddler.between(stage.api_calls.inner)
+
+        await stage.edit("db", {"password": "theirs"})
+
+        await stage.until_event("db", "Warning", "UpdateFailed", "not now")
+        await stage.until("db", {"password": "v1"})
 
 
 async def _forbid() -> None:

@@ -49,7 +49,7 @@ class Cleanup:
         return Done()  # the change that this is comes back as an event
 
     async def finish(self, es: ExternalSecret, target: Target) -> Outcome:
-        """The ExternalSecret is being deleted."""
+        """The ExternalSecret is being deleted. Raises ApiError when the API server does not let us clean up."""
         try:
             if es.spec.target.deletion_policy == "Delete" and self._may_write(es):
                 await target.delete(es)
@@ -58,8 +58,6 @@ class Cleanup:
             return Done()
         except Conflict:
             return Retry("the ExternalSecret changed meanwhile")
-        except ApiError as problem:
-            return Retry(f"not cleaned up: the API server answered {problem.reason or problem.code}")
         return Done()
 
     def _may_write(self, es: ExternalSecret) -> bool:
