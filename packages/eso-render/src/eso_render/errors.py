@@ -6,7 +6,7 @@ RenderError      a template did not parse, did not execute, or reached a bound; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class RenderError(Exception):
@@ -19,8 +19,7 @@ class RenderError(Exception):
         self.column = column
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a template stands: the field below `template`, and the object it is kept in if that is another one."""
 
     field: tuple[str | int, ...]

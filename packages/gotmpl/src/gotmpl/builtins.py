@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote_plus
-
 from gotmpl import comparison
 from gotmpl.errors import FuncError
 from gotmpl.formatting import sprint, sprintln
 from gotmpl.printf import sprintf
 from gotmpl.quoting import is_print
 from gotmpl.signatures import STRING, VALUE, Func, Functions
-from gotmpl.values import ByteSlice, StrMap, Uint8, Value, byte_length, byte_slice, go_type, to_bytes, truth
+from gotmpl.values import ByteSlice, GoObject, StrMap, Uint8, Value, byte_length, byte_slice, go_type, to_bytes, truth
 
 FUNCTIONS = Functions(comparison.FUNCTIONS)
 FUNCTIONS["and"] = Func("and", lambda *_: None, (VALUE,), VALUE, lazy="and")
@@ -77,6 +75,8 @@ def _inside(key: Value, size: int, kind: str) -> int:
 def _position(key: Value, size: int) -> int:
     if key is None:
         raise FuncError("cannot index slice/array with nil")
+    if isinstance(key, GoObject) and (number := key.go_int()) is not None:
+        key = number
     if not isinstance(key, int) or isinstance(key, bool):
         raise FuncError(f"cannot index slice/array with type {go_type(key)}")
     if not 0 <= key < size:
@@ -154,9 +154,14 @@ def _js_char(char: str) -> str:
     return char
 
 
+_PLAIN_IN_QUERIES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
+_QUERY = [chr(byte) if byte in _PLAIN_IN_QUERIES else f"%{byte:02X}" for byte in range(256)]
+_QUERY[ord(" ")] = "+"
+
+
 @FUNCTIONS.add("urlquery", variadic=VALUE)
 def urlquery(*values: Value) -> str:
-    return quote_plus(to_bytes(_evaluated(values)), safe="~").replace("%7E", "~")
+    return "".join(map(_QUERY.__getitem__, to_bytes(_evaluated(values))))
 
 
 def _evaluated(values: tuple[Value, ...]) -> str:

@@ -208,7 +208,7 @@ def check(run: Run, value: Value, kind: GoType, *, from_map: bool = False) -> Va
         if from_map:
             raise run.error(f"wrong type for value; expected {kind.name}; got interface {{}}")
         if kind.nilable:
-            return kind.zero
+            return None
     raise run.error(kind.refusal(value))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gotmpl.errors import FuncError, Quoted
 from gotmpl.signatures import VALUE, Functions
-from gotmpl.values import NIL_SLICES, Value, go_kind, go_type, to_bytes
+from gotmpl.values import NIL_SLICES, GoObject, Value, go_kind, go_type, to_bytes
 
 FUNCTIONS = Functions()
 
@@ -22,8 +22,16 @@ def _basic_kind(value: Value) -> str:
             return "complex"
         case str():
             return "string"
+        case GoObject() if value.go_int() is not None:
+            return "int"
         case _:
             return ""
+
+
+def _plain(value: Value) -> Value:
+    """The number a named number is; anything else as it is."""
+    number = value.go_int() if isinstance(value, GoObject) else None
+    return value if number is None else number
 
 
 def _incompatible(left: Value, right: Value) -> FuncError:
@@ -42,9 +50,9 @@ def equal(first: Value, *others: Value) -> bool:
 def _equal_one(first: Value, other: Value, kind: str) -> bool:
     other_kind = _basic_kind(other)
     if kind == other_kind:
-        return bool(first == other) if kind else _same_object(first, other)
+        return bool(_plain(first) == _plain(other)) if kind else _same_object(first, other)
     if {kind, other_kind} == {"int", "uint"}:
-        return int(first) == int(other)
+        return int(_plain(first)) == int(_plain(other))
     if first is not None and other is not None:
         raise _incompatible(first, other)
     return False
@@ -78,13 +86,13 @@ def less(left: Value, right: Value) -> bool:
         raise FuncError("invalid type for comparison")
     if kind != other:
         if {kind, other} == {"int", "uint"}:
-            return bool(int(left) < int(right))
+            return bool(int(_plain(left)) < int(_plain(right)))
         raise _incompatible(left, right)
     match kind:
         case "string":
             return to_bytes(left) < to_bytes(right)
         case "int" | "uint" | "float":
-            return bool(left < right)
+            return bool(_plain(left) < _plain(right))
         case _:
             raise FuncError("invalid type for comparison")
 

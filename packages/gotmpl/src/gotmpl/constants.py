@@ -71,7 +71,7 @@ def typed(node: Operand, kind: GoType) -> Operand:
                 return Typed(node, value)
             return Refused(node, f"{node} overflows int") if kind.constant == "any" else _refused(node, kind)
         case Nil():
-            return Typed(node, kind.zero) if kind.nilable else Refused(node, f"cannot assign nil to {kind.name}")
+            return Typed(node, None) if kind.nilable else Refused(node, f"cannot assign nil to {kind.name}")
         case _:
             return node
 

@@ -9,7 +9,7 @@ FuncError           raised inside a function; its call adds where it happened an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class TemplateError(Exception):
@@ -33,8 +33,7 @@ class LimitError(TemplateError):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Quoted:
+class Quoted(NamedTuple):
     """A data value in a message. It is shown only as far as the template's own source spells it out."""
 
     value: object
@@ -43,8 +42,7 @@ class Quoted:
     """The value this one was cut out of or rewritten from: if the source spells that out, this may be shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authored:
+class Authored(NamedTuple):
     """A message the template's author composed. Its words are shown as far as the template's own source has them."""
 
     text: str

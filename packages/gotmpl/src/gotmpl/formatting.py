@@ -6,7 +6,7 @@ Values never fail to print. printf.py reads formats; this module writes values.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from typing import Any
 
 from gotmpl.bounds import bounded, bounded_value
 from gotmpl.errors import FuncError
@@ -15,11 +15,10 @@ from gotmpl.quoting import is_print, quote, quote_ascii
 from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, Int64, Value, go_kind, go_type, to_bytes
 
 
-@dataclass(slots=True)
 class Spec:
     """One directive. `%#v` asks for Go syntax, which is not what `#` means for other verbs."""
 
-    verb: str = "v"
+    verb: str
     minus: bool = False
     plus: bool = False
     sharp: bool = False
@@ -28,6 +27,15 @@ class Spec:
     width: int | None = None
     precision: int | None = None
     go_syntax: bool = False
+
+    def __init__(self, verb: str = "v") -> None:
+        self.verb = verb
+
+    def but(self, **changes: Any) -> Spec:
+        """The same directive with something else about it."""
+        other = Spec()
+        vars(other).update(vars(self) | changes)
+        return other
 
 
 _PLAIN = Spec()
@@ -116,12 +124,12 @@ def padded(text: str, spec: Spec) -> str:
 
 
 def _without_zeros(text: str, spec: Spec) -> str:
-    return padded(text, replace(spec, zero=False)) if spec.zero else padded(text, spec)
+    return padded(text, spec.but(zero=False)) if spec.zero else padded(text, spec)
 
 
 def _bad(value: Value, spec: Spec) -> str:
     """The mark for a verb that does not fit; the value in it keeps the flags."""
-    return f"%!{spec.verb}({go_type(value)}={format_value(value, replace(spec, verb='v'))})"
+    return f"%!{spec.verb}({go_type(value)}={format_value(value, spec.but(verb='v'))})"
 
 
 # Integers.
@@ -133,7 +141,7 @@ def _integer(value: int, spec: Spec) -> str:
     verb = spec.verb
     if verb in _BASES:
         if spec.go_syntax and go_type(value).startswith("uint"):
-            return _digits(int(value), replace(spec, verb="x", sharp=True))
+            return _digits(int(value), spec.but(verb="x", sharp=True))
         return _digits(int(value), spec)
     if verb == "c":
         return padded(_char(value), spec)
@@ -221,7 +229,7 @@ def _with_point(number: str, verb: str, precision: int) -> str:
 
 
 def _complex(value: complex, spec: Spec) -> str:
-    return f"({_float(value.real, spec)}{_float(value.imag, replace(spec, plus=True))}i)"
+    return f"({_float(value.real, spec)}{_float(value.imag, spec.but(plus=True))}i)"
 
 
 # Strings.
@@ -304,7 +312,7 @@ def _object(value: GoObject, spec: Spec) -> str:
     if spec.go_syntax and spec.verb == "v":
         return value.go_syntax()
     if spec.verb in "vsxXq":
-        return _string(value.go_string(), replace(spec, verb="s" if spec.verb == "v" else spec.verb))
+        return _string(value.go_string(), spec.but(verb="s" if spec.verb == "v" else spec.verb))
     number = value.json_value()
     if go_kind(value) in {"int", "int64"} and isinstance(number, int):
         return _integer(Int64(number), spec)

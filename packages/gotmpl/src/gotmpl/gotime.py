@@ -97,8 +97,9 @@ class Moment:
             return self.zone_name
         if self.zone is UTC:
             return "UTC"
-        name = self._local.tzname() or ""
-        return name if isinstance(self.zone, ZoneInfo) and name[:1].isalpha() else _offset(self.offset, "", 2)
+        if isinstance(self.zone, ZoneInfo):
+            return self._local.tzname() or ""
+        return _offset(self.offset, "", 2)
 
 
 ZERO = Moment(-62135596800 * SECOND)

@@ -39,6 +39,7 @@ _HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 _HAS_HTML = re.compile("[<>&]")
 _SEPARATORS = {0x2028: "\\u2028", 0x2029: "\\u2029"}
 _INVALID = re.compile("[\udc80-\udcff]")
+_UNFINISHED = re.compile(r"\\(?:u[0-9a-fA-F]*)?")
 
 
 def encode(value: Value, *, escape_html: bool = True) -> str:
@@ -271,9 +272,9 @@ class _Reader:
 
     def _bad_escape(self, at: int) -> NoReturn:
         size = 6 if self._text[at + 1 : at + 2] == "u" else 2
-        if at + size > len(self._text):
-            raise JsonError("unexpected end of JSON input")
         sequence = self._text[at : at + size]
+        if len(sequence) < size and _UNFINISHED.fullmatch(sequence):
+            raise JsonError("unexpected end of JSON input")
         shown = f"`{sequence}`" if sequence.isascii() and sequence.isprintable() else quote(sequence)
         raise JsonError(f"invalid escape sequence {shown} in string")
 

@@ -6,7 +6,7 @@ The name of the template is not needed here: a text is parsed once for all keys 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gotmpl.expressions import Expressions, Unparsable
 from gotmpl.lexer import Kind, Token
@@ -202,8 +202,7 @@ class _Parser(Expressions):
         return Break() if token[0] == Kind.BREAK else Continue()
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
+class _Stop(NamedTuple):
     """{{end}} or {{else}}: where a body ends."""
 
     shown: str

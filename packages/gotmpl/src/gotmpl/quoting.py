@@ -11,6 +11,7 @@ import unicodedata
 
 _SIMPLE = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\"}
 _NOT_PLAIN = re.compile(r"[^ !#-\[\]-~]")
+_NOT_BETWEEN_BACKQUOTES = re.compile("[`\x00-\x08\x0a-\x1f\x7f\ufeff\udc80-\udcff]")
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 
 
@@ -24,6 +25,11 @@ def quote(text: str, mark: str = '"') -> str:
     if mark == '"':
         return '"' + _NOT_PLAIN.sub(lambda found: _escaped(found[0], '"', ascii_only=False), text) + '"'
     return mark + "".join(_escaped(char, mark, ascii_only=False) for char in text) + mark
+
+
+def can_backquote(text: str) -> bool:
+    """strconv.CanBackquote: whether the text can stand between backquotes as it is."""
+    return not _NOT_BETWEEN_BACKQUOTES.search(text)
 
 
 def quote_ascii(text: str, mark: str = '"') -> str:

@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gotmpl.errors import ExecError, LimitError
 from gotmpl.quoting import quote
 from gotmpl.values import Value, to_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Bounds of one execution. A template that reaches one fails with a LimitError that names it."""
 
     output_bytes: int = 4 * 2**20
@@ -24,7 +22,7 @@ class Limits:
     depth: int = 150
     """Nested {{template}} calls."""
     seconds: float = 2.0
-    clock: Callable[[], float] | None = field(default=None, compare=False)
+    clock: Callable[[], float] | None = None
     """A monotonic clock; without one there is no time bound."""
 
 

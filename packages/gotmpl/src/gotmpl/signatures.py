@@ -7,32 +7,35 @@ values when the function is called.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from gotmpl.values import Int32, Int64, IntSlice, NilSlice, NilStrSlice, StrSlice, Uint8, Uint32, Value, go_type
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
 class GoType:
     """A parameter type. `constant` names the literals it takes: bool, string, integer, unsigned, float, any, none."""
 
-    name: str
-    python: tuple[type, ...]
-    constant: str = "none"
-    nilable: bool = False
-    zero: Value = None
-    """What nil becomes where it is allowed."""
-    box: Callable[[Any], Value] | None = None
-    """Wraps a constant, so that %T and later calls see the right type."""
+    __slots__ = ("accepted", "box", "constant", "name", "nilable", "python")
 
-    accepted: tuple[type, ...] | None = field(init=False)
-    """The Python types of its values; None if it takes any."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "accepted", None if self.constant == "any" else self.python)
+    def __init__(
+        self,
+        name: str,
+        python: tuple[type, ...],
+        constant: str = "none",
+        *,
+        nilable: bool = False,
+        box: Callable[[Any], Value] | None = None,
+    ) -> None:
+        self.name = name
+        self.python = python
+        self.constant = constant
+        self.nilable = nilable
+        self.box = box
+        """Wraps a constant, so that %T and later calls see the right type."""
+        self.accepted = None if constant == "any" else python
+        """The Python types of its values; None if it takes any."""
 
     def accepts(self, value: Value) -> bool:
         return self.constant == "any" or type(value) in self.python
@@ -60,8 +63,7 @@ STRINGS: Final = GoType("[]string", (StrSlice, NilStrSlice), nilable=True)
 INTS: Final = GoType("[]int", (IntSlice,), nilable=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Func:
+class Func(NamedTuple):
     """One function. It gets checked, converted arguments and returns a Go value, or raises FuncError."""
 
     name: str

@@ -109,6 +109,11 @@ class GoObject:
         """What encoding/json makes of it."""
         return self.go_string()
 
+    def go_int(self) -> int | None:
+        """The number it is, if its kind is one: a time.Month or time.Duration compares as a number."""
+        number = self.json_value() if self.kind in {"int", "int64"} else None
+        return number if isinstance(number, int) else None
+
 
 _TYPES: dict[type, tuple[str, str]] = {
     str: ("string", "string"),

@@ -20,6 +20,7 @@ MAX_NODES = 200_000
 MAX_DEPTH = 200
 _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 _INVALID = re.compile("[\udc80-\udcff]")
+_ESCAPE = re.compile(r"\\.")
 
 
 class YamlReadError(ValueError):
@@ -35,12 +36,17 @@ def read(text: str) -> Any:
     import yaml
 
     try:
-        events = _first_document(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        events = _first_document(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), text, yaml)
         return _json(_Composer(iter(events)).document(), _Budget())
     except yaml.MarkedYAMLError as exc:
         raise YamlReadError(f"error converting YAML to JSON: yaml: {_where(exc, yaml)}{exc.problem}") from None
     except TagError as exc:
         raise YamlReadError(f"error converting YAML to JSON: {exc}") from None
+
+
+def _slash_escaped(scalar: Any, text: str) -> bool:
+    r"""Whether there is a `\/` in it: JSON has that escape and so does libyaml, but go-yaml v2 does not know it."""
+    return "\\/" in text and "\\/" in _ESCAPE.findall(text, scalar.start_mark.index, scalar.end_mark.index)
 
 
 def _where(error: Any, yaml: Any) -> str:
@@ -53,7 +59,7 @@ def _where(error: Any, yaml: Any) -> str:
     return f"line {line}: " if line else ""
 
 
-def _first_document(events: Iterator[Any]) -> list[Any]:
+def _first_document(events: Iterator[Any], text: str, yaml: Any) -> list[Any]:
     """All of it before any of it is looked at: a mistake of syntax is reported before one of meaning."""
     out: list[Any] = []
     anchors: set[str] = set()
@@ -63,6 +69,10 @@ def _first_document(events: Iterator[Any]) -> list[Any]:
                 break
             case "AliasEvent" if event.anchor not in anchors:
                 raise YamlReadError(f"error converting YAML to JSON: yaml: unknown anchor '{event.anchor}' referenced")
+            case "ScalarEvent" if event.style == '"' and _slash_escaped(event, text):
+                raise yaml.scanner.ScannerError(
+                    "while parsing a quoted scalar", event.start_mark, "found unknown escape character", event.end_mark
+                )
             case _:
                 anchors.add(getattr(event, "anchor", None) or "")
         out.append(event)
@@ -227,7 +237,7 @@ def _shown(value: Any) -> str:
         case list():
             return f"[]interface {{}}{{{', '.join(map(_inner, value))}}}"
         case _:
-            return format_value(value, Spec(verb="v", go_syntax=True))
+            return format_value(value, Spec().but(go_syntax=True))
 
 
 def _inner(value: Any) -> str:

@@ -37,7 +37,8 @@ NAMES = {
         "mustRegexFind mustRegexFindAll mustRegexMatch mustRegexReplaceAll mustRegexReplaceAllLiteral mustRegexSplit "
         "regexFind regexFindAll regexMatch regexQuoteMeta regexReplaceAll regexReplaceAllLiteral regexSplit"
     ),
-    "semver": "semver semverCompare",
+    "semver": "semver",
+    "constraints": "semverCompare",
     "urls": "urlJoin urlParse",
     "crypto": "bcrypt decryptAES derivePassword encryptAES genPrivateKey htpasswd randBytes",
 }

@@ -15,7 +15,7 @@ from gotmpl.gotime import Moment
 from gotmpl.quoting import quote
 from gotmpl.signatures import ANY, INT, STRING, Func, Functions, GoType
 from gotmpl.timeparse import TimeError, parse_moment
-from gotmpl.values import GoObject, Int64, Value, to_bytes, wrap64
+from gotmpl.values import GoObject, Int32, Int64, Value, to_bytes, wrap64
 
 FUNCTIONS = Functions()
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,40}")
@@ -64,9 +64,8 @@ class Duration(GoObject):
 
 @dataclass(frozen=True)
 class Named(GoObject):
-    """time.Month and time.Weekday: a number that prints as a word."""
+    """A number that prints as a word."""
 
-    go_type: ClassVar[str] = "time.Month"
     kind: ClassVar[str] = "int"
 
     word: str
@@ -80,6 +79,28 @@ class Named(GoObject):
 
     def json_value(self) -> Value:
         return self.number
+
+
+class Month(Named):
+    go_type: ClassVar[str] = "time.Month"
+
+
+class Weekday(Named):
+    go_type: ClassVar[str] = "time.Weekday"
+
+
+@dataclass(frozen=True)
+class Location(GoObject):
+    go_type: ClassVar[str] = "*time.Location"
+    kind: ClassVar[str] = "ptr"
+
+    name: str
+
+    def go_string(self) -> str:
+        return self.name
+
+    def json_value(self) -> Value:
+        return {}
 
 
 TIME = GoType("time.Time", (Time,))
@@ -111,14 +132,29 @@ def _rounded(moment: Moment, step: int) -> int:
     return -rest if 2 * rest < step or not rest else step - rest
 
 
-def _month(time: Time) -> Named:
+def _span(nanos: int) -> Duration:
+    """A duration as long as one can be, if the real one is longer."""
+    return Duration(max(-(2**63), min(nanos, 2**63 - 1)))
+
+
+def _cut_to_multiple(nanos: int, step: int) -> int:
+    size = abs(nanos) - abs(nanos) % step if step > 0 else abs(nanos)
+    return size if nanos >= 0 else -size
+
+
+def _to_multiple(nanos: int, step: int) -> int:
+    """Half a step goes away from zero."""
+    return _cut_to_multiple(nanos + (step // 2 if nanos >= 0 else -(step // 2)), step) if step > 0 else nanos
+
+
+def _month(time: Time) -> Month:
     number = time.moment.civil.month
-    return Named(gotime.MONTHS[number - 1], number)
+    return Month(gotime.MONTHS[number - 1], number)
 
 
-def _weekday(time: Time) -> Named:
+def _weekday(time: Time) -> Weekday:
     day = time.moment.civil.weekday
-    return Named(gotime.DAYS[day], (day + 1) % 7)
+    return Weekday(gotime.DAYS[day], (day + 1) % 7)
 
 
 Time.methods = {
@@ -136,15 +172,17 @@ Time.methods = {
         ("Unix", lambda t: Int64(t.moment.nanos // SECOND), ()),
         ("UnixMilli", lambda t: Int64(t.moment.nanos // 10**6), ()),
         ("UnixMicro", lambda t: Int64(t.moment.nanos // 1000), ()),
-        ("UnixNano", lambda t: Int64(t.moment.nanos), ()),
+        ("UnixNano", lambda t: Int64(wrap64(t.moment.nanos)), ()),
         ("IsZero", lambda t: t.moment.nanos == gotime.ZERO.nanos, ()),
+        ("IsDST", lambda _t: False, ()),
+        ("Location", lambda t: Location("UTC" if t.moment.zone is UTC else t.moment.zone_name), ()),
         ("UTC", lambda t: Time(Moment(t.moment.nanos)), ()),
         ("Local", lambda t: Time(Moment(t.moment.nanos)), ()),
         ("String", lambda t: t.go_string(), ()),
         ("Format", lambda t, layout: gotime.format_moment(t.moment, layout), (STRING,)),
         ("AddDate", _add_date, (INT, INT, INT)),
         ("Add", lambda t, d: _shifted(t, d.nanos), (DURATION,)),
-        ("Sub", lambda t, o: Duration(t.moment.nanos - o.moment.nanos), (TIME,)),
+        ("Sub", lambda t, o: _span(t.moment.nanos - o.moment.nanos), (TIME,)),
         ("Round", lambda t, d: _shifted(t, _rounded(t.moment, d.nanos)), (DURATION,)),
         ("Truncate", lambda t, d: _shifted(t, -_remainder(t.moment, d.nanos)), (DURATION,)),
         ("Compare", lambda t, o: (t.moment.nanos > o.moment.nanos) - (t.moment.nanos < o.moment.nanos), (TIME,)),
@@ -160,9 +198,11 @@ Time.refusals = {
     "ISOWeek": "invalid function signature for ISOWeek: second return value should be error; is int",
     "Zone": "invalid function signature for Zone: second return value should be error; is int",
 }
+Named.methods = {"String": Func("String", lambda n: n.word)}
+Location.methods = {"String": Func("String", lambda place: place.name)}
 Duration.methods = {
-    name: Func(name, call)
-    for name, call in (
+    name: Func(name, call, tuple(params))
+    for name, call, *params in (
         ("Hours", lambda d: d.nanos / (3600 * SECOND)),
         ("Minutes", lambda d: d.nanos / (60 * SECOND)),
         ("Seconds", lambda d: d.nanos / SECOND),
@@ -170,6 +210,9 @@ Duration.methods = {
         ("Microseconds", lambda d: Int64(int(d.nanos / 1000))),
         ("Nanoseconds", lambda d: Int64(d.nanos)),
         ("String", lambda d: d.go_string()),
+        ("Abs", lambda d: Duration(abs(d.nanos))),
+        ("Round", lambda d, step: Duration(_to_multiple(d.nanos, step.nanos)), DURATION),
+        ("Truncate", lambda d, step: Duration(_cut_to_multiple(d.nanos, step.nanos)), DURATION),
     )
 }
 
@@ -185,7 +228,7 @@ def with_clock(now: Callable[[], int]) -> Functions:
         match value:
             case Time():
                 return value.moment
-            case int() if not isinstance(value, bool):
+            case int() if type(value) in {int, Int64, Int32}:
                 return gotime.of_seconds(int(value))
             case _:
                 return current()

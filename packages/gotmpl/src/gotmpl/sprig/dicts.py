@@ -6,7 +6,7 @@ from gotmpl.bounds import bounded_value
 from gotmpl.errors import FuncError
 from gotmpl.signatures import ANY, DICT, STRING, Functions
 from gotmpl.sprig.conversion import is_empty, text_of
-from gotmpl.values import GoObject, StrSlice, Value, go_type, to_bytes
+from gotmpl.values import GoObject, StrMap, StrSlice, Value, go_type, to_bytes
 
 FUNCTIONS = Functions()
 
@@ -91,9 +91,16 @@ def _merged(target: dict[str, Value] | None, sources: tuple[dict[str, Value] | N
 def _merge(target: dict[str, Value], source: dict[str, Value], *, overwrite: bool) -> None:
     for key, value in source.items():
         known = target.get(key)
-        if type(known) is dict and type(value) is dict:
+        if value is None and not overwrite:
+            continue
+        if isinstance(known, dict) and isinstance(value, dict):
             _merge(known, value, overwrite=overwrite)
-        elif key not in target or overwrite or is_empty(known):
+            if known:
+                continue
+        if key not in target or overwrite or is_empty(known):
+            if isinstance(target, StrMap) and not isinstance(source, StrMap):
+                shown = go_type(value) if isinstance(value, list) else "interface {}"
+                raise FuncError(f"reflect.Value.SetMapIndex: value of type {shown} is not assignable to type string")
             target[key] = value
 
 
@@ -118,13 +125,13 @@ def dig(*path: Value) -> Value:
     if len(path) < 3:
         raise FuncError("dig needs at least three arguments")
     *steps, default, value = path
-    for step in steps:
-        value = _as(value, dict, "map[string]interface {}")
-        key = _as(step, str, "string")
+    value = _as(value, dict, "map[string]interface {}")
+    *above, last = [_as(step, str, "string") for step in steps]
+    for key in above:
         if key not in value:
             return default
-        value = value[key]
-    return value
+        value = _as(value[key], dict, "map[string]interface {}")
+    return value.get(last, default)
 
 
 def _as(value: Value, wanted: type, name: str) -> Value:

@@ -65,7 +65,7 @@ def concat(*values: Value) -> list[Value]:
             raise FuncError(f"Cannot concat type {go_kind(value)} as list" if value is not None else _NIL)
         out += value
         bounded_items(len(out))
-    return out if values else NilSlice()
+    return out or NilSlice()
 
 
 @FUNCTIONS.add("reverse", "mustReverse", params=(ANY,))

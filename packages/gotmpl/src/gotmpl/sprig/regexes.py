@@ -11,6 +11,7 @@ import re2
 
 from gotmpl.bounds import bounded, bounded_items
 from gotmpl.errors import FuncError, Quoted
+from gotmpl.quoting import can_backquote, quote
 from gotmpl.signatures import INT, STRING, Functions
 from gotmpl.values import NilStrSlice, StrSlice, to_bytes, to_text
 
@@ -41,6 +42,10 @@ _MESSAGES = (
 )
 
 
+_ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
+"""One escape, or all that \\Q quotes. RE2 knows one that Go refuses: \\C, a single byte."""
+
+
 class BadPatternError(ValueError):
     """What is wrong in Go's words, and the part of the pattern that is."""
 
@@ -52,6 +57,8 @@ class BadPatternError(ValueError):
 
 @lru_cache(maxsize=512)
 def compiled(pattern: str) -> Any:
+    if "\\C" in pattern and "\\C" in _ESCAPE.findall(pattern):
+        raise BadPatternError("invalid escape sequence", "\\C", pattern)
     try:
         return re2.compile(to_bytes(pattern), _OPTIONS)
     except re2.error as exc:
@@ -73,7 +80,8 @@ def _panicking(pattern: str) -> Any:
     try:
         return compiled(pattern)
     except BadPatternError as exc:
-        raise FuncError("regexp: Compile(`", Quoted(pattern), "`): ", *exc.parts) from None
+        shown = ("`", Quoted(pattern), "`") if can_backquote(pattern) else (Quoted(quote(pattern), origin=pattern),)
+        raise FuncError("regexp: Compile(", *shown, "): ", *exc.parts) from None
 
 
 def _reporting(pattern: str) -> Any:
@@ -188,6 +196,7 @@ def _replaced(expression: Any, text: str, replace: Any) -> str:
     return to_text(b"".join(out))
 
 
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _REFERENCE = re.compile(r"\$(?:(\$)|\{(\w+)\}|(\w+))")
 
 
@@ -204,7 +213,7 @@ def expand(template: str, found: Any) -> bytes:
         if reference[1]:
             out.append(b"$")
             continue
-        number = int(name) if name.isdecimal() else names.get(name, -1)
+        number = int(name) if _NUMBER.fullmatch(name) else names.get(name, -1)
         if 0 <= number <= found.re.groups:
             out.append(found.group(number) or b"")
     out.append(to_bytes(template[at:]))

@@ -54,7 +54,8 @@ def url_parse(text: str) -> dict[str, Value]:
     try:
         return _parsed(text)
     except _BadUrlError as exc:
-        raise FuncError("unable to parse url: parse ", Quoted(text, "q"), ": ", *exc.parts) from None
+        shown = Quoted(text.partition("#")[0], "q", origin=text)
+        raise FuncError("unable to parse url: parse ", shown, ": ", *exc.parts) from None
 
 
 def _parsed(whole: str) -> dict[str, Value]:
