@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,13 +42,15 @@ def test_a_new_provider_is_a_distribution_that_describes_itself(eso: Eso, tmp_pa
     [
         pytest.param("My_Vault", "lower-case", id="a name that is none"),
         pytest.param("taken", "not empty", id="a folder that holds something"),
+        pytest.param("inside", "mine.txt/inside", id="a folder inside a file"),
     ],
 )
 def test_a_provider_that_cannot_be_written_is_explained(eso: Eso, tmp_path: Path, name: str, problem: str) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
-    target = folder if name == "taken" else tmp_path / "other"
+    targets = {"taken": folder, "inside": folder / "mine.txt" / "inside"}
+    target = targets.get(name, tmp_path / "other")
 
     refused = eso("provider", "new", name, "--folder", str(target))
 
@@ -55,6 +58,24 @@ def test_a_provider_that_cannot_be_written_is_explained(eso: Eso, tmp_path: Path
     assert problem in refused.stderr
     assert "Traceback" not in refused.stderr
     assert (folder / "mine.txt").read_text() == "mine"
+
+
+def test_help_needs_no_provider(eso: Eso) -> None:
+    helped = eso("provider", "serve", "--help")
+
+    assert helped.returncode == 0
+    assert "eso provider serve NAME --help" in " ".join(helped.stdout.split())
+
+
+def test_a_port_that_somebody_listens_on_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        with pytest.raises(ProviderNameError, match=f'port {port} of provider "fake" is in use'):
+            plan([f"fake={port}"], tmp_path)
+
+    with pytest.raises(ProviderNameError, match=f'port {port} of provider "generators" is in use'):
+        plan([f"fake={port}", f"generators={port}"], tmp_path)
 
 
 def test_a_provider_is_served_with_the_flags_of_its_own_command(eso: Eso, tmp_path: Path) -> None:

@@ -371,6 +371,34 @@ def test_a_file_that_cannot_be_used_is_named_with_its_line(
     assert printed.out == ""
 
 
+def test_a_field_that_nobody_knows_is_named_with_its_line(write: Write, capsys: Printed) -> None:
+    """A typing mistake must not pass a CI job: the API server would refuse it too."""
+    path = write("es.yaml", SECRET.replace("    template:", "    tempalte:") + "  data:\n    - {secretKye: a}\n")
+
+    code = run(Options(path))
+
+    printed = capsys.readouterr()
+    assert code == UNUSABLE
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
+        f"{path}:6: spec.target.tempalte: there is no such field",
+        f"{path}:13: spec.data[0].secretKye: there is no such field",
+    ]
+
+
+def test_a_list_as_kubectl_prints_it_is_read_object_by_object(write: Write, capsys: Printed) -> None:
+    one, other = (json.dumps({**yaml.safe_load(SECRET), "metadata": {"name": name}}) for name in ("one", "other"))
+    path = write("list.yaml", f"apiVersion: v1\nkind: List\nitems:\n- {one}\n- {other}\n")
+
+    code = run(Options(path, write("values.yaml", VALUES)))
+    shown = [each["metadata"]["name"] for each in yaml.safe_load_all(capsys.readouterr().out)]
+    failed = run(Options(path))
+
+    assert (code, shown) == (RENDERED, ["one", "other"])
+    assert failed == FAILED
+    assert [line.partition(": ")[0] for line in capsys.readouterr().err.splitlines()] == [f"{path}:4", f"{path}:5"]
+
+
 def test_a_missing_file_is_named(tmp_path: Path, capsys: Printed) -> None:
     code = run(Options(str(tmp_path / "none.yaml")))
 

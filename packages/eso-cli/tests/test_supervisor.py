@@ -127,3 +127,31 @@ async def test_a_command_that_does_not_exist_is_told_and_tried_again() -> None:
 
     async with supervised([Component("missing", ["/no/such/command"], {})], SystemClock(), heard.emit, backoff=QUICK):
         await heard.until("cannot be started", times=2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal at the parent's death is Linux's")
+async def test_a_component_does_not_outlive_a_supervisor_that_is_killed() -> None:
+    program = (
+        "import asyncio, os, sys\n"
+        "from eso_cli.supervisor import Component, supervised\n"
+        "from kuberun.clock import SystemClock\n"
+        "child = Component('child', [sys.executable, '-c', 'import os, time; print(os.getpid(), flush=True); "
+        "time.sleep(600)'], dict(os.environ))\n"
+        "async def main():\n"
+        "    async with supervised([child], SystemClock(), lambda line: print(line, flush=True)):\n"
+        "        await asyncio.Event().wait()\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    assert parent.stdout is not None
+    child = os.pidfd_open(int((await parent.stdout.readline()).split()[-1]))
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(child, ended.set)
+
+    parent.kill()
+
+    async with asyncio.timeout(SECONDS):
+        await ended.wait()
+    asyncio.get_running_loop().remove_reader(child)
+    os.close(child)
+    await parent.wait()

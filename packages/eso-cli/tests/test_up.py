@@ -115,3 +115,47 @@ def test_a_port_in_use_is_named_in_the_error(
     assert second.returncode == 1
     assert port in second.stderr
     assert "Traceback" not in second.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        pytest.param(["-f", "missing"], "missing: no such file or folder", id="manifests that are not there"),
+        pytest.param(["stray"], "unrecognized arguments: stray", id="a word too many"),
+        pytest.param(["--", "--concurrent=many"], "--concurrent", id="a flag that the operator would refuse"),
+        pytest.param(["--no-operator", "--", "--concurrent=2"], "no operator runs", id="a flag for no operator"),
+        pytest.param(["--data-dir", "file"], "file: File exists; choose", id="a file instead of a folder"),
+        pytest.param(["--ready-file", "folder"], "folder: Is a directory; choose", id="a folder instead of a file"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_runs(tmp_path: Path, arguments: list[str], problem: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+
+    refused = subprocess.run(
+        [str(ESO), "up", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"eso up: {problem}") or problem in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_it_stops_at_once_when_it_is_interrupted_while_it_starts(tmp_path: Path) -> None:
+    """The operator listens elsewhere than it is asked, so the start goes on for as long as it may."""
+    elsewhere = ["--", "--live-addr=127.0.0.1:0"]
+    process = subprocess.Popen(
+        [str(ESO), "up", *elsewhere], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        heard = [next(process.stderr)]  # the first words of the operator: everything is being started
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert (process.returncode, output) == (0, "")
+    assert "Traceback" not in "".join([*heard, errors])

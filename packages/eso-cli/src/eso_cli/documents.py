@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,6 +51,12 @@ class Document:
             line += template_line
         return f"{self.file}:{line}"
 
+    def at_key(self, path: Field) -> str:
+        """`file:line` of the name of the field, which may stand above what it holds."""
+        parent = _deepest(self.node, path[:-1])
+        keys = [key for key, _ in parent.value if key.value == path[-1]] if isinstance(parent, yaml.MappingNode) else []
+        return f"{self.file}:{(keys or [parent])[-1].start_mark.line + 1}"
+
     def has(self, path: Field) -> bool:
         return _found(self.node, path) is not None
 
@@ -61,9 +68,14 @@ class Document:
         return InputError(f"{self.at(path)}: {message}")
 
 
+def named(path: str) -> str:
+    """The file as messages name it."""
+    return "<stdin>" if path == STDIN else path
+
+
 def read_documents(path: str) -> list[Document]:
     """Every document of a file that is not empty; `-` is standard input."""
-    file = "<stdin>" if path == STDIN else path
+    file = named(path)
     raw = _bytes(path, file)
     try:
         contents = documents(raw)
@@ -74,6 +86,11 @@ def read_documents(path: str) -> list[Document]:
     return [Document(file, content, node) for content, node in zip(contents, nodes, strict=True) if content is not None]
 
 
+def read_manifests(path: str) -> list[Document]:
+    """Every object of a file; those of a list, as `kubectl get --output yaml` prints it, one by one."""
+    return [each for document in read_documents(path) for each in _spread(document)]
+
+
 def typed(document: Document, kind: type[T]) -> T:
     """The document as that type; a field that does not fit is named with its line."""
     try:
@@ -82,6 +99,15 @@ def typed(document: Document, kind: type[T]) -> T:
         message, _, where = str(error).partition(" - at `")
         path = tuple(int(index) if index else name for name, index in _STEP.findall(where))
         raise document.problem(path, f"{where.rstrip('`').removeprefix('$.') or 'manifest'}: {message}") from None
+
+
+def _spread(document: Document) -> Iterator[Document]:
+    match document.content:
+        case {"apiVersion": str(), "kind": str(kind), "items": list(items)} if kind.endswith("List"):
+            for index, item in enumerate(items):
+                yield from _spread(Document(document.file, item, _deepest(document.node, ("items", index))))
+        case _:
+            yield document
 
 
 def _bytes(path: str, file: str) -> bytes:

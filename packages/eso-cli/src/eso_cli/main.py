@@ -1,33 +1,53 @@
 """The `eso` command and its subcommands.
 
-Each command imports what it needs when it runs, so that `eso --help` starts at once.
+Each command imports what it needs when it runs, so that `eso --help` starts at once. Whatever happens, its user sees a
+sentence and not a traceback.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-from pathlib import Path
-from typing import Annotated
+import signal
 
-import typer
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupted import has nothing to say; `app` puts it back
 
-app = typer.Typer(name="eso", help="External Secrets Operator.", no_args_is_help=True, pretty_exceptions_enable=False)
+import asyncio  # noqa: E402 - the line above comes before everything that takes time
+import os  # noqa: E402 - as above
+import sys  # noqa: E402 - as above
+from pathlib import Path  # noqa: E402 - as above
+from typing import Annotated  # noqa: E402 - as above
+
+import typer  # noqa: E402 - as above
+
+commands = typer.Typer(
+    name="eso", help="External Secrets Operator.", no_args_is_help=True, pretty_exceptions_enable=False
+)
 
 
 provider_app = typer.Typer(name="provider", help="Providers: list, run or write one.", no_args_is_help=True)
-app.add_typer(provider_app)
+commands.add_typer(provider_app)
 
 # The command behind it parses its own flags.
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-@app.callback()
+def app() -> None:
+    """What the command `eso` runs."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        commands()
+    except OSError as problem:
+        where = f"{problem.filename}: " if problem.filename else ""
+        sys.stderr.write(f"eso: {where}{problem.strerror}\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what was not written is not tried again
+        sys.exit(1)
+
+
+@commands.callback()
 def eso() -> None:
     """External Secrets Operator."""
 
 
-@app.command()
+@commands.command()
 def crds() -> None:
     """Print every CustomResourceDefinition as YAML, ready for `kubectl apply -f -`."""
     from eso_api.kinds import installed_kinds
@@ -37,7 +57,7 @@ def crds() -> None:
         typer.echo(f"---\n{crd_yaml(kind)}", nl=False)
 
 
-@app.command(context_settings={"allow_extra_args": True})
+@commands.command(context_settings={"allow_extra_args": True})
 def up(
     context: typer.Context,
     *,
@@ -77,7 +97,7 @@ def up(
     raise typer.Exit(asyncio.run(serve(options)))
 
 
-@app.command(context_settings=_PASSED_ON, add_help_option=False)
+@commands.command(context_settings=_PASSED_ON, add_help_option=False)
 def operator(context: typer.Context) -> None:
     """Run the operator against a cluster; `eso operator --help` lists its flags."""
     from eso_operator.__main__ import main as run_operator
@@ -85,7 +105,7 @@ def operator(context: typer.Context) -> None:
     raise typer.Exit(run_operator(context.args))
 
 
-@app.command()
+@commands.command()
 def conformance(
     *,
     target: Annotated[str, typer.Option(help="host:port at which the provider listens.")],
@@ -112,7 +132,7 @@ def conformance(
     raise typer.Exit(asyncio.run(conform(Options(target, profiles, tls_dir, server_name, fixture))))
 
 
-@app.command()
+@commands.command()
 def render(
     *,
     file: Annotated[str, typer.Option("--file", "-f", help="Manifests to render; - reads standard input.")],
@@ -152,6 +172,9 @@ def serve_provider(context: typer.Context, name: str) -> None:
 
     Without --tls-dir, certificates for trying it out are made in .eso/serve.
     """
+    if name in ("--help", "-h"):
+        typer.echo(context.get_help())
+        raise typer.Exit
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when gRPC is imported; its lines are for its developers
     from eso_cli.serving import serve
 
@@ -169,8 +192,9 @@ def new_provider(
     target = folder or Path(f"eso-provider-{name}")
     try:
         write(target, name)
-    except ScaffoldError as problem:
-        typer.echo(f"eso provider new: {problem}", err=True)
+    except (ScaffoldError, OSError) as problem:
+        said = f"{problem.filename}: {problem.strerror}" if isinstance(problem, OSError) else problem
+        typer.echo(f"eso provider new: {said}", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"{target} holds a provider that runs; its README says how to go on")
 

@@ -106,6 +106,7 @@ class Supervised:
 def plan(wanted: list[str], folder: Path) -> tuple[Supervised, ...]:
     """The processes for `NAME` or `NAME=PORT`, each with a port of its own."""
     found: dict[str, Supervised] = {}
+    taken: set[int] = set()
     for text in wanted:
         match = re.fullmatch(r"([a-z][a-z0-9-]*)(?:=([0-9]{1,5}))?", text)
         if match is None or int(match[2] or 1) > 65535:
@@ -113,9 +114,22 @@ def plan(wanted: list[str], folder: Path) -> tuple[Supervised, ...]:
         load(match[1])
         if match[1] in found:
             raise ProviderNameError(f'provider "{match[1]}" is named twice')
-        port = int(match[2]) if match[2] else free_port()
-        found[match[1]] = Supervised(match[1], port, folder / match[1])
+        port = int(match[2] or 0)
+        if port and (port in taken or not _is_free(port)):
+            raise ProviderNameError(f'port {port} of provider "{match[1]}" is in use; choose another one')
+        taken.add(port)
+        found[match[1]] = Supervised(match[1], port or free_port(), folder / match[1])
     return tuple(found.values())
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a closed connection is no use
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 async def keep_certificates(provider: Supervised, client: Client, clock: Clock) -> None:

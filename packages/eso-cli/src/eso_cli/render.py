@@ -20,7 +20,8 @@ from eso_api.externalsecret import ExternalSecret, Target
 from eso_api.pushsecret import PushSecret
 from eso_api.references import CORE_GROUP
 from eso_api.template import Template, TemplateMetadata
-from eso_cli.documents import Document, Field, InputError, read_documents, typed
+from eso_cli.documents import Document, Field, InputError, named, read_documents, read_manifests, typed
+from eso_cli.fields import unknown_fields
 from eso_cli.printing import Clear, Masked, View, as_yaml, manifest_fields, secret_fields
 from eso_cli.standins import Kept, Values, kept, template_objects, values_of
 from eso_render.engine import render_text
@@ -81,15 +82,15 @@ class Inputs:
 def _read(options: Options) -> Inputs:
     if [options.file, options.values, options.resources].count("-") > 1:
         raise InputError("eso render: only one file can come from standard input")
-    manifests = read_documents(options.file)
-    others = read_documents(options.resources) if options.resources else []
-    subjects = [
-        SUBJECTS[kind](document) for document in manifests if (kind := _kind(document)) in SUBJECTS and _ours(document)
-    ]
-    if not subjects:
-        raise InputError(f"{options.file}: holds no manifest of a kind with templates: {', '.join(SUBJECTS)}")
+    manifests = read_manifests(options.file)
+    others = read_manifests(options.resources) if options.resources else []
+    ours = [document for document in manifests if _kind(document) in SUBJECTS and _ours(document)]
+    if not ours:
+        raise InputError(f"{named(options.file)}: holds no manifest of a kind with templates: {', '.join(SUBJECTS)}")
+    if problems := [problem for document in ours for problem in unknown_fields(document)]:
+        raise InputError("\n".join(problems))
     return Inputs(
-        subjects,
+        subjects=[SUBJECTS[_kind(document)](document) for document in ours],
         values=values_of(read_documents(options.values)) if options.values else {},
         holders=[kept(document) for document in [*manifests, *others] if _kind(document) in {"ConfigMap", "Secret"}],
     )

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,6 +27,10 @@ GRACE_SECONDS: Final = 15.0
 """What a component gets to stop by itself; longer than a provider's drain."""
 _SETTLED_SECONDS: Final = 60.0
 """A component that ran this long is not failing over and over."""
+
+_PRCTL: Final = getattr(ctypes.CDLL(None), "prctl", None)
+"""None where the system is not Linux; loaded here, because after a fork it is too late."""
+_PR_SET_PDEATHSIG: Final = 1
 
 Emit = Callable[[str], None]
 
@@ -83,6 +89,7 @@ class _Keeper:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 limit=LINE_BYTES,
+                preexec_fn=_die_with_parent if _PRCTL else None,
             )
         except OSError as problem:
             return f"cannot be started: {problem.strerror}"
@@ -119,6 +126,12 @@ def named(component: str, line: str) -> str:
         if isinstance(entry, dict):
             return json.dumps({"component": component, **entry}, ensure_ascii=False)
     return f"{component} | {line}"
+
+
+def _die_with_parent() -> None:
+    """Runs in the child: a supervisor that is killed cannot stop its components, so the kernel does."""
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 async def _stopped(process: asyncio.subprocess.Process) -> None:

@@ -7,6 +7,7 @@ come out of this process' standard error with the name of the component.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import sys
@@ -20,9 +21,11 @@ import aiohttp
 import typer
 
 from eso_api.kinds import installed_kinds
-from eso_cli.folder import Folder
+from eso_cli.folder import Folder, missing
 from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, Supervised, free_port, keep_certificates, plan
 from eso_cli.supervisor import Component, supervised
+from eso_operator.flags import parse
+from eso_operator.settings import SettingsError
 from kuberun import config
 from kuberun.client import Client
 from kuberun.clock import Clock, SystemClock
@@ -49,26 +52,50 @@ class Options:
 
 async def serve(options: Options) -> int:
     """Run until a signal; the exit code says whether it started."""
-    kube = LocalKube(options.data_dir, port=options.port)
     files = Files(options.kubeconfig, options.ready_file)
+    stop = asyncio.Event()
     try:
-        site = Site(options, kube, plan(list(options.providers), options.data_dir / "providers"))
-        await run(kube, site.objects(), files, announce=typer.echo, company=site.company)
-    except (StartError, ProviderNameError) as problem:
-        typer.echo(f"eso up: {problem}", err=True)
+        kube = LocalKube(options.data_dir, port=options.port)
+        site = Site(options, kube, plan(list(options.providers), options.data_dir / "providers"), stop)
+        site.check_options()
+        await run(kube, site.objects(), files, announce=typer.echo, company=site.company, stop=stop)
+    except (StartError, ProviderNameError, SettingsError, OSError) as problem:
+        typer.echo(f"eso up: {_said(problem, options)}", err=True)
         return 1
     return 0
+
+
+def _said(problem: Exception, options: Options) -> str:
+    """What is wrong, and which option helps."""
+    cause = problem.__cause__ or problem
+    if not isinstance(cause, OSError):
+        return str(problem)
+    if cause.errno == errno.EADDRINUSE:
+        return f"port {options.port} is in use; choose another one with --port"
+    return f"{cause.filename}: {cause.strerror}; choose other places with --data-dir, --kubeconfig and --ready-file"
 
 
 class Site:
     """Everything that runs beside the API server."""
 
-    def __init__(self, options: Options, kube: LocalKube, providers: tuple[Supervised, ...]) -> None:
+    def __init__(
+        self, options: Options, kube: LocalKube, providers: tuple[Supervised, ...], stop: asyncio.Event
+    ) -> None:
         self._options = options
         self._kube = kube
         self._providers = providers
         self._clock: Clock = SystemClock()
         self._live_port = free_port()
+        self._stop = stop
+
+    def check_options(self) -> None:
+        """What cannot work is refused before anything runs."""
+        if (place := missing(self._options.manifests)) is not None:
+            raise StartError(f"{place}: no such file or folder; --file names manifests")
+        if self._options.operator:
+            parse(self._operator_flags(self._options.kubeconfig), os.environ)
+        elif self._options.operator_flags:
+            raise StartError(f"no operator runs that could take {self._options.operator_flags[0]}; leave it out")
 
     def objects(self) -> Iterator[JsonObject]:
         """What the API holds from the start."""
@@ -83,6 +110,8 @@ class Site:
         """Operator, providers and manifests, for as long as the server runs."""
         folder = Folder(self._options.manifests, self._kube.cluster, _complain)
         client = Client(AiohttpTransport(config.load(kubeconfig)))
+        for provider in self._providers:
+            provider.ready_file.unlink(missing_ok=True)  # of a process that was killed
         try:
             async with supervised(self._components(kubeconfig), self._clock, _emit), asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(keep_certificates(one, client, self._clock)) for one in self._providers]
@@ -99,18 +128,20 @@ class Site:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "GRPC_VERBOSITY": "ERROR"}
         components = [Component(f"provider-{one.name}", one.command, environment) for one in self._providers]
         if self._options.operator:
-            flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
-            flags += ["--live-addr", f"127.0.0.1:{self._live_port}", "--metrics-addr", "0"]
-            flags += [provider.trust for provider in self._providers]
-            command = [sys.executable, "-m", "eso_operator", *flags, *self._options.operator_flags]
+            command = [sys.executable, "-m", "eso_operator", *self._operator_flags(kubeconfig)]
             components.append(Component("operator", command, environment))
         return components
+
+    def _operator_flags(self, kubeconfig: Path) -> list[str]:
+        flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
+        flags += ["--live-addr", f"127.0.0.1:{self._live_port}", "--metrics-addr", "0"]
+        return [*flags, *(provider.trust for provider in self._providers), *self._options.operator_flags]
 
     async def _until_ready(self) -> None:
         """Wait for the operator and the providers, but not for ever: what does not start is seen in the log."""
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                while not await self._ready():
+                while not self._stop.is_set() and not await self._ready():
                     await self._clock.sleep(_POLL_SECONDS)
         except TimeoutError:
             _complain(f"not everything is ready after {_READY_SECONDS:.0f} s")

@@ -54,10 +54,11 @@ async def run(
     *,
     announce: Callable[[str], None],
     company: Company = alone,
+    stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve, with these objects applied, until SIGINT or SIGTERM."""
+    """Serve, with these objects applied, until SIGINT or SIGTERM; both set `stop`, also while it starts."""
     _forget_readiness(files)
-    stop = asyncio.Event()
+    stop = stop or asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
@@ -67,7 +68,8 @@ async def run(
     try:
         await _prepare(kube, objects, files)
         async with company(files.kubeconfig.absolute()):
-            _announce(kube, files, announce)
+            if not stop.is_set():
+                _announce(kube, files, announce)
             await stop.wait()
     finally:
         _forget_readiness(files)
