@@ -159,6 +159,27 @@ async def test_a_generator_makes_values_with_state_and_cleans_up_twice(provider:
     assert cleaned == [CleanupOutcome.CLEANED, CleanupOutcome.ALREADY_GONE]
 
 
+@pytest.mark.parametrize(
+    ("finds", "outcome"),
+    [
+        pytest.param(True, CleanupOutcome.CLEANED, id="by a generator that finds it"),
+        pytest.param(False, ErrorReason.UNSUPPORTED_OPERATION, id="and is refused by one that cannot find it"),
+    ],
+)
+async def test_what_was_made_without_an_answer_goes_by_the_key_of_the_call(
+    provider: InMemory, finds: bool, outcome: CleanupOutcome | ErrorReason
+) -> None:
+    script = Script.new(finds_by_key=finds)
+
+    try:
+        ended: object = await provider.cleanup(using(script, ScriptedMaker), CleanupRequest(SecretBytes(b""), "key"))
+    except ProviderError as error:
+        ended = error.reason
+
+    assert ended is outcome
+    assert script.log == (["cleanup lost key"] if finds else [])
+
+
 async def test_plain_bytes_of_a_generator_become_secrets(provider: InMemory) -> None:
     made = await provider.generate(using(Script.new(), PlainMaker), GenerateRequest("key"))
 

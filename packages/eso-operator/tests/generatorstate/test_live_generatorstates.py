@@ -10,7 +10,7 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.generators.grafana import GRAFANA
 from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
 from eso_api.v2.generator import GENERATOR
-from eso_operator.sync.ledger import FINALIZER
+from eso_operator.sync.ledger import FINALIZER, GENERATION
 from eso_operator.testing.makingprovider import making
 from eso_operator.testing.operators import MAKER, eventually
 from eso_operator.testing.transports import LostAnswers, LostWrites
@@ -44,6 +44,12 @@ async def furnished(shop: Any, **fields: Any) -> None:
 
 def held(found: list[JsonObject]) -> bool:
     return len(found) == 1 and FINALIZER in found[0]["metadata"].get("finalizers", [])
+
+
+def retired(state: JsonObject) -> bool:
+    """It has a deadline, and not only because nobody knows yet what came of its call."""
+    waits = GENERATION in state["metadata"].get("annotations", {})
+    return "garbageCollectionDeadline" in state["spec"] and not waits
 
 
 async def test_a_v2_generator_gets_its_configuration_and_its_state_is_kept(workshop: Any) -> None:
@@ -138,7 +144,7 @@ async def test_a_value_that_may_be_in_use_is_not_cleaned_up(
         await shop.bench.patch(ES, "db", {"spec": {"target": {"name": "db"}}})
         await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
         assert await shop.bench.find(SECRETS, "db") is not None
-        assert not any("garbageCollectionDeadline" in each["spec"] for each in await shop.states())
+        assert not any(map(retired, await shop.states()))
         assert shop.provider.cleaned == []
         doors[0].losing = ""
 
@@ -146,6 +152,65 @@ async def test_a_value_that_may_be_in_use_is_not_cleaned_up(
         (state,) = await shop.until_states(held, "what is not in use any more does not go")
         await shop.holds("db", f"value-{state['spec']['state']['number']}")
         assert set(shop.provider.books) == {state["spec"]["state"]["number"]}
+
+
+async def test_what_was_made_without_an_answer_is_on_record_and_goes_by_its_key(workshop: Any) -> None:
+    """However often it is tried: it is the same call, under the same key."""
+    async with workshop(making(loses_answers=True)) as shop:
+        await furnished(shop)
+        await shop.apply("db", GENERATORS, "gen")
+        await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
+        (state,) = await shop.states()
+        assert state["metadata"]["annotations"][GENERATION] in shop.provider.numbers
+        assert "garbageCollectionDeadline" in state["spec"]
+
+        await shop.bench.delete(ES, "db")
+        # Not every API server of a test has a garbage collector.
+        await shop.bench.api.delete(STATES.path(shop.bench.namespace, state["metadata"]["name"]))
+        await shop.until_gone()
+
+        assert shop.provider.made == 1
+        assert shop.provider.books == {}
+
+
+async def test_a_call_whose_answer_came_late_leaves_one_record_of_its_value(workshop: Any) -> None:
+    async with workshop(making(loses_answers=True)) as shop:
+        await furnished(shop)
+        await shop.apply("db", GENERATORS, "gen")
+        await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
+
+        shop.provider.loses_answers = False
+        await shop.bench.ready(ES, "db", lambda condition: condition.status == "True")
+
+        (state,) = await shop.until_states(held, "there is not one state")
+        assert state["spec"]["state"] == {"number": 1}
+        assert GENERATION not in state["metadata"].get("annotations", {})
+        assert "garbageCollectionDeadline" not in state["spec"]
+
+
+async def test_what_may_stay_behind_without_an_answer_is_told(workshop: Any) -> None:
+    """By the key of the call, where the backend cannot find what it made."""
+    async with workshop(making(loses_answers=True, finds_by_key=False)) as shop:
+        await furnished(shop)
+        await shop.apply("db", GENERATORS, "gen")
+        await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
+        (state,) = await shop.states()
+
+        await shop.bench.delete(ES, "db")
+        await shop.bench.api.delete(STATES.path(shop.bench.namespace, state["metadata"]["name"]))
+
+        (key,) = shop.provider.numbers
+        await shop.event("CleanupFailed", "may have made in a call without answer", key)
+
+
+async def test_a_call_that_made_nothing_leaves_no_record(workshop: Any) -> None:
+    async with workshop(making(generate_errors=[REFUSED])) as shop:
+        await furnished(shop)
+        await shop.sync("db", GENERATORS, "gen")
+
+        (state,) = await shop.until_states(held, "the record of the refused call stays")
+        assert state["spec"]["state"] == {"number": 1}
+        assert shop.provider.cleaned == []
 
 
 async def test_a_deadline_ahead_is_waited_for(workshop: Any) -> None:

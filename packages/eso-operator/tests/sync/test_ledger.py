@@ -1,6 +1,7 @@
 """Account of what generators made: kept before the target is written, retired only after it is."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, cast
 
 import msgspec
@@ -12,12 +13,21 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.values import SecretBytes
 from eso_operator.stores.target import BoundTarget
 from eso_operator.sync.generate import Kept, Made, StateOwner
-from eso_operator.sync.ledger import FINALIZER, OWNER_INDEX, OWNER_KEY_LABEL, StateLedger, owner_key, owner_of
+from eso_operator.sync.ledger import (
+    FINALIZER,
+    GENERATION,
+    INTENT_SECONDS,
+    OWNER_INDEX,
+    OWNER_KEY_LABEL,
+    StateLedger,
+    owner_key,
+    owner_of,
+)
 from eso_operator.testing.boundtargets import bound_target
 from eso_operator.testing.externalsecrets import external_secret
 from eso_operator.testing.pushsecrets import push_secret
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import CleanupOutcome, CleanupRequest
+from eso_wire.values import CleanupOutcome, CleanupRequest, Operation
 from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.clock import rfc3339
@@ -48,11 +58,14 @@ class States:
         self.stored[name] = {**obj, "metadata": {**obj["metadata"], "name": name}}
         return self.stored[name]
 
-    async def merge_patch(self, kind: Kind[JsonObject], key: ObjectKey, patch: JsonObject) -> None:
+    async def merge_patch(self, kind: Kind[JsonObject], key: ObjectKey, patch: JsonObject) -> JsonObject:
         del kind
         if key.name not in self.stored:
             raise NotFound(404, "NotFound", "gone")
-        self.stored[key.name]["spec"] |= patch["spec"]
+        stored = self.stored[key.name]
+        for part, fields in patch.items():
+            stored[part] = _merged(stored[part], fields)
+        return stored
 
     async def cleanup(self, bound: BoundTarget, request: CleanupRequest) -> CleanupOutcome:
         del bound
@@ -67,6 +80,13 @@ class States:
     def ledger(self, known: Store[GeneratorState] | None = None) -> StateLedger:
         client = cast("Client", self)
         return StateLedger(client, known or _states(), self, clock=VirtualClock(), grace=120)
+
+
+def _merged(old: JsonObject, patch: JsonObject) -> JsonObject:
+    found = {**old}
+    for name, value in patch.items():
+        found[name] = _merged(found.get(name) or {}, value) if isinstance(value, dict) else value
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _states(*known: GeneratorState) -> Store[GeneratorState]:
@@ -199,3 +219,93 @@ async def test_a_roll_back_that_fails_is_left_to_the_collector() -> None:
 
 async def test_a_state_that_is_gone_already_needs_no_deadline() -> None:
     await States().ledger().retire(Kept(older=(ObjectKey("default", "gone"),)))
+
+
+# --- calls that are on record before they are made --------------------------------------------------------------------
+
+
+def cleaning() -> BoundTarget:
+    return bound_target()
+
+
+async def test_a_call_is_on_record_before_it_is_made_and_ends_by_itself() -> None:
+    states = States()
+
+    intent = await states.ledger().intend(cleaning(), 1)
+
+    [stored] = states.stored.values()
+    caller = cleaning().target.caller
+    assert stored["metadata"]["annotations"] == {GENERATION: intent.idempotency_key}
+    assert stored["metadata"]["finalizers"] == [FINALIZER]
+    assert stored["metadata"]["labels"] == {OWNER_KEY_LABEL: owner_key(caller.kind, caller.namespace, caller.name, "1")}
+    assert stored["metadata"]["ownerReferences"][0]["uid"] == caller.uid
+    assert stored["spec"]["garbageCollectionDeadline"] == rfc3339(START + timedelta(seconds=INTENT_SECONDS))
+
+
+async def test_a_generator_that_leaves_nothing_behind_needs_no_record() -> None:
+    states = States()
+
+    target = replace(cleaning().target, operations=frozenset({Operation.GENERATE}))
+    intent = await states.ledger().intend(replace(cleaning(), target=target), 0)
+
+    assert intent.record is None
+    assert states.stored == {}
+
+
+async def test_the_record_of_a_call_becomes_that_of_its_value() -> None:
+    states = States()
+    ledger = states.ledger()
+    intent = await ledger.intend(cleaning(), 0)
+
+    kept = await ledger.keep(OWNER, [replace(made(), intent=intent)])
+
+    [(name, stored)] = states.stored.items()
+    assert [key.name for key in kept.new] == [name]
+    assert stored["spec"]["state"] == {"id": 1}
+    assert "garbageCollectionDeadline" not in stored["spec"]
+    assert stored["metadata"]["annotations"] == {}
+
+
+async def test_an_attempt_after_a_lost_answer_is_the_same_call() -> None:
+    states = States()
+    ledger = states.ledger()
+
+    lost = await ledger.intend(cleaning(), 0)
+    again = await ledger.intend(cleaning(), 0)
+    await ledger.keep(OWNER, [replace(made(), intent=again)])
+    another = await ledger.intend(cleaning(), 0)
+
+    assert again == lost
+    assert another.idempotency_key != lost.idempotency_key
+
+
+@pytest.mark.parametrize("how", ["given up", "no state", "rolled back"])
+async def test_a_call_after_which_nothing_is_left_asks_nobody_to_clean_up(how: str) -> None:
+    states = States()
+    ledger = states.ledger()
+    intent = await ledger.intend(cleaning(), 0)
+
+    match how:
+        case "given up":
+            await ledger.give_up(intent)
+        case "no state":
+            await ledger.keep(OWNER, [replace(made(None), intent=intent)])
+        case _:
+            await ledger.roll_back([replace(made(), intent=intent)])
+
+    [stored] = states.stored.values()
+    assert stored["metadata"]["annotations"] == {GENERATION: ""}
+    assert states.deadlines() == [rfc3339(START)]
+
+
+async def test_a_roll_back_that_fails_leaves_the_state_under_the_record_of_its_call() -> None:
+    states = States(cleanup_fails=True)
+    ledger = states.ledger()
+    intent = await ledger.intend(cleaning(), 0)
+
+    await ledger.roll_back([replace(made(), intent=intent)])
+
+    [stored] = states.stored.values()
+    assert stored["spec"]["state"] == {"id": 1}
+    assert stored["metadata"]["annotations"] == {}
+    assert states.deadlines() == [rfc3339(START)]

@@ -7,6 +7,7 @@ from typing import Any
 
 from eso_api.values import SecretBytes
 from eso_sdk.backend import Backend, C
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Generated, GenerateRequest, Operation
 
 
@@ -20,6 +21,15 @@ class Generator(Backend[C]):
     async def cleanup(self, state: SecretBytes) -> bool | None:
         """Take back what `generate` made; False says it was gone already. Asked again after a failure."""
         raise NotImplementedError
+
+    async def cleanup_lost(self, idempotency_key: str) -> bool | None:
+        """Take back what `generate` made under this key, if anything: its answer got lost, and so did the state.
+
+        Override it where the backend can find that, for example by a name that has the key in it.
+        """
+        del idempotency_key
+        message = "this generator cannot tell what a call made whose answer got lost"
+        raise ProviderError(ErrorReason.UNSUPPORTED_OPERATION, message)
 
 
 def generator_operations(generator: type[Generator[Any]]) -> frozenset[Operation]:

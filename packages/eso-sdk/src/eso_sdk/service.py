@@ -179,7 +179,11 @@ class Service:
             if Operation.CLEANUP not in served.operations:
                 raise ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "this generator leaves nothing to clean up")
             async with self._session(context, GENERATOR, redactor) as session, session.gate:
-                existed = await cast(Generator[Any], session.backend).cleanup(request.state)
+                generator = cast(Generator[Any], session.backend)
+                lost = not request.state
+                existed = await (
+                    generator.cleanup_lost(request.idempotency_key) if lost else generator.cleanup(request.state)
+                )
         return CleanupOutcome.ALREADY_GONE if existed is False else CleanupOutcome.CLEANED
 
     # --- sessions ----------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from eso_operator.settings import Settings
 from eso_operator.stores.target import BoundTarget, Connection, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.fetch import Fetcher
-from eso_operator.sync.generate import GeneratorLedger
 from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.pushrefresh import PushRefresh
@@ -73,7 +72,8 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
     def target_of(es: ExternalSecret) -> Target:
         return secrets if es.spec.target.manifest is None else manifests
 
-    generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, parts.clock)
+    ledger = _ledger(parts)
+    generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=parts.clock, intents=ledger)
     rules = Rules(
         controller_class=parts.settings.controller_class,
         cluster_stores=parts.settings.reconcilers.cluster_store,
@@ -84,7 +84,7 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         client=parts.client,
         clock=parts.clock,
         fetcher=Fetcher(parts.resolver, parts.bind, planner=parts.planner, finds=parts.gateway, generators=generators),
-        ledger=_ledger(parts),
+        ledger=ledger,
         settlement=Settlement(parts.client, cleanup),
         cleanup=cleanup,
         dependencies=parts.dependencies,
@@ -105,7 +105,7 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
     return ExternalSecretReconciler(gatherer, outside)
 
 
-def _ledger(parts: Parts) -> GeneratorLedger:
+def _ledger(parts: Parts) -> StateLedger | NoLedger:
     if not parts.settings.reconcilers.generator_state:
         return NoLedger()
     grace = parts.settings.sync.generator_grace

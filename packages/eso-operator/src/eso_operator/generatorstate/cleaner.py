@@ -14,6 +14,7 @@ from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.stored import StoredGenerator, StoredObjects, stored_generator
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependency, OnLabel, on_connection, on_object
+from eso_operator.sync.ledger import GENERATION
 from eso_operator.sync.resolver import Providers, Resolver, WatchedObjects
 from eso_wire.errors import ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, KindId, ObjectRef, Operation
@@ -46,7 +47,8 @@ class Cleaner:
 
     async def clean(self, state: GeneratorState, went_by: WentBy) -> None:
         """Repeating it is harmless. Raises ResolutionError or ProviderError."""
-        if state.spec.state is None:
+        generation = state.metadata.annotations.get(GENERATION)
+        if state.spec.state is None or generation == "":
             return
         caller = identity_of(state)
         stored = stored_generator(state.spec.resource, caller, self._objects)
@@ -54,9 +56,13 @@ class Cleaner:
         target = await resolver.resolve(stored.ref, caller, CLEANING)
         went_by(_dependencies(target))
         bound = await self._bind(target)
-        what = SecretBytes(msgspec.json.encode(state.spec.state))
+        if generation is None:
+            what = SecretBytes(msgspec.json.encode(state.spec.state))
+            request = CleanupRequest(what, idempotency_key=state.metadata.uid)
+        else:  # the answer got lost: what was made goes by the key of the call
+            request = CleanupRequest(SecretBytes(b""), idempotency_key=generation)
         try:
-            await self._gateway.cleanup(bound, CleanupRequest(what, idempotency_key=state.metadata.uid))
+            await self._gateway.cleanup(bound, request)
         except ProviderError as error:
             if not error.is_not_found:
                 raise

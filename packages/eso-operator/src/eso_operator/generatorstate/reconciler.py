@@ -30,7 +30,7 @@ from eso_operator.generatorstate.decide import (
 from eso_operator.stores.target import Connection, Reason, ResolutionError
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
 from eso_operator.sync.homes import Homes
-from eso_operator.sync.ledger import FINALIZER
+from eso_operator.sync.ledger import FINALIZER, GENERATION
 from eso_operator.telemetry.objects import Subsystem
 from eso_wire.errors import ProviderError
 from kuberun.cache import Store
@@ -124,13 +124,13 @@ class GeneratorStateReconciler:
         attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
         home = Home.STAYS if self._homes.ending(key.namespace) is None else Home.ENDS
         if is_over(error, Tried(attempts, waited, home), self._outside.limits):
-            message = f"What {what} made could not be cleaned up and stays behind in its backend: {error.message}"
+            message = f"{_made(state)} could not be cleaned up and stays behind in its backend: {error.message}"
             self._tell(state, "Orphaned", message)
             _log.warning("generated state is let go", state=str(key), generator=what, why=error.reason)
             return await self._let_go(state)
         if isinstance(error, ResolutionError):
             self._depend(key, frozenset({ANY_PROVIDER, on_object(error.subject)}))
-        self._tell(state, "CleanupFailed", f"What {what} made is not cleaned up yet: {error.message}")
+        self._tell(state, "CleanupFailed", f"{_made(state)} is not cleaned up yet: {error.message}")
         _log.info("generated state not cleaned up yet", state=str(key), generator=what, why=error.reason)
         return Retry(f"not cleaned up: {error.reason}", error.retry_after if isinstance(error, ProviderError) else 0.0)
 
@@ -151,6 +151,14 @@ class GeneratorStateReconciler:
         self._attempts.pop(key, None)
         self._depend(key, frozenset())
         return Done()
+
+
+def _made(state: GeneratorState) -> str:
+    """What there is to clean up, for people; of a call whose answer got lost nobody knows."""
+    lost = state.metadata.annotations.get(GENERATION)
+    if lost:
+        return f"What {_name_of(state)} may have made in a call without answer (idempotency key {lost})"
+    return f"What {_name_of(state)} made"
 
 
 def _name_of(state: GeneratorState) -> str:

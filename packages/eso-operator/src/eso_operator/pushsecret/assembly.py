@@ -24,7 +24,6 @@ from eso_operator.secretstore.kinds import StoreKind
 from eso_operator.settings import Settings, SyncSettings
 from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependencies
-from eso_operator.sync.generate import GeneratorLedger
 from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.homes import Homes
 from eso_operator.sync.ledger import NoLedger, StateLedger
@@ -90,7 +89,8 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
     """The reconciler with everything it works with."""
     client, clock = parts.client, parts.clock
     chooser = StoreChooser(parts.watched, client, parts.settings.controller_class)
-    generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock)
+    ledger = _ledger(parts)
+    generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=clock, intents=ledger)
     sources = SourceReader(client, parts.watches.secrets.store, generators)
     memory, objects = Memory(), parts.watches.push_secrets.store
     claims = Claims(objects)
@@ -100,7 +100,7 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
         clock=clock,
         sources=sources,
         settlement=Settlement(Pusher(parts.resolver, parts.bind, parts.gateway), remover, memory, claims),
-        ledger=_ledger(parts),
+        ledger=ledger,
         finalizer=Finalizer(client),
         memory=memory,
         dependencies=parts.dependencies,
@@ -115,7 +115,7 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
     )
 
 
-def _ledger(parts: Parts) -> GeneratorLedger:
+def _ledger(parts: Parts) -> StateLedger | NoLedger:
     """Without the controller that cleans up, a state would only be in the way."""
     if not parts.settings.reconcilers.generator_state:
         return NoLedger()

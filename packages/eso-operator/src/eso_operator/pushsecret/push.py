@@ -11,7 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Protocol
 
 from eso_api.pushsecret import PushSecretSpec
 from eso_operator.pushsecret.memory import Known, Place, digest
@@ -22,6 +22,7 @@ from eso_operator.pushsecret.snapshot import Chosen
 from eso_operator.stores.need import pushing
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
+from eso_operator.sync.errors import UNSURE
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.reporting import cause_of
 from eso_operator.sync.resolver import Resolver
@@ -39,9 +40,6 @@ from eso_wire.values import (
 )
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
-
-_UNSURE: Final = frozenset({ErrorReason.BACKEND_TIMEOUT, ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.INTERNAL})
-"""An answer was lost: what was asked for may have been done."""
 
 
 class Writes(Protocol):
@@ -118,7 +116,7 @@ class StoreResult:
     def refuse(self, entry: Entry, error: ProviderError) -> None:
         """It was not written, or nobody knows."""
         self.fail(entry, error)
-        if error.reason in _UNSURE:
+        if error.reason in UNSURE:
             self.unsure.append(Pushed(entry.data))
 
     def take_over(self, later: StoreResult, lost: Collection[str]) -> None:

@@ -39,6 +39,7 @@ from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.generate import GeneratorLedger, StateOwner
 from eso_operator.sync.homes import Homes
+from eso_operator.sync.ledger import PUSH_ENTRY
 from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateMissingError, read_templates, template_sources
 from eso_operator.telemetry.objects import ObjectSeries, Subsystem
@@ -58,8 +59,7 @@ _log = structlog.get_logger(__name__)
 
 _KIND: Final = PUSH_SECRET.kind()
 _NO_SOURCE: Final = "could not get source secret"
-_STATE_ENTRIES: Final = ("__pushsecret",)
-"""How the existing operator names the one place of a PushSecret that values can be made for."""
+_STATE_ENTRIES: Final = (PUSH_ENTRY,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Values made by generators, and what must be cleaned up after them.
 
+    intend   -> the call itself is on record, if something may have to be cleaned up after it
     generate -> Made (values, state) -> keep       on record in a GeneratorState before a value is written anywhere
                                      -> retire     it is written: older states of the entry get a deadline
                                      -> discard    it was not: the new state gets a deadline of now
@@ -25,6 +26,16 @@ from kuberun.meta import ObjectKey, ObjectMeta, Resource
 
 
 @dataclass(frozen=True, slots=True)
+class Intent:
+    """A call of a generator, before it is made. `record` is None if nothing has to be cleaned up after it."""
+
+    idempotency_key: str
+    record: ObjectKey | None = None
+    place: tuple[str, str] = ("", "")
+    """For whom, and for which entry of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """What a generator made for one entry of its owner."""
 
@@ -34,6 +45,8 @@ class Made:
     state: SecretBytes | None = None
     depends_on: frozenset[Dependency] = frozenset()
     refresh_within: float | None = None
+    intent: Intent | None = None
+    """The call that made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +66,21 @@ class Kept:
     older: tuple[ObjectKey, ...] = ()
 
 
+class Intents(Protocol):
+    """Keeps account of calls whose answer may get lost."""
+
+    async def intend(self, bound: BoundTarget, index: int) -> Intent:
+        """Put the call for entry `index` on record. Raises ApiError when that fails; then it must not be made."""
+        ...
+
+    async def give_up(self, intent: Intent) -> None:
+        """The call made nothing. Never raises."""
+        ...
+
+
 class Generators(Protocol):
     async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> Made:
-        """Values of the generator that entry `index` refers to. Raises ResolutionError or ProviderError."""
+        """Values of the generator that entry `index` refers to. Raises ResolutionError, ProviderError."""
         ...
 
 

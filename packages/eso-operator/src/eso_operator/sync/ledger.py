@@ -1,5 +1,6 @@
 """Account of what generators made and must clean up: GeneratorStates.
 
+    intend      a call that will have to be cleaned up after, before it is made
     keep        the new state, before a value is written
     retire      the older ones of the same entries get a deadline, once it is
     discard     the new one gets a deadline of now, if it is not
@@ -8,11 +9,16 @@
 Where a value goes to several places and some of them fail again and again, states without a deadline add up. Of those
 only a few stay: the oldest, which is what the places hold that were never reached since, and the newest.
 
+A call whose answer gets lost, or an operator that dies before it has one, leaves the intent behind: a state that names
+the call's idempotency key in an annotation, and has a deadline from the start. An attempt that follows in the same
+process is the same call once more, under the same key.
+
 States that passed their deadline, or lost their owner, are cleaned up by their own controller.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
@@ -21,12 +27,13 @@ import msgspec
 import structlog
 
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
+from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.stores.stored import snapshot_of
 from eso_operator.stores.target import BoundTarget
-from eso_operator.sync.generate import Kept, Made, StateOwner
+from eso_operator.sync.generate import Intent, Kept, Made, StateOwner
 from eso_operator.targets.hashes import digest
 from eso_wire.errors import ProviderError
-from eso_wire.values import CleanupOutcome, CleanupRequest, ObjectRef
+from eso_wire.values import CleanupOutcome, CleanupRequest, ObjectRef, Operation
 from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.clock import Clock, rfc3339
@@ -38,8 +45,16 @@ OWNER_KEY_LABEL: Final = "generators.external-secrets.io/owner-key"
 OWNER_INDEX: Final = "owner"
 FINALIZER: Final = "generatorstate.externalsecrets.io/finalizer"
 """There from the start: a state whose owner is deleted while no operator runs must not go without a clean-up."""
+GENERATION: Final = "generators.external-secrets.io/generation"
+"""Annotation of intents: the idempotency key of the call; empty once it is known that it made nothing."""
+INTENT_SECONDS: Final = 900.0
+"""Longer than any call may take, its repetitions included."""
+MAX_OPEN: Final = 10_000
+"""Intents that are remembered for another attempt; one that is forgotten is cleaned up after."""
 MAX_OLDER: Final = 5
 """States of one entry that may wait for a new value to be everywhere."""
+PUSH_ENTRY: Final = "__pushsecret"
+"""The one place of a PushSecret that values can be made for."""
 _RAW: Final = raw(GENERATOR_STATE.resource())
 
 _log = structlog.get_logger(__name__)
@@ -49,6 +64,11 @@ class Cleans(Protocol):
     """The part of the gateway that is needed here."""
 
     async def cleanup(self, bound: BoundTarget, request: CleanupRequest) -> CleanupOutcome: ...
+
+
+def entry_name(kind: str, index: int) -> str:
+    """How an owner of that kind names an entry: the existing operator's names."""
+    return PUSH_ENTRY if kind == PUSH_SECRET.resource().kind else str(index)
 
 
 def owner_key(kind: str, namespace: str, name: str, entry: str) -> str:
@@ -73,6 +93,32 @@ class StateLedger:
         self._gateway = gateway
         self._clock = clock
         self._grace = timedelta(seconds=grace)
+        self._open: dict[tuple[str, str], Intent] = {}
+
+    async def intend(self, bound: BoundTarget, index: int) -> Intent:
+        """For generators that clean up; the others leave nothing behind."""
+        if Operation.CLEANUP not in bound.target.operations:
+            return Intent(uuid.uuid4().hex)
+        caller = bound.target.caller
+        entry = entry_name(caller.kind, index)
+        ends = rfc3339(self._clock.now() + timedelta(seconds=INTENT_SECONDS))
+        left = self._open.get((caller.uid, entry))
+        if left is not None and left.record is not None and await self._extended(left.record, ends):
+            return left
+        generation = uuid.uuid4().hex
+        created = await self._client.create(_RAW, _intent(bound, entry, generation, ends))
+        intent = Intent(generation, meta_of(created).key, (caller.uid, entry))
+        self._open[intent.place] = intent
+        if len(self._open) > MAX_OPEN:
+            del self._open[next(iter(self._open))]
+        return intent
+
+    async def give_up(self, intent: Intent) -> None:
+        """The collector takes the record away, and asks nobody."""
+        self._open.pop(intent.place, None)
+        if intent.record is not None:
+            patch = _settled(spec={"garbageCollectionDeadline": rfc3339(self._clock.now())}, generation="")
+            await self._noted(intent.record, patch)
 
     async def keep(self, owner: StateOwner, made: Sequence[Made]) -> Kept:
         """The new states; older ones as they are known now. A state that is lost cannot be cleaned up."""
@@ -80,15 +126,13 @@ class StateLedger:
         older = [state for key in keys for state in await self._older(owner.metadata.namespace, key)]
         new: list[ObjectKey] = []
         for place, each in enumerate(made):
-            if each.state is None:
-                continue
             try:
-                created = await self._client.create(_RAW, _document(owner, each, keys[each.index]))
+                if (record := await self._on_record(owner, each, keys[each.index])) is not None:
+                    new.append(record)
             except ApiError:
                 await self.roll_back(made[place:])
                 await self.discard(Kept(tuple(new)))
                 raise
-            new.append(meta_of(created).key)
         return Kept(tuple(new), tuple(older))
 
     async def retire(self, kept: Kept) -> None:
@@ -107,6 +151,31 @@ class StateLedger:
             except ProviderError as error:
                 _log.warning("generated state not cleaned up", generator=each.bound.target.store.name, why=error.reason)
                 await self._leave(each)
+            else:
+                if each.intent is not None:
+                    await self.give_up(each.intent)
+
+    async def _on_record(self, owner: StateOwner, made: Made, key: str) -> ObjectKey | None:
+        """Where its state is from now on; None if there is nothing to clean up."""
+        intent = made.intent
+        if made.state is None:
+            if intent is not None:
+                await self.give_up(intent)
+            return None
+        if intent is None or intent.record is None:
+            return meta_of(await self._client.create(_RAW, _document(owner, made, key))).key
+        patch = _settled(spec={"state": _json(made), "garbageCollectionDeadline": None})
+        await self._client.merge_patch(_RAW, intent.record, patch)
+        self._open.pop(intent.place, None)
+        return intent.record
+
+    async def _extended(self, record: ObjectKey, ends: str) -> bool:
+        """Whether it is still there, and stays for another call."""
+        try:
+            kept = await self._client.merge_patch(_RAW, record, {"spec": {"garbageCollectionDeadline": ends}})
+        except NotFound:
+            return False
+        return meta_of(kept).deletion_timestamp is None
 
     async def _older(self, namespace: str, key: str) -> list[ObjectKey]:
         """States of one entry that have no deadline; of too many, those between the oldest and the newest get one."""
@@ -123,10 +192,22 @@ class StateLedger:
 
     async def _leave(self, made: Made) -> None:
         """To the collector."""
+        if made.intent is not None and made.intent.record is not None:
+            self._open.pop(made.intent.place, None)
+            spec = {"state": _json(made), "garbageCollectionDeadline": rfc3339(self._clock.now())}
+            await self._noted(made.intent.record, _settled(spec=spec))
+            return
         try:
             await self._client.create(_RAW, self._due_now(made))
         except ApiError as problem:
             _log.error("generated state is lost", generator=made.bound.target.store.name, why=problem.reason)
+
+    async def _noted(self, record: ObjectKey, patch: JsonObject) -> None:
+        """If it cannot be, the intent ends at its own deadline."""
+        try:
+            await self._client.merge_patch(_RAW, record, patch)
+        except ApiError as problem:
+            _log.warning("call of a generator stays on record", state=str(record), why=problem.reason)
 
     async def _give_deadline(self, states: Sequence[ObjectKey], deadline: datetime) -> None:
         """One that fails is tried again after the next refresh."""
@@ -158,6 +239,13 @@ class StateLedger:
 class NoLedger:
     """Keeps no account: what generators make is never cleaned up. For those who switch generator state off."""
 
+    async def intend(self, bound: BoundTarget, index: int) -> Intent:
+        del bound, index
+        return Intent(uuid.uuid4().hex)
+
+    async def give_up(self, intent: Intent) -> None:
+        """Nothing was kept."""
+
     async def keep(self, owner: StateOwner, made: Sequence[Made]) -> Kept:
         del owner, made
         return Kept()
@@ -174,8 +262,12 @@ class NoLedger:
 
 def resource_of(made: Made) -> JsonObject:
     """The generator as it was: what is needed to clean up after it has changed or gone."""
-    spec = made.bound.config.spec_json
-    return snapshot_of(made.bound.target, None if spec is None else msgspec.json.decode(spec.reveal()))
+    return _resource(made.bound)
+
+
+def _resource(bound: BoundTarget) -> JsonObject:
+    spec = bound.config.spec_json
+    return snapshot_of(bound.target, None if spec is None else msgspec.json.decode(spec.reveal()))
 
 
 def _document(owner: StateOwner, made: Made, key: str) -> JsonObject:
@@ -190,6 +282,27 @@ def _document(owner: StateOwner, made: Made, key: str) -> JsonObject:
         },
         "spec": {"resource": resource_of(made), "state": _json(made)},
     }
+
+
+def _intent(bound: BoundTarget, entry: str, generation: str, ends: str) -> JsonObject:
+    caller = bound.target.caller
+    owner = {"apiVersion": caller.api_version, "kind": caller.kind, "name": caller.name, "uid": caller.uid}
+    return {
+        "metadata": {
+            "generateName": _prefix(caller.kind, caller.name),
+            "namespace": caller.namespace,
+            "labels": {OWNER_KEY_LABEL: owner_key(caller.kind, caller.namespace, caller.name, entry)},
+            "annotations": {GENERATION: generation},
+            "ownerReferences": [owner],
+            "finalizers": [FINALIZER],
+        },
+        "spec": {"resource": _resource(bound), "state": {}, "garbageCollectionDeadline": ends},
+    }
+
+
+def _settled(*, spec: JsonObject, generation: str | None = None) -> JsonObject:
+    """Changes an intent into what is known of its call by now."""
+    return {"metadata": {"annotations": {GENERATION: generation}}, "spec": spec}
 
 
 def _key(owner: StateOwner, entry: str) -> str:

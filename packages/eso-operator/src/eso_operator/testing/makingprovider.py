@@ -17,7 +17,7 @@ from eso_operator.testing.operators import BACKEND_ID, MAKER_ID, READS, TOKEN_PA
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
-from eso_wire.errors import ProviderError
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     CleanupOutcome,
     CredentialKind,
@@ -56,6 +56,13 @@ class MakingProvider(ScriptedProvider):
     refusal: ProviderError | None = None
     """What it has against every configuration."""
     made: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    """What was made under an idempotency key."""
+    loses_answers: bool = False
+    """Values are made, and nobody hears of it."""
+    finds_by_key: bool = True
+    generate_errors: list[ProviderError] = field(default_factory=list)
+    """Each fails one Generate that makes nothing."""
 
     def __post_init__(self) -> None:
         self.kinds = (
@@ -72,12 +79,18 @@ class MakingProvider(ScriptedProvider):
     def _answer(self, method: str, request: bytes) -> Message:
         match methods.short_name(method):
             case "Generate":
-                context, _ = codec.from_generate_request(pb.GenerateRequest.FromString(request))
+                context, wanted = codec.from_generate_request(pb.GenerateRequest.FromString(request))
                 self.specs.append(_document(context.config.spec_json))
-                return codec.to_generate_response(self._made())
+                if self.generate_errors:
+                    raise self.generate_errors.pop()
+                made = self._made(wanted.idempotency_key)
+                if self.loses_answers:
+                    raise ProviderError(ErrorReason.BACKEND_TIMEOUT, "no answer in time")
+                return codec.to_generate_response(made)
             case "Cleanup":
                 context, asked = codec.from_cleanup_request(pb.CleanupRequest.FromString(request))
-                state, spec = _document(asked.state), _document(context.config.spec_json)
+                state = _document(asked.state) if asked.state else self._found(asked.idempotency_key)
+                spec = _document(context.config.spec_json)
                 tokens = tuple(
                     each.value.reveal() for each in context.config.credentials if isinstance(each.value, SecretBytes)
                 )
@@ -93,10 +106,19 @@ class MakingProvider(ScriptedProvider):
         # Zero-argument super does not find its class here: a dataclass with slots is made twice.
         return ScriptedProvider._answer(self, method, request)  # noqa: SLF001 - it is our own
 
-    def _made(self) -> Generated:
-        self.made += 1
-        self.books[self.made] = value = f"value-{self.made}".encode()
-        return Generated({"password": SecretBytes(value)}, SecretBytes(msgspec.json.encode({"number": self.made})))
+    def _made(self, key: str) -> Generated:
+        if key not in self.numbers:
+            self.made += 1
+            self.numbers[key] = self.made
+            self.books[self.made] = f"value-{self.made}".encode()
+        number = self.numbers[key]
+        value = SecretBytes(f"value-{number}".encode())
+        return Generated({"password": value}, SecretBytes(msgspec.json.encode({"number": number})))
+
+    def _found(self, key: str) -> Any:
+        if not self.finds_by_key:
+            raise ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "nothing is found by its key")
+        return {"number": self.numbers.get(key, 0)}
 
 
 def making(**fields: Any) -> MakingProvider:

@@ -76,6 +76,8 @@ class Script:
     validate: Callable[[Any], Awaitable[Validation]] | None = None
     subscribe: Callable[[Any, Sequence[WatchItem], str], AsyncIterator[ChangeEvent]] | None = None
     generate: Callable[[Any, GenerateRequest], Awaitable[Generated | Mapping[str, bytes]]] | None = None
+    finds_by_key: bool = False
+    """Whether generators find what they made by the idempotency key of the call."""
 
     ALL: ClassVar[dict[str, Script]] = {}
 
@@ -183,6 +185,13 @@ class ScriptedMaker(Generator[ScriptedConfig]):
         first = "cleanup" not in script.log
         script.log.append("cleanup")
         return first and bool(state)
+
+    async def cleanup_lost(self, idempotency_key: str) -> bool | None:
+        script = Script.ALL[self.config.script]
+        if not script.finds_by_key:
+            return await super().cleanup_lost(idempotency_key)
+        script.log.append(f"cleanup lost {idempotency_key}")
+        return True
 
 
 @generator_kind(kind="PlainMaker", plural="plainmakers")

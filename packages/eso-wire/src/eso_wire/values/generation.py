@@ -29,7 +29,10 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class CleanupRequest:
-    """Undo one generation. Repeating it is harmless."""
+    """Undo one generation. Repeating it is harmless.
+
+    Without state the answer of Generate got lost, and the key is the one of that call.
+    """
 
     state: SecretBytes
     idempotency_key: str = ""
