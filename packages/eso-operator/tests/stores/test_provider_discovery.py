@@ -343,6 +343,7 @@ def test_a_cluster_scoped_store_has_no_namespaced_class() -> None:
 
 
 OWN = {"clientCertificate": {"secretRef": {"name": "own"}}}
+FOREIGN_SECRET = {"name": "x", "namespace": "team-b"}
 SECRET_TLS = {"tls": {"mode": "SecretRef", "secretRef": {"name": "theirs"}, "serverName": "provider.example"}}
 
 
@@ -403,6 +404,34 @@ def test_a_class_with_unusable_certificates_is_refused(tls: JsonObject, reason: 
     cls = fake_class("mine", "p:1", "team-a", spec={"tls": tls})
 
     assert refused(STORE_REF, with_class({"name": "mine", "kind": "ProviderClass"}), cls).reason is reason
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        pytest.param(
+            [with_class({"name": "fake"}, auth={"clientCertificate": {"secretRef": FOREIGN_SECRET}}), CLASS],
+            id="in a store",
+        ),
+        pytest.param(
+            [
+                with_class({"name": "mine", "kind": "ProviderClass"}),
+                fake_class(
+                    "mine",
+                    f"classy.{CORE}.svc:8080",
+                    "team-a",
+                    spec={"tls": {"mode": "SecretRef", "secretRef": FOREIGN_SECRET}},
+                ),
+            ],
+            id="in a namespaced class",
+        ),
+    ],
+)
+def test_a_foreign_certificate_is_refused_also_where_managed_ones_are_used(documents: list[JsonObject]) -> None:
+    """R114."""
+    settings = replace(SETTINGS, trusted={ServiceKey(CORE, "classy"): "127.0.0.1:41234"})
+
+    assert refused(STORE_REF, *documents, settings=settings).reason is Reason.CROSS_NAMESPACE
 
 
 def test_a_host_that_is_no_service_needs_certificates_of_its_own() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eso_api.references import GeneratorRef, StoreRef
+from eso_operator.stores.classes import CLUSTER_CLASS, class_connection
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.need import VALIDATION, Gate, Need
 from eso_operator.stores.resolve import resolve
@@ -154,33 +155,40 @@ def test_conditions_of_a_cluster_scoped_store(conditions: list[JsonObject], allo
 
 @pytest.mark.parametrize(("conditions", "allowed"), CONDITIONS)
 def test_allowed_namespaces_of_a_class(conditions: list[JsonObject], allowed: bool) -> None:
-    """By classRef, by address, and by discovery: there is no way around the class."""
-    cls = obj(
-        CORE_ALPHA,
-        "ClusterProviderClass",
-        "fake",
-        spec={
-            "address": ADDRESS,
-            "allowedNamespaces": conditions,
-            "serves": [{"group": FAKE.group, "version": FAKE.version, "kind": FAKE.kind}],
-        },
-    )
+    """By classRef, by address, by discovery, and by a class of one's own: there is no way around the class."""
+    serves = {"serves": [{"group": FAKE.group, "version": FAKE.version, "kind": FAKE.kind}]}
+    spec = {"address": ADDRESS, "allowedNamespaces": conditions, **serves}
+    cls = obj(CORE_ALPHA, "ClusterProviderClass", "fake", spec=spec)
+    own = obj(CORE_ALPHA, "ProviderClass", "own", "team-a", spec={"address": ADDRESS, **serves})
     inline = {"inline": {"kind": "Fake", "spec": {}}}
-    ways: dict[str, JsonObject] = {
-        "class": {"classRef": {"name": "fake"}},
-        "address": {"address": ADDRESS},
-        "found": {},
+    ways: dict[str, tuple[JsonObject, list[JsonObject]]] = {
+        "class": ({"classRef": {"name": "fake"}}, []),
+        "address": ({"address": ADDRESS}, []),
+        "found": ({}, []),
+        "own class": ({"classRef": {"name": "own", "kind": "ProviderClass"}}, [own]),
+        "own class found": ({}, [own]),
     }
 
-    for way, where in ways.items():
+    for way, (where, further) in ways.items():
         store = obj(STORES_V2, "SecretStore", "store", "team-a", spec={"providerConfig": {**where, **inline}})
         ref = StoreRef(api_version=STORES_V2, kind="SecretStore", name="store")
         try:
-            resolved(ref, store, cls, TEAM)
+            resolved(ref, store, cls, TEAM, *further)
             outcome: Reason | None = None
         except ResolutionError as error:
             outcome = error.reason
         assert outcome == (None if allowed else Reason.NAMESPACE_DENIED), way
+
+
+def test_a_class_that_cannot_be_used_still_says_who_may_use_its_provider() -> None:
+    spec = {"address": ADDRESS, "allowedNamespaces": [{"namespaces": ["other"]}], "tls": {"mode": "SecretRef"}}
+    cls = obj(CORE_ALPHA, "ClusterProviderClass", "fake", spec=spec)
+    config = {"address": ADDRESS, "inline": {"kind": "Fake", "spec": {}}}
+    store = obj(STORES_V2, "SecretStore", "store", "team-a", spec={"providerConfig": config})
+
+    error = refused(StoreRef(api_version=STORES_V2, kind="SecretStore", name="store"), store, cls, TEAM)
+
+    assert error.reason is Reason.NAMESPACE_DENIED
 
 
 def test_conditions_of_a_namespaced_v1_store_are_ignored() -> None:
@@ -215,6 +223,27 @@ def test_a_broken_condition_is_named_even_when_another_one_matches(condition: Js
     error = refused(CLUSTER_STORE, cluster_store(conditions=[{"namespaces": ["team-a"]}, condition]), TEAM)
 
     assert error.reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize("condition", [{"namespaceRegexes": ["("]}, {"namespaceRegexes": ["(?=x)"]}], ids=str)
+def test_a_broken_condition_is_named_on_the_store_and_on_the_class_itself(condition: JsonObject) -> None:
+    """R111: whoever wrote it should hear of it, not only those who are refused."""
+    nobody = replace(caller(), namespace="")
+    spec = {"address": ADDRESS, "allowedNamespaces": [condition]}
+    cls = obj(CORE_ALPHA, "ClusterProviderClass", "fake", spec=spec)
+
+    error = refused(CLUSTER_STORE, cluster_store(conditions=[condition]), by=nobody, need=VALIDATION)
+    with pytest.raises(ResolutionError) as raised:
+        class_connection(CLUSTER_CLASS, cls, settings=SETTINGS, snapshot=cluster())
+
+    assert error.reason is Reason.MALFORMED
+    assert raised.value.reason is Reason.MALFORMED
+
+
+def test_conditions_that_read_do_not_keep_a_cluster_store_from_being_validated() -> None:
+    nobody, nowhere = replace(caller(), namespace=""), cluster_store(conditions=[{"namespaces": ["other"]}, {}])
+
+    assert resolved(CLUSTER_STORE, nowhere, by=nobody, need=VALIDATION).store.name == "store"
 
 
 def test_only_a_validation_comes_without_a_namespace() -> None:

@@ -131,8 +131,8 @@ def _itself(kind: StoreKind, store: ObjectMeta) -> ObjectRef:
 def _of_target(target: ResolvedTarget | None) -> frozenset[Dependency]:
     if target is None:
         return frozenset()
-    connection = {on_connection(target.connection), OnLabel(target.endpoint.label)}
-    return frozenset({*connection, *_certificates(target.tls), on_object(target.config.ref)})
+    provider: set[Dependency] = {on_connection(target.connection), OnLabel(target.endpoint.label)}
+    return frozenset({*provider, *_certificates(target.tls), on_object(target.config.ref)})
 
 
 def _certificates(tls: TlsSource) -> Iterator[Dependency]:

@@ -50,13 +50,13 @@ def check_use(store: Store, caller: ObjectRef, need: Need, snapshot: Snapshot) -
 def check_namespace(
     conditions: Sequence[NamespaceCondition], namespace: str, subject: ObjectRef, snapshot: Snapshot
 ) -> None:
-    """No conditions allow every namespace. The validation of a cluster-scoped store has no namespace to check."""
-    if not conditions or not namespace:
+    """No conditions allow every namespace. The validation of a cluster-scoped store has none: it only reads them."""
+    if not conditions:
         return
-    labels = _labels(namespace, subject, snapshot)
+    labels = _labels(namespace, subject, snapshot) if namespace else {}
     # Every condition is read, so that a broken one is reported whatever the others say.
     verdicts = [_matches(condition, namespace, labels, subject) for condition in conditions]
-    if not any(verdicts):
+    if namespace and not any(verdicts):
         raise ResolutionError(
             Reason.NAMESPACE_DENIED,
             f"{subject.kind} {subject.name} does not allow namespace {namespace}: ask its owner to add the namespace"

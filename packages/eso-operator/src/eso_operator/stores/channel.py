@@ -15,12 +15,11 @@ AUDIENCE = "external-secrets-provider"
 def secure(store: Store, located: Located, settings: ResolverSettings) -> TlsSource:
     """The store's own certificates, else those of the class, else managed ones. There is no plain connection."""
     endpoint = located.endpoint
-    if endpoint.service is not None and endpoint.service in settings.trusted:
-        return managed_tls(endpoint, store.ref)
     auth = _auth(store)
     certificate = auth.client_certificate.secret_ref if auth and auth.client_certificate else None
     if certificate is not None:
         _check_own(store, certificate.namespace, "auth.clientCertificate.secretRef")
+    if certificate is not None and endpoint.service not in settings.trusted:
         # The channel is the operator's: what a cluster-scoped store leaves out is in the operator's namespace.
         namespace = store.ref.namespace or certificate.namespace or settings.core_namespace
         return SecretTls(namespace, certificate.name)

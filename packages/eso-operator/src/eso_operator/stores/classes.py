@@ -12,6 +12,7 @@ from typing import Any, Final
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS, ClusterProviderClass
 from eso_api.v2.connection import ClassRef
 from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass, ProviderClassSpec
+from eso_operator.stores.access import check_namespace
 from eso_operator.stores.addresses import author_of, endpoint_at, service_endpoint
 from eso_operator.stores.loading import identified, identity, named, plain, typed
 from eso_operator.stores.settings import ResolverSettings
@@ -112,7 +113,7 @@ def class_endpoint(cls: Class, *, settings: ResolverSettings, snapshot: Snapshot
 def class_tls(cls: Class, endpoint: Endpoint, settings: ResolverSettings) -> TlsSource:
     """The certificates a class asks for."""
     tls = cls.spec.tls
-    if tls is None or tls.mode != "SecretRef" or endpoint.service in settings.trusted:
+    if tls is None or tls.mode != "SecretRef":
         return managed_tls(endpoint, cls.ref)
     if tls.secret_ref is None:
         raise ResolutionError(
@@ -128,6 +129,8 @@ def class_tls(cls: Class, endpoint: Endpoint, settings: ResolverSettings) -> Tls
             f" its own namespace {cls.ref.namespace}",
             subject=cls.ref,
         )
+    if endpoint.service in settings.trusted:
+        return managed_tls(endpoint, cls.ref)
     return SecretTls(cls.ref.namespace or given or settings.core_namespace, tls.secret_ref.name)
 
 
@@ -146,8 +149,21 @@ def managed_tls(endpoint: Endpoint, subject: ObjectRef) -> ManagedTls:
 def class_connection(kind: KindId, obj: Any, *, settings: ResolverSettings, snapshot: Snapshot) -> Connection:
     """How to reach the provider of a class, for the class's own controller."""
     cls = _class(kind, obj)
+    check_namespace(cls.spec.allowed_namespaces, "", cls.ref, snapshot)
     endpoint = class_endpoint(cls, settings=settings, snapshot=snapshot)
     return Connection(endpoint, class_tls(cls, endpoint, settings))
+
+
+def cluster_classes_at(endpoint: Endpoint, *, settings: ResolverSettings, snapshot: Snapshot) -> Iterator[Class]:
+    """The ClusterProviderClasses of the provider at an endpoint; also those that cannot be used, say for their TLS."""
+    for obj in snapshot.objects.list(CLUSTER_CLASS):
+        try:
+            cls = _class(CLUSTER_CLASS, obj)
+            place = class_endpoint(cls, settings=settings, snapshot=snapshot)
+        except ResolutionError:
+            continue
+        if place.target == endpoint.target:
+            yield cls
 
 
 def class_candidates(

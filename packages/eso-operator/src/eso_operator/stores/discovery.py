@@ -27,6 +27,7 @@ from eso_operator.stores.classes import (
     class_candidates,
     class_endpoint,
     class_named,
+    cluster_classes_at,
     service_candidate,
     service_candidates,
     trusted_candidates,
@@ -60,11 +61,12 @@ def locate(
     if config is not None and config.class_ref is not None:
         cls = class_named(config.class_ref, store.ref.namespace, store.ref, snapshot)
         check_namespace(cls.spec.allowed_namespaces, caller.namespace, cls.ref, snapshot)
-        return Located(class_endpoint(cls, settings=settings, snapshot=snapshot), cls)
+        endpoint = class_endpoint(cls, settings=settings, snapshot=snapshot)
+        _check_classes_of(endpoint, cls, caller, settings, snapshot)
+        return Located(endpoint, cls)
     found = _Search(store, caller, configuration, settings, snapshot).run()
     endpoint = found.endpoint
-    if found.provider_class is None:
-        _check_classes_of(endpoint, caller, settings, snapshot)
+    _check_classes_of(endpoint, found.provider_class, caller, settings, snapshot)
     if store.form in (Form.V1, Form.V1_GENERATOR):
         endpoint = replace(endpoint, source=EndpointSource.BRIDGE)
     return Located(endpoint, found.provider_class)
@@ -78,16 +80,29 @@ def _explicit(store: Store, address: str, caller: ObjectRef, settings: ResolverS
         settings=settings,
         snapshot=snapshot,
     )
-    _check_classes_of(endpoint, caller, settings, snapshot)
+    _check_classes_of(endpoint, None, caller, settings, snapshot)
     return Located(endpoint)
 
 
-def _check_classes_of(endpoint: Endpoint, caller: ObjectRef, settings: ResolverSettings, snapshot: Snapshot) -> None:
-    """Who may use a provider is said by its class; coming to it by another way must not get around that."""
-    classes = class_candidates(CLUSTER_CLASS, "", settings=settings, snapshot=snapshot)
-    same = [found for found in classes if found.endpoint.target == endpoint.target]
-    if same:
-        _allowed(same, caller.namespace, snapshot)
+def _check_classes_of(
+    endpoint: Endpoint, by: Class | None, caller: ObjectRef, settings: ResolverSettings, snapshot: Snapshot
+) -> None:
+    """Who may use a provider is said by its cluster-scoped class; whoever comes to it by another way is asked, too.
+
+    That goes for an address, a Service, and a class that somebody wrote into the namespace of the store.
+    """
+    if by is not None and not by.ref.namespace:
+        return
+    refusal: ResolutionError | None = None
+    for cls in cluster_classes_at(endpoint, settings=settings, snapshot=snapshot):
+        try:
+            check_namespace(cls.spec.allowed_namespaces, caller.namespace, cls.ref, snapshot)
+        except ResolutionError as error:
+            refusal = error
+        else:
+            return  # one that allows it is enough
+    if refusal is not None:
+        raise refusal
 
 
 class _Verdict(Enum):
