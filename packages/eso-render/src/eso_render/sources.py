@@ -7,7 +7,7 @@ ConfigMaps and Secrets with templates are read by the caller beforehand (`refere
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
@@ -128,7 +128,7 @@ def _found(objects: Mapping[str, Held], place: Place) -> Held:
 
 def _items(entry: TemplateFrom, source: TemplateSource, held: Mapping[str, str], place: Place) -> Iterator[Piece]:
     for index, item in enumerate(source.items):
-        where = replace(place, field=(*place.field, "items", index), key=item.key)
+        where = place._replace(field=(*place.field, "items", index), key=item.key)
         if item.key not in held:
             raise TargetError(f"{place.kind} {place.name} has no key {item.key}, which should hold a template", where)
         yield Piece(item.key, held[item.key], entry.target, _scope(item, where), entry.values_decoding_strategy, where)
