@@ -6,6 +6,7 @@ No interval here ends during a test.
 from __future__ import annotations
 
 import base64
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,10 +15,13 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_api.values import SecretBytes
 from eso_operator import wiring
+from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.sync.pace import Pace, PaceSettings
 from eso_operator.testing.operators import eventually
 from eso_operator.wiring import Operator
 from eso_wire.values import PushBatch, PushItem, RemoteRef
+from kuberun.backoff import Backoff
+from kuberun.meta import ObjectKey
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live
@@ -119,3 +123,84 @@ async def test_a_stream_that_always_fails_leaves_everything_else_alone(site: Any
 
 async def _twice(operator: Operator) -> bool:
     return await started(operator, "Subscribe") >= 2
+
+
+async def test_an_operator_that_starts_again_goes_on_where_its_stream_was(site: Any) -> None:
+    """What it reads then, it reads because of the next change."""
+    await site.start()
+    async with site.running():
+        await site.create_store()
+        await site.ready()
+        await put(site, "v1")
+        await follow(site)
+        await put(site, "v2")
+        await until(site, "v2")
+        await recorded(site)
+
+    async with site.bench.operator(site.settings) as operator:
+        site.operator = operator
+        await eventually(lambda: started(operator, "Subscribe"), "no stream is opened")
+        await site.ready()
+        await put(site, "v3")
+        await until(site, "v3")
+
+        assert await started(operator, "GetSecrets") == 1
+
+
+async def recorded(site: Any) -> None:
+    """Until the last refresh is on record: what is not fresh is read, whatever the stream says."""
+    await site.bench.ready(ES, "db", lambda condition: condition.status == "True")
+
+    async def idle() -> bool:
+        return site.operator.push.told_at(ObjectKey(site.namespace, "db")) is None
+
+    await eventually(idle, "what was read is not on record")
+
+
+async def test_a_provider_that_has_forgotten_where_the_stream_was_has_everything_read_once(site: Any) -> None:
+    await site.start()
+    async with site.running():
+        await site.create_store()
+        await site.ready()
+        await put(site, "v1")
+        await follow(site)
+        await recorded(site)
+    site.provider.kill()
+    await site.start()
+
+    async with site.bench.operator(site.settings) as operator:
+        await eventually(lambda: started(operator, "GetSecrets"), "nothing is read")
+
+
+async def test_a_store_whose_stream_cannot_be_held_says_so_and_stays_ready(
+    site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = SubscriptionSettings(patience=0.0, proven_after=0.0, reconnect=Backoff(first=0.2, cap=1.0))
+    monkeypatch.setattr(wiring, "RuntimeSettings", partial(wiring.RuntimeSettings, subscriptions=hasty))
+    site.fails({"method": "subscribe", "fault": {"type": "error", "reason": "PERMISSION_DENIED"}})
+    await site.start()
+    async with site.running():
+        await site.create_store()
+        await site.ready()
+        await put(site, "v1")
+        await follow(site)
+
+        await eventually(lambda: _is_degraded(site), "the store does not say that its stream is broken")
+        await site.ready()
+        site.fails()
+
+        await eventually(lambda: _is_fine(site), "the store goes on saying that its stream is broken")
+        await site.ready()
+        await put(site, "v2")
+        await until(site, "v2")
+
+
+async def _is_degraded(site: Any) -> bool:
+    store = await site.bench.find(STORES, "fake")
+    return any(
+        one["type"] == "PushRefreshDegraded" and one["status"] == "True" for one in store["status"]["conditions"]
+    )
+
+
+async def _is_fine(site: Any) -> bool:
+    return not await _is_degraded(site)

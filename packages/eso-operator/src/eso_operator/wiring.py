@@ -100,6 +100,7 @@ class Operator:
     planner: ReadPlanner
     directory: Directory
     stores: StoreHealth
+    push: PushRefresh
 
 
 def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Seams()) -> Operator:  # noqa: B008 - frozen
@@ -163,6 +164,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
         planner=planner,
         directory=directory,
         stores=parts.stores,
+        push=push,
     )
 
 

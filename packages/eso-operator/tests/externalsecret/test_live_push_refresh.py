@@ -3,17 +3,25 @@
 Each test has an operator and a provider of its own, which are broken at will.
 """
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 
 import pytest
+import yaml
 
+from eso_operator import wiring
+from eso_operator.providers.settings import RuntimeSettings, SubscriptionSettings
 from eso_operator.settings import Settings
 from eso_operator.testing.operators import READS, Bench, eventually
 from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import ChangeEvent, ChangeType, Operation
+from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, Operation
+from kuberun.backoff import Backoff
 from kuberun.meta import JsonObject
 
 pytestmark = pytest.mark.live
@@ -52,6 +60,11 @@ async def until_watched(stage: Scene, *keys: str) -> None:
         return sorted(item.ref.key for item in stage.provider.watches.values() if item.ref) == sorted(keys)
 
     await eventually(watched, f"{keys} are not what is watched")
+
+
+def place(stage: Scene, token: str) -> None:
+    """How far the stream is."""
+    stage.provider.events.put_nowait(Heartbeat(datetime.now(UTC), token))
 
 
 def say(stage: Scene, *keys: str) -> None:
@@ -145,20 +158,135 @@ async def test_a_provider_that_cannot_keep_its_word_disturbs_nothing(bench: Benc
         await stage.ready("db", "SecretSynced")
 
 
-async def test_after_a_restart_what_is_fresh_is_followed_without_being_read(bench: Bench) -> None:
+async def test_after_a_restart_the_stream_goes_on_where_it_was_and_what_is_fresh_is_not_read(bench: Bench) -> None:
     async with telling(bench, db="v1") as stage:
         await stage.sync("db", ONE)
+        await until_watched(stage, "db")
+        place(stage, "t1")
+        stage.backend(db="v2")
+        say(stage, "db")
+        await stage.until("db", {"password": "v2"})
+        await stage.settled()
         provider = stage.provider
 
     provider.asked.clear()
+    provider.openings.clear()
     async with running(bench, provider, alone(bench)) as stage:
         await until_watched(stage, "db")
         reads = reads_of(stage, "db")
-        stage.backend(db="v2")
+        stage.backend(db="v3")
         say(stage, "db")
 
-        await stage.until("db", {"password": "v2"})
+        await stage.until("db", {"password": "v3"})
+        assert [opening.resume_token for opening in provider.openings] == ["t1"]
         assert reads == 0
+
+
+async def test_after_a_restart_everybody_reads_once_where_the_provider_gives_no_tokens(bench: Bench) -> None:
+    async with telling(bench, db="v1", other="o1") as stage:
+        await stage.sync("db", ONE)
+        await stage.sync("other", {"password": "other"})
+        await until_watched(stage, "db", "other")
+        provider, host = stage.provider, bench.host
+        assert host is not None
+        await host.stop()
+
+    provider.asked.clear()
+    provider.data |= {"db": b"v2", "other": b"o2"}
+    async with running(bench, provider, alone(bench)) as stage:
+        await host.start()
+
+        await stage.until("db", {"password": "v2"})
+        await stage.until("other", {"password": "o2"})
+        assert (reads_of(stage, "db"), reads_of(stage, "other")) == (1, 1)
+
+
+async def test_a_token_that_the_provider_refuses_costs_one_read(bench: Bench) -> None:
+    async with telling(bench, db="v1") as stage:
+        await stage.sync("db", ONE)
+        await until_watched(stage, "db")
+        place(stage, "t1")
+        stage.backend(db="v2")
+        say(stage, "db")
+        await stage.until("db", {"password": "v2"})
+        await stage.settled()
+        provider = stage.provider
+
+    provider.asked.clear()
+    provider.refused_tokens = {"t1"}
+    stage.backend(db="v3")
+    async with running(bench, provider, alone(bench)) as stage:
+        await stage.until("db", {"password": "v3"})
+
+        assert reads_of(stage, "db") == 1
+
+
+async def test_the_sample_of_the_guide_is_accepted_as_it_is(bench: Bench) -> None:
+    guide = (Path(__file__).parents[4] / "docs/guides/refresh-on-change.md").read_text(encoding="utf-8")
+    (sample,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    spec = yaml.safe_load(sample)["spec"]
+
+    created = await bench.create(ES, "of-the-guide", spec=spec)
+
+    assert created["spec"] == spec
+
+
+@pytest.mark.parametrize("who", ["ExternalSecret", "store"])
+async def test_whoever_wants_to_poll_only_is_not_told(bench: Bench, who: str) -> None:
+    async with telling(bench, db="v1", other="o1") as stage:
+        await stage.sync("db", ONE)
+        await until_watched(stage, "db")
+
+        if who == "store":
+            await bench.patch(STORES, STORE, {"spec": {"refreshTrigger": "Poll"}})
+        else:
+            await stage.change("db", refreshTrigger="Poll")
+        await until_watched(stage)
+        reads = reads_of(stage, "db")
+        if who == "store":
+            await bench.patch(STORES, STORE, {"spec": {"refreshTrigger": None}})
+        else:
+            await stage.change("db", refreshTrigger="Auto")
+        await until_watched(stage, "db")
+
+        assert reads_of(stage, "db") - reads == (0 if who == "store" else 1)
+
+
+async def test_a_stream_that_cannot_be_held_is_said_on_the_store_which_stays_ready(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = SubscriptionSettings(patience=0.0, proven_after=0.0, reconnect=Backoff(first=0.05, cap=0.2))
+    monkeypatch.setattr(wiring, "RuntimeSettings", partial(RuntimeSettings, subscriptions=hasty))
+    async with telling(bench, db="v1") as stage:
+        stage.provider.refused_streams = ProviderError(ErrorReason.PERMISSION_DENIED, "not for you")
+        await stage.sync("db", ONE)
+
+        said = await degraded(bench)
+        await bench.ready(STORES, STORE, lambda condition: condition.status == "True")
+        await stage.ready("db", "SecretSynced")
+        stage.provider.refused_streams = None
+        await until_watched(stage, "db")
+        say(stage, "db")
+
+        assert "not for you" in said
+        await eventually(lambda: restored(bench), "the condition stays")
+        await bench.ready(STORES, STORE, lambda condition: condition.status == "True")
+
+
+async def degraded(bench: Bench) -> str:
+    """What the store says about its stream, once it does."""
+
+    async def look() -> str:
+        conditions = ((await bench.find(STORES, STORE)) or {}).get("status", {}).get("conditions", [])
+        found = [each for each in conditions if each["type"] == "PushRefreshDegraded" and each["status"] == "True"]
+        return str(found[0]["message"]) if found else ""
+
+    return await eventually(look, "the store does not say that its stream is broken")
+
+
+async def restored(bench: Bench) -> bool:
+    conditions = ((await bench.find(STORES, STORE)) or {}).get("status", {}).get("conditions", [])
+    return all(each["type"] != "PushRefreshDegraded" for each in conditions)
 
 
 async def test_no_stream_is_left_when_nobody_follows(bench: Bench) -> None:

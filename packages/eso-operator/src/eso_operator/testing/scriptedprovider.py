@@ -79,6 +79,8 @@ class ScriptedProvider:
     item_errors: dict[str, ProviderError] = field(default_factory=dict)
     refused_streams: ProviderError | None = None
     """Fails every subscription, and nothing else."""
+    refused_tokens: set[str] = field(default_factory=set)
+    """Fails subscriptions that come with one of these."""
     hangs: bool = False
     nonsense: Nonsense | None = None
     page_size: int = 100
@@ -129,6 +131,8 @@ class ScriptedProvider:
             raise self.refused_streams
         opening = codec.from_subscribe_request(pb.SubscribeRequest.FromString(request))
         assert isinstance(opening, SubscribeOpen)  # noqa: S101 - the protocol's first message
+        if opening.resume_token in self.refused_tokens:
+            raise ProviderError(ErrorReason.INVALID_REQUEST, "no such token")
         self.openings.append(opening)
         self.watches = {item.watch_id: item for item in opening.items}
 
