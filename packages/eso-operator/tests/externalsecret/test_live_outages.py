@@ -272,6 +272,18 @@ async def test_a_target_that_cannot_be_deleted_holds_its_external_secret(bench: 
         await stage.until_event("db", "Warning", "UpdateFailed", "not now")
 
 
+async def test_a_finalizer_that_may_not_be_set_is_told_of(bench: Bench) -> None:
+    """Nothing is written before it can be removed again."""
+    async with scene(bench, {"db": "v1"}) as stage:
+        meddler = Meddler("PATCH", "/externalsecrets/db", _forbid)
+        stage.api_calls.inner = meddler.between(stage.api_calls.inner)
+
+        await stage.sync("db", ONE, target={"deletionPolicy": "Delete"})
+
+        assert meddler.times == 1
+        await stage.until_event("db", "Warning", "UpdateFailed", "finalizer not set")
+
+
 async def test_a_secret_that_may_not_be_read_is_told_of(bench: Bench) -> None:
     """It is not known whether it is still right; nobody would find out why nothing happens."""
     async with scene(bench, {"db": "v1"}) as stage:

@@ -15,7 +15,7 @@ from eso_operator.targets.marks import FINALIZER
 from eso_operator.targets.target import Target
 from kuberun.client import Client
 from kuberun.controller import Done, Outcome, Retry
-from kuberun.errors import ApiError, Conflict, NotFound
+from kuberun.errors import Conflict, NotFound
 from kuberun.events import EventType
 from kuberun.ownership import add_finalizer, remove_finalizer
 
@@ -35,7 +35,10 @@ class Cleanup:
         self._rules = rules
 
     async def prepare(self, es: ExternalSecret) -> Outcome | None:
-        """Make sure that deletion waits for us, if it has to; an outcome when it is time to look again."""
+        """Make sure that deletion waits for us, if it has to; an outcome when it is time to look again.
+
+        Raises ApiError when the API server does not let us.
+        """
         if es.spec.target.deletion_policy != "Delete" or FINALIZER in es.metadata.finalizers:
             return None
         try:
@@ -44,8 +47,6 @@ class Cleanup:
             return Done()
         except Conflict:
             return Retry("the ExternalSecret changed meanwhile")
-        except ApiError as problem:
-            return Retry(f"finalizer not set: the API server answered {problem.reason or problem.code}")
         return Done()  # the change that this is comes back as an event
 
     async def finish(self, es: ExternalSecret, target: Target) -> Outcome:

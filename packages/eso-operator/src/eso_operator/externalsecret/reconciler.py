@@ -95,7 +95,7 @@ class ExternalSecretReconciler:
         started = self._outside.clock.monotonic()
         if es.metadata.deletion_timestamp is not None:
             return await self._finish(es)
-        if (waiting := await self._outside.cleanup.prepare(es)) is not None:
+        if (waiting := await self._prepare(es)) is not None:
             return waiting
         snapshot, outcome = await self._look(es)
         outcome = outcome or first_stop(snapshot) or self._contended(snapshot) or await self._sync(snapshot)
@@ -130,8 +130,17 @@ class ExternalSecretReconciler:
         try:
             return await self._outside.cleanup.finish(es, self._outside.target_of(es))
         except ApiError as problem:
-            held_up = Failed(steps_of(es).delete, refused(problem))
-            return await self._report(_unseen(es, self._outside.clock.now()), held_up)
+            return await self._held_up(es, Failed(steps_of(es).delete, refused(problem)))
+
+    async def _prepare(self, es: ExternalSecret) -> Then | None:
+        """Before anything is written that has to be removed again."""
+        try:
+            return await self._outside.cleanup.prepare(es)
+        except ApiError as problem:
+            return await self._held_up(es, Failed(steps_of(es).write, f"finalizer not set: {refused(problem)}"))
+
+    async def _held_up(self, es: ExternalSecret, outcome: Outcome) -> Then:
+        return await self._report(_unseen(es, self._outside.clock.now()), outcome)
 
     def _contended(self, snapshot: Snapshot) -> Outcome | None:
         """Drift is repaired at once, but not for ever against somebody who causes it anew each time."""
