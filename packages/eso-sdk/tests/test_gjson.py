@@ -205,6 +205,10 @@ def test_a_result_does_not_print_its_value() -> None:
     assert "CANARY" not in repr(get(b'{"a":"CANARY"}', "a"))
 
 
+MANY = b"[%s1]" % (b"1," * 199_999)
+"""Small, but slow to go through: a tenant who writes both value and path must not stop a provider with them."""
+
+
 @pytest.mark.parametrize(
     ("document", "path", "message"),
     [
@@ -216,12 +220,22 @@ def test_a_result_does_not_print_its_value() -> None:
         pytest.param(b"[" * 300 + b"]" * 300, '@flatten:{"deep":true}', "deeper than 100", id="flatten"),
         pytest.param(b"[" * 300 + b"]" * 300, "@dig:a", "deeper than 100", id="dig"),
         pytest.param(b'{"a":"%s"}' % (b"x" * 1000), "|".join(["[@this,@this]"] * 30), "bytes|work", id="doubling"),
+        pytest.param(MANY, "|".join(["@reverse"] * 4), "work", id="many small entries, over and over"),
+        pytest.param(MANY, f"[{','.join(['199999'] * 10)}]", "work", id="many small entries, side by side"),
+        pytest.param(b"[" * 10**6 + b"]" * 10**6, "0", "work", id="nothing but brackets"),
+        pytest.param(b'["%s"]' % (b"\\n" * 5 * 10**6), "0", "work", id="nothing but escapes"),
         pytest.param(b'["%s"]' % (b"a" * 10**6), '#(%"*' + "a?" * 2000 + 'b*")', "work", id="wildcards"),
     ],
 )
 def test_a_bound_is_an_error_of_its_own(document: bytes, path: str, message: str) -> None:
     with pytest.raises(GjsonError, match=message):
         get(document, path)
+
+
+def test_a_large_secret_is_within_the_bounds() -> None:
+    people = b",".join(b'{"name":"person-%d","mail":"%d@example.com"}' % (number, number) for number in range(20_000))
+
+    assert get(b'{"people":[%s]}' % people, 'people.#(name=="person-19999").mail').text == b"19999@example.com"
 
 
 _fragments = st.sampled_from([*'ab#0*?.|()[]{}"\\=!%~:,é\udcff', "..", "@keys", "@this", "@dig:"])

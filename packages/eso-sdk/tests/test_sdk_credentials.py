@@ -1,5 +1,6 @@
 """What the operator sent for a reference, and where references may point."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from eso_api.values import SecretBytes
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import Config, ObjectRef, RemoteRef, Token
+from eso_wire.values import Config, Context, ObjectRef, RemoteRef, Token
 from kuberun.clock import SystemClock
 
 SPEC: dict[str, Any] = {
@@ -145,7 +146,7 @@ async def test_references_stay_in_the_auth_namespace(
     context = call_context(Scripted, spec, auth_namespace_pinned=pinned)
     if holder is not None:
         config = Config(holder, context.config.kind, context.config.spec_json)
-        context = call_context(Scripted, spec, config=config, auth_namespace_pinned=pinned)
+        context = call_context(Scripted, spec, config=config, store=holder, auth_namespace_pinned=pinned)
 
     async with InMemory(SCRIPTED, SystemClock()) as provider:
         try:
@@ -161,3 +162,32 @@ async def test_references_stay_in_the_auth_namespace(
         assert verdict.reason is ErrorReason.NAMESPACE_DENIED
         assert f'names namespace "{namespace}"' in verdict.message
         assert "open" not in script.log
+
+
+def elsewhere(context: Context, what: str) -> Context:
+    """The same call with one part of it in another namespace."""
+    match what:
+        case "caller":
+            return replace(context, caller=replace(context.caller, namespace="other"))
+        case "configuration":
+            ref = replace(context.config.ref, namespace="other")
+            return replace(context, config=replace(context.config, ref=ref))
+        case _:
+            return replace(context, auth_namespace="other")
+
+
+@pytest.mark.parametrize("what", ["caller", "configuration", "credentials"])
+async def test_a_namespaced_store_serves_its_own_namespace_only(what: str) -> None:
+    """Also when the session is open already, which knows nothing of callers."""
+    context = call_context(Scripted, {"script": Script.new(values={"a": b"1"}).name})
+    outside = elsewhere(context, what)
+
+    async with InMemory(SCRIPTED, SystemClock()) as provider:
+        await provider.get_one(context, "a")
+        with pytest.raises(ProviderError) as caught:
+            await provider.get_one(outside, "a")
+        shared = await provider.get_one(replace(outside, store=CLUSTER_STORE), "a")
+
+    assert caught.value.reason is ErrorReason.NAMESPACE_DENIED
+    assert what in caught.value.message
+    assert shared.outcome == SecretBytes(b"1")

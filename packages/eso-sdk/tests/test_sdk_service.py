@@ -87,6 +87,15 @@ async def test_handshake(
     assert answer.kinds == SCRIPTED.kind_infos
 
 
+async def test_a_handshake_names_only_features_that_the_caller_knows() -> None:
+    provider = replace(SCRIPTED, features=("deltas", "hints"))
+
+    async with InMemory(provider) as served:
+        answer = await served.handshake(Hello("test", SUPPORTED, features=("hints", "other")))
+
+    assert answer.features == ("hints",)
+
+
 async def test_a_call_in_a_version_we_do_not_speak_is_refused(provider: InMemory) -> None:
     context = using(Script.new(), protocol=ProtocolVersion(3, 0))
 

@@ -45,6 +45,7 @@ class Fake:
         return call_context(
             self.provider.kinds[0],
             SPEC if spec is None else spec,
+            namespace=namespace,
             store=ObjectRef("external-secrets.io/v1", "SecretStore", namespace, store, uid),
         )
 

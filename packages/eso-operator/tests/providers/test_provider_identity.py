@@ -101,6 +101,21 @@ async def test_a_failed_call_is_told_with_the_id_that_the_provider_logs() -> Non
     assert (called["request_id"], called["code"]) == (handled["request_id"], "PERMISSION_DENIED")
 
 
+def moved(target: BoundTarget, namespace: str) -> BoundTarget:
+    """All of it in another namespace."""
+    before = target.target
+    return replace(
+        target,
+        target=replace(
+            before,
+            store=replace(before.store, namespace=namespace),
+            caller=replace(before.caller, namespace=namespace),
+            auth_namespace=namespace,
+        ),
+        config=replace(target.config, ref=replace(target.config.ref, namespace=namespace)),
+    )
+
+
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
 
@@ -134,8 +149,7 @@ async def test_the_token_that_the_operator_asks_for_is_the_one_that_a_provider_a
     assert token is not None
     async with ProviderServer(SCRIPTED, call_auth=verified) as server, calling(server) as gateway:
         plain = bound(server, Script.new(get=get), token=token.token.reveal().decode())
-        store = replace(plain.target.store, namespace=namespace)
-        await gateway.get(replace(plain, target=replace(plain.target, store=store)), wanted("a"))
+        await gateway.get(moved(plain, namespace), wanted("a"))
 
     assert seen == [ServiceAccount(namespace, "robot", made.body["metadata"]["uid"])]
 

@@ -78,6 +78,29 @@ def check_namespaces(config: Any, context: Context) -> None:
             raise _outside(found, context)
 
 
+def check_scope(context: Context) -> None:
+    """What a namespaced store is used with is of its own namespace: caller, configuration and credentials.
+
+    The operator sees to that before it calls, and this is for every call: a session that another call has opened does
+    not look again.
+    """
+    home = context.store.namespace
+    used = {
+        "caller": context.caller.namespace,
+        "configuration": context.config.ref.namespace,
+        # Nothing came from any namespace if there is none.
+        "credentials": context.auth_namespace or home,
+    }
+    for what, namespace in used.items():
+        if home and namespace != home:
+            raise ProviderError(
+                ErrorReason.NAMESPACE_DENIED,
+                f'the {what} of the call is of namespace "{namespace}", but its store is in "{home}" and serves only'
+                " that; use a cluster-scoped store",
+                subject=context.store,
+            )
+
+
 def _outside(found: Pointed, context: Context) -> ProviderError:
     return ProviderError(
         ErrorReason.NAMESPACE_DENIED,

@@ -20,6 +20,7 @@ from structlog.contextvars import bound_contextvars
 
 from eso_sdk.accounts import ServiceAccount, TokenGate, check_account
 from eso_sdk.backend import CURRENT_CALL, Call
+from eso_sdk.credentials import check_scope
 from eso_sdk.errors import invalid_request
 from eso_sdk.methods import Method, parsed
 from eso_sdk.metrics import Metrics
@@ -222,6 +223,7 @@ class Frame:
 
     def _enter(self, record: _Record, context: Context, seconds: float) -> None:
         record.of(context)
+        check_scope(context)
         check_account(record.account, context)
         CURRENT_CALL.set(
             Call(

@@ -59,6 +59,10 @@ MAX_DEPTH: Final = 100
 _MAX_WORK: Final = 8 * MAX_DOCUMENT_BYTES
 """Bytes that one lookup may look at or make: a path can name the same document many times over."""
 _COST_OF_A_STEP: Final = 64
+_COST_OF_A_TOKEN: Final = 160
+_COST_OF_AN_ESCAPE: Final = 32
+"""A comma, bracket or escape takes as long as that many bytes of text: too much work is refused before it has kept the
+process from everything else for long."""
 
 _OPENING_OBJECT: Final = 0x7B
 
@@ -106,7 +110,7 @@ class _Lookup:
     def select(self, document: bytes, path: bytes, depth: int) -> Value:
         """The value of a path in a document."""
         _check_depth(depth)
-        self.charge(len(document) + _COST_OF_A_STEP)
+        self.charge(_weight(document) + _COST_OF_A_STEP)
         if len(path) > 1:
             if path.startswith((b"@", b"!")) and (made := self._made(document, path, depth)):
                 text, rest = made
@@ -135,8 +139,9 @@ class _Lookup:
         if found is None:
             return None
         name, argument, rest = found
+        self.charge(_weight(document))
         text = self._dig(document, argument, depth) if name == b"dig" else TRANSFORMS[name](document, argument)
-        self.charge(len(document) + len(text))
+        self.charge(len(text))
         _check_size(text)
         return text, rest
 
@@ -303,6 +308,12 @@ def _array_end(document: bytes, position: int) -> int:
     """Where the array closes whose last entry ends here."""
     found = ELEMENT_OR_END.search(document, position)
     return found.end() if found and found.group() == b"]" else len(document)
+
+
+def _weight(document: bytes) -> int:
+    """How much work it is to go through a document once."""
+    tokens = sum(map(document.count, b",[]{}"))
+    return len(document) + _COST_OF_A_TOKEN * tokens + _COST_OF_AN_ESCAPE * document.count(b"\\")
 
 
 def _check_depth(depth: int) -> None:

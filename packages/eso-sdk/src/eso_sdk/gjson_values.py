@@ -42,8 +42,12 @@ _SIMPLE_ESCAPES = {
     0x74: b"\t",
 }
 _HEX4 = re.compile(rb"[0-9a-fA-F]{4}")
-_QUOTED_SPECIALLY = re.compile('[\x00-\x1f"\\\\<>&\u2028\u2029\udc80-\udcff]')
-_SHORT_QUOTES = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", '"': '\\"'}
+_QUOTES = {
+    # Bytes that are no UTF-8, as they were decoded.
+    **dict.fromkeys(range(0xDC80, 0xDD00), "\\ufffd"),
+    **{code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0x2029)},
+    **{ord(character): f"\\{short}" for character, short in zip('\b\f\n\r\t\\"', 'bfnrt\\"', strict=True)},
+}
 
 
 class Kind(Enum):
@@ -268,15 +272,7 @@ def _hex4(text: bytes, position: int) -> int:
 
 def quoted(text: bytes) -> bytes:
     """A text as a JSON string that is also safe inside HTML; bytes that are no UTF-8 become U+FFFD."""
-    readable = text.decode("utf-8", "surrogateescape")
-    return b'"' + _QUOTED_SPECIALLY.sub(_quoted_character, readable).encode() + b'"'
-
-
-def _quoted_character(found: re.Match[str]) -> str:
-    character = found.group()
-    if short := _SHORT_QUOTES.get(character):
-        return short
-    return "\\ufffd" if character >= "\udc80" else f"\\u{ord(character):04x}"
+    return b'"' + text.decode("utf-8", "surrogateescape").translate(_QUOTES).encode() + b'"'
 
 
 def parsed_float(text: bytes) -> float:

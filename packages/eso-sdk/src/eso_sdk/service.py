@@ -89,7 +89,7 @@ class Service:
             provider_version=provider.version,
             instance_id=self.instance_id,
             kinds=provider.kind_infos,
-            features=provider.features,
+            features=tuple(feature for feature in provider.features if feature in hello.features),
             limits=provider.limits,
         )
 
