@@ -5,7 +5,7 @@ client -> informers -> certificates -> gateway, directory, planner -> resolver -
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -145,14 +145,8 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     manager.add_service("provider connections", gateway.run)
     manager.add_service("provider directory", directory.run)
     manager.add_service("push refresh", push.run)
-    for component, recorder in parts.recorders.items():
-        manager.add_service(f"events of {component}", recorder.run)
-    for informer in informers.everything:
-        manager.add_informer(informer)
-    for controller in (issuer.controller, _service_controller(parts), _misfit_controller(parts), *controllers.values()):
-        metrics.controllers.add(controller, workers(settings))
-        manager.add_controller(controller)
-    manager.add_watchdogs()
+    others = (issuer.controller, _service_controller(parts), _misfit_controller(parts))
+    _hand_over(parts, manager, (*others, *controllers.values()))
     return Operator(
         manager=manager,
         health=health,
@@ -230,6 +224,18 @@ class _Parts:
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
         timed = self.metrics.controllers.timed(name, reconcile)
         return Controller(name, timed, clock=self.clock, workers=workers(self.settings))
+
+
+def _hand_over(parts: _Parts, manager: Manager, controllers: Iterable[Controller]) -> None:
+    """From now on the manager runs them, and watches over them."""
+    for component, recorder in parts.recorders.items():
+        manager.add_service(f"events of {component}", recorder.run)
+    for informer in parts.informers.everything:
+        manager.add_informer(informer)
+    for controller in controllers:
+        parts.metrics.controllers.add(controller, workers(parts.settings))
+        manager.add_controller(controller)
+    manager.add_watchdogs()
 
 
 def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, Controller]:
