@@ -171,10 +171,10 @@ async def test_one_users_bad_certificates_do_not_lock_out_another(loop: Loopback
 
 async def test_a_timeout_that_nobody_could_keep_to_does_not_lock_out_the_others(loop: LoopbackGateway) -> None:
     """One tenant's store may say `timeouts: {call: 1ms}`; the provider is there for everybody else."""
-    hasty = bound_target(policy=CallPolicy(gated=False, max_retries=0, call_timeout=0.001), identity="hasty")
+    hasty = CallPolicy(gated=False, max_retries=0, call_timeout=0.001)
     loop.provider.latency = 0.1
-    for _ in range(2 * THRESHOLD):
-        call = asyncio.create_task(loop.gateway.get(hasty, wanted("a")))
+    for number in range(2 * THRESHOLD):
+        call = asyncio.create_task(loop.gateway.get(bound_target(policy=hasty, identity=str(number)), wanted("a")))
         await loop.clock.run_until_idle()
         assert isinstance(call.exception(), ProviderError)
     refused = loop.provider.calls["GetSecrets"]
@@ -184,6 +184,40 @@ async def test_a_timeout_that_nobody_could_keep_to_does_not_lock_out_the_others(
 
     assert refused == THRESHOLD
     assert not isinstance(patient.result()[0].outcome, ProviderError)
+
+
+async def test_a_backend_that_is_silent_locks_out_its_own_users_only(loop: LoopbackGateway) -> None:
+    """A tenant's server may be a tar pit; the provider is there for everybody else, and so are our workers."""
+    loop.provider.hangs = True
+    for _ in range(2 * THRESHOLD):
+        call = asyncio.create_task(loop.gateway.get(bound_target(policy=ONCE, identity="tar pit"), wanted("a")))
+        await loop.clock.settle()
+        await loop.clock.advance(30.0 if not call.done() else 0.0)
+        await loop.clock.settle()
+        assert isinstance(call.exception(), ProviderError)
+    asked = loop.provider.calls["GetSecrets"]
+    loop.provider.hangs = False
+
+    results = await loop.gateway.get(bound_target(policy=ONCE), wanted("a"))
+
+    assert asked < 2 * THRESHOLD
+    assert not isinstance(results[0].outcome, ProviderError)
+
+
+async def test_a_provider_that_is_silent_to_many_is_left_alone(loop: LoopbackGateway) -> None:
+    loop.provider.hangs = True
+    for number in range(THRESHOLD):
+        call = asyncio.create_task(loop.gateway.get(bound_target(policy=ONCE, identity=str(number)), wanted("a")))
+        await loop.clock.settle()
+        await loop.clock.advance(30.0)
+        await loop.clock.settle()
+        assert isinstance(call.exception(), NoAnswerError)
+
+    with pytest.raises(NoAnswerError):
+        await loop.gateway.get(bound_target(policy=ONCE), wanted("a"))
+
+    assert loop.provider.calls["GetSecrets"] == THRESHOLD
+    assert state(loop) == "open"
 
 
 async def test_no_store_can_have_a_call_hang_for_days(loop: LoopbackGateway) -> None:

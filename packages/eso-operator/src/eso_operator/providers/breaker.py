@@ -1,13 +1,14 @@
 """A circuit breaker for each endpoint: a provider process that does not answer is left alone for a while.
 
 It counts failures of the infrastructure only: not reached, or silent until the deadline. Whatever a provider answers,
-even an error, shows that it is there. Handshakes are made all the same, at a pace of their own (`directory.py`): one
-that is answered opens the breaker for everybody.
+even an error, shows that it is there. Silence counts once for each identity: it may be the backend of one of them that
+is silent, and that must not lock out the others. Handshakes are made all the same, at a pace of their own
+(`directory.py`): one that is answered opens the breaker for everybody.
 """
 
 from __future__ import annotations
 
-from eso_operator.providers.errors import is_infrastructure
+from eso_operator.providers.errors import NoAnswerError, is_infrastructure
 from eso_operator.providers.settings import BreakerSettings
 from eso_operator.providers.valve import Admission, Valve
 from eso_wire.errors import ProviderError
@@ -23,6 +24,7 @@ class Breaker:
         self._draw = draw
         self._valve = Valve(clock)
         self._failures = 0
+        self._silent: set[str] = set()
         self._rests = 0
 
     @property
@@ -37,18 +39,25 @@ class Breaker:
 
     def answered(self) -> None:
         self._failures = self._rests = 0
+        self._silent.clear()
         self._valve.open()
 
-    def failed(self, error: ProviderError, admission: Admission) -> None:
+    def failed(self, error: ProviderError, admission: Admission, identity: str = "") -> None:
+        """`identity` is on whose behalf it was called; empty for a handshake, which needs no backend."""
         if not is_infrastructure(error):
             self.answered()
             return
         if admission is Admission.OPEN and not self._valve.is_open:
             return  # sent before it was shut: nothing new
-        self._failures += 1
-        if self._failures >= self._settings.threshold:
+        if identity and isinstance(error, NoAnswerError):
+            self._silent.add(identity)
+        else:
+            self._failures += 1
+        if self._failures + len(self._silent) >= self._settings.threshold:
             self._rests += 1
             self._valve.shut(error, self._settings.rest.delay(self._rests, self._draw))
+        else:
+            self.gave_up(admission)
 
     def gave_up(self, admission: Admission) -> None:
         """The caller was cancelled before anything was learnt."""

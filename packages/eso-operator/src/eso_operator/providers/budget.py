@@ -2,7 +2,7 @@
 
     RATE_LIMITED                       shut until the time the backend names
     credentials or configuration bad   shut for long: only a change helps, and a change is another identity
-    backend down, three times          shut for short
+    backend down or silent, 3 times    shut for short
 
 When the time has come one call goes out as a probe and the others wait for it. Identities do not affect one another.
 A validation shuts nobody out unless it is throttled: whether its verdict stops others is for the gate to say.
@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from eso_operator.providers.errors import is_infrastructure
 from eso_operator.providers.valve import Admission, Urgency, Valve
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.status import TransportError
 from kuberun.backoff import Backoff, Random, system_random
 from kuberun.clock import Clock
 
@@ -83,7 +83,7 @@ class Budgets:
     ) -> None:
         """An error of a call, or of one item of it. One that says nothing about the identity counts as working."""
         rule = _RULES.get(error.reason)
-        if is_infrastructure(error):  # nothing was learnt about the identity; the breaker counts it
+        if isinstance(error, TransportError):  # nothing was learnt about the identity; the breaker counts it
             self.gave_up(identity, admission)
         elif rule is None:
             self.worked(identity)

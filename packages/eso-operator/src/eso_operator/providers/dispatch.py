@@ -306,7 +306,7 @@ class _Passes:
 
     def failed(self, error: ProviderError) -> None:
         self.told = True
-        self.breaker.failed(error, self.breaker_pass)
+        self.breaker.failed(error, self.breaker_pass, self.budget_key[1])
         self.budgets.failed(self.budget_key, error, self.budget, self.urgency)
 
     def abandon(self) -> None:

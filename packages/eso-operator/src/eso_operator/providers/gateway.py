@@ -109,6 +109,7 @@ class Gateway:
                 methods.HANDSHAKE,
                 lambda client: client.handshake(hello),
                 _request_id(),
+                urgency=Urgency.NOW,
                 within=self._settings.calls.handshake_timeout,
             ),
         )
