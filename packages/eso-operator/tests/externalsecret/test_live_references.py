@@ -247,7 +247,7 @@ async def test_generated_state_lives_for_as_long_as_the_target_holds_the_value(s
         return len(known) > 1 and [name for name, deadline in known.items() if deadline is None] == [first]
 
     await eventually(discarded, "the new state is not cleaned up")
-    await stage.change("db", refreshPolicy="CreatedOnce", target={"template": None})
+    await stage.change("db", refreshPolicy="OnChange", target={"template": None})
     await stage.ready("db")
     known = await states(stage)
     assert known[first] is not None
