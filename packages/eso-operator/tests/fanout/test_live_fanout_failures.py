@@ -80,12 +80,14 @@ async def test_a_deleted_parent_stays_until_its_children_could_be_deleted(fleet:
         running.broken["DELETE"] = Forbidden(403, "Forbidden", "not allowed to delete")
 
         await fleet.bench.delete(fleet.fan_out.parent.resource, fleet.name)
+        status = await fleet.failed()
         await running.looked_again(fleet.name, 1)
         assert await fleet.parent() is not None
         running.broken.clear()
 
         await fleet.no_child("a")
         await eventually(lambda: _gone(fleet), "the parent is still there")
+    assert status["failedNamespaces"] == [{"namespace": fleet.ns("a"), "reason": "not allowed to delete"}]
 
 
 async def _gone(fleet: Any) -> bool:

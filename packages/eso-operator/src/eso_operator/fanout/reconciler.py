@@ -163,9 +163,10 @@ class FanOutReconciler:
         if self._fan_out.finalizer not in metadata.finalizers:
             return Done()
         part_with = self._writer.let_go if _ORPHAN in metadata.finalizers else self._writer.remove
-        for result in await each(self._children_of(metadata).values(), partial(part_with, metadata)):
-            if isinstance(result, Failed):
-                return Retry(f"the child in namespace {result.namespace} is still there: {result.reason}")
+        results = await each(self._children_of(metadata).values(), partial(part_with, metadata))
+        if any(isinstance(result, Failed) for result in results):
+            # On the object, where people look who wonder why it does not go.
+            return await self._report(parent, Spread(self._fan_out.name(parent), tuple(results)))
         if (again := await self._release(metadata.name)) is not None:
             return again
         await remove_finalizer(self._outside.client, self._fan_out.parent, metadata, self._fan_out.finalizer)
