@@ -97,9 +97,11 @@ class WatchedKinds:
                 return True
             try:
                 resource = await served_resource(self._client, kind.api_version, kind.kind)
-            except ApiError:
-                return False
-            if resource is None or self._group is None or len(self._included) >= MAX_INCLUDED:
+                if resource is None or self._group is None or len(self._included) >= MAX_INCLUDED:
+                    return False
+                await self._try(resource)
+            except ApiError as error:
+                _log.warning("kind cannot be read", kind=str(kind), reason=error.reason or error.code)
                 return False
             return await self._start(kind, resource, self._group)
 
@@ -123,6 +125,12 @@ class WatchedKinds:
         async with asyncio.TaskGroup() as group:
             self._group = group
             await asyncio.Event().wait()
+
+    async def _try(self, resource: Resource) -> None:
+        """One object: anybody may name a kind that we must not read, and nobody should wait until that is clear."""
+        namespace = self._namespace if resource.namespaced else ""
+        source = self._client.source(raw(resource), Selection(namespace))
+        await source.list_page(limit=1, continue_token="", resource_version="")
 
     async def _start(self, kind: KindId, resource: Resource, group: asyncio.TaskGroup) -> bool:
         informer = self._informer(raw(resource), "", {})
