@@ -35,19 +35,23 @@ class DemoError(Exception):
 
 
 def main() -> int:
-    at_terminal = sys.stdout.isatty()
-    console = Console(highlight=False, width=None if at_terminal else 160)
+    at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     with tempfile.TemporaryDirectory(prefix="eso-demo-") as folder:
         try:
             with running(Path(folder)) as started:
                 console.print(f"[bold]Kubernetes API, operator and providers run[/bold]; {started['server']}")
-                console.print(f"look around with: KUBECONFIG={started['kubeconfig']} kubectl get externalsecrets -A\n")
+                look = f"KUBECONFIG={started['kubeconfig']} {BIN / 'kubectl'} get externalsecrets -A"
+                console.print(f"look around with: {look}\n", soft_wrap=True)
                 show(console, Cluster(Path(started["kubeconfig"])))
                 if at_terminal:
                     console.input("\n[bold]everything as it should be[/bold]; press Enter to stop ")
         except DemoError as problem:
             console.print(f"[red]demo failed:[/red] {problem}", soft_wrap=True)
             return 1
+        except (KeyboardInterrupt, EOFError):
+            console.print("\nstopped before its end")
+            return 130
     console.print("stopped cleanly")
     return 0
 

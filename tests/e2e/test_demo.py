@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +25,6 @@ VALUES = ("first-value", "second-value", "a shared certificate")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_the_demo_checks_itself_and_ends_with_0() -> None:
     """R6, R37, R40 as a person sees them; no value is printed."""
     done = subprocess.run(
@@ -41,3 +42,26 @@ def test_the_demo_checks_itself_and_ends_with_0() -> None:
     shown = [line.split(": ")[0] for line in done.stdout.splitlines()]
     assert [step for step in shown if step in STEPS] == list(STEPS)
     assert not [value for value in VALUES if value in done.stdout + done.stderr]
+
+
+@pytest.mark.slow
+def test_whoever_interrupts_the_demo_sees_no_traceback_and_leaves_nothing_behind() -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "tools" / "demo.py")],
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()
+
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everybody in front of it hears the key
+    rest, _ = process.communicate(timeout=SECONDS)
+
+    assert "Kubernetes API, operator and providers run" in first
+    assert (process.returncode, rest.splitlines()[-1]) == (130, "stopped before its end")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
