@@ -40,7 +40,7 @@ from kuberun.clock import SystemClock
 from kuberun.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS, document
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 SEEDS_BY_DEFAULT = 4
 LAST_CALL = 8

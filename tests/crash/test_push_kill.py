@@ -25,7 +25,7 @@ from eso_operator.testing.pushsecrets import entry
 from kuberun.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS, document
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 PUSHES = PUSH_SECRET.resource()
 SEEDS = int(os.environ.get("ESO_CRASH_SEEDS", "4"))

@@ -71,7 +71,6 @@ def test_more_can_be_granted_for_providers_and_targets_of_ones_own() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_the_operator_does_its_work_with_these_rights_alone(tmp_path: Path) -> None:
     """The demo's stores, syncs, pushes, generators and fan-out, and their end, as the chart's service account."""
     manifests, limited = tmp_path / "manifests", tmp_path / "limited.kubeconfig"

@@ -10,7 +10,7 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from kuberun.meta import JsonObject
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
 NAMESPACE = "all-forms"

@@ -10,7 +10,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from kuberun.meta import JsonObject
 from kuberun.testing.builders import SECRETS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
 OBJECTS = 8

@@ -13,7 +13,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from kuberun.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
 PUSH_SECRETS = PUSH_SECRET.resource()

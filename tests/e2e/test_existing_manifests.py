@@ -14,7 +14,7 @@ from eso_api.secretstore import SECRET_STORE
 from kuberun.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
 STORES = SECRET_STORE.resource()

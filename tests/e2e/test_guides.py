@@ -27,7 +27,7 @@ from eso_cli.testing.upprocess import ESO, up_running
 from kuberun.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 SECONDS = 200.0
 GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"

@@ -15,7 +15,7 @@ from kuberun.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 from kuberun.testing.kubectl import Kubectl
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
 STORES = SECRET_STORE_V2.resource()

@@ -14,7 +14,7 @@ from eso_api.generators.webhook import WEBHOOK
 from kuberun.meta import JsonObject
 from kuberun.testing.builders import SECRETS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
 NAMESPACE = "production"

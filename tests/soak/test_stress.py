@@ -20,6 +20,7 @@ DEEDS = 40
 
 @pytest.mark.live
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 async def test_many_people_at_once_never_make_one_key_run_twice(world: Any, caplog: pytest.LogCaptureFixture) -> None:
     loop = asyncio.get_running_loop()
     loop.set_debug(True)
