@@ -77,6 +77,27 @@ async def test_users_of_a_recovered_identity_wait_for_the_probe_and_go_on(loop: 
     assert all(not isinstance(each.result(), ProviderError) for each in reads)
 
 
+async def test_users_do_not_wait_long_for_a_probe_that_nobody_answers(loop: LoopbackGateway) -> None:
+    """Each of them holds a worker, which others need."""
+    loop.provider.errors.append(ProviderError(ErrorReason.CREDENTIALS_REJECTED, "no"))
+    await fail(loop, 1)
+    await loop.clock.advance(15.0)
+    loop.provider.hangs = True
+
+    reads = [asyncio.create_task(read(loop)) for _ in range(20)]
+    await loop.clock.settle()
+    await loop.clock.advance(2.0)
+    await loop.clock.settle()
+    waiting = [each for each in reads if not each.done()]
+    refused = [each.exception() for each in reads if each.done()]
+    await loop.clock.run_until_idle()
+
+    assert len(waiting) == 1
+    assert all(isinstance(each, ProviderError) and each.message == "no" for each in refused)
+    assert isinstance(waiting[0].exception(), ProviderError)
+    assert loop.provider.calls["GetSecrets"] == 2
+
+
 async def test_validation_asks_at_once_and_its_success_opens_the_identity(loop: LoopbackGateway) -> None:
     loop.provider.errors.append(ProviderError(ErrorReason.CREDENTIALS_REJECTED, "no"))
     await fail(loop, 3)

@@ -4,8 +4,9 @@
                           ^                                     |
                           +---------------- failure ------------+
 
-While it is shut, callers get the error that shut it, at once; while the probe is on its way they wait for its outcome.
-So a broken thing costs one call however many want it. Used by the breaker (endpoints) and the budgets (identities).
+While it is shut, callers get the error that shut it, at once; while the probe is on its way they wait for its outcome,
+but not for long: a probe that nobody answers would keep all workers waiting with it. So a broken thing costs one call
+however many want it. Used by the breaker (endpoints) and the budgets (identities).
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 from eso_operator.providers.errors import restated
 from eso_wire.errors import ProviderError
 from kuberun.clock import Clock
 from kuberun.deadline import Deadline
+
+PATIENCE: Final = 2.0
+"""Seconds that others wait for a probe: one that succeeds seldom takes longer."""
 
 
 class Admission(Enum):
@@ -62,7 +67,7 @@ class Valve:
         """Pass, pass as the probe, or raise the error that shut it."""
         while self._shut is not None:
             if self._probe is not None:
-                await self._outcome(self._probe, self._shut.error, within)
+                await self._outcome(self._probe, self._shut.error, min(within, PATIENCE))
             elif urgency is Urgency.NOW or self._clock.monotonic() >= self._shut.until:
                 self._probe = asyncio.Event()
                 return Admission.PROBE
