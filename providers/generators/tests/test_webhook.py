@@ -376,11 +376,20 @@ async def test_redirects_come_to_an_end(client: InMemory, endpoint: Any) -> None
 # --- TLS --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "encode",
+    [
+        pytest.param(lambda pem: pem, id="once"),
+        pytest.param(base64.b64encode, id="twice"),
+        pytest.param(base64.urlsafe_b64encode, id="twice, for URLs"),
+    ],
+)
 async def test_a_bundle_in_the_configuration_is_trusted(
-    client: InMemory, tls_endpoint: Any, authority: Authority
+    client: InMemory, tls_endpoint: Any, authority: Authority, encode: Any
 ) -> None:
+    """However often it is encoded."""
     tls_endpoint.json('{"a": "1"}')
-    bundle = base64.encodebytes(authority.pem).decode()
+    bundle = base64.encodebytes(encode(authority.pem)).decode()
 
     assert await generated(client, spec_of(tls_endpoint, caBundle=bundle)) == {"a": "1"}
 

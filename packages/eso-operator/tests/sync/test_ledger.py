@@ -107,6 +107,7 @@ def known_state(name: str, owner: StateOwner = OWNER, entry: str = "0", **spec: 
         "namespace": meta.namespace,
         "labels": {OWNER_KEY_LABEL: key},
         "resourceVersion": "1",
+        "ownerReferences": [{"apiVersion": "v1", "kind": owner.resource.kind, "name": meta.name, "uid": meta.uid}],
     }
     metadata["creationTimestamp"] = f"2030-01-01T00:00:0{name[-1]}Z" if name[-1].isdigit() else None
     return msgspec.convert({"metadata": metadata, "spec": {"resource": {}, "state": {}, **spec}}, GeneratorState)
@@ -178,6 +179,17 @@ async def test_an_entry_that_is_no_generator_any_more_retires_its_states_too() -
     await ledger.retire(await ledger.keep(OWNER, []))
 
     assert states.deadlines() == ["2030-01-01T00:02:00Z"]
+
+
+async def test_an_entry_that_is_gone_retires_its_states_too() -> None:
+    """Nobody would ask for them by their entry any more."""
+    states = States({"state-1": {"metadata": {}, "spec": {}}, "state-2": {"metadata": {}, "spec": {}}})
+    ledger = states.ledger(_states(known_state("state-1", entry="0"), known_state("state-2", entry="7")))
+
+    kept = await ledger.keep(OWNER, [])
+    await ledger.retire(kept)
+
+    assert states.deadlines() == [rfc3339(START + timedelta(seconds=120))] * 2
 
 
 async def test_when_the_target_was_not_written_the_new_state_goes_and_the_old_one_stays() -> None:

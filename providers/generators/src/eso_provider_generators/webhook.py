@@ -44,6 +44,8 @@ MAX_HEADERS: Final = 64
 _OWN_HEADERS: Final = frozenset({"host", "content-length", "transfer-encoding", "trailer"})
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_PEM: Final = b"-----BEGIN"
+_TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 Secrets = Mapping[str, Mapping[str, bytes]]
@@ -181,10 +183,17 @@ def _timeout(config: WebhookSpec) -> float:
 
 
 def _bundle(config: WebhookSpec) -> bytes:
+    """Certificates in PEM. Some people encode them once more than the field itself does."""
     try:
-        return base64.b64decode("".join(config.ca_bundle.split()), validate=True)
+        bundle = base64.b64decode("".join(config.ca_bundle.split()), validate=True)
     except (binascii.Error, ValueError):
         raise invalid_config("/caBundle", "is no base64") from None
+    if _PEM in bundle:
+        return bundle
+    try:
+        return base64.b64decode(b"".join(bundle.split()).translate(_TO_STANDARD), validate=True)
+    except (binascii.Error, ValueError):
+        return bundle
 
 
 def _path(config: WebhookSpec) -> jsonanswer.Path:

@@ -77,9 +77,10 @@ def owner_key(kind: str, namespace: str, name: str, entry: str) -> str:
 
 
 def owner_of(state: GeneratorState) -> list[tuple[str, str]]:
-    """The index through which they are found."""
-    key = state.metadata.labels.get(OWNER_KEY_LABEL)
-    return [(state.metadata.namespace, key)] if key else []
+    """The index through which they are found: the entry they are for, and the object."""
+    meta = state.metadata
+    key = meta.labels.get(OWNER_KEY_LABEL)
+    return [(meta.namespace, each) for each in (key, *(owner.uid for owner in meta.owner_references)) if each]
 
 
 class StateLedger:
@@ -121,9 +122,10 @@ class StateLedger:
             await self._noted(intent.record, patch)
 
     async def keep(self, owner: StateOwner, made: Sequence[Made]) -> Kept:
-        """The new states; older ones as they are known now. A state that is lost cannot be cleaned up."""
+        """The new states; older ones as they are known now, those of entries that are no more among them."""
         keys = [_key(owner, entry) for entry in owner.entries]
         older = [state for key in keys for state in await self._older(owner.metadata.namespace, key)]
+        older += self._strays(owner, keys)
         new: list[ObjectKey] = []
         for place, each in enumerate(made):
             try:
@@ -189,6 +191,15 @@ class StateLedger:
         between = found[1 : 1 - MAX_OLDER]
         await self._give_deadline(between, self._clock.now() + self._grace)
         return [state for state in found if state not in between]
+
+    def _strays(self, owner: StateOwner, keys: Sequence[str]) -> list[ObjectKey]:
+        """States of entries that the object does not have any more."""
+        of_owner = self._states.find(OWNER_INDEX, (owner.metadata.namespace, owner.metadata.uid))
+        return [
+            state.metadata.key
+            for state in of_owner
+            if state.metadata.labels.get(OWNER_KEY_LABEL) not in keys and state.spec.garbage_collection_deadline is None
+        ]
 
     async def _leave(self, made: Made) -> None:
         """To the collector."""
