@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # the wheel carries no type information
 
@@ -203,7 +204,45 @@ def no_words(error: Failure, request: Any) -> Failure:
     return replace(error, trailers=(("grpc-status-details-bin", status.SerializeToString()),))
 
 
+def moved_home(request: pb.GetSecretsRequest) -> None:
+    context = request.context
+    home = context.store.namespace
+    context.caller.namespace = context.config.ref.namespace = context.auth_namespace = home
+
+
+def any_protocol(request: pb.GetSecretsRequest) -> None:
+    request.context.protocol.major = 2
+    request.context.protocol.minor = 0
+
+
+def more_features(answer: pb.HandshakeResponse) -> None:
+    answer.features.append("surprise")
+
+
+def another_code(error: Failure, request: Any) -> Failure:
+    del request
+    return replace(error, code=grpc.StatusCode.UNKNOWN)
+
+
+def subscribing_denied(answer: pb.HandshakeResponse) -> None:
+    for kind in answer.kinds:
+        kind.operations.remove(pb.OPERATION_SUBSCRIBE)
+
+
+def finding_denied(answer: pb.HandshakeResponse) -> None:
+    finds = {pb.OPERATION_FIND_BY_NAME, pb.OPERATION_FIND_BY_TAGS, pb.OPERATION_FIND_BY_PATH}
+    for kind in answer.kinds:
+        for operation in finds & set(kind.operations):
+            kind.operations.remove(operation)
+
+
 LIARS = [
+    ("namespaces", "namespaces are not looked at", "is of its own namespace", Liar("GetSecrets", asked=moved_home)),
+    ("errors", "every protocol", "refuses a protocol version", Liar("GetSecrets", asked=any_protocol)),
+    ("errors", "another code", "refuses a kind it does not serve", Liar("GetSecrets", failed=another_code)),
+    ("errors", "it subscribes", "every operation it does not offer", Liar("Handshake", answered=subscribing_denied)),
+    ("errors", "it finds", "every operation it does not offer", Liar("Handshake", answered=finding_denied)),
+    ("handshake", "features out of nowhere", "uses no feature", Liar("Handshake", answered=more_features)),
     ("get", "other ids", "answers every item of a batch once", Liar("GetSecrets", answered=other_ids)),
     ("get", "an item is left out", "answers every item of a batch once", Liar("GetSecrets", answered=last_dropped)),
     (

@@ -65,6 +65,7 @@ EXISTS = "exists: tells what is there from what is not, without giving the value
 VERSIONS = "get: reports a missing version as not found"
 UNOFFERED_OPERATIONS = "errors: answers every operation it does not offer with UNSUPPORTED_OPERATION"
 UNOFFERED_IF_ABSENT = "push: refuses a precondition it does not offer instead of ignoring it"
+REFERENCES = "namespaces: refuses a reference of a namespaced configuration to another namespace"
 IF_ABSENT = {
     "push: leaves an existing value alone with IF_ABSENT, and says SKIPPED_EXISTS",
     "push: lets exactly one of many simultaneous IF_ABSENT pushes win",
@@ -78,7 +79,7 @@ STATE = {
 CANDIDATES = {
     "fake": Candidate(
         lambda _: serve_command("fake"),
-        without={"read": frozenset({UNOFFERED_OPERATIONS}), "write": frozenset({UNOFFERED_IF_ABSENT})},
+        without={"read": frozenset({UNOFFERED_OPERATIONS, REFERENCES}), "write": frozenset({UNOFFERED_IF_ABSENT})},
     ),
     "generators": Candidate(lambda _: serve_command("generators"), without={"generator": frozenset(STATE)}),
     "example": Candidate(
@@ -89,7 +90,7 @@ CANDIDATES = {
     "scaffold": Candidate(
         scaffolded_command,
         scaffolded_fixture,
-        {"read": frozenset({FIXTURE_VALUES, UNOFFERED_OPERATIONS}), "write": frozenset(IF_ABSENT)},
+        {"read": frozenset({FIXTURE_VALUES}), "write": frozenset(IF_ABSENT)},
     ),
 }
 

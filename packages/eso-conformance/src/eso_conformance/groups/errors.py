@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 
 from grpc import aio
 
 from eso_conformance.cases import NotApplicable, Profile, case, expect, violated
 from eso_conformance.subject import CALL_SECONDS, Subject, detail_of, item, reason_name, remote
 from eso_wire._generated import provider_pb2 as pb
+from eso_wire.errors import ErrorReason
+from eso_wire.status import CODE_OF
+from eso_wire.versions import CURRENT
 
+_FINDS = (pb.OPERATION_FIND_BY_NAME, pb.OPERATION_FIND_BY_TAGS, pb.OPERATION_FIND_BY_PATH)
 _STATES = (pb.VALIDATION_STATE_READY, pb.VALIDATION_STATE_UNKNOWN, pb.VALIDATION_STATE_INVALID)
 
 
@@ -49,7 +53,14 @@ async def unsupported_kind(subject: Subject) -> None:
     context.config.kind.kind = "ConformanceNoSuchKind"
     context.config.ref.uid = str(uuid.uuid4())
 
-    await _fails(subject.get([item("only", "key")], context=context), pb.ERROR_REASON_UNSUPPORTED_KIND)
+    await fails(subject.get([item("only", "key")], context=context), pb.ERROR_REASON_UNSUPPORTED_KIND)
+
+
+@case(Profile.READ, "errors", "refuses a protocol version it does not speak with PROTOCOL_INCOMPATIBLE")
+async def unknown_protocol(subject: Subject) -> None:
+    context = subject.context(protocol=pb.ProtocolVersion(major=CURRENT.major + 7, minor=0))
+
+    await fails(any_call(subject, context), pb.ERROR_REASON_PROTOCOL_INCOMPATIBLE)
 
 
 @case(Profile.READ, "errors", "refuses a configuration that is not JSON with CONFIG_INVALID")
@@ -58,7 +69,7 @@ async def broken_config(subject: Subject) -> None:
     context.config.inline.spec_json = b"{not json"
     context.config.ref.uid = str(uuid.uuid4())
 
-    await _fails(_any_call(subject, context), pb.ERROR_REASON_CONFIG_INVALID)
+    await fails(any_call(subject, context), pb.ERROR_REASON_CONFIG_INVALID)
 
 
 @case(Profile.READ, "errors", "answers every operation it does not offer with UNSUPPORTED_OPERATION")
@@ -81,12 +92,16 @@ async def honest_about_operations(subject: Subject) -> None:
             pb.DeleteSecretsRequest(context=context, items=[removal], idempotency_key="conformance"),
             timeout=CALL_SECONDS,
         ),
+        pb.OPERATION_SUBSCRIBE: lambda: _drained(subject.stores.Subscribe(_opening(context), timeout=CALL_SECONDS)),
     }
+    if not set(_FINDS) & set(subject.kind.operations):
+        search = pb.FindSecretsRequest(context=context, name_regexp=".")
+        calls[pb.OPERATION_FIND_BY_NAME] = lambda: _drained(subject.stores.FindSecrets(search, timeout=CALL_SECONDS))
     tried = False
     for operation, call in calls.items():
         if not subject.offers(operation):
             tried = True
-            await _fails(call(), pb.ERROR_REASON_UNSUPPORTED_OPERATION)
+            await fails(call(), pb.ERROR_REASON_UNSUPPORTED_OPERATION)
     if not tried:
         raise NotApplicable("it offers every operation")
 
@@ -100,7 +115,7 @@ async def shows_no_credential(subject: Subject) -> None:
     context.config.ref.uid = str(uuid.uuid4())
 
     try:
-        await _any_call(subject, context)
+        await any_call(subject, context)
     except aio.AioRpcError as error:
         shown = [str(error.details()), *(str(value) for _, value in error.trailing_metadata() or ())]
         expect(not any(canary in text for text in shown), "the error repeats what was sent as a secret")
@@ -116,7 +131,8 @@ async def validate(subject: Subject, context: pb.RequestContext | None = None) -
     return answer
 
 
-async def _any_call(subject: Subject, context: pb.RequestContext) -> object:
+async def any_call(subject: Subject, context: pb.RequestContext) -> object:
+    """The call that most kinds have."""
     if subject.kind.role == pb.KIND_ROLE_GENERATOR:
         request = pb.GenerateRequest(context=context, idempotency_key="conformance")
         return await subject.generators.Generate(request, timeout=CALL_SECONDS)
@@ -125,7 +141,7 @@ async def _any_call(subject: Subject, context: pb.RequestContext) -> object:
     raise NotApplicable("it can neither read nor generate")
 
 
-async def _fails(call: Awaitable[object], reason: pb.ErrorReason.ValueType) -> None:
+async def fails(call: Awaitable[object], reason: pb.ErrorReason.ValueType) -> None:
     """The call fails as a whole, with this reason."""
     wanted = reason_name(pb.ErrorDetail(reason=reason))
     try:
@@ -133,9 +149,20 @@ async def _fails(call: Awaitable[object], reason: pb.ErrorReason.ValueType) -> N
     except aio.AioRpcError as error:
         detail = _required_detail(error)
         expect(detail.reason == reason, f"the reason is {reason_name(detail)}, not {wanted}")
+        due = CODE_OF[ErrorReason(wanted)]
+        expect(error.code() is due, f"{wanted} comes with {error.code().name}, not {due.name}")
         expect(detail.message, "the error says nothing to its reader")
     else:
         violated(f"the call succeeded; {wanted} was due")
+
+
+async def _drained(stream: AsyncIterable[object]) -> None:
+    async for _ in stream:
+        return
+
+
+async def _opening(context: pb.RequestContext) -> AsyncIterator[pb.SubscribeRequest]:
+    yield pb.SubscribeRequest(open=pb.SubscribeOpen(context=context))
 
 
 def _required_detail(error: aio.AioRpcError) -> pb.ErrorDetail:
@@ -150,6 +177,7 @@ CASES = (
     narrows_operations,
     refuses_invalid,
     unsupported_kind,
+    unknown_protocol,
     broken_config,
     honest_about_operations,
     shows_no_credential,

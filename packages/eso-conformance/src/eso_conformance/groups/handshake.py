@@ -80,4 +80,19 @@ async def kinds_are_complete(subject: Subject) -> None:
             expect(not _STORE_ONLY & set(kind.operations), f"the generator {name} offers an operation of stores")
 
 
-CASES = (names_itself, selects_highest, accepts_each, refuses_unknown, keeps_instance, kinds_are_complete)
+@case(Profile.READ, "handshake", "uses no feature that core did not name")
+async def invents_no_feature(subject: Subject) -> None:
+    answer = await shake_hands(subject.channel)
+
+    expect(not answer.features, "a feature is named that nobody offered")
+
+
+CASES = (
+    names_itself,
+    selects_highest,
+    accepts_each,
+    refuses_unknown,
+    keeps_instance,
+    kinds_are_complete,
+    invents_no_feature,
+)

@@ -18,6 +18,8 @@ _UNARY = {
     "GeneratorProvider": ("ValidateGenerator", "Generate", "Cleanup"),
     "ProviderInfo": ("Handshake",),
 }
+_STREAMS = ("SecretStoreProvider/FindSecrets", "SecretStoreProvider/Subscribe")
+_SINGLE, _STREAM = "one message each way", "a stream"
 _ROUNDS = 40
 _TOO_LARGE = {pb.ERROR_REASON_INVALID_REQUEST, pb.ERROR_REASON_PAYLOAD_TOO_LARGE}
 
@@ -83,9 +85,31 @@ async def survives_garbage(subject: Subject) -> None:
                 *(_throw(subject, f"/{_PACKAGE}.{service}/{method}", seeded.randbytes(at * 7)) for at in range(8))
             )
 
-    answer = await shake_hands(subject.channel)
+    for method in _STREAMS:
+        await asyncio.gather(
+            *(_throw(subject, f"/{_PACKAGE}.{method}", seeded.randbytes(at * 7), _STREAM) for at in range(8))
+        )
+    await _still_there(subject)
 
-    expect(answer.instance_id == subject.handshake.instance_id, "the provider restarted")
+
+@case(Profile.READ, "robustness", "answers messages that were damaged on the way, and goes on serving")
+async def survives_damage(subject: Subject) -> None:
+    """Most of these still decode, so they get further than garbage does. Only calls that write nothing are tried."""
+    seeded = random.Random(20240608)  # noqa: S311 - the same damage each time, so that a failure can be repeated
+    context = subject.context()
+    sound = {
+        "SecretStoreProvider/GetSecrets": pb.GetSecretsRequest(
+            context=context, items=[item("only", "key", prop="a.b")]
+        ),
+        "SecretStoreProvider/CheckSecrets": pb.CheckSecretsRequest(context=context, items=[item("only", "key")]),
+        "SecretStoreProvider/Validate": pb.ValidateRequest(context=context),
+        "GeneratorProvider/ValidateGenerator": pb.ValidateRequest(context=context),
+        "ProviderInfo/Handshake": pb.HandshakeRequest(core_version="conformance", features=["a", "b"]),
+    }
+    for method, message in sound.items():
+        raw = message.SerializeToString()
+        await asyncio.gather(*(_throw(subject, f"/{_PACKAGE}.{method}", _damaged(raw, seeded)) for _ in range(_ROUNDS)))
+    await _still_there(subject)
 
 
 @case(Profile.READ, "robustness", "answers an empty message with an error that says what is missing")
@@ -101,12 +125,38 @@ async def refuses_empty(subject: Subject) -> None:
         violated("a call without a context was served")
 
 
-async def _throw(subject: Subject, method: str, garbage: bytes) -> None:
-    call: aio.UnaryUnaryMultiCallable[bytes, bytes] = subject.channel.unary_unary(method)
+async def _throw(subject: Subject, method: str, garbage: bytes, form: str = _SINGLE) -> None:
     try:
-        await call(garbage, timeout=CALL_SECONDS)
+        if form == _SINGLE:
+            call: aio.UnaryUnaryMultiCallable[bytes, bytes] = subject.channel.unary_unary(method)
+            await call(garbage, timeout=CALL_SECONDS)
+        else:
+            stream: aio.StreamStreamMultiCallable[bytes, bytes] = subject.channel.stream_stream(method)
+            async for _ in stream(iter([garbage]), timeout=CALL_SECONDS):
+                break
     except aio.AioRpcError as error:
         expect(error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED, f"{method} hangs on garbage")
 
 
-CASES = (refuses_large_batch, refuses_double_ids, survives_cancellation, survives_garbage, refuses_empty)
+def _damaged(raw: bytes, seeded: random.Random) -> bytes:
+    """With a few bytes changed, and sometimes cut off."""
+    changed = bytearray(raw)
+    for _ in range(seeded.randint(1, 4)):
+        changed[seeded.randrange(len(changed))] = seeded.randrange(256)
+    return bytes(changed[: seeded.randrange(len(changed))] if seeded.random() < 0.2 else changed)
+
+
+async def _still_there(subject: Subject) -> None:
+    answer = await shake_hands(subject.channel)
+
+    expect(answer.instance_id == subject.handshake.instance_id, "the provider restarted")
+
+
+CASES = (
+    refuses_large_batch,
+    refuses_double_ids,
+    survives_cancellation,
+    survives_garbage,
+    survives_damage,
+    refuses_empty,
+)

@@ -832,7 +832,9 @@ class RequestContext(_message.Message):
 
     @_builtins.property
     def store(self) -> Global___ObjectRef:
-        """The store or generator the caller named, with uid and generation. Empty namespace: it is cluster-scoped."""
+        """The store or generator the caller named, with uid and generation. Empty namespace: it is cluster-scoped. Otherwise
+        caller, config and auth_namespace are of the same namespace; a provider refuses anything else with NAMESPACE_DENIED.
+        """
 
     @_builtins.property
     def config(self) -> Global___ProviderConfig:
@@ -2235,8 +2237,9 @@ class CleanupRequest(_message.Message):
     STATE_JSON_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     state_json: _builtins.bytes
-    """secret. As Generate returned it."""
+    """secret. As Generate returned it. Empty: it did not come back."""
     idempotency_key: _builtins.str
+    """Without `state_json` that of the Generate whose answer got lost."""
     @_builtins.property
     def context(self) -> Global___RequestContext: ...
     def __init__(

@@ -519,16 +519,20 @@ class GeneratorProviderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Generate(self, request, context):
-        """Make new values. Core stores `state_json` before it uses the values, so that a crash leaves nothing behind that
-        nobody knows of. A repeated idempotency_key should give the same outcome where the backend can do that; where it
-        cannot, core cleans up after the attempt it does not use.
+        """Make new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
+        idempotency_key before it calls, so that a crash leaves nothing behind that nobody knows of. A repeated
+        idempotency_key should give the same outcome where the backend can do that; where it cannot, core cleans up after
+        the attempt it does not use. A backend that lets one name what is made should have the key in that name: see
+        Cleanup.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Cleanup(self, request, context):
-        """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success.
+        """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success. With an empty
+        `state_json` the answer of Generate got lost, and what it made, if anything, goes by its idempotency_key. Where the
+        backend cannot find it, the answer is UNSUPPORTED_OPERATION, and core tells people what may have stayed behind.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -276,12 +276,17 @@ class GeneratorProviderStub:
     ValidateGenerator: _grpc.UnaryUnaryMultiCallable[_provider_pb2.ValidateRequest, _provider_pb2.ValidateResponse]
     """As SecretStoreProvider.Validate."""
     Generate: _grpc.UnaryUnaryMultiCallable[_provider_pb2.GenerateRequest, _provider_pb2.GenerateResponse]
-    """Make new values. Core stores `state_json` before it uses the values, so that a crash leaves nothing behind that
-    nobody knows of. A repeated idempotency_key should give the same outcome where the backend can do that; where it
-    cannot, core cleans up after the attempt it does not use.
+    """Make new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
+    idempotency_key before it calls, so that a crash leaves nothing behind that nobody knows of. A repeated
+    idempotency_key should give the same outcome where the backend can do that; where it cannot, core cleans up after
+    the attempt it does not use. A backend that lets one name what is made should have the key in that name: see
+    Cleanup.
     """
     Cleanup: _grpc.UnaryUnaryMultiCallable[_provider_pb2.CleanupRequest, _provider_pb2.CleanupResponse]
-    """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success."""
+    """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success. With an empty
+    `state_json` the answer of Generate got lost, and what it made, if anything, goes by its idempotency_key. Where the
+    backend cannot find it, the answer is UNSUPPORTED_OPERATION, and core tells people what may have stayed behind.
+    """
 
 @_typing.type_check_only
 class GeneratorProviderAsyncStub(GeneratorProviderStub):
@@ -296,12 +301,17 @@ class GeneratorProviderAsyncStub(GeneratorProviderStub):
     ValidateGenerator: _aio.UnaryUnaryMultiCallable[_provider_pb2.ValidateRequest, _provider_pb2.ValidateResponse]  # type: ignore[assignment]
     """As SecretStoreProvider.Validate."""
     Generate: _aio.UnaryUnaryMultiCallable[_provider_pb2.GenerateRequest, _provider_pb2.GenerateResponse]  # type: ignore[assignment]
-    """Make new values. Core stores `state_json` before it uses the values, so that a crash leaves nothing behind that
-    nobody knows of. A repeated idempotency_key should give the same outcome where the backend can do that; where it
-    cannot, core cleans up after the attempt it does not use.
+    """Make new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
+    idempotency_key before it calls, so that a crash leaves nothing behind that nobody knows of. A repeated
+    idempotency_key should give the same outcome where the backend can do that; where it cannot, core cleans up after
+    the attempt it does not use. A backend that lets one name what is made should have the key in that name: see
+    Cleanup.
     """
     Cleanup: _aio.UnaryUnaryMultiCallable[_provider_pb2.CleanupRequest, _provider_pb2.CleanupResponse]  # type: ignore[assignment]
-    """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success."""
+    """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success. With an empty
+    `state_json` the answer of Generate got lost, and what it made, if anything, goes by its idempotency_key. Where the
+    backend cannot find it, the answer is UNSUPPORTED_OPERATION, and core tells people what may have stayed behind.
+    """
 
 class GeneratorProviderServicer(metaclass=_abc_1.ABCMeta):
     """---------------------------------------------------------------------------------------------------------------------
@@ -325,9 +335,11 @@ class GeneratorProviderServicer(metaclass=_abc_1.ABCMeta):
         request: _provider_pb2.GenerateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_provider_pb2.GenerateResponse, _abc.Awaitable[_provider_pb2.GenerateResponse]]:
-        """Make new values. Core stores `state_json` before it uses the values, so that a crash leaves nothing behind that
-        nobody knows of. A repeated idempotency_key should give the same outcome where the backend can do that; where it
-        cannot, core cleans up after the attempt it does not use.
+        """Make new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
+        idempotency_key before it calls, so that a crash leaves nothing behind that nobody knows of. A repeated
+        idempotency_key should give the same outcome where the backend can do that; where it cannot, core cleans up after
+        the attempt it does not use. A backend that lets one name what is made should have the key in that name: see
+        Cleanup.
         """
 
     @_abc_1.abstractmethod
@@ -336,6 +348,9 @@ class GeneratorProviderServicer(metaclass=_abc_1.ABCMeta):
         request: _provider_pb2.CleanupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_provider_pb2.CleanupResponse, _abc.Awaitable[_provider_pb2.CleanupResponse]]:
-        """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success."""
+        """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success. With an empty
+        `state_json` the answer of Generate got lost, and what it made, if anything, goes by its idempotency_key. Where the
+        backend cannot find it, the answer is UNSUPPORTED_OPERATION, and core tells people what may have stayed behind.
+        """
 
 def add_GeneratorProviderServicer_to_server(servicer: GeneratorProviderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
