@@ -86,6 +86,24 @@ async def test_a_failure_is_known_and_not_asked_again_by_everybody(listed: Liste
     assert listed.heard == [Change.FAILED]
 
 
+async def test_nobody_waits_for_another_try_at_a_provider_that_failed(listed: Listed) -> None:
+    """It may hang, and each of them holds a worker; they hear of it when the provider is there."""
+    listed.loop.down = TransportError("refused")
+    await listed.ask()
+    listed.loop.down, listed.loop.provider.hangs = None, True
+    await listed.loop.clock.advance(REFRESH)
+    tries = asyncio.create_task(listed.directory.ensure(CONNECTION))
+    await listed.loop.clock.settle()
+
+    with pytest.raises(TransportError, match="refused"):
+        async with asyncio.timeout(5):
+            await listed.directory.ensure(CONNECTION)
+
+    assert not tries.done()
+    tries.cancel()
+    await asyncio.wait([tries])
+
+
 async def test_a_failure_with_another_cause_is_news_and_the_same_one_is_not(listed: Listed) -> None:
     """Conditions name the cause, so they have to follow it."""
     running = asyncio.create_task(listed.directory.run())

@@ -123,11 +123,11 @@ class Directory:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     async def ensure(self, connection: Connection) -> Handshake:
-        """What is known, or a handshake now. A recent failure is raised again until the next try is due."""
+        """What is known, or a handshake now. A failure is raised again until the next try is due, and while it runs."""
         entry = self._entry(connection)
         if entry.handshake is not None:
             return entry.handshake
-        if entry.error is not None and self._clock.monotonic() < entry.due:
+        if entry.error is not None and (self._clock.monotonic() < entry.due or entry.lock.locked()):
             raise restated(entry.error)
         return await self._ask(entry)
 
