@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from eso_api.references import GENERATORS_GROUP
 from eso_conformance.cases import NotApplicable, Profile, case
 from eso_conformance.groups.errors import any_call, fails
 from eso_conformance.subject import Subject
@@ -26,6 +27,8 @@ async def keeps_to_its_namespace(subject: Subject) -> None:
 
 @case(Profile.READ, "namespaces", "refuses a reference of a namespaced configuration to another namespace")
 async def keeps_references_inside(subject: Subject) -> None:
+    if subject.kind.gvk.group == GENERATORS_GROUP:
+        raise NotApplicable("references of these generators have no namespace that counts")
     specs = [spec for pointer in subject.fixture.credentials if (spec := _pointing_away(subject.fixture.spec, pointer))]
     if not specs:
         raise NotApplicable("the fixture names no credential of a reference")
