@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from eso_api.externalsecret import ExternalSecret
@@ -22,14 +22,13 @@ from eso_operator.sync.fetch import Fetcher
 from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.pushrefresh import PushRefresh
+from eso_operator.sync.rendering import Rendering
 from eso_operator.sync.resolver import Resolver
 from eso_operator.targets.discovery import Discovery
 from eso_operator.targets.manifest import Follow, ManifestTarget
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Memories, Target
 from eso_operator.telemetry.objects import ObjectSeries
-from eso_render.engine import Renderer
-from eso_render.scopes import RenderText
 from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.clock import Clock
@@ -64,10 +63,10 @@ class Parts:
 def reconciler(parts: Parts) -> ExternalSecretReconciler:
     """The reconciler with everything it works with."""
     sync = parts.settings.sync
-    render = _render(sync.left_delimiter, sync.right_delimiter)
-    secrets = SecretTarget(parts.client, parts.secrets, render, parts.memories)
+    rendering = Rendering(sync.left_delimiter, sync.right_delimiter)
+    secrets = SecretTarget(parts.client, parts.secrets, rendering, parts.memories)
     discovery = Discovery(parts.client, parts.clock)
-    manifests = ManifestTarget(parts.client, discovery.resource, parts.follow, render)
+    manifests = ManifestTarget(parts.client, discovery.resource, parts.follow, rendering)
 
     def target_of(es: ExternalSecret) -> Target:
         return secrets if es.spec.target.manifest is None else manifests
@@ -110,12 +109,3 @@ def _ledger(parts: Parts) -> StateLedger | NoLedger:
         return NoLedger()
     grace = parts.settings.sync.generator_grace
     return StateLedger(parts.client, parts.states, parts.gateway, clock=parts.clock, grace=grace)
-
-
-def _render(left: str, right: str) -> RenderText:
-    renderer = Renderer()
-
-    def render(template: str, values: Mapping[str, bytes], *, name: str) -> bytes:
-        return renderer.render(template, values, name=name, left=left, right=right)
-
-    return render

@@ -21,16 +21,15 @@ from eso_operator.pushsecret.sources import SourceReader
 from eso_operator.pushsecret.stores import StoreChooser
 from eso_operator.pushsecret.triggers import SOURCES_INDEX, own_changes, source_changes, sources_of, store_changes
 from eso_operator.secretstore.kinds import StoreKind
-from eso_operator.settings import Settings, SyncSettings
+from eso_operator.settings import Settings
 from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.homes import Homes
 from eso_operator.sync.ledger import NoLedger, StateLedger
+from eso_operator.sync.rendering import Rendering
 from eso_operator.sync.resolver import Resolver, WatchedObjects
 from eso_operator.telemetry.objects import ObjectSeries
-from eso_render.engine import Renderer
-from eso_render.scopes import RenderText
 from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.clock import Clock
@@ -108,7 +107,7 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
         series=parts.series,
         recorder=parts.recorder,
         homes=Homes(parts.watches.namespaces.store),
-        render=_render(parts.settings.sync),
+        rendering=Rendering(parts.settings.sync.left_delimiter, parts.settings.sync.right_delimiter),
     )
     return PushSecretReconciler(
         Gatherer(objects, memory, sources=sources, chooser=chooser, version_of=parts.version_of), outside
@@ -121,12 +120,3 @@ def _ledger(parts: Parts) -> StateLedger | NoLedger:
         return NoLedger()
     grace = parts.settings.sync.generator_grace
     return StateLedger(parts.client, parts.states, parts.gateway, clock=parts.clock, grace=grace)
-
-
-def _render(sync: SyncSettings) -> RenderText:
-    renderer = Renderer()
-
-    def render(template: str, values: Mapping[str, bytes], *, name: str) -> bytes:
-        return renderer.render(template, values, name=name, left=sync.left_delimiter, right=sync.right_delimiter)
-
-    return render

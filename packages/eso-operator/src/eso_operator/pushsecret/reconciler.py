@@ -40,11 +40,11 @@ from eso_operator.sync.fetch import Failure
 from eso_operator.sync.generate import GeneratorLedger, StateOwner
 from eso_operator.sync.homes import Homes
 from eso_operator.sync.ledger import PUSH_ENTRY
+from eso_operator.sync.rendering import Rendering
 from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateMissingError, read_templates, template_sources
 from eso_operator.telemetry.objects import ObjectSeries, Subsystem
 from eso_render.errors import RenderError
-from eso_render.scopes import RenderText
 from eso_wire.errors import RetryClass
 from kuberun.client import Client
 from kuberun.clock import Clock
@@ -78,7 +78,7 @@ class Outside:
     series: ObjectSeries
     recorder: EventRecorder
     homes: Homes
-    render: RenderText
+    rendering: Rendering
 
 
 class PushSecretReconciler:
@@ -181,11 +181,14 @@ class PushSecretReconciler:
 
     async def _planned(self, snapshot: Snapshot, sources: Sources) -> Planned | Outcome:
         """What goes where; an outcome if the spec does not say so."""
-        push, render = snapshot.push, self._outside.render
+        push = snapshot.push
         stores = () if isinstance(snapshot.stores, NoChoice) else snapshot.stores
         try:
             templates = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
-            rendered = [templated(push, source, templates.objects, render) for source in sources.found]
+            rendered = await self._outside.rendering.run(
+                lambda render: [templated(push, source, templates.objects, render) for source in sources.found],
+                of=push.metadata.uid,
+            )
             planned = tuple(deliveries(push, stores, rendered, self._known(snapshot)))
             return Planned(planned, self._outside.settlement.ours(push), templates.versions)
         except EntryError as problem:

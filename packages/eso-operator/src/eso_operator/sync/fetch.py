@@ -24,10 +24,12 @@ from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, On
 from eso_operator.sync.errors import ShapeError
 from eso_operator.sync.followers import Reading, Sight, Topic, topic_of, topic_of_search
 from eso_operator.sync.generate import Generators, Made
+from eso_operator.sync.rendering import Rendering
 from eso_operator.sync.reporting import cause_of
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.shape import shape_fetched, shape_generated, shape_value
 from eso_operator.sync.wants import Extract, FindMany, Generate, OneValue, Read, Want, remote_ref, wants_of
+from eso_render.scopes import RenderText
 from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.values import FindQuery, Found, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
 from kuberun.controller import ASKED_AT
@@ -101,6 +103,7 @@ class Fetcher:
         self._planner = planner
         self._finds = finds
         self._generators = generators
+        self._rendering = Rendering()
 
     async def fetch(self, es: ExternalSecret, *, told_at: float | None = None) -> Fetched:
         """Values and failures of every entry. Never raises for what a store, provider or backend does.
@@ -114,7 +117,7 @@ class Fetcher:
                 *(self._generate(pass_, want) for want in pass_.wants if isinstance(want, Generate)),
             ]
         )
-        return pass_.result()
+        return await self._rendering.run(pass_.result, of=es.metadata.uid)
 
     async def sights(self, es: ExternalSecret) -> tuple[Sight, ...]:
         """What it would read where providers can tell of changes. Reads nothing, and waits for no provider.
@@ -281,16 +284,17 @@ class _Pass:
         if seconds is not None:
             self.refresh_within = min(seconds, self.refresh_within or seconds)
 
-    def result(self) -> Fetched:
-        """The values in the order of the entries, later ones over earlier ones."""
+    def result(self, render: RenderText) -> Fetched:
+        """The values in the order of the entries, later ones over earlier ones. Changes nothing here."""
         values: dict[str, SecretBytes] = {}
+        failed = dict(self.failed)
         for want in self.wants:
             if want.path in self.answers:
                 try:
-                    values |= _shaped(want, self.answers[want.path])
+                    values |= _shaped(want, self.answers[want.path], render)
                 except ShapeError as problem:
-                    self.failed[want.path] = _failure(want, "InvalidValue", str(problem), retry=RetryClass.AFTER_CHANGE)
-        failures = tuple(self.failed[want.path] for want in self.wants if want.path in self.failed)
+                    failed[want.path] = _failure(want, "InvalidValue", str(problem), retry=RetryClass.AFTER_CHANGE)
+        failures = tuple(failed[want.path] for want in self.wants if want.path in failed)
         missing = tuple(Missing(want.path, _remote_key(want)) for want in self.wants if want.path in self.absent)
         return Fetched(
             values={} if failures else values,
@@ -322,16 +326,16 @@ async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
             group.create_task(each)
 
 
-def _shaped(want: Want, answer: SecretBytes | Values) -> dict[str, SecretBytes]:
+def _shaped(want: Want, answer: SecretBytes | Values, render: RenderText) -> dict[str, SecretBytes]:
     match want, answer:
         case OneValue(), SecretBytes():
             return {want.key: shape_value(answer, want.ref)}
         case Extract(), Mapping():
-            return shape_fetched(answer, want.ref, want.steps)
+            return shape_fetched(answer, want.ref, want.steps, render)
         case FindMany(), Mapping():
-            return shape_fetched(answer, want.find, want.steps)
+            return shape_fetched(answer, want.find, want.steps, render)
         case Generate(), Mapping():
-            return shape_generated(answer, want.steps)
+            return shape_generated(answer, want.steps, render)
         case _:
             raise ShapeError("the provider answered with another shape than was asked for")
 

@@ -14,6 +14,7 @@ from eso_api.values import SecretBytes
 from eso_operator.sync.errors import ShapeError
 from eso_render.engine import render_text
 from eso_render.errors import RenderError
+from eso_render.scopes import RenderText
 from gotmpl.floats import format_float
 from gotmpl.jsontext import JsonError, decode, encode
 from gotmpl.sprig.regexes import BadPatternError, compiled, replace_all
@@ -23,18 +24,18 @@ Values = Mapping[str, SecretBytes]
 _MAX_KEYS: Final = 100_000
 
 
-def rewritten(values: Values, steps: Sequence[Rewrite]) -> dict[str, SecretBytes]:
+def rewritten(values: Values, steps: Sequence[Rewrite], render: RenderText = render_text) -> dict[str, SecretBytes]:
     """The values after every step; an error names the step."""
     current = dict(values)
     for index, step in enumerate(steps):
         try:
-            current = _step(current, step)
+            current = _step(current, step, render)
         except ShapeError as problem:
             raise ShapeError(f"rewrite[{index}]: {problem}") from None
     return current
 
 
-def _step(values: Values, step: Rewrite) -> dict[str, SecretBytes]:
+def _step(values: Values, step: Rewrite, render: RenderText) -> dict[str, SecretBytes]:
     """A step has one operation; if somebody managed to set more, this is their order."""
     operation = step.merge or step.regexp or step.transform
     match operation:
@@ -43,7 +44,7 @@ def _step(values: Values, step: Rewrite) -> dict[str, SecretBytes]:
         case RegexpRewrite():
             return _renamed(values, _by_regexp(operation))
         case TransformRewrite():
-            return _renamed(values, _by_template(operation))
+            return _renamed(values, _by_template(operation, render))
         case None:
             return dict(values)
         case _:
@@ -62,12 +63,11 @@ def _by_regexp(operation: RegexpRewrite) -> Callable[[str], str]:
     return lambda key: replace_all(pattern, key, operation.target)
 
 
-def _by_template(operation: TransformRewrite) -> Callable[[str], str]:
+def _by_template(operation: TransformRewrite, render: RenderText) -> Callable[[str], str]:
     def rename(key: str) -> str:
         try:
-            rendered = render_text(
-                operation.template, {"value": key.encode("utf-8", "surrogateescape")}, name="transform"
-            )
+            key_alone = {"value": key.encode("utf-8", "surrogateescape")}
+            rendered = render(operation.template, key_alone, name="transform")
             return rendered.decode("utf-8", "surrogateescape")
         except RenderError as problem:
             raise ShapeError(f'transform of key "{key}": {problem}') from None

@@ -14,6 +14,8 @@ from eso_operator.sync.errors import ShapeError
 from eso_operator.sync.keys import checked, converted
 from eso_operator.sync.rewrite import rewritten
 from eso_render.decoding import DecodingError, decode
+from eso_render.engine import render_text
+from eso_render.scopes import RenderText
 
 Values = Mapping[str, SecretBytes]
 
@@ -23,16 +25,20 @@ def shape_value(value: SecretBytes, ref: RemoteRef) -> SecretBytes:
     return _without_null_bytes(_decoded(value, ref.decoding_strategy, ""), ref.null_byte_policy, "")
 
 
-def shape_fetched(values: Values, source: RemoteRef | Find, steps: Sequence[Rewrite]) -> dict[str, SecretBytes]:
+def shape_fetched(
+    values: Values, source: RemoteRef | Find, steps: Sequence[Rewrite], render: RenderText = render_text
+) -> dict[str, SecretBytes]:
     """The values of one `extract` or `find`."""
-    named = rewritten(values, steps) if steps else converted(values, source.conversion_strategy)
+    named = rewritten(values, steps, render) if steps else converted(values, source.conversion_strategy)
     decoded = {key: _decoded(value, source.decoding_strategy, key) for key, value in checked(named).items()}
     return {key: _without_null_bytes(decoded[key], source.null_byte_policy, key) for key in sorted(decoded)}
 
 
-def shape_generated(values: Values, steps: Sequence[Rewrite]) -> dict[str, SecretBytes]:
+def shape_generated(
+    values: Values, steps: Sequence[Rewrite], render: RenderText = render_text
+) -> dict[str, SecretBytes]:
     """The values of a generator: renamed, but neither converted nor decoded."""
-    return checked(rewritten(values, steps))
+    return checked(rewritten(values, steps, render))
 
 
 def _decoded(value: SecretBytes, strategy: str, key: str) -> SecretBytes:

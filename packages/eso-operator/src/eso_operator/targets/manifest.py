@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from eso_api.externalsecret import ExternalSecret
+from eso_operator.sync.rendering import Rendering
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
 from eso_operator.targets.hashes import digest
 from eso_operator.targets.managedfields import SECTIONS, fields_of
@@ -39,7 +40,6 @@ from eso_operator.targets.plan import owners_after, ownership_refusal
 from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, Present, UnknownKindError
 from eso_render.errors import Place, TargetError
 from eso_render.manifest import render_manifest
-from eso_render.scopes import RenderText
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from kuberun.client import Client
@@ -60,11 +60,11 @@ _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "generation", 
 class ManifestTarget:
     """All targets that are no plain Secret; one for the process."""
 
-    def __init__(self, client: Client, discover: Discover, follow: Follow, render: RenderText) -> None:
+    def __init__(self, client: Client, discover: Discover, follow: Follow, rendering: Rendering) -> None:
         self._client = client
         self._discover = discover
         self._follow = follow
-        self._render = render
+        self._rendering = rendering
         self._memories: dict[str, Memories] = {}
 
     async def look(self, es: ExternalSecret) -> Look:
@@ -85,13 +85,16 @@ class ManifestTarget:
         policy = es.spec.target.creation_policy
         live = None if policy == NONE else await self._read(es)
         merges = policy in (MERGE, CREATE_OR_MERGE)
-        desired = render_manifest(
-            es.spec.target,
-            values,
-            owner=es.metadata,
-            existing=_of_others(es, live) if live is not None and merges else None,
-            objects=objects,
-            render=self._render,
+        desired = await self._rendering.run(
+            lambda render: render_manifest(
+                es.spec.target,
+                values,
+                owner=es.metadata,
+                existing=_of_others(es, live) if live is not None and merges else None,
+                objects=objects,
+                render=render,
+            ),
+            of=es.metadata.uid,
         )
         if policy == NONE:
             return Keep(Untouched.POLICY_NONE)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import structlog
+
 from eso_api.externalsecret import ExternalSecret
+from eso_operator.sync.rendering import Rendering
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
 from eso_operator.targets.marks import (
     CREATED_BY_LABEL,
@@ -23,15 +26,16 @@ from eso_operator.targets.marks import (
 )
 from eso_operator.targets.plan import LiveSecret, live_secret, plan, wanted_digest
 from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, Present
-from eso_render.scopes import RenderText
 from eso_render.secret import Desired, Values, render_secret
 from eso_render.sources import TemplateObjects
 from kuberun.cache import Store
 from kuberun.client import Client
-from kuberun.errors import NotFound
-from kuberun.meta import Malformed, Object, ObjectKey, Resource, meta_of, metadata_of, raw
+from kuberun.errors import ApiError, NotFound
+from kuberun.meta import JsonObject, Malformed, Object, ObjectKey, Resource, meta_of, metadata_of, raw
 from kuberun.ownership import is_controlled_by
 from kuberun.requests import DeleteOptions, WriteOptions
+
+_log = structlog.get_logger(__name__)
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 CREATED_BY_INDEX: Final = "created-by"
@@ -48,10 +52,10 @@ def created_by_of(secret: Object) -> list[tuple[str, str]]:
 class SecretTarget:
     """All Secrets; one for the process."""
 
-    def __init__(self, client: Client, secrets: Store[Object], render: RenderText, memories: Memories) -> None:
+    def __init__(self, client: Client, secrets: Store[Object], rendering: Rendering, memories: Memories) -> None:
         self._client = client
         self._secrets = secrets
-        self._render = render
+        self._rendering = rendering
         self._memories = memories
 
     async def look(self, es: ExternalSecret) -> Look:
@@ -73,7 +77,10 @@ class SecretTarget:
         return Absent() if live is None else Present(live.metadata, live.matches_its_hash)
 
     async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
-        desired = render_secret(es.spec.target, values, owner=es.metadata, objects=objects, render=self._render)
+        desired = await self._rendering.run(
+            lambda render: render_secret(es.spec.target, values, owner=es.metadata, objects=objects, render=render),
+            of=es.metadata.uid,
+        )
         if es.spec.target.creation_policy == NONE:
             return Keep(Untouched.POLICY_NONE)
         if self._fulfilled(es, desired):
@@ -93,7 +100,10 @@ class SecretTarget:
         # Force is for a Secret whose ownership was settled. One that appeared meanwhile is a conflict, not a prey.
         force = isinstance(change, Update)
         written = await self._client.apply(_RAW, document, field_manager=manager, force=force)
-        self._memories.keep(meta_of(written), wanted=change.wanted, valid=live_secret(written).matches_its_hash)
+        if isinstance(change, Update) and change.drop is not None:
+            written = await self._dropped(written, change.drop, manager)
+        valid = live_secret(written).matches_its_hash
+        self._memories.keep(meta_of(written), wanted=change.wanted, valid=valid)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, key.name)
 
     async def delete(self, es: ExternalSecret) -> bool:
@@ -141,17 +151,29 @@ class SecretTarget:
         return live
 
     async def _prepare(self, key: ObjectKey, change: Update, manager: str) -> dict[str, object]:
-        """What server-side apply cannot do itself, first; then it must meet the version that this left."""
+        """What has to be done before server-side apply, which then must meet the version that this left."""
         document = change.document
         version = document["metadata"]["resourceVersion"]
         if change.convert:
             patched = await self._client.json_patch(_RAW, key, change.convert)
             version = meta_of(patched).resource_version
-        if change.drop is not None:
-            drop = {**change.drop, "metadata": {**change.drop["metadata"], "resourceVersion": version}}
-            patched = await self._client.merge_patch(_RAW, key, drop, options=WriteOptions(field_manager=manager))
+        if change.owners is not None:
+            owners = {**change.owners, "metadata": {**change.owners["metadata"], "resourceVersion": version}}
+            patched = await self._client.merge_patch(_RAW, key, owners, options=WriteOptions(field_manager=manager))
             version = meta_of(patched).resource_version
         return {**document, "metadata": {**document["metadata"], "resourceVersion": version}}
+
+    async def _dropped(self, written: JsonObject, drop: JsonObject, manager: str) -> JsonObject:
+        """The Secret without what is not wanted. If that fails it holds more than its hash says, and is repaired."""
+        metadata = meta_of(written)
+        patch = {**drop, "metadata": {**drop["metadata"], "resourceVersion": metadata.resource_version}}
+        try:
+            return await self._client.merge_patch(
+                _RAW, metadata.key, patch, options=WriteOptions(field_manager=manager)
+            )
+        except ApiError as problem:
+            _log.warning("target not cleared of what is not wanted", secret=str(metadata.key), why=problem.reason)
+            return written
 
 
 def _key(es: ExternalSecret) -> ObjectKey:

@@ -1,0 +1,95 @@
+"""Templates, rendered so that those of one object hold up no other object.
+
+    quick    on the event loop, for a twentieth of a second in all: nearly every template of nearly every object
+    patient  in one thread beside it, for two seconds in all; an object that needed this goes there at once next time
+
+The bounds are of processor time, and count for all templates of an object together: a thousand slow templates are as
+bad as one. Thread and event loop share the interpreter: the loop becomes slower meanwhile, but it never stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeVar
+
+from eso_render.clock import busy_seconds
+from eso_render.engine import Renderer
+from eso_render.errors import RenderError
+from eso_render.scopes import RenderText
+from gotmpl.run import Limits
+
+T = TypeVar("T")
+Seconds = Callable[[], float]
+
+QUICK_SECONDS: Final = 0.05
+PATIENT_SECONDS: Final = 2.0
+_REMEMBERED: Final = 4096
+
+
+class Rendering:
+    """One for each set of delimiters. `seconds` is the processor time of the calling thread."""
+
+    def __init__(self, left: str = "{{", right: str = "}}", *, seconds: Seconds = busy_seconds) -> None:
+        self._quick = partial(_renderer(QUICK_SECONDS, seconds).render, left=left, right=right)
+        self._patient = partial(_renderer(PATIENT_SECONDS, seconds).render, left=left, right=right)
+        self._seconds = seconds
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="templates")
+        self._slow: OrderedDict[Hashable, None] = OrderedDict()
+
+    async def run(self, work: Callable[[RenderText], T], of: Hashable) -> T:
+        """What `work` makes with the renderer it is given; it may be called twice. `of` is whose templates they are."""
+        if of not in self._slow:
+            quick = Budget(self._quick, QUICK_SECONDS, self._seconds)
+            try:
+                made = work(quick)
+            except RenderError:
+                if not quick.spent:
+                    raise
+            else:
+                if not quick.spent:
+                    return made
+        self._remember(of)
+        patient = Budget(self._patient, PATIENT_SECONDS, self._seconds)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, patient)
+
+    def _remember(self, of: Hashable) -> None:
+        self._slow[of] = None
+        self._slow.move_to_end(of)
+        if len(self._slow) > _REMEMBERED:
+            self._slow.popitem(last=False)
+
+
+class Budget:
+    """A renderer that stops when all that it rendered took too long together."""
+
+    def __init__(self, render: RenderText, limit: float, seconds: Seconds) -> None:
+        self._render = render
+        self._limit = limit
+        self._seconds = seconds
+        self._used = 0.0
+        self.spent = False
+        """Whether something was not rendered for want of time."""
+
+    def __call__(self, template: str, values: Mapping[str, bytes], *, name: str) -> bytes:
+        if self._used >= self._limit:
+            self.spent = True
+            message = (
+                f"unable to execute template at key {name}: the templates took longer than {self._limit:g} seconds"
+            )
+            raise RenderError(message, phase="execute")
+        begun = self._seconds()
+        try:
+            return self._render(template, values, name=name)
+        except RenderError:
+            self.spent = self._used + self._seconds() - begun >= self._limit
+            raise
+        finally:
+            self._used += self._seconds() - begun
+
+
+def _renderer(limit: float, seconds: Seconds) -> Renderer:
+    return Renderer(limits=Limits(seconds=limit, clock=seconds))
