@@ -16,7 +16,7 @@ import yaml
 
 from eso_operator import wiring
 from eso_operator.providers.settings import RuntimeSettings, SubscriptionSettings
-from eso_operator.settings import Settings
+from eso_operator.settings import Settings, SyncSettings
 from eso_operator.testing.operators import READS, Bench, eventually
 from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
 from eso_wire.errors import ErrorReason, ProviderError
@@ -31,12 +31,12 @@ STORM = 2000
 
 
 @asynccontextmanager
-async def telling(bench: Bench, **data: str) -> AsyncIterator[Scene]:
+async def telling(bench: Bench, sync: SyncSettings | None = None, /, **data: str) -> AsyncIterator[Scene]:
     """A scene whose provider tells of changes."""
     provider = scripted_with(data)
     store, maker = provider.kinds
     provider.kinds = (replace(store, operations=READS | {Operation.SUBSCRIBE}), maker)
-    async with running(bench, provider, alone(bench)) as stage:
+    async with running(bench, provider, replace(alone(bench), sync=sync or SyncSettings())) as stage:
         await bench.install(provider)
         await bench.create(STORES, STORE, spec=FAKE_STORE)
         await bench.ready(STORES, STORE, lambda condition: condition.status == "True")
@@ -271,6 +271,38 @@ async def test_a_stream_that_cannot_be_held_is_said_on_the_store_which_stays_rea
         assert "not for you" in said
         await eventually(lambda: restored(bench), "the condition stays")
         await bench.ready(STORES, STORE, lambda condition: condition.status == "True")
+
+
+async def test_what_hears_of_every_change_is_read_less_often_while_the_stream_stands(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that polls shows that intervals go by."""
+    hasty = SubscriptionSettings(patience=0.0, proven_after=0.0, reconnect=Backoff(first=0.05, cap=0.2))
+    monkeypatch.setattr(wiring, "RuntimeSettings", partial(RuntimeSettings, subscriptions=hasty))
+    rarely = SyncSettings(push_refresh_multiplier=1000)
+    async with telling(bench, rarely, db="v1", polled="v1") as stage:
+        await stage.sync("db", ONE, refreshInterval="1s")
+        await stage.sync("polled", {"password": "polled"}, refreshInterval="1s", refreshTrigger="Poll")
+        await until_watched(stage, "db")
+        before = reads_of(stage, "db")
+        await until_read(stage, "polled", 4)
+        standing = reads_of(stage, "db") - before
+
+        stage.provider.refused_streams = ProviderError(ErrorReason.PERMISSION_DENIED, "not for you")
+        stage.provider.events.put_nowait(None)
+        await until_read(stage, "db", 3)
+
+        assert standing <= 1  # one may have been under way
+
+
+async def until_read(stage: Scene, key: str, more: int) -> None:
+    """Until it was read so many times more."""
+    enough = reads_of(stage, key) + more
+
+    async def read() -> bool:
+        return reads_of(stage, key) >= enough
+
+    await eventually(read, f"{key} is not read")
 
 
 async def degraded(bench: Bench) -> str:

@@ -232,7 +232,7 @@ def test_what_may_mean_another_backend_is_another_stream(other: BoundTarget) -> 
     assert stream_name(other) != stream_name(bound_target())
 
 
-async def test_a_provider_that_cannot_subscribe_is_not_asked_again(subscribed: Subscribed) -> None:
+async def test_a_provider_that_cannot_subscribe_is_asked_again_much_later(subscribed: Subscribed) -> None:
     subscribed.loop.provider.broken = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "no")
     subscribed.streams.want(bound_target(), ITEMS)
 
@@ -240,6 +240,21 @@ async def test_a_provider_that_cannot_subscribe_is_not_asked_again(subscribed: S
 
     assert subscribed.loop.provider.calls["Subscribe"] == 1
     assert [state.error is not None for state in subscribed.states] == [True]
+    subscribed.loop.provider.broken = None
+    await subscribed.loop.clock.advance(SubscriptionSettings().unsupported_pause - 599.0)
+    assert len(subscribed.loop.provider.openings) == 1
+
+
+async def test_a_stream_that_nobody_wants_any_more_ends_while_it_waits(subscribed: Subscribed) -> None:
+    subscribed.loop.provider.broken = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "no")
+    key = subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.loop.clock.advance(1.0)
+    waiting = len(asyncio.all_tasks())
+
+    subscribed.streams.drop(key)
+    await subscribed.loop.clock.settle()
+
+    assert len(asyncio.all_tasks()) < waiting
 
 
 async def test_a_failing_stream_is_opened_again_ever_more_slowly(subscribed: Subscribed) -> None:

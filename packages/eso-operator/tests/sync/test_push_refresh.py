@@ -318,6 +318,17 @@ async def test_without_a_token_those_who_have_not_read_read_once_in_line() -> No
     assert max(len(each) for each in seconds) <= 52
 
 
+async def test_who_joins_what_others_watch_already_reads_too() -> None:
+    async with running(Stage()) as first:
+        await first.follow(A, sight("x"))
+
+    async with running(await restarted(first)) as second:
+        await second.follow(A, sight("x"), reading=Reading.UNREAD)
+        await second.follow(B, sight("x"), reading=Reading.UNREAD)
+
+        assert sorted(await second.after(10.0)) == [A, B]
+
+
 async def test_nobody_reads_for_a_stream_that_was_never_heard() -> None:
     """Nothing was promised: until now they were read at their interval."""
     async with running(Stage()) as stage:

@@ -64,6 +64,8 @@ class SubscriptionSettings:
     heartbeat: float = 30.0
     missed_heartbeats: int = 3
     reconnect: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=60.0))
+    unsupported_pause: float = 1800.0
+    """A provider that offers streams and does not know them is asked again after so long."""
     patience: float = 60.0
     """A stream is degraded when it has been broken for so long: a provider that restarts is back before."""
     proven_after: float = 60.0

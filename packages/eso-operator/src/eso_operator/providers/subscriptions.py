@@ -38,7 +38,7 @@ from eso_wire.values import (
 )
 from kuberun.backoff import Random, system_random
 from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kuberun.deadline import Deadline, happens_within
 
 
 class StreamKey(NamedTuple):
@@ -110,7 +110,7 @@ class _Stream:
     heard_at: float
     """When (monotonic) something was last heard, or hoped for."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    dropped: bool = False
+    dropped: asyncio.Event = field(default_factory=asyncio.Event)
     resume_token: str = ""
     kept_token: str = ""
     """Where an earlier process was."""
@@ -187,7 +187,7 @@ class Subscriptions:
     def drop(self, key: StreamKey) -> None:
         """Nobody wants these any more."""
         if stream := self._streams.pop(key, None):
-            stream.dropped = True
+            stream.dropped.set()
             stream.changed.set()
             self._count()
 
@@ -223,16 +223,13 @@ class Subscriptions:
                 group.create_task(self._keep(stream))
 
     async def _keep(self, stream: _Stream) -> None:
-        while not stream.dropped:
+        while not stream.dropped.is_set():
             try:
                 await self._follow(stream)
                 stream.failures = 0
             except ProviderError as error:
                 self._failed(stream, error)
-                if error.reason is ErrorReason.UNSUPPORTED_OPERATION:
-                    self.drop(stream.key)
-                    return
-                await self._pause(stream)
+                await self._pause(stream, error)
 
     async def _follow(self, stream: _Stream) -> None:
         """One stream from its opening to its end. Returns when it is to be opened anew without delay."""
@@ -273,7 +270,7 @@ class Subscriptions:
     ) -> ProviderError | None:
         """Tell the provider which other items are wanted; ends when none are. Errors as in `_read`."""
         while True:
-            if stream.dropped:
+            if stream.dropped.is_set():
                 return None
             stream.changed.clear()
             wanted = dict(stream.items)
@@ -324,8 +321,12 @@ class Subscriptions:
     async def _emit(self, stream: _Stream, event: ChangeEvent) -> None:
         await self.events.put(Changed(stream.key, event))
 
-    async def _pause(self, stream: _Stream) -> None:
-        await self._clock.sleep(self._settings.reconnect.delay(stream.failures, self._draw))
+    async def _pause(self, stream: _Stream, error: ProviderError) -> None:
+        """One who cannot do it at all may be able to when it is replaced."""
+        delay = self._settings.reconnect.delay(stream.failures, self._draw)
+        if error.reason is ErrorReason.UNSUPPORTED_OPERATION:
+            delay = self._settings.unsupported_pause
+        await happens_within(self._clock, delay, stream.dropped)
 
     def _failed(self, stream: _Stream, error: ProviderError) -> None:
         if error.reason is ErrorReason.INVALID_REQUEST and stream.resume_token:

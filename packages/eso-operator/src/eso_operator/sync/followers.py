@@ -112,7 +112,7 @@ class Followers:
         self.follow(key, ())
 
     def take_touched(self) -> set[StreamKey]:
-        """Streams whose wish is another one than at the last call."""
+        """Streams whose wish is another one than at the last call, or that were joined by somebody who has not read."""
         touched, self._touched = self._touched, set()
         return touched
 
@@ -185,6 +185,7 @@ class Followers:
         if reading is Reading.UNREAD:
             for place in joined:
                 self._unread.setdefault(place.stream, set()).add(key)
+                self._touched.add(place.stream)
             return
         for stream in [stream for stream, keys in self._unread.items() if key in keys]:
             self._unread[stream].discard(key)
