@@ -248,3 +248,16 @@ async def came_of(stage: Scene) -> str:
         return "repaired"
     [ready] = (await stage.status("db"))["conditions"]
     return str(ready["message"]) if ready["status"] == "False" else ""
+
+
+async def test_a_secret_that_cannot_be_taken_over_keeps_what_it_holds(stage: Scene) -> None:
+    """L28, T17: what others put there goes last, when the new values are in place."""
+    stage.backend(db="v1")
+    await stage.put_secret("db", {"old": "x"})
+
+    await stage.apply("db", ONE, target={"template": {"metadata": {"labels": {"a": "no label!"}}}})
+
+    await stage.broken("db", "label")
+    assert await stage.data("db") == {"old": "x"}
+    await stage.change("db", target={"template": None})
+    await stage.until("db", {"password": "v1"})

@@ -98,6 +98,7 @@ def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
         document=_updated(es, live, fields, desired=_as_it_is(live, fields) if frozen else desired, after=after),
         wanted=wanted_digest(es, desired),
         convert=conversion(live.raw, manager),
+        owners=_owners(live, after, fields),
         drop=_drop(live, after, fields),
     )
 
@@ -258,8 +259,18 @@ def _updated(es: ExternalSecret, live: LiveSecret, fields: Fields, *, desired: D
     return {**document, "metadata": metadata, "type": after.type, **marks}
 
 
+def _owners(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
+    """The merge patch for owners that have to go and that apply would leave there."""
+    meta = live.metadata
+    gone = [reference for reference in meta.owner_references if reference not in after.owners]
+    if all(fields.only_ours((*OWNERS, reference.uid)) for reference in gone):
+        return None
+    owners = [msgspec.to_builtins(reference) for reference in after.owners] or None
+    return {"metadata": {"ownerReferences": owners, "uid": meta.uid, "resourceVersion": meta.resource_version}}
+
+
 def _drop(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
-    """The merge patch for what has to go and is not ours alone."""
+    """The merge patch for what has to go and is not ours alone. It is for the version that apply will have left."""
     patch: JsonObject = {}
     meta = live.metadata
     if gone := _unowned(live.data, after.data, fields, ("data",)):
@@ -269,12 +280,9 @@ def _drop(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
         metadata["labels"] = dict.fromkeys(gone)
     if gone := _unowned(meta.annotations, after.annotations, fields, ("metadata", "annotations")):
         metadata["annotations"] = dict.fromkeys(gone)
-    gone_owners = [reference for reference in meta.owner_references if reference not in after.owners]
-    if any(not fields.only_ours((*OWNERS, reference.uid)) for reference in gone_owners):
-        metadata["ownerReferences"] = [msgspec.to_builtins(reference) for reference in after.owners] or None
     if not patch and not metadata:
         return None
-    return {**patch, "metadata": {**metadata, "uid": meta.uid, "resourceVersion": meta.resource_version}}
+    return {**patch, "metadata": {**metadata, "uid": meta.uid}}
 
 
 def _unowned(
