@@ -182,6 +182,25 @@ def test_a_render_that_takes_too_long_is_ended() -> None:
         engine.render("{{ range until 1000 }}x{{ end }}", DATA)
 
 
+def test_a_function_that_takes_its_time_is_called_a_few_times_at_most() -> None:
+    """One look at the clock after many calls would be too late: each may work on megabytes."""
+    calls: list[str] = []
+
+    def slow(text: str) -> str:
+        calls.append(text)
+        return text
+
+    engine = Engine(
+        {"upper": EVERYTHING["upper"]._replace(call=slow), "until": EVERYTHING["until"]},
+        Limits(seconds=3, clock=lambda: float(len(calls))),
+    )
+
+    with pytest.raises(LimitError, match="took longer than 3 seconds"):
+        engine.render("{{ range until 1000 }}{{ upper `x` }}{{ end }}", DATA)
+
+    assert len(calls) < 10
+
+
 @pytest.mark.parametrize(
     ("call", "shown"),
     [

@@ -12,6 +12,9 @@ from gotmpl.errors import ExecError, LimitError
 from gotmpl.quoting import quote
 from gotmpl.values import Value, to_bytes
 
+_STEPS_BETWEEN_LOOKS = 4
+"""One step may be a function that works on megabytes, and a look at the clock costs less than most of them."""
+
 
 class Limits(NamedTuple):
     """Bounds of one execution. A template that reaches one fails with a LimitError that names it."""
@@ -73,7 +76,7 @@ class Run:
         if self.steps < 0:
             raise self.over(f"more than {self._limits.steps} steps")
         self._check_time()
-        self.alarm = max(self.steps - 64, 0)
+        self.alarm = max(self.steps - _STEPS_BETWEEN_LOOKS, 0)
 
     def _check_time(self) -> None:
         clock = self._limits.clock
