@@ -197,7 +197,7 @@ def _checked(run: Run, operand: Operand, value: Value, kind: GoType) -> Value:
     """A literal fits already. An element of a map is special: nil there is an interface {} that holds nothing."""
     if isinstance(operand, CONSTANTS):
         return value
-    return check(run, value, kind, from_map=isinstance(operand, (Field, Chain)))
+    return check(run, value, kind, from_map=isinstance(operand, (Field, Chain, Identifier)))
 
 
 def check(run: Run, value: Value, kind: GoType, *, from_map: bool = False) -> Value:

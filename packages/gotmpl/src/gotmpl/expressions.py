@@ -154,6 +154,8 @@ class Expressions:
                 self.scope.mention(name)
                 return [*names, name], _ASSIGNS if kind == Kind.ASSIGN else _DECLARES
             if not (kind == Kind.CHAR and text == ","):
+                if not names:
+                    self._known(name)
                 self.at = mark
                 return names, _DECLARES
             self.next()
@@ -204,11 +206,13 @@ class Expressions:
     def _fields(self, node: Operand) -> Operand:
         """A term with the fields that follow it without a space."""
         first = self.peek()
+        last = first
         names: list[str] = []
         while (following := self.peek())[0] == _FIELD and not following[3]:
-            names.append(self.next()[2][1:])
+            last = self.next()
+            names.append(last[2][1:])
         if isinstance(node, LITERALS):
-            self.fail(f"unexpected . after term {quote(str(node))}")
+            self.fail(f"unexpected . after term {quote(str(node))}", last if following[3] else following)
         pos = first[1]
         match node:
             case Field():
@@ -228,10 +232,14 @@ class Expressions:
 
     def variable(self, token: Token) -> Variable:
         _, pos, name, _ = token
-        if name not in self.scope.names:
-            self.fail(f"undefined variable {quote(name)}")
+        self._known(name)
         binding = self.scope.find(name)
         return Variable(pos, (name,), *((binding.slot, binding.loop) if binding else (None, None)))
+
+    def _known(self, name: str) -> None:
+        """At the head of a pipeline Go has looked one token further before it notices, and names that line."""
+        if name not in self.scope.names:
+            self.fail(f"undefined variable {quote(name)}")
 
     def field(self, token: Token) -> Field:
         return Field(token[1], (token[2][1:],), self.scope.dot_loop)

@@ -199,8 +199,20 @@ class _Lexer:
         """The tokens of the action whose inside begins at `pos`. Returns where text goes on."""
         if self._text.startswith("/*", pos):
             return self._comment(start, pos)
+        if self._text.startswith("-" + self._right, pos):
+            return self._lone_hyphen(start, pos)
         usual = self._usual_action(start, pos) if self._right == "}}" else None
         return usual or self._any_action(start, pos)
+
+    def _lone_hyphen(self, start: int, pos: int) -> int:
+        """`{{- -}}`: no space is left before the second hyphen, so it does not trim. It is a number without digits."""
+        end = pos + 1 + len(self._right)
+        self._tokens += [
+            (Kind.LEFT_DELIM, start, self._left, False),
+            (Kind.NUMBER, pos, "-", False),
+            (Kind.RIGHT_DELIM, pos + 1, self._right, False),
+        ]
+        return end
 
     def _usual_action(self, start: int, pos: int) -> int | None:
         """What _any_action does, quicker, for usual tokens; None if there are others or a lone parenthesis."""

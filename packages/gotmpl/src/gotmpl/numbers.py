@@ -13,10 +13,6 @@ _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:_[0-9]+)*)?(?:\.(?:[0-9]+(?:_[0-9]+)*)?)?
 _HEX_FLOAT = re.compile(r"[+-]?0[xX](?=_?[0-9a-fA-F]|\.[0-9a-fA-F])[0-9a-fA-F_]*\.?[0-9a-fA-F_]*[pP][+-]?[0-9]+\Z")
 
 
-MAX_DIGITS = 1000
-"""Longer integers are out of range anyway, and reading them takes time."""
-
-
 def parse_number(pos: int, text: str, *, is_char: bool = False, is_complex: bool = False) -> Number | str:
     """The constant with every type it can take, or the message of the parse error."""
     if is_char:
@@ -74,8 +70,6 @@ def integer(text: str) -> int | None:
     """strconv.ParseInt with base 0: prefixes, a leading 0 is octal, underscores only between digits."""
     if len(text) > MAX_DIGITS:
         return None
-    if len(text) > MAX_DIGITS:
-        return None
     if _DECIMAL.match(text):
         digits = text.lstrip("+-")
         if len(digits) > 1 and digits[0] == "0":
@@ -93,6 +87,7 @@ def integer(text: str) -> int | None:
 
 
 def real(text: str) -> float | None:
+    """strconv.ParseFloat: decimal, or hexadecimal with an exponent."""
     try:
         if _HEX_FLOAT.match(text):
             return float.fromhex(text.replace("_", ""))
@@ -101,8 +96,7 @@ def real(text: str) -> float | None:
             return None if value in {float("inf"), float("-inf")} else value
     except (ValueError, OverflowError):
         return None
-    exact = integer(text)
-    return None if exact is None else float(exact)
+    return None
 
 
 def _complex(text: str) -> complex | None:

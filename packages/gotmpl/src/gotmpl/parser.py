@@ -43,6 +43,7 @@ def parse(text: str, functions: Mapping[str, Func], *, left: str = "{{", right: 
 class _Parser(Expressions):
     def __init__(self, text: str, functions: Mapping[str, Func], left: str, right: str) -> None:
         super().__init__(text, functions, left, right)
+        self._delimiters = left, right
         self._range_depth = 0
         self._defined: dict[str, Template] = {}
 
@@ -57,9 +58,13 @@ class _Parser(Expressions):
                 continue
             node = self._text_or_action()
             if isinstance(node, _Stop):
-                self.fail("unexpected " + node.shown)
+                self.fail("unexpected " + self._shown(node))
             body.append(node)
         return Template(body, self.scope.size)
+
+    def _shown(self, stop: _Stop) -> str:
+        left, right = self._delimiters
+        return left + stop.word + right
 
     def _define(self) -> None:
         context = "define clause"
@@ -75,7 +80,7 @@ class _Parser(Expressions):
         size = self.scope.size
         self.scope, self._range_depth = outer
         if stop is not _END:
-            self.fail(f"unexpected {stop.shown} in {context}")
+            self.fail(f"unexpected {self._shown(stop)} in {context}")
         existing = self._defined.get(name)
         if existing is None or is_empty(existing.body):
             self._defined[name] = Template(body, size)
@@ -168,7 +173,7 @@ class _Parser(Expressions):
             return [self.if_or_with(self.next())]
         body, stop = self._body()
         if stop is not _END:
-            self.fail(f"expected end; found {stop.shown}")
+            self.fail(f"expected end; found {self._shown(stop)}")
         return body
 
     def block(self, _token: Token) -> Include:
@@ -176,7 +181,7 @@ class _Parser(Expressions):
         pos, name = self._quoted_name(context)
         pipe = self.pipeline(context, Kind.RIGHT_DELIM)
         self._definition(name, context)
-        return Include(pos, name, pipe, self._defined)
+        return Include(pos, name, pipe, self._defined, self._delimiters)
 
     def include(self, _token: Token) -> Include:
         context = "template clause"
@@ -186,7 +191,7 @@ class _Parser(Expressions):
             self.next()
         else:
             pipe = self.pipeline(context, Kind.RIGHT_DELIM)
-        return Include(pos, name, pipe, self._defined)
+        return Include(pos, name, pipe, self._defined, self._delimiters)
 
     def _quoted_name(self, context: str) -> tuple[int, str]:
         token = self.next()
@@ -205,10 +210,10 @@ class _Parser(Expressions):
 class _Stop(NamedTuple):
     """{{end}} or {{else}}: where a body ends."""
 
-    shown: str
+    word: str
 
 
-_END, _ELSE = _Stop("{{end}}"), _Stop("{{else}}")
+_END, _ELSE = _Stop("end"), _Stop("else")
 _TEXT, _SHOWN_FIELD, _EOF = Kind.TEXT, Kind.SHOWN_FIELD, Kind.EOF
 _LEFT_DELIM, _RIGHT_DELIM = Kind.LEFT_DELIM, Kind.RIGHT_DELIM
 _STATEMENTS: dict[int, Callable[[_Parser, Token], Statement | _Stop]] = {

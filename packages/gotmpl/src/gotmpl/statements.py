@@ -214,9 +214,17 @@ class Template:
 class Include:
     """`{{template "name" pipeline}}`: another template in this place."""
 
-    __slots__ = ("name", "pipe", "pos", "templates")
+    __slots__ = ("delimiters", "name", "pipe", "pos", "templates")
 
-    def __init__(self, pos: int, name: str, pipe: Operand | None, templates: Mapping[str, Template]) -> None:
+    def __init__(
+        self,
+        pos: int,
+        name: str,
+        pipe: Operand | None,
+        templates: Mapping[str, Template],
+        delimiters: tuple[str, str],
+    ) -> None:
+        self.delimiters = delimiters
         self.pos = pos
         self.name = name
         self.pipe = pipe
@@ -224,7 +232,8 @@ class Include:
         """Every template that the text defines, here or later."""
 
     def __str__(self) -> str:
-        return "{{template " + quote(self.name) + (f" {self.pipe}" if self.pipe else "") + "}}"
+        left, right = self.delimiters
+        return f"{left}template {quote(self.name)}" + (f" {self.pipe}" if self.pipe else "") + right
 
     def execute(self, run: Run, dot: Value) -> Signal:
         run.node = self

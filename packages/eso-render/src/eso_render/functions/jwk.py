@@ -1,11 +1,14 @@
-"""JSON Web Keys -> PEM."""
+"""JSON Web Keys -> PEM.
+
+First every field is read, in the order of the text, then the key is built: so mistakes are found in Go's order.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from gotmpl import keys, pem
 from gotmpl.errors import FuncError, Quoted
@@ -18,39 +21,77 @@ FUNCTIONS = Functions()
 
 @FUNCTIONS.add("jwkPublicKeyPem", params=(STRING,), cost=20)
 def jwk_public_key_pem(text: str) -> str:
-    key, go_type = _key(text)
-    if not hasattr(key, "public_bytes"):
-        raise FuncError(f"x509: unsupported public key type: {go_type}")
+    material = _material(text)
+    if material.public is None:
+        raise FuncError(f"x509: unsupported public key type: {material.go_type}")
 
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+    key = _built(material.public)
     return pem.encoded("PUBLIC KEY", key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
 @FUNCTIONS.add("jwkPrivateKeyPem", params=(STRING,), cost=20)
 def jwk_private_key_pem(text: str) -> str:
-    key, go_type = _key(text)
-    if not hasattr(key, "private_bytes"):
-        raise FuncError(f"x509: unknown key type while marshaling PKCS#8: {go_type}")
-    return pem.encoded("PRIVATE KEY", keys.to_pkcs8(key))
+    material = _material(text)
+    if material.private is None:
+        raise FuncError(f"x509: unknown key type while marshaling PKCS#8: {material.go_type}")
+    return pem.encoded("PRIVATE KEY", keys.to_pkcs8(_built(material.private)))
 
 
-def _key(text: str) -> tuple[Any, str]:
-    """The key of `cryptography`, and the name of its Go type."""
+class Material(NamedTuple):
+    """The name of the key's Go type, and how to make the key of `cryptography`: of one sort or of none."""
+
+    go_type: str
+    public: Callable[[], Any] | None = None
+    private: Callable[[], Any] | None = None
+
+
+def _built(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except ValueError:
+        raise FuncError("failed to build the key: its numbers do not make one") from None
+
+
+class _Fields(NamedTuple):
+    go_name: str
+    """The Go type that holds them, for messages."""
+    private: bool
+    octets: dict[str, bytes]
+    texts: dict[str, str]
+
+    def need(self, *names: str) -> None:
+        for name in names:
+            if name not in self.octets and name not in self.texts:
+                problem = f"required field {name} is missing"
+                raise FuncError(f"failed to unmarshal JSON into key (*jwk.{self.go_name}): {problem}")
+
+    def number(self, name: str) -> int:
+        return int.from_bytes(self.octets.get(name, b""), "big")
+
+
+def _material(text: str) -> Material:
     try:
         fields = decode_first(text) if text.strip(" \t\r\n") else _refuse("EOF")
     except JsonError as exc:
-        raise FuncError(f"failed to unmarshal JSON into key hint: {exc}") from None
+        problem = str(exc).replace("unexpected end of JSON input", "unexpected EOF")
+        raise FuncError(f"failed to unmarshal JSON into key hint: {problem}") from None
+    if fields is None:
+        fields = {}
     if not isinstance(fields, dict):
         raise FuncError(f"failed to unmarshal JSON into key hint: {_NOT_AN_OBJECT.format(kind_of(fields))}")
-    kind = fields.get("kty", "")
-    read = _READERS.get(kind) if isinstance(kind, str) else None
-    if read is None:
+    kind = fields.get("kty") or ""
+    if not isinstance(kind, str):
+        problem = f"json: cannot unmarshal {kind_of(kind)} into Go struct field .kty of type string"
+        raise FuncError(f"failed to unmarshal JSON into key hint: {problem}")
+    if kind not in _READERS:
         raise FuncError("invalid key type from JSON (", Quoted(kind), ")")
-    try:
-        return read(fields)
-    except ValueError:
-        raise FuncError("failed to build the key: its numbers do not make one") from None
+    read, go_name = _READERS[kind]
+    private = "d" in fields
+    if kind != "oct":
+        go_name += "PrivateKey" if private else "PublicKey"
+    return read(_read(fields, go_name, private=private))
 
 
 _NOT_AN_OBJECT = (
@@ -63,85 +104,148 @@ def _refuse(reason: str) -> Value:
     raise JsonError(reason)
 
 
-def _rsa(fields: dict[str, Value]) -> tuple[Any, str]:
+_OCTETS = frozenset({"x", "y", "d", "n", "e", "p", "q", "dp", "dq", "qi", "k"})
+_TEXTS = {"alg": "string", "crv": "jwa.EllipticCurveAlgorithm"}
+_TEXTS_READ_AS_TOKENS = frozenset({"kid", "use", "x5t", "x5t#S256", "x5u"})
+
+
+def _read(fields: dict[str, Value], go_name: str, *, private: bool) -> _Fields:
+    out = _Fields(go_name, private, {}, {})
+    for name, value in fields.items():
+        try:
+            if name in _OCTETS:
+                out.octets[name] = _octets(value)
+            elif name in _TEXTS_READ_AS_TOKENS:
+                _token(value)
+            elif name == "key_ops":
+                _list(value)
+            elif name in _TEXTS:
+                out.texts[name] = _text(value, _TEXTS[name])
+        except JsonError as exc:
+            problem = f"failed to decode value for key {name}: {exc}"
+            raise FuncError(f"failed to unmarshal JSON into key (*jwk.{go_name}): {problem}") from None
+    return out
+
+
+def _text(value: Value, go_type: str) -> str:
+    """Null leaves a Go string as it was: empty."""
+    if value is not None and not isinstance(value, str):
+        raise JsonError(f"json: cannot unmarshal {kind_of(value)} into Go value of type {go_type}")
+    return value or ""
+
+
+def _list(value: Value) -> None:
+    if value is not None and not isinstance(value, list):
+        raise JsonError(f"json: cannot unmarshal {kind_of(value)} into Go value of type jwk.KeyOperationList")
+
+
+def _token(value: Value) -> str:
+    try:
+        return _text(value, "string")
+    except JsonError as exc:
+        raise JsonError(f"error reading next value: {exc}") from None
+
+
+def _octets(value: Value) -> bytes:
+    """Base64 of either alphabet, padded or not; line breaks do not count."""
+    text = _token(value).replace("\n", "").replace("\r", "")
+    alphabet = b"+/" if "+" in text or "/" in text else b"-_"
+    padding = "" if text.endswith("=") else "=" * (-len(text) % 4)
+    raw = to_bytes(text + padding)
+    try:
+        return base64.b64decode(raw if len(raw) % 4 == 0 else b"=", altchars=alphabet, validate=True)
+    except binascii.Error:
+        raise JsonError("expected base64 encoded []byte (string)") from None
+
+
+def _rsa(fields: _Fields) -> Material:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    private = "d" in fields
-    name = "rsaPrivateKey" if private else "rsaPublicKey"
-    numbers = {field: _number(fields, field, name) for field in (("d", "p", "q", "n", "e") if private else ("n", "e"))}
-    public = rsa.RSAPublicNumbers(numbers["e"], numbers["n"])
-    if not private:
-        return public.public_key(), "*rsa.PublicKey"
-    p, q, d = numbers["p"], numbers["q"], numbers["d"]
-    exponents = rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q)
-    return rsa.RSAPrivateNumbers(p, q, d, *exponents, public).private_key(), "*rsa.PrivateKey"
+    fields.need(*("d", "e", "n") if fields.private else ("e", "n"))
+    public = rsa.RSAPublicNumbers(fields.number("e"), fields.number("n"))
+    if not fields.private:
+        return Material("*rsa.PublicKey", public=public.public_key)
+
+    def private() -> Any:
+        p, q, d = fields.number("p"), fields.number("q"), fields.number("d")
+        if not p or not q:
+            raise ValueError
+        exponents = rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q)
+        return rsa.RSAPrivateNumbers(p, q, d, *exponents, public).private_key()
+
+    return Material("*rsa.PrivateKey", private=private)
 
 
-def _ec(fields: dict[str, Value]) -> tuple[Any, str]:
+def _ec(fields: _Fields) -> Material:
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    private = "d" in fields
-    name = "ecdsaPrivateKey" if private else "ecdsaPublicKey"
-    curves: dict[Value, Callable[[], ec.EllipticCurve]] = {
+    fields.need(*("crv", "d", "x", "y") if fields.private else ("crv", "x", "y"))
+    curves: dict[str, Callable[[], ec.EllipticCurve]] = {
         "P-256": ec.SECP256R1,
         "P-384": ec.SECP384R1,
         "P-521": ec.SECP521R1,
     }
-    _required(fields, "crv", name)
-    make = curves.get(fields["crv"]) if isinstance(fields["crv"], str) else None
+    make = curves.get(fields.texts["crv"])
     if make is None:
-        raise FuncError("failed to build public key: curve algorithm ", Quoted(fields["crv"]), " not supported")
-    x, y = _number(fields, "x", name), _number(fields, "y", name)
-    public = ec.EllipticCurvePublicNumbers(x, y, make())
-    if not private:
-        return public.public_key(), "*ecdsa.PublicKey"
-    return ec.EllipticCurvePrivateNumbers(_number(fields, "d", name), public).private_key(), "*ecdsa.PrivateKey"
+        raise FuncError("failed to build public key: invalid curve algorithm ", Quoted(fields.texts["crv"]))
+    curve = make()
+    public = ec.EllipticCurvePublicNumbers(fields.number("x"), fields.number("y"), curve)
+
+    def public_key() -> ec.EllipticCurvePublicKey:
+        if max(public.x, public.y).bit_length() > (curve.key_size + 7) // 8 * 8:
+            raise FuncError("overflowing coordinate")
+        try:
+            return public.public_key()
+        except ValueError:
+            raise FuncError(f"P{curve.key_size} point not on curve") from None
+
+    def private_key() -> ec.EllipticCurvePrivateKey:
+        secret = fields.number("d")
+        try:
+            public_key()
+        except FuncError as exc:
+            raise FuncError(_UNMARSHALED, *exc.parts) from None
+        if not secret:
+            raise FuncError(_UNMARSHALED, "ecdsa: private key scalar is zero or negative")
+        return ec.EllipticCurvePrivateNumbers(secret, public).private_key()
+
+    if fields.private:
+        return Material("*ecdsa.PrivateKey", private=private_key)
+    return Material("*ecdsa.PublicKey", public=public_key)
 
 
-def _okp(fields: dict[str, Value]) -> tuple[Any, str]:
+_UNMARSHALED = "x509: failed to marshal EC private key while building PKCS#8: "
+
+
+def _okp(fields: _Fields) -> Material:
     from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
 
-    private = "d" in fields
-    name = "okpPrivateKey" if private else "okpPublicKey"
-    _required(fields, "crv", name)
-    public, secret = _octets(fields, "x", name), _octets(fields, "d", name) if private else b""
-    match fields["crv"]:
-        case "Ed25519" if private:
-            return ed25519.Ed25519PrivateKey.from_private_bytes(secret), "ed25519.PrivateKey"
-        case "Ed25519":
-            return ed25519.Ed25519PublicKey.from_public_bytes(public), "ed25519.PublicKey"
-        case "X25519" if private:
-            return x25519.X25519PrivateKey.from_private_bytes(secret), "*ecdh.PrivateKey"
-        case "X25519":
-            return x25519.X25519PublicKey.from_public_bytes(public), "*ecdh.PublicKey"
-        case _:
-            raise FuncError("failed to build the key: curve ", Quoted(fields["crv"]), " not supported")
+    fields.need(*("crv", "d", "x") if fields.private else ("crv", "x"))
+    curve, public, seed = fields.texts["crv"], fields.octets["x"], fields.octets.get("d", b"")
+    if fields.private and not seed:
+        raise FuncError("failed to build public key: cannot use empty seed")
+    if curve not in {"Ed25519", "X25519"}:
+        raise FuncError("failed to build public key: invalid curve algorithm ", Quoted(curve))
+    if not fields.private and curve == "Ed25519":
+        return Material("ed25519.PublicKey", public=lambda: ed25519.Ed25519PublicKey.from_public_bytes(public))
+    if not fields.private:
+        return Material("x25519.PublicKey")
+    if len(seed) != 32:
+        reason = "wrong private key size" if curve == "Ed25519" else _WRONG_SEED.format(len(seed))
+        raise FuncError(f"failed to build public key: {reason}")
+    maker = ed25519.Ed25519PrivateKey if curve == "Ed25519" else x25519.X25519PrivateKey
+    key = maker.from_private_bytes(seed)
+    if key.public_key().public_bytes_raw() != public:
+        raise FuncError("failed to build public key: invalid x value given d value")
+    return Material("ed25519.PrivateKey", private=lambda: key) if curve == "Ed25519" else Material("x25519.PrivateKey")
 
 
-def _symmetric(fields: dict[str, Value]) -> tuple[Any, str]:
-    _octets(fields, "k", "symmetricKey")
-    return None, "[]uint8"
+_WRONG_SEED = "unable to construct x25519 private key from seed: x25519: bad seed length: {}"
 
 
-_READERS = {"RSA": _rsa, "EC": _ec, "OKP": _okp, "oct": _symmetric}
+def _symmetric(fields: _Fields) -> Material:
+    fields.need("k")
+    return Material("[]uint8")
 
 
-def _required(fields: dict[str, Value], field: str, name: str) -> None:
-    if field not in fields:
-        raise FuncError(f"failed to unmarshal JSON into key (*jwk.{name}): required field {field} is missing")
-
-
-def _octets(fields: dict[str, Value], field: str, name: str) -> bytes:
-    _required(fields, field, name)
-    value = fields[field]
-    if isinstance(value, str):
-        try:
-            text = to_bytes(value.rstrip("=").translate({ord("+"): "-", ord("/"): "_"}))
-            return base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        except binascii.Error:
-            pass
-    raise FuncError(f"failed to unmarshal JSON into key (*jwk.{name}): failed to decode value for key {field}")
-
-
-def _number(fields: dict[str, Value], field: str, name: str) -> int:
-    return int.from_bytes(_octets(fields, field, name), "big")
+_READERS = {"RSA": (_rsa, "rsa"), "EC": (_ec, "ecdsa"), "OKP": (_okp, "okp"), "oct": (_symmetric, "symmetricKey")}

@@ -36,7 +36,7 @@ class Time(GoObject):
         clock = f"{civil.hour}, {civil.minute}, {civil.second}, {self.moment.nanos % SECOND}"
         zone = (
             ("time.UTC" if self.moment == gotime.ZERO else "time.Local")
-            if self.moment.zone is UTC
+            if self.moment.zone is UTC and not self.moment.zone_name
             else f"time.Location({quote(self.moment.zone_name)})"
         )
         return f"time.Date({civil.year}, time.{gotime.MONTHS[civil.month - 1]}, {civil.day}, {clock}, {zone})"
@@ -175,7 +175,7 @@ Time.methods = {
         ("UnixNano", lambda t: Int64(wrap64(t.moment.nanos)), ()),
         ("IsZero", lambda t: t.moment.nanos == gotime.ZERO.nanos, ()),
         ("IsDST", lambda _t: False, ()),
-        ("Location", lambda t: Location("UTC" if t.moment.zone is UTC else t.moment.zone_name), ()),
+        ("Location", lambda t: Location(t.moment.zone_name or ("UTC" if t.moment.zone is UTC else "")), ()),
         ("UTC", lambda t: Time(Moment(t.moment.nanos)), ()),
         ("Local", lambda t: Time(Moment(t.moment.nanos)), ()),
         ("String", lambda t: t.go_string(), ()),

@@ -31,9 +31,10 @@ def set_(mapping: dict[str, Value] | None, key: str, value: Value) -> dict[str, 
 
 
 @FUNCTIONS.add("unset", params=(DICT, STRING))
-def unset(mapping: dict[str, Value] | None, key: str) -> Value:
-    if mapping is not None:
-        mapping.pop(key, None)
+def unset(mapping: dict[str, Value] | None, key: str) -> dict[str, Value]:
+    if mapping is None:
+        return {}
+    mapping.pop(key, None)
     return mapping
 
 

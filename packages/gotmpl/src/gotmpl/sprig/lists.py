@@ -147,7 +147,7 @@ def chunk(size: int, value: Value) -> ListSlice:
         raise FuncError(_NIL if value is None else f"Cannot chunk type {go_kind(value)}")
     found = value
     if size <= 0:
-        if not found:
+        if size and (len(found) - 1) // size == -1:
             return ListSlice()
         raise FuncError("runtime error: makeslice: len out of range")
     return ListSlice(list(found[at : at + size]) for at in range(0, len(found), size))

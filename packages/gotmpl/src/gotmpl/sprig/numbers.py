@@ -146,7 +146,8 @@ def _extreme(pick: Callable[[list[float]], float], values: tuple[Value, ...]) ->
 
 
 def _rounded(value: float, how: Callable[[float], int]) -> float:
-    return float(how(value)) if math.isfinite(value) else value
+    """Zero keeps the sign of what was rounded to it."""
+    return math.copysign(how(value), value) if math.isfinite(value) else value
 
 
 @FUNCTIONS.add("ceil", params=(ANY,))
