@@ -53,6 +53,7 @@ EXTERNAL_SECRETS = [
     pytest.param({"refreshInterval": "1d", "data": DATA}, "spec.refreshInterval", id="no days in Go durations"),
     pytest.param({"refreshInterval": True, "data": DATA}, "spec.refreshInterval", id="not a boolean"),
     pytest.param({"refreshPolicy": "Sometimes", "data": DATA}, "Unsupported value", id="unknown refresh policy"),
+    pytest.param({"refreshTrigger": "Push", "data": DATA}, "Unsupported value", id="unknown refresh trigger"),
     pytest.param(target(deletionPolicy="Delete", creationPolicy="Merge"), "creationPolicy Merge", id="R42"),
     pytest.param(target(deletionPolicy="Delete", creationPolicy="None"), "creationPolicy None", id="R43"),
     pytest.param(target(deletionPolicy="Merge", creationPolicy="None"), "creationPolicy None", id="R44"),
