@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eso_sdk import gjson
+from eso_sdk.gjson import MAX_DOCUMENT_BYTES
 from eso_sdk.sjson import SjsonError, delete, set_text
 
 WRITES = [
@@ -73,11 +75,26 @@ def test_delete(document: bytes, path: str, expected: bytes) -> None:
         pytest.param(b"{}", "a.9999999", "more than 16777216 bytes", id="an index that makes too much"),
         pytest.param(b"{}", ".".join("a" * 101), "deeper than 100", id="too deep"),
         pytest.param(b"{}", "a" * 4097, "characters", id="too long"),
+        pytest.param(b"[%s1]" % (b"1," * 10**6), "0", "too many entries", id="too much to go through"),
     ],
 )
 def test_a_place_that_cannot_be_written_to_is_named(document: bytes, path: str, message: str) -> None:
     with pytest.raises(SjsonError, match=message):
         set_text(document, path, b"CANARY")
+
+
+@pytest.mark.parametrize("document", [pytest.param(b"{}", id="anew"), pytest.param(b'{"a":[]}', id="in an array")])
+def test_many_indices_do_not_add_up_to_all_memory(document: bytes) -> None:
+    """Whoever writes a PushSecret chooses the property; the provider writes for others too."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(SjsonError, match="more than 16777216 bytes"):
+            set_text(document, ".".join(["a", *["3000000"] * 20]), b"x")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 8 * MAX_DOCUMENT_BYTES
 
 
 _names = st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=6)

@@ -56,7 +56,7 @@ from eso_sdk.gjson_values import (
 MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 MAX_PATH_CHARS: Final = 4096
 MAX_DEPTH: Final = 100
-_MAX_WORK: Final = 8 * MAX_DOCUMENT_BYTES
+MAX_WORK: Final = 8 * MAX_DOCUMENT_BYTES
 """Bytes that one lookup may look at or make: a path can name the same document many times over."""
 _COST_OF_A_STEP: Final = 64
 _COST_OF_A_TOKEN: Final = 160
@@ -96,11 +96,17 @@ def get(document: bytes, path: str) -> Result:
     return Result(value.exists, value.text, value.raw)
 
 
+def weight(document: bytes) -> int:
+    """How much work it is to go through a document once."""
+    tokens = sum(map(document.count, b",[]{}"))
+    return len(document) + _COST_OF_A_TOKEN * tokens + _COST_OF_AN_ESCAPE * document.count(b"\\")
+
+
 class _Lookup:
     """One call of `get`: its budget, and the walk through pipes, modifiers and multipaths."""
 
     def __init__(self) -> None:
-        self._work_left = _MAX_WORK
+        self._work_left = MAX_WORK
 
     def charge(self, amount: int) -> None:
         self._work_left -= amount
@@ -110,7 +116,7 @@ class _Lookup:
     def select(self, document: bytes, path: bytes, depth: int) -> Value:
         """The value of a path in a document."""
         _check_depth(depth)
-        self.charge(_weight(document) + _COST_OF_A_STEP)
+        self.charge(weight(document) + _COST_OF_A_STEP)
         if len(path) > 1:
             if path.startswith((b"@", b"!")) and (made := self._made(document, path, depth)):
                 text, rest = made
@@ -139,7 +145,7 @@ class _Lookup:
         if found is None:
             return None
         name, argument, rest = found
-        self.charge(_weight(document))
+        self.charge(weight(document))
         text = self._dig(document, argument, depth) if name == b"dig" else TRANSFORMS[name](document, argument)
         self.charge(len(text))
         _check_size(text)
@@ -308,12 +314,6 @@ def _array_end(document: bytes, position: int) -> int:
     """Where the array closes whose last entry ends here."""
     found = ELEMENT_OR_END.search(document, position)
     return found.end() if found and found.group() == b"]" else len(document)
-
-
-def _weight(document: bytes) -> int:
-    """How much work it is to go through a document once."""
-    tokens = sum(map(document.count, b",[]{}"))
-    return len(document) + _COST_OF_A_TOKEN * tokens + _COST_OF_AN_ESCAPE * document.count(b"\\")
 
 
 def _check_depth(depth: int) -> None:

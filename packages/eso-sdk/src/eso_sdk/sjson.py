@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eso_sdk.gjson import MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_PATH_CHARS
+from eso_sdk.gjson import MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_PATH_CHARS, MAX_WORK, weight
 from eso_sdk.gjson_values import (
     BLANKS,
     KEY_OR_END,
@@ -31,6 +31,7 @@ _SYNTAX = re.compile(rb"[.\\|#@*?]")
 _NEEDS_QUOTING = re.compile(rb'[\x00-\x1f\x80-\xff"\\]')
 _MAX_INDEX_DIGITS: Final = 7
 _APPEND: Final = b"-1"
+_NULL: Final = b"null,"
 
 
 class SjsonError(ValueError):
@@ -78,6 +79,8 @@ def _steps(document: bytes, path: str) -> tuple[_Step, ...]:
         raise SjsonError(f"the property has more than {MAX_PATH_CHARS} characters")
     if len(document) > MAX_DOCUMENT_BYTES:
         raise SjsonError(f"the document has more than {MAX_DOCUMENT_BYTES} bytes")
+    if weight(document) > MAX_WORK:
+        raise SjsonError("the document has too many entries")
     steps: list[_Step] = []
     rest: bytes | None = path.encode("utf-8", "surrogateescape")
     while rest is not None:
@@ -128,7 +131,9 @@ def _with(document: bytes, steps: Sequence[_Step], text: bytes) -> bytes:
 def _built(steps: Sequence[_Step], text: bytes) -> bytes:
     """A container with nothing but what the steps lead to."""
     if steps[0].opens_array:
-        return b"[" + _entry(steps, text, missing=steps[0].index or 0) + b"]"
+        # From the inside out, and bounded at every level: each of many indices may ask for megabytes of nulls.
+        inner = _inner(steps, text)
+        return _bounded(b"[" + _nulls(steps[0].index or 0) + inner + b"]")
     return b"{" + _member(steps, text) + b"}"
 
 
@@ -145,17 +150,19 @@ def _with_entry(document: bytes, steps: Sequence[_Step], text: bytes) -> bytes:
         return body + (b"," if body[1:].strip(BLANKS) else b"") + _inner(steps, text) + b"]"
     if step.index is None:
         raise SjsonError("the property names a key where the document has an array")
-    entries = [document[start:end] for start, end in elements(document, 1)]
-    entries += [b"null"] * (step.index - len(entries))
-    return b"[" + b",".join([*entries, _inner(steps, text)]) + b"]"
+    entries = [document[start:end] + b"," for start, end in elements(document, 1)]
+    return b"[" + b"".join(entries) + _nulls(step.index - len(entries)) + _inner(steps, text) + b"]"
 
 
 def _member(steps: Sequence[_Step], text: bytes) -> bytes:
     return _stringified(steps[0].name) + b":" + _inner(steps, text)
 
 
-def _entry(steps: Sequence[_Step], text: bytes, *, missing: int) -> bytes:
-    return b"null," * missing + _inner(steps, text)
+def _nulls(count: int) -> bytes:
+    """The entries that are missing in front of a new one."""
+    if count * len(_NULL) > MAX_DOCUMENT_BYTES:
+        raise SjsonError(f"the result has more than {MAX_DOCUMENT_BYTES} bytes")
+    return _NULL * count
 
 
 def _inner(steps: Sequence[_Step], text: bytes) -> bytes:
