@@ -11,6 +11,7 @@ labels and annotations that managedFields say are ours are left out of that: tho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final
@@ -54,6 +55,9 @@ Discover = Callable[[str, str], Awaitable[Resource | None]]
 Follow = Callable[[Resource], Awaitable[None]]
 """Have changes of that kind's objects told to whoever depends on them, from now on."""
 
+_DENIED_GROUPS: Final = re.compile(r"rbac\.authorization\.k8s\.io|(.+\.)?external-secrets\.io")
+"""The operator may write some of these for itself. Written for somebody else they would hand out what is not theirs:
+a PushSecret takes any Secret of the namespace away, a RoleBinding gives rights."""
 _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
 
 
@@ -150,6 +154,9 @@ class ManifestTarget:
         manifest = es.spec.target.manifest
         if manifest is None:
             raise UnknownKindError("spec.target.manifest must name an apiVersion and a kind")
+        group, _, version = manifest.api_version.rpartition("/")
+        if version and _DENIED_GROUPS.fullmatch(group):
+            raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} may not be a target: write it yourself")
         resource = await self._discover(manifest.api_version, manifest.kind)
         if resource is None or not resource.namespaced:
             what = "is not served by this API server" if resource is None else "is not a namespaced kind"
