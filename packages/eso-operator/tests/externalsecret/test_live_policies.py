@@ -250,14 +250,29 @@ async def came_of(stage: Scene) -> str:
     return str(ready["message"]) if ready["status"] == "False" else ""
 
 
-async def test_a_secret_that_cannot_be_taken_over_keeps_what_it_holds(stage: Scene) -> None:
-    """L28, T17: what others put there goes last, when the new values are in place."""
+@pytest.mark.parametrize(
+    ("held", "spec"),
+    [
+        pytest.param(
+            {"data": {"old": "eA=="}}, {"template": {"metadata": {"labels": {"a": "no label!"}}}}, id="T17 no label"
+        ),
+        pytest.param(
+            {"data": {"tls.crt": "eA==", "tls.key": "eA=="}, "type": "kubernetes.io/tls"},
+            {},
+            id="a type that needs keys",
+        ),
+    ],
+)
+async def test_a_secret_that_cannot_be_taken_over_stays_as_it_is(
+    stage: Scene, held: JsonObject, spec: JsonObject
+) -> None:
+    """L28: neither emptied nor owned, so that nobody deletes it either."""
     stage.backend(db="v1")
-    await stage.put_secret("db", {"old": "x"})
+    before = await stage.bench.create(SECRETS, "db", **held)
 
-    await stage.apply("db", ONE, target={"template": {"metadata": {"labels": {"a": "no label!"}}}})
+    await stage.apply("db", ONE, target=spec)
 
-    await stage.broken("db", "label")
-    assert await stage.data("db") == {"old": "x"}
-    await stage.change("db", target={"template": None})
-    await stage.until("db", {"password": "v1"})
+    await stage.broken("db", "could not update secret", "Invalid")
+    now = await stage.secret("db")
+    assert now is not None
+    assert now["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]

@@ -37,15 +37,13 @@ class Update:
     """Change an object that is there, in this order.
 
     `convert`   our old entries of managedFields, so that apply can give up what they name
-    `owners`    a controller that is not the one any more: two of them would be refused
-    `document`  is applied: if it is refused, the object still holds all it held
-    `drop`      what is not wanted and is not ours alone, which apply leaves there
+    `drop`      all of the change at once, if something goes that apply would leave there: done as a whole, or refused
+    `document`  is applied, so that what is wanted is ours
     """
 
     document: JsonObject = field(repr=False)
     wanted: str
     convert: list[JsonObject] = field(default_factory=list, repr=False)
-    owners: JsonObject | None = None
     drop: JsonObject | None = field(default=None, repr=False)
 
 

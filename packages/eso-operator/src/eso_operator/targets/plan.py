@@ -98,7 +98,6 @@ def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
         document=_updated(es, live, fields, desired=_as_it_is(live, fields) if frozen else desired, after=after),
         wanted=wanted_digest(es, desired),
         convert=conversion(live.raw, manager),
-        owners=_owners(live, after, fields),
         drop=_drop(live, after, fields),
     )
 
@@ -259,30 +258,33 @@ def _updated(es: ExternalSecret, live: LiveSecret, fields: Fields, *, desired: D
     return {**document, "metadata": metadata, "type": after.type, **marks}
 
 
-def _owners(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
-    """The merge patch for owners that have to go and that apply would leave there."""
-    meta = live.metadata
-    gone = [reference for reference in meta.owner_references if reference not in after.owners]
-    if all(fields.only_ours((*OWNERS, reference.uid)) for reference in gone):
-        return None
-    owners = [msgspec.to_builtins(reference) for reference in after.owners] or None
-    return {"metadata": {"ownerReferences": owners, "uid": meta.uid, "resourceVersion": meta.resource_version}}
-
-
 def _drop(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
-    """The merge patch for what has to go and is not ours alone. It is for the version that apply will have left."""
-    patch: JsonObject = {}
+    """The merge patch for what has to go and is not ours alone, along with everything that comes instead.
+
+    In two steps, a Secret that cannot be taken over would lose what it holds, and its readers could find it empty.
+    """
     meta = live.metadata
-    if gone := _unowned(live.data, after.data, fields, ("data",)):
-        patch["data"] = dict.fromkeys(gone)
-    metadata: JsonObject = {}
-    if gone := _unowned(meta.labels, after.labels, fields, ("metadata", "labels")):
-        metadata["labels"] = dict.fromkeys(gone)
-    if gone := _unowned(meta.annotations, after.annotations, fields, ("metadata", "annotations")):
-        metadata["annotations"] = dict.fromkeys(gone)
-    if not patch and not metadata:
+    gone = {
+        section: dict.fromkeys(_unowned(before, wanted, fields, section))
+        for section, before, wanted in (
+            (("data",), live.data, after.data),
+            (("metadata", "labels"), meta.labels, after.labels),
+            (("metadata", "annotations"), meta.annotations, after.annotations),
+        )
+    }
+    gone_owners = [reference for reference in meta.owner_references if reference not in after.owners]
+    if not any(gone.values()) and all(fields.only_ours((*OWNERS, reference.uid)) for reference in gone_owners):
         return None
-    return {**patch, "metadata": {**metadata, "uid": meta.uid}}
+    metadata: JsonObject = {
+        "labels": {**gone["metadata", "labels"], **after.labels},
+        "annotations": {**gone["metadata", "annotations"], **after.annotations},
+        "ownerReferences": [msgspec.to_builtins(reference) for reference in after.owners] or None,
+        "finalizers": sorted(after.finalizers) or None,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+    }
+    marks = {"immutable": True} if after.immutable else {}
+    return {"metadata": metadata, "data": {**gone["data",], **_encoded(after.data)}, "type": after.type, **marks}
 
 
 def _unowned(

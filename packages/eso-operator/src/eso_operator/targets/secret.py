@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import structlog
-
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.sync.rendering import Rendering
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
@@ -30,12 +28,10 @@ from eso_render.secret import Desired, Values, render_secret
 from eso_render.sources import TemplateObjects
 from kuberun.cache import Store
 from kuberun.client import Client
-from kuberun.errors import ApiError, NotFound
-from kuberun.meta import JsonObject, Malformed, Object, ObjectKey, Resource, meta_of, metadata_of, raw
+from kuberun.errors import NotFound
+from kuberun.meta import Malformed, Object, ObjectKey, Resource, meta_of, metadata_of, raw
 from kuberun.ownership import is_controlled_by
 from kuberun.requests import DeleteOptions, WriteOptions
-
-_log = structlog.get_logger(__name__)
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 CREATED_BY_INDEX: Final = "created-by"
@@ -100,10 +96,7 @@ class SecretTarget:
         # Force is for a Secret whose ownership was settled. One that appeared meanwhile is a conflict, not a prey.
         force = isinstance(change, Update)
         written = await self._client.apply(_RAW, document, field_manager=manager, force=force)
-        if isinstance(change, Update) and change.drop is not None:
-            written = await self._dropped(written, change.drop, manager)
-        valid = live_secret(written).matches_its_hash
-        self._memories.keep(meta_of(written), wanted=change.wanted, valid=valid)
+        self._memories.keep(meta_of(written), wanted=change.wanted, valid=live_secret(written).matches_its_hash)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, key.name)
 
     async def delete(self, es: ExternalSecret) -> bool:
@@ -151,29 +144,17 @@ class SecretTarget:
         return live
 
     async def _prepare(self, key: ObjectKey, change: Update, manager: str) -> dict[str, object]:
-        """What has to be done before server-side apply, which then must meet the version that this left."""
+        """What server-side apply cannot do itself, first; then it must meet the version that this left."""
         document = change.document
         version = document["metadata"]["resourceVersion"]
         if change.convert:
             patched = await self._client.json_patch(_RAW, key, change.convert)
             version = meta_of(patched).resource_version
-        if change.owners is not None:
-            owners = {**change.owners, "metadata": {**change.owners["metadata"], "resourceVersion": version}}
-            patched = await self._client.merge_patch(_RAW, key, owners, options=WriteOptions(field_manager=manager))
+        if change.drop is not None:
+            drop = {**change.drop, "metadata": {**change.drop["metadata"], "resourceVersion": version}}
+            patched = await self._client.merge_patch(_RAW, key, drop, options=WriteOptions(field_manager=manager))
             version = meta_of(patched).resource_version
         return {**document, "metadata": {**document["metadata"], "resourceVersion": version}}
-
-    async def _dropped(self, written: JsonObject, drop: JsonObject, manager: str) -> JsonObject:
-        """The Secret without what is not wanted. If that fails it holds more than its hash says, and is repaired."""
-        metadata = meta_of(written)
-        patch = {**drop, "metadata": {**drop["metadata"], "resourceVersion": metadata.resource_version}}
-        try:
-            return await self._client.merge_patch(
-                _RAW, metadata.key, patch, options=WriteOptions(field_manager=manager)
-            )
-        except ApiError as problem:
-            _log.warning("target not cleared of what is not wanted", secret=str(metadata.key), why=problem.reason)
-            return written
 
 
 def _key(es: ExternalSecret) -> ObjectKey:
