@@ -12,6 +12,7 @@ from kuberun.cache import Change, Store
 from kuberun.controller import After, Controller, Done, Outcome, Retry
 from kuberun.informer import Informer
 from kuberun.meta import Malformed, Object, ObjectKey
+from kuberun.permit import permitted
 from kuberun.testing.clock import VirtualClock
 from kuberun.testing.source import FakeCollection
 from kuberun.triggers import itself
@@ -98,6 +99,27 @@ async def test_a_changed_spec_starts_with_a_short_back_off_again() -> None:
         await clock.advance(100)
 
     assert [time for _, time in recorder.runs] == [0, 1, 3, 7, 15, 16, 17]
+
+
+async def test_a_reconcile_that_runs_when_the_permit_ends_may_change_nothing_more() -> None:
+    """A leader that was suspended wakes up in the middle of a reconcile, and its lease is somebody else's."""
+    clock, leading, seen = VirtualClock(), [True], list[bool]()
+
+    async def reconcile(_: ObjectKey) -> Outcome:
+        seen.append(permitted())
+        leading[0] = False
+        seen.append(permitted())
+        return Done()
+
+    controller = Controller("test", reconcile, clock=clock)
+    running = asyncio.ensure_future(controller.run(lambda: leading[0]))
+    controller.queue.add(Request(key("a")))
+    await clock.settle()
+    controller.stop()
+    await running
+
+    assert seen == [True, False]
+    assert permitted()
 
 
 async def test_a_failure_is_logged_by_type_and_place_and_never_by_its_text() -> None:

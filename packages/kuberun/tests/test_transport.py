@@ -20,6 +20,7 @@ from kuberun.errors import (
     Unauthorized,
     Unreachable,
 )
+from kuberun.permit import work_by
 from kuberun.requests import Request
 from kuberun.testing import scriptedserver as script
 from kuberun.testing.scriptedserver import Answer, ScriptedServer, scripted_server, transport_to
@@ -368,3 +369,16 @@ async def test_a_proxy_that_refuses_the_tunnel(server: ScriptedServer) -> None:
     async with transport_to("https://kube.test", proxy=server.url) as transport:
         with pytest.raises(Unreachable, match="the proxy does not let us through"):
             await transport.request(GET)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_without_a_permit_nothing_is_changed(server: ScriptedServer, method: str) -> None:
+    server.will(script.json({"a": 1}))
+    work_by(lambda: False)
+
+    async with transport_to(server.url) as transport:
+        with pytest.raises(Unreachable, match="does not lead any more"):
+            await transport.request(Request(method, "/api/v1/things", body=b"{}"))
+        assert await transport.request(GET) == b'{"a":1}'
+
+    assert [received.method for received in server.received] == ["GET"]

@@ -29,6 +29,7 @@ from kuberun.clock import Clock
 from kuberun.deadline import Deadline
 from kuberun.informer import Informer, Subscription
 from kuberun.meta import ObjectKey
+from kuberun.permit import Permit, always, work_by
 from kuberun.triggers import Mapping
 from kuberun.workqueue import Lane, QueueClosedError, Request, WorkQueue
 
@@ -73,11 +74,6 @@ class Retry:
 
 Outcome = Done | After | Retry
 Reconcile = Callable[[ObjectKey], Awaitable[Outcome]]
-Permit = Callable[[], bool]
-
-
-def always() -> bool:
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +125,8 @@ class Controller:
     async def run(self, permitted: Permit = always) -> None:
         """Work until `stop`, then let what runs finish. Cancel it to end at once.
 
-        No reconcile starts while `permitted` says no: a leader that was suspended asks here, before anything else in
-        the process has noticed that its lease is somebody else's by now.
+        No reconcile starts, and none that runs changes anything, while `permitted` says no: a leader that was suspended
+        asks here, before anything else in the process has noticed that its lease is somebody else's by now.
         """
         self._permitted = permitted
         async with asyncio.TaskGroup() as feeds:
@@ -162,6 +158,7 @@ class Controller:
     async def _run_one(self, request: Request) -> None:
         run = f"{self.name}-{next(self._run_ids)}"
         trace_id = uuid.uuid4().hex
+        work_by(self._permitted)
         ASKED_AT.set(self.queue.asked_at(request.key))  # each run is a task, with a context of its own
         TRACE_ID.set(trace_id)
         with bound_contextvars(controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id):

@@ -7,7 +7,8 @@ Only monotonic time measured here counts, so wrong wall clocks do no harm: a sta
 it saw the last change, and the leader counts from before it *sent* its last successful write. The leader therefore
 gives up `duration - renew_deadline` seconds before anybody else may take over; that is the time it has to stop working.
 A process that was suspended finds `leading` false the moment it wakes up; controllers ask before they start a
-reconcile, but a call that was under way when it fell asleep is beyond any lease.
+reconcile, and each write of one asks again (`permit.py`), but a call that was under way when it fell asleep is beyond
+any lease.
 Every write carries the version it is based on, so two writers never both succeed. Two processes must never share an
 identity; `new_identity` makes one.
 """

@@ -22,6 +22,7 @@ from yarl import URL
 
 from kuberun.connection import ClientCertificate, Connection, Credential
 from kuberun.errors import BadAnswer, ConfigError, Unauthorized, Unreachable, from_status
+from kuberun.permit import permitted
 from kuberun.requests import Request
 from kuberun.tls import client_context
 
@@ -69,6 +70,8 @@ class AiohttpTransport:
         self._server = connection.server.rstrip("/")
 
     async def request(self, request: Request) -> bytes:
+        if request.method != "GET" and not permitted():
+            raise Unreachable("not sent: this process does not lead any more", where=request.where)
         try:
             return await self._authenticated(self._answer, request)
         except _NO_ANSWER as exc:
