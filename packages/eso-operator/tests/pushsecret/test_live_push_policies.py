@@ -138,7 +138,7 @@ async def test_what_another_push_secret_made_is_neither_overwritten_nor_deleted(
         second = {"selector": {"secret": {"name": "other"}}, "deletionPolicy": "Delete"}
 
         await stage.apply("second", entry("password", "db"), **second)
-        await stage.broken("second", "Conflict", "belongs to somebody else")
+        await stage.broken("second", "Conflict", "belongs to somebody else: push elsewhere")
         await stage.bench.delete(PUSHES, "second")
         await stage.gone("second")
 

@@ -11,7 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from eso_api.pushsecret import PushSecretSpec
 from eso_operator.pushsecret.memory import Known, Place, digest
@@ -40,6 +40,9 @@ from eso_wire.values import (
 )
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
+
+
+_TAKE_OVER: Final = "push elsewhere; if a PushSecret that is gone left it behind, remove it from the backend"
 
 
 class Writes(Protocol):
@@ -116,6 +119,8 @@ class StoreResult:
     def refuse(self, entry: Entry, error: ProviderError) -> None:
         """It was not written, or nobody knows."""
         self.fail(entry, error)
+        if error.reason is ErrorReason.OWNERSHIP_CONFLICT:
+            self.failures[-1] = replace(self.failures[-1], message=f"{error.message}: {_TAKE_OVER}")
         if error.reason in UNSURE:
             self.unsure.append(Pushed(entry.data))
 
