@@ -1,6 +1,7 @@
 """The manager: order of start, draining, crashes, signals, leadership."""
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -240,6 +241,9 @@ async def test_nothing_starts_once_the_lease_may_be_somebody_elses_even_if_nobod
     ("ends", "message"),
     [
         pytest.param("raises", "service mailer failed: ValueError at test_manager.py", id="a service that raises"),
+        pytest.param(
+            "listens", r"service mailer failed: OSError \(Address already in use\)", id="a service whose port is taken"
+        ),
         pytest.param("returns", "service mailer ended by itself", id="a service that returns"),
     ],
 )
@@ -251,6 +255,8 @@ async def test_a_component_that_breaks_brings_everything_down_and_is_named(ends:
         await world.clock.sleep(5)
         if ends == "raises":
             raise ValueError("password=CANARY")
+        if ends == "listens":
+            raise OSError(errno.EADDRINUSE, "CANARY")
 
     manager.add_service("service mailer", breaking)
     running = asyncio.ensure_future(manager.run())

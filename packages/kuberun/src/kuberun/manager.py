@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
@@ -200,8 +201,11 @@ async def _named(name: str, run: Run) -> None:
     try:
         await run()
     except Exception as error:
-        message = f"{name} failed: {type(error).__name__} at {place_of(error)}"
-        _log.error("component failed", component=name, error=type(error).__name__, place=place_of(error))
+        what = type(error).__name__
+        if isinstance(error, OSError) and error.errno:  # the system's own words, say of a port that is taken
+            what += f" ({os.strerror(error.errno)})"
+        message = f"{name} failed: {what} at {place_of(error)}"
+        _log.error("component failed", component=name, error=what, place=place_of(error))
         raise ComponentFailedError(message) from error
 
 
