@@ -177,7 +177,7 @@ def test_the_commands_of_the_guide_on_switching_take_a_cluster_over(tmp_path: Pa
 def test_the_commands_of_the_guide_on_providers_try_a_new_one(tmp_path: Path) -> None:
     """As they stand, but for the port, a pause until it is served, and `pip install`, whose effect is put in place."""
     guide = (GUIDES / "write-a-provider.md").read_text(encoding="utf-8")
-    (fixture,) = manifests(guide)
+    (fixture,) = (each for each in manifests(guide) if "kinds" in each)
     (tmp_path / "fixture.yaml").write_text(yaml.safe_dump(fixture))
     made, _ = typed("eso provider new weather", tmp_path)
     install(tmp_path / "eso-provider-weather", tmp_path / "site")
@@ -215,6 +215,22 @@ def test_the_template_on_the_front_page_renders(tmp_path: Path) -> None:
 
     assert code == 0, output
     assert "DATABASE_URL: postgresql://app:example@db:5432/shop" in output
+
+
+def test_the_guide_on_templates_renders_and_its_mistakes_are_found(tmp_path: Path) -> None:
+    guide = (GUIDES / "check-templates.md").read_text(encoding="utf-8")
+    (sample,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    (script,) = re.findall(r"^```sh\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    (tmp_path / "app.yaml").write_text(sample)
+
+    code, output = typed(script, tmp_path)
+    (tmp_path / "app.yaml").write_text(sample.replace(".password |", ".pasword |"))
+    failed, complaint = typed(script, tmp_path)
+
+    assert code == 0, output
+    assert re.findall("<masked, .* bytes>", output) == re.findall("<masked, .* bytes>", guide)
+    assert "only-an-example" not in output
+    assert (failed, complaint.partition(": ")[0]) == (1, "app.yaml:7")
 
 
 def typed(script: str, folder: Path, **environment: str) -> tuple[int, str]:
