@@ -10,6 +10,7 @@ from gotmpl.builtins import FUNCTIONS
 from gotmpl.errors import LimitError, TemplateError
 from gotmpl.families import Functions
 from gotmpl.run import Limits
+from gotmpl.signatures import STRING, Func
 from gotmpl.sprig import families
 from gotmpl.template import Engine
 from gotmpl.values import StrMap
@@ -191,7 +192,7 @@ def test_a_function_that_takes_its_time_is_called_a_few_times_at_most() -> None:
         return text
 
     engine = Engine(
-        {"upper": EVERYTHING["upper"]._replace(call=slow), "until": EVERYTHING["until"]},
+        {"upper": Func("upper", slow, (STRING,)), "until": EVERYTHING["until"]},
         Limits(seconds=3, clock=lambda: float(len(calls))),
     )
 

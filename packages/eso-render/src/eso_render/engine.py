@@ -7,10 +7,8 @@ from functools import cache
 
 from eso_render.clock import steady_seconds, wall_nanos
 from eso_render.errors import RenderError
-from eso_render.functions import functions
 from gotmpl.errors import ParseError, TemplateError
 from gotmpl.run import Limits
-from gotmpl.template import Engine
 from gotmpl.values import StrMap, Value, to_bytes
 
 
@@ -18,6 +16,10 @@ class Renderer:
     """Renders templates under one clock and one set of bounds, and keeps what it compiled."""
 
     def __init__(self, clock: Callable[[], int] = wall_nanos, limits: Limits | None = None) -> None:
+        # The parser and the functions load with the first renderer: many who import this package never render.
+        from eso_render.functions import functions
+        from gotmpl.template import Engine
+
         self._engine = Engine(functions(clock), limits or Limits(clock=steady_seconds))
 
     def render(

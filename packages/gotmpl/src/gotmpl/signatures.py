@@ -2,12 +2,14 @@
 
 Types do two jobs, as in Go: they turn constants of the source into values when the template is compiled, and they check
 values when the function is called.
+
+Plain classes with slots, not dataclasses: those take longer to import than all of this, and every call looks in here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from gotmpl.values import Int32, Int64, IntSlice, NilSlice, NilStrSlice, StrSlice, Uint8, Uint32, Value, go_type
 
@@ -63,17 +65,29 @@ STRINGS: Final = GoType("[]string", (StrSlice, NilStrSlice), nilable=True)
 INTS: Final = GoType("[]int", (IntSlice,), nilable=True)
 
 
-class Func(NamedTuple):
+class Func:
     """One function. It gets checked, converted arguments and returns a Go value, or raises FuncError."""
 
-    name: str
-    call: Callable[..., Value]
-    params: tuple[GoType, ...] = ()
-    variadic: GoType | None = None
-    lazy: str = ""
-    """`and`, `or` or `call`: calls.py treats these itself."""
-    cost: int = 1
-    """Steps one call takes of the bound; more than one for what is slow by design."""
+    __slots__ = ("call", "cost", "lazy", "name", "params", "variadic")
+
+    def __init__(
+        self,
+        name: str,
+        call: Callable[..., Value],
+        params: tuple[GoType, ...] = (),
+        variadic: GoType | None = None,
+        *,
+        lazy: str = "",
+        cost: int = 1,
+    ) -> None:
+        self.name = name
+        self.call = call
+        self.params = params
+        self.variadic = variadic
+        self.lazy = lazy
+        """`and`, `or` or `call`: calls.py treats these itself."""
+        self.cost = cost
+        """Steps one call takes of the bound; more than one for what is slow by design."""
 
     def type_of(self, position: int) -> GoType:
         if position < len(self.params):
