@@ -49,9 +49,13 @@ from eso_wire.values import (
     Validation,
     ValidationMode,
 )
+from kuberun.permit import permitted
 
 M = TypeVar("M", bound=Message)
 V = TypeVar("V")
+
+_CHANGING = frozenset({methods.PUSH, methods.DELETE, methods.GENERATE, methods.CLEANUP})
+"""What leaves something else behind than an answer."""
 
 
 class _Answer(Protocol):
@@ -200,6 +204,8 @@ class ProviderClient:
     # --- one message -------------------------------------------------------------------------------------------------
 
     async def _ask(self, method: str, request: Callable[[], Message], answer: type[M], decode: Callable[[M], V]) -> V:
+        if method in _CHANGING and not permitted():
+            raise ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "not sent: this process does not lead any more")
         raw = await self.transport.unary(method, self.encoded(method, request), self.options)
         return self.decoded(raw, answer, decode)
 
