@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from eso_api.externalsecret import Binding
 from eso_operator.externalsecret.outcome import (
     DELETED,
     FLUSH_SECONDS,
@@ -69,6 +70,22 @@ def ready(report: Report) -> tuple[str, str, str]:
 )
 def test_conditions(spec: dict[str, Any], outcome: Outcome, expected: tuple[str, str, str]) -> None:
     assert ready(report_of(snapshot(external_secret(**spec)), outcome)) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "outcome", "expected"),
+    [
+        pytest.param({}, Synced(binding="new"), Binding(name="new"), id="the Secret that was written"),
+        pytest.param({}, Synced(), Binding(name="old"), id="one that was retained"),
+        pytest.param(MANIFEST, Synced(), None, id="none, where another kind is written instead"),
+    ],
+)
+def test_workloads_find_the_secret_that_is_kept_up_to_date(
+    spec: dict[str, Any], outcome: Synced, expected: Binding | None
+) -> None:
+    es = synced(external_secret(**spec), binding=Binding(name="old"))
+
+    assert report_of(snapshot(es, LATER), outcome).status.binding == expected
 
 
 def test_what_is_intact_again_is_ready_and_as_old_as_it_was() -> None:

@@ -162,7 +162,7 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
         refresh_time=rfc3339(now),
         renew_time=_renewal(outcome, now),
         synced_resource_version=current_version(es),
-        binding=Binding(name=outcome.binding) if outcome.binding else es.status.binding,
+        binding=_binding(es, outcome),
         outcomes=[],
     )
     before = last_sync(es)
@@ -170,6 +170,13 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
     same = before.version == status.synced_resource_version and same_verdict(_ready_of(es), ready)
     flush = outcome.changed or not (same and recent)
     return Report(status, _next_refresh(es, outcome.refresh_within), outcome.news, flush=flush)
+
+
+def _binding(es: ExternalSecret, outcome: Synced) -> Binding | None:
+    """The Secret that workloads may use. One that was the target before another kind is not kept up to date."""
+    if outcome.binding:
+        return Binding(name=outcome.binding)
+    return es.status.binding if es.spec.target.manifest is None else None
 
 
 def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
