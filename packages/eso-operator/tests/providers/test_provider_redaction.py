@@ -110,6 +110,14 @@ async def test_a_providers_message_loses_what_the_call_carried(loop: LoopbackGat
     assert where == "answer" or CANARY not in repr(caught.value) + str(caught.value)
 
 
+async def test_a_configuration_that_is_too_deep_to_search_hides_no_error(loop: LoopbackGateway) -> None:
+    deep = b'{"a":' * 5000 + b"1" + b"}" * 5000
+    loop.provider.broken = ProviderError(ErrorReason.BACKEND_ERROR, "the backend is broken")
+
+    with pytest.raises(ProviderError, match="the backend is broken"):
+        await loop.gateway.get(bound_target(policy=ONCE, spec=deep), wanted("a"))
+
+
 async def test_a_pushed_value_is_masked(loop: LoopbackGateway) -> None:
     loop.provider.broken = ProviderError(ErrorReason.BACKEND_ERROR, f"refused: {CANARY}")
 

@@ -73,10 +73,8 @@ def secrets_of_config(config: Config) -> Iterator[bytes]:
     for credential in config.credentials:
         yield from _secrets_of_credential(credential)
     if config.spec_json is not None:
-        try:
+        with suppress(ValueError, RecursionError):
             yield from _values_of_spec(json.loads(config.spec_json.reveal()))
-        except ValueError:
-            return
 
 
 def secrets_of_push(batch: PushBatch) -> Iterator[bytes]:
