@@ -123,6 +123,42 @@ async def test_a_call_succeeds_when_the_failure_passes(loop: LoopbackGateway) ->
     assert loop.clock.monotonic() == pytest.approx(3.0)  # one second, then two
 
 
+@pytest.mark.parametrize(
+    ("policy", "failures", "calls"),
+    [
+        pytest.param(CallPolicy(gated=True, max_retries=3, retry_interval=10.0), 3, 4, id="the design's own example"),
+        pytest.param(CallPolicy(gated=True, max_retries=5, retry_interval=0.1), 5, 6, id="often and soon"),
+        pytest.param(CallPolicy(gated=True, max_retries=1, retry_interval=0.1), 3, 2, id="once, and it was not enough"),
+        pytest.param(CallPolicy(gated=True, max_retries=0, retry_interval=0.1), 1, 1, id="never"),
+        pytest.param(CallPolicy(gated=True, max_retries=9, retry_interval=30.0), 9, 3, id="but not for minutes"),
+    ],
+)
+async def test_a_store_gets_the_retries_it_asks_for(
+    loop: LoopbackGateway, policy: CallPolicy, failures: int, calls: int
+) -> None:
+    """R81, R113: also when the budget of the identity is shut by them."""
+    loop.provider.errors.extend(error(ErrorReason.BACKEND_UNAVAILABLE) for _ in range(failures))
+    call = asyncio.create_task(loop.gateway.get(bound_target(policy=policy), wanted("a")))
+
+    await loop.clock.run_until_idle()
+
+    assert loop.provider.calls["GetSecrets"] == calls
+    assert (call.exception() is None) == (calls == failures + 1)
+
+
+async def test_no_try_takes_longer_than_one_call_may(loop: LoopbackGateway) -> None:
+    loop.provider.hangs = True
+    policy = CallPolicy(gated=True, max_retries=2, retry_interval=5.0, call_timeout=4.0)
+    call = asyncio.create_task(loop.gateway.get(bound_target(policy=policy), wanted("a")))
+    await loop.clock.settle()
+
+    await loop.clock.advance(4.0)
+    loop.provider.hangs = False
+    await loop.clock.run_until_idle()
+
+    assert (await call)[0].outcome == SecretBytes(b"value-of-a")
+
+
 async def test_the_pause_is_at_least_what_the_provider_asks_for(loop: LoopbackGateway) -> None:
     loop.provider.errors.append(error(ErrorReason.RATE_LIMITED, retry_after=7.0))
     call = asyncio.create_task(loop.gateway.get(bound_target(policy=TWICE), wanted("a")))
@@ -137,7 +173,7 @@ async def test_no_retry_is_started_that_cannot_end_in_time(loop: LoopbackGateway
     loop.provider.broken = error(ErrorReason.RATE_LIMITED, retry_after=31.0)
 
     with pytest.raises(ProviderError):
-        await loop.gateway.get(bound_target(policy=TWICE), wanted("a"))
+        await loop.gateway.get(bound_target(policy=CallPolicy(gated=False, max_retries=2)), wanted("a"))
 
     assert loop.clock.monotonic() == 0.0
 

@@ -4,7 +4,8 @@
         ^                                                                                       |
         +------------- pause, while a retry can help, does no harm and fits the time -----------+
 
-Refusals of budget and breaker are final for the call: they exist to answer at once.
+Refusals of budget and breaker are final for the call: they exist to answer at once. What its own tries have shut does
+not keep a call from the retries that its store asks for: they are the probes.
 """
 
 from __future__ import annotations
@@ -119,17 +120,18 @@ class Dispatcher:
 
     async def run(self, route: Route, job: Job[T]) -> T:
         """The answer, or the error of the last try."""
-        deadline = self._clock.monotonic() + self._seconds(route.policy, job.within)
         plan = RetryPlan.of(route.policy, self._settings.calls)
+        longest = self._seconds(route.policy, job.within)
+        deadline = self._clock.monotonic() + longest + (plan.granted if job.within is None else 0.0)
         tries = 0
         while True:
             tries += 1
             try:
-                passes = await self._enter(route, job.urgency, deadline - self._clock.monotonic())
+                passes = await self._enter(route, job.urgency, deadline - self._clock.monotonic(), tries)
             except ProviderError as refusal:
                 raise await self._explained(route, refusal) from None
             try:
-                return await self._try(route, job, passes, deadline - self._clock.monotonic())
+                return await self._try(route, job, passes, min(deadline - self._clock.monotonic(), longest))
             except ProviderError as error:
                 left = deadline - self._clock.monotonic()
                 pause = plan.pause(error, tries, left=left, draw=self._draw)
@@ -163,9 +165,9 @@ class Dispatcher:
 
     # --- one try -----------------------------------------------------------------------------------------------------
 
-    async def _enter(self, route: Route, urgency: Urgency, left: float) -> _Passes:
+    async def _enter(self, route: Route, urgency: Urgency, left: float, tries: int = 1) -> _Passes:
         budget_key = (route.connection.key, route.identity)
-        budget = await self._budgets.enter(budget_key, left, urgency)
+        budget = await self._budgets.enter(budget_key, left, urgency if tries == 1 else Urgency.NOW)
         breaker = self._breaker(route)
         passes = _Passes(self._budgets, budget_key, breaker, urgency=urgency, budget=budget)
         try:

@@ -38,6 +38,8 @@ class RetryPlan:
 
     max_retries: int
     pauses: Backoff
+    granted: float = 0.0
+    """Seconds that the pauses may take besides the time of the call, because the store asks for them."""
 
     @staticmethod
     def of(policy: CallPolicy, settings: CallSettings) -> RetryPlan:
@@ -45,7 +47,9 @@ class RetryPlan:
         retries = settings.max_retries if policy.max_retries is None else policy.max_retries
         interval = settings.retry_interval if policy.retry_interval is None else policy.retry_interval
         first = max(interval, _SHORTEST_PAUSE)
-        return RetryPlan(max(retries, 0), Backoff(first=first, cap=max(first, _LONGEST_PAUSE), jitter=0.5))
+        pauses = Backoff(first=first, cap=max(first, _LONGEST_PAUSE), jitter=0.5)
+        asked = 0.0 if policy.retry_interval is None else _together(pauses, retries, settings.longest_pauses)
+        return RetryPlan(max(retries, 0), pauses, asked)
 
     def pause(self, error: ProviderError, tries: int, *, left: float, draw: Random) -> float | None:
         """Seconds until the next try; None when there is none. `tries` were made, `left` seconds remain."""
@@ -53,3 +57,13 @@ class RetryPlan:
             return None
         seconds = max(self.pauses.delay(tries, draw), error.retry_after)
         return seconds if seconds < left else None
+
+
+def _together(pauses: Backoff, retries: int, longest: float) -> float:
+    """All pauses of so many retries, as far as they are granted."""
+    seconds = 0.0
+    for number in range(1, retries + 1):
+        seconds += pauses.ceiling(number)
+        if seconds >= longest:
+            return longest
+    return seconds

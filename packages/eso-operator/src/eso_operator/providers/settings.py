@@ -32,6 +32,8 @@ class CallSettings:
     max_waiting: int = 10_000
     max_retries: int = 3
     retry_interval: float = 0.25
+    longest_pauses: float = 60.0
+    """A store that says how often and when to retry gets that time besides the time of the call, but not more."""
     max_found_items: int = 50_000
     max_found_bytes: int = 64 * 1024 * 1024
 
