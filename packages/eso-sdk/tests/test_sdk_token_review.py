@@ -14,6 +14,7 @@ from aiohttp import web
 from eso_sdk.accounts import ServiceAccount
 from eso_sdk.callauth import CallAuth
 from eso_sdk.testing import Client, ProviderServer, call_context
+from eso_sdk.testing.certificates import Authority
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_sdk.tokenreview import ACCEPTED_SECONDS, MAX_REMEMBERED, REFUSED_SECONDS, ReviewSettings, ReviewVerifier
 from eso_wire.errors import ErrorReason, ProviderError
@@ -147,6 +148,18 @@ async def test_a_provider_that_is_not_known_itself_cannot_tell(cluster: Cluster)
 
     assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
     assert "own token" in error.message
+
+
+@pytest.mark.live
+async def test_an_api_server_that_cannot_prove_who_it_is_is_told_no_token(cluster: Cluster, tmp_path: Path) -> None:
+    stranger = tmp_path / "other.crt"
+    stranger.write_bytes(Authority.make("another authority").pem)
+    elsewhere = replace(cluster, settings=replace(cluster.settings, ca_file=stranger))
+    async with elsewhere.serving() as server:
+        error = await refusal(await server.connect_as("any"), cluster.reading(Script.new()))
+
+    assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+    assert "is not trusted" in error.message
 
 
 # --- odd answers, and how often it is asked --------------------------------------------------------------------------
