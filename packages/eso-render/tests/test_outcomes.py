@@ -47,6 +47,9 @@ EC_KEY = (
         pytest.param(
             f'{{{{ (({DAY}.Sub (toDate "2006-01-02" "2024-05-07")).Abs).Truncate 1 }}}}', "24h0m0s", id="durations"
         ),
+        pytest.param(
+            "{{ lower `İST` }} {{ upper `ᾀß` }} {{ untitle `İST` }}", "ist ᾈß iST", id="case of one character"
+        ),
         pytest.param("{{ urlquery `a b/c~é` }}", "a+b%2Fc~%C3%A9", id="queries are escaped"),
     ],
 )

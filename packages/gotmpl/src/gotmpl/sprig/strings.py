@@ -30,12 +30,19 @@ FUNCTIONS.add("lower", params=(STRING,))(lambda text: simple_case(text, "lower")
 
 
 def simple_case(text: str, how: str) -> str:
-    """One rune stays one rune in Go; characters whose other case is longer stay as they are."""
+    """One rune stays one rune in Go; a character whose other case is longer stays as it is, but for a few."""
     text = text if text.isascii() else INVALID.sub("\ufffd", text)
     changed: str = getattr(text, how)()
     if len(changed) == len(text):
         return changed
-    return "".join(other if len(other := getattr(char, how)()) == 1 else char for char in text)
+    return "".join(other if len(other := getattr(char, how)()) == 1 else _other_case(char, how) for char in text)
+
+
+def _other_case(char: str, how: str) -> str:
+    """İ has a plain i as its small letter; Greek letters with an iota below have the letter of titles as capital."""
+    if how == "lower":
+        return "i"
+    return titled if len(titled := char.title()) == 1 else char
 
 
 @FUNCTIONS.add("trim", params=(STRING,))

@@ -36,7 +36,7 @@ def untitle(text: str) -> str:
     before = " "
     out: list[str] = []
     for char in INVALID.sub("\ufffd", text):
-        out.append(char.lower() if before.isspace() and len(char.lower()) == 1 else char)
+        out.append(simple_case(char, "lower") if before.isspace() else char)
         before = char
     return "".join(out)
 
