@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from kuberun.backoff import Backoff
 from kuberun.cache import Change, Store
-from kuberun.controller import After, Controller, Done, Outcome, Retry
+from kuberun.controller import After, Controller, Done, Outcome, Retry, longest_wait
 from kuberun.informer import Informer
 from kuberun.meta import Malformed, Object, ObjectKey
 from kuberun.permit import permitted
@@ -99,6 +99,24 @@ async def test_a_changed_spec_starts_with_a_short_back_off_again() -> None:
         await clock.advance(100)
 
     assert [time for _, time in recorder.runs] == [0, 1, 3, 7, 15, 16, 17]
+
+
+async def test_a_reconcile_knows_how_long_its_object_waits_if_it_fails() -> None:
+    clock = VirtualClock()
+    waits: list[float] = []
+
+    async def reconcile(_: ObjectKey) -> Outcome:
+        waits.append(longest_wait())
+        return Retry("x")
+
+    async with controlling(clock, reconcile) as controller:
+        controller.queue.add(Request(key("a")))
+        await clock.advance(4)  # runs at 0, 1 and 3
+        controller.queue.add(Request(key("a"), "changed", Lane.SPEC_CHANGE))
+        await clock.advance(0)
+
+    assert waits == [1, 2, 4, 1]
+    assert longest_wait() == 0
 
 
 async def test_a_reconcile_that_runs_when_the_permit_ends_may_change_nothing_more() -> None:

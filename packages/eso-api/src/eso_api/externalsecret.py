@@ -276,6 +276,8 @@ class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
     """When the values were last fetched."""
     renew_time: NullableTimestamp = None
     """When they are fetched or made anew because they end; absent if they do not."""
+    next_attempt_time: NullableTimestamp = None
+    """After a failure: when it is tried again at the latest. Absent if that is soon, or only on a change."""
     synced_resource_version: str = ""
     """Generation and metadata hash of this object at the last sync."""
     conditions: Conditions = []

@@ -238,6 +238,36 @@ def test_an_entry_that_goes_on_failing_keeps_the_time_it_began() -> None:
     assert [outcome.since for outcome in again.status.outcomes] == [rfc3339(START), rfc3339(LATER)]
 
 
+@pytest.mark.parametrize(
+    ("spec", "outcome", "within", "expected"),
+    [
+        pytest.param({}, Failed("x"), 64.0, 64, id="the back-off's longest"),
+        pytest.param({}, Failed("x"), 8.0, None, id="soon: not worth a write each time"),
+        pytest.param({}, Failed("x", failures=(failure(retry_after=90),)), 8.0, 90, id="as the provider asked"),
+        pytest.param({}, Failed("x", failures=(failure(retry=RetryClass.NEVER),)), 64.0, 3600, id="hopeless"),
+        pytest.param({}, Stalled("x"), 64.0, 3600, id="stalled: at the interval"),
+        pytest.param({"refreshInterval": 0}, Stalled("x"), 64.0, None, id="stalled: only on a change"),
+    ],
+)
+def test_after_a_failure_the_status_says_when_it_is_tried_again(
+    spec: dict[str, Any], outcome: Outcome, within: float, expected: float | None
+) -> None:
+    status = report_of(snapshot(external_secret(**spec), retry_within=within), outcome).status
+
+    wanted = None if expected is None else rfc3339(START + timedelta(seconds=expected))
+    assert status.next_attempt_time == wanted
+
+
+@pytest.mark.parametrize("outcome", [Synced(), Intact()], ids=["synced", "intact"])
+def test_nothing_is_announced_once_it_works(outcome: Outcome) -> None:
+    failed = report_of(snapshot(external_secret(), retry_within=64.0), Failed("x"))
+
+    again = report_of(snapshot(external_secret(status=failed.status)), outcome)
+
+    assert failed.status.next_attempt_time is not None
+    assert again.status.next_attempt_time is None
+
+
 def test_a_success_clears_what_failed() -> None:
     failed = report_of(snapshot(external_secret()), Failed("x", failures=(failure(),)))
 

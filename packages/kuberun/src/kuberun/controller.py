@@ -38,6 +38,8 @@ T = TypeVar("T")
 ASKED_AT: ContextVar[float] = ContextVar("asked_at")
 """Inside a reconcile: when (monotonic) it was last asked for. An answer that was sought later is recent enough."""
 
+_LONGEST_WAIT: ContextVar[Callable[[float], float]] = ContextVar("longest_wait")
+
 TRACE_ID: ContextVar[str] = ContextVar("trace_id")
 """Inside a reconcile: 32 random hexadecimal digits that stand in its log lines, and in whatever it asks of others."""
 
@@ -70,6 +72,12 @@ class Retry:
     reason: str
     retry_after: float = 0.0
     longest: float = 0.0
+
+
+def longest_wait(longest: float = 0.0) -> float:
+    """Inside a reconcile: the most seconds that pass before the next one if it ends in `Retry(longest=longest)`."""
+    wait = _LONGEST_WAIT.get(None)
+    return 0.0 if wait is None else wait(longest)
 
 
 Outcome = Done | After | Retry
@@ -161,6 +169,7 @@ class Controller:
         work_by(self._permitted)
         ASKED_AT.set(self.queue.asked_at(request.key))  # each run is a task, with a context of its own
         TRACE_ID.set(trace_id)
+        _LONGEST_WAIT.set(lambda longest: self.queue.longest_wait(request.key, longest=longest))
         with bound_contextvars(controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id):
             try:
                 outcome = await self._outcome(request)
@@ -173,6 +182,8 @@ class Controller:
         if not self._permitted():
             return Retry("this process may not work at the moment")
         self._log.debug("reconcile starts", reason=request.reason, lane=request.lane.name)
+        if request.lane <= Lane.SPEC_CHANGE:
+            self.queue.forget(request.key)  # what failed before was another wish
         deadline = Deadline(self._clock, self._deadline)
         try:
             async with deadline:
@@ -193,8 +204,6 @@ class Controller:
                 self.queue.forget(request.key)
                 self.queue.add(Request(request.key, reason, lane), after=delay)
             case Retry(reason=reason, retry_after=retry_after, longest=longest):
-                if request.lane <= Lane.SPEC_CHANGE:
-                    self.queue.forget(request.key)  # what failed before was another wish
                 again = Request(request.key, reason, request.lane)
                 delay = self.queue.retry(again, at_least=retry_after, longest=longest)
                 self._log.info("reconcile will be retried", reason=reason, delay=round(delay, 3))

@@ -139,6 +139,10 @@ class WorkQueue:
     def failures(self, key: ObjectKey) -> int:
         return self._failures.get(key, 0)
 
+    def longest_wait(self, key: ObjectKey, *, longest: float = 0.0) -> float:
+        """The most seconds that pass before the key's next turn if it fails now."""
+        return self._backoff.up_to(longest).ceiling(self.failures(key) + 1)
+
     def close(self) -> None:
         """Hand out nothing more. What runs may still finish; what waits is dropped: the next start lists it again."""
         self._closed = True

@@ -12,19 +12,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-import structlog
-
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.externalsecret.refresh import current_version, last_sync, turn_of
+from eso_operator.externalsecret.refresh import current_version, interval_of, last_sync, turn_of
 from eso_operator.externalsecret.snapshot import LastSync, Rules, Snapshot
 from eso_operator.externalsecret.sources import references_of
 from eso_operator.sync.templates import TemplateVersion
 from eso_operator.targets.target import Absent, Look, Target
 from kuberun.cache import Store
+from kuberun.controller import longest_wait
 from kuberun.meta import Malformed, ObjectKey
-
-_log = structlog.get_logger(__name__)
 
 MAX_REMEMBERED: Final = 200_000
 
@@ -98,6 +95,7 @@ class Gatherer:
             first_look=first_look,
             told_at=self._told_at(es.key),
             stretch=self._stretch(es.key),
+            retry_within=longest_wait(interval_of(es)),
         )
 
     def remember(

@@ -45,6 +45,7 @@ SYNCED, DELETED, MISSING, FAILED = "Synced", "Deleted", "Missing", "SyncedError"
 
 FLUSH_SECONDS: Final = 300.0
 """A refresh that changed nothing is written into the status at most this often."""
+_SOON: Final = 30.0
 _SHOWN_FAILURES: Final = 3
 _MAX_OUTCOMES: Final = 50
 _MAX_TEXT: Final = 1024
@@ -137,12 +138,13 @@ def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
         case NotDue(after=after):
             return Report(es.status, Done() if after is None else _at_refresh(after))
         case Intact():
-            return Report(msgspec.structs.replace(_with_ready(snapshot, _ready(es, Synced())), outcomes=[]), Done())
+            status = _with_ready(snapshot, _ready(es, Synced()))
+            return Report(msgspec.structs.replace(status, next_attempt_time=None, outcomes=[]), Done())
         case Failed():
             return _failed(snapshot, outcome)
         case Stalled(step=step, detail=detail):
             status = _with_ready(snapshot, _not_ready(es, step, detail))
-            status = msgspec.structs.replace(status, outcomes=[])
+            status = msgspec.structs.replace(status, next_attempt_time=_attempt(snapshot, interval_of(es)), outcomes=[])
             return Report(status, _stalled_until(es), _complaint(es, status, detail or step), failed=True)
         case Collided(what=what):
             return Report(es.status, Retry(what))
@@ -161,6 +163,7 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
         _with_ready(snapshot, ready),
         refresh_time=rfc3339(now),
         renew_time=_renewal(outcome, now),
+        next_attempt_time=None,
         synced_resource_version=current_version(es),
         binding=_binding(es, outcome),
         outcomes=[],
@@ -183,12 +186,17 @@ def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
     es = snapshot.es
     detail = outcome.detail or _told(outcome.failures)
     status = _with_ready(snapshot, _not_ready(es, outcome.step, detail))
-    status = msgspec.structs.replace(status, outcomes=_outcomes(es, outcome.failures, snapshot.now))
     retry_after = max((failure.retry_after for failure in outcome.failures), default=0.0)
+    hopeless = bool(outcome.failures) and all(failure.retry is RetryClass.NEVER for failure in outcome.failures)
+    within = interval_of(es) if hopeless else max(snapshot.retry_within, retry_after)
+    status = msgspec.structs.replace(
+        status,
+        next_attempt_time=_attempt(snapshot, within),
+        outcomes=_outcomes(es, outcome.failures, snapshot.now),
+    )
     news = (*outcome.news, *_complaint(es, status, detail or outcome.step))
-    if outcome.failures and all(failure.retry is RetryClass.NEVER for failure in outcome.failures):
-        return Report(status, _stalled_until(es), news, failed=True)
-    return Report(status, _retry(es, outcome.step, retry_after), news, failed=True)
+    then = _stalled_until(es) if hopeless else _retry(es, outcome.step, retry_after)
+    return Report(status, then, news, failed=True)
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------
@@ -263,6 +271,11 @@ def _renewal(outcome: Synced, now: datetime) -> str | None:
     """On record, so that a restart does not let values end."""
     within = outcome.refresh_within
     return None if within is None else rfc3339(now + timedelta(seconds=within))
+
+
+def _attempt(snapshot: Snapshot, within: float) -> str | None:
+    """Who looks at an object that is tried again in a moment need not know when; it would cost a write each time."""
+    return rfc3339(snapshot.now + timedelta(seconds=within)) if within >= _SOON else None
 
 
 def _next_refresh(es: ExternalSecret, within: float | None) -> Then:

@@ -24,7 +24,7 @@ from eso_operator.externalsecret.outcome import (
     Unseen,
     report_of,
 )
-from eso_operator.externalsecret.refresh import current_version, hears_of_changes
+from eso_operator.externalsecret.refresh import current_version, hears_of_changes, interval_of
 from eso_operator.externalsecret.settlement import Settlement, refused, steps_of
 from eso_operator.externalsecret.snapshot import LastSync, Rules, Snapshot
 from eso_operator.externalsecret.sources import sources_of
@@ -43,7 +43,7 @@ from eso_wire.errors import ProviderError
 from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.conditions import ConditionStatus, find_condition
-from kuberun.controller import Done, Retry
+from kuberun.controller import Done, Retry, longest_wait
 from kuberun.controller import Outcome as Then
 from kuberun.errors import ApiError, Conflict, Forbidden, NotFound
 from kuberun.events import EventRecorder
@@ -269,7 +269,7 @@ def _cause(report: Report) -> dict[str, str]:
 
 def _unseen(es: ExternalSecret, now: datetime) -> Snapshot:
     """What can be said of an object without its target."""
-    return Snapshot(es, LastSync(None, ""), now, Absent(), Rules())
+    return Snapshot(es, LastSync(None, ""), now, Absent(), Rules(), retry_within=longest_wait(interval_of(es)))
 
 
 def _dependant(es: ExternalSecret) -> Dependant:

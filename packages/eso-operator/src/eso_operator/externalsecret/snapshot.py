@@ -47,3 +47,5 @@ class Snapshot:
     """When (monotonic) a provider said that something it reads has changed, if it has not been read since."""
     stretch: float = 1.0
     """How many intervals it may go without being read: more than one while it would hear of every change."""
+    retry_within: float = 0.0
+    """The most seconds until it is tried again, should it fail now."""
