@@ -50,6 +50,8 @@ EC_KEY = (
         pytest.param(
             "{{ lower `İST` }} {{ upper `ᾀß` }} {{ untitle `İST` }}", "ist ᾈß iST", id="case of one character"
         ),
+        pytest.param("{{ seq 9223372036854775807 }}", "", id="a sequence to the last number wraps around"),
+        pytest.param('{{ derivePassword 4294967296 "long" "p" "u" "s" }}', "WupeHanuFiyi6@", id="a counter of 32 bits"),
         pytest.param("{{ urlquery `a b/c~é` }}", "a+b%2Fc~%C3%A9", id="queries are escaped"),
     ],
 )
@@ -90,6 +92,10 @@ def test_a_template_renders_as_in_go(template: str, expected: str) -> None:
             '{{ mustFromJson `"\\u12"` }}', 'invalid escape sequence `\\u12"` in string', id="a short escape in JSON"
         ),
         pytest.param("{{ trunc coalesce `x` }}", "expected int; got interface {}", id="a bare function that gives nil"),
+        pytest.param(
+            '{{ decryptAES "k" "aGVsbG8=" }}', "slice bounds out of range [:16] with capacity 6", id="too short for AES"
+        ),
+        pytest.param("{{ until -9223372036854775808 }}", "is longer than 100000", id="a bound, where Go never ends"),
         pytest.param("{{- -}}", 'tpl:1: illegal number syntax: "-"', id="one space cannot serve two trim markers"),
         pytest.param("{{ 0xFFFFFFFFFFFFFFFFFF }}", "illegal number syntax", id="a hexadecimal overflow"),
         pytest.param("{{ 0x1i }}", "illegal number syntax", id="a hexadecimal imaginary number"),

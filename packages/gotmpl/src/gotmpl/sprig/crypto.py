@@ -91,7 +91,7 @@ def derive_password(counter: int, kind: str, password: str, user: str, site: str
     name, place = to_bytes(user), to_bytes(site)
     salt = _SEED + len(name).to_bytes(4, "big") + name
     key = hashlib.scrypt(to_bytes(password), salt=salt, n=32768, r=8, p=2, maxmem=64 << 20, dklen=64)
-    message = _SEED + len(place).to_bytes(4, "big") + place + counter.to_bytes(4, "big")
+    message = _SEED + len(place).to_bytes(4, "big") + place + (counter % 2**32).to_bytes(4, "big")
     seed = hmac.new(key, message, hashlib.sha256).digest()
     shape = shapes[seed[0] % len(shapes)]
     return "".join(_CLASSES[slot][byte % len(_CLASSES[slot])] for slot, byte in zip(shape, seed[1:], strict=False))
@@ -124,7 +124,7 @@ def decrypt_aes(password: str, text: str) -> str:
         raise FuncError(problem)
     raw = base64.b64decode(text)
     if len(raw) < 16:
-        raise FuncError(f"runtime error: slice bounds out of range [:16] with capacity {len(raw)}")
+        raise FuncError(f"runtime error: slice bounds out of range [:16] with capacity {len(text) // 4 * 3}")
     body = raw[16:]
     if len(body) % 16:
         raise FuncError("crypto/cipher: input not full blocks")

@@ -6,7 +6,7 @@ from gotmpl.bounds import bounded_items, bounded_value
 from gotmpl.errors import FuncError
 from gotmpl.signatures import ANY, INT, Functions
 from gotmpl.sprig.conversion import is_empty, to_int
-from gotmpl.values import IntSlice, ListSlice, NilSlice, Value, go_kind
+from gotmpl.values import IntSlice, ListSlice, NilSlice, Value, go_kind, wrap64
 
 FUNCTIONS = Functions()
 _NIL = "runtime error: invalid memory address or nil pointer dereference"
@@ -162,9 +162,8 @@ def until(count: int) -> IntSlice:
 def until_step(start: int, stop: int, step: int) -> IntSlice:
     if step == 0:
         return IntSlice()
-    steps = range(start, stop, step)
-    bounded_items(len(steps))
-    return IntSlice(steps)
+    bounded_items((stop - start) // step)
+    return IntSlice(range(start, stop, step))
 
 
 @FUNCTIONS.add("seq", variadic=INT)
@@ -179,7 +178,7 @@ def seq(*bounds: int) -> str:
                 return ""
         case _:
             return ""
-    steps = until_step(start, end + (1 if step > 0 else -1), step)
+    steps = until_step(start, wrap64(end + (1 if step > 0 else -1)), step)
     return " ".join(map(str, steps))
 
 
