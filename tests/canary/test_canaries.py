@@ -170,8 +170,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     spoilt.mkdir()
     (spoilt / "spoilt.yaml").write_text(f"stringData: [{canaries.plant('a manifest that is no YAML')}\n: }}")
     flags = ("--provider", f"fake={port}", "--provider", "generators", "-f", str(folder))
-    operator = (f"--metrics-addr=127.0.0.1:{metrics}", "--loglevel=debug", "--store-requeue-interval=1s")
-    operator += ("--unsafe-allow-generic-targets",)
+    operator = [f"--metrics-addr=127.0.0.1:{metrics}", "--loglevel=debug", "--store-requeue-interval=1s"]
+    operator += ["--unsafe-allow-generic-targets"]
     with up_running(tmp_path_factory.mktemp("up"), *flags, "--", *operator) as up:
         (spoilt / "spoilt.yaml").rename(folder / "spoilt.yaml")  # what was there before it is applied by now
         up.wait_for(lambda: "spoilt.yaml" in up.output, "nothing is said about the spoilt manifest")

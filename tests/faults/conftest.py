@@ -9,7 +9,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,12 @@ import pytest
 from eso_api.references import StoreRef
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_cli.testing.providerprocess import ProviderProcess, local_certificates
-from eso_operator import wiring
 from eso_operator.certs.local import LocalCertificates, replace_set
 from eso_operator.providers import diagnosis
 from eso_operator.providers.directory import DirectorySettings
 from eso_operator.providers.settings import BreakerSettings, RuntimeSettings
 from eso_operator.secretstore.health import HealthFeed, Readiness, StoreIdentity
-from eso_operator.settings import ProviderSettings, Settings
+from eso_operator.settings import ProviderSettings, Settings, Tempo
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.need import VALIDATION
 from eso_operator.stores.target import BoundTarget, ServiceKey
@@ -45,6 +43,10 @@ PORT = 8080
 COMMAND = (str(Path(sys.executable).parent / "eso-provider-fake"),)
 _INSTALLED: set[Path] = set()
 
+_QUICK = Backoff(first=0.2, cap=1.0)
+HASTY = Tempo(RuntimeSettings(breaker=BreakerSettings(rest=_QUICK)), DirectorySettings(refresh=2.0, again=_QUICK))
+"""Between two tries the operator waits up to half a minute. How long is tested in virtual time, elsewhere."""
+
 
 @dataclass(slots=True)
 class Site:
@@ -54,6 +56,7 @@ class Site:
     provider: ProviderProcess
     faults_file: Path
     certificates: LocalCertificates
+    tempo: Tempo = HASTY
     operator: Operator = field(init=False)
     feed: HealthFeed = field(init=False)
 
@@ -75,7 +78,7 @@ class Site:
     def managed(self) -> Settings:
         """The same with certificates that the operator issues."""
         trusted = ((self.service, self.provider.address),)
-        return replace(self.bench.settings, providers=ProviderSettings(trusted=trusted))
+        return replace(self.bench.settings, providers=ProviderSettings(trusted=trusted, tempo=self.tempo))
 
     @asynccontextmanager
     async def running(self, settings: Settings | None = None) -> AsyncIterator[Operator]:
@@ -160,20 +163,15 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two tries the operator waits up to half a minute. How long is tested in virtual time, elsewhere."""
-    quick = Backoff(first=0.2, cap=1.0)
-    runtime = partial(RuntimeSettings, breaker=BreakerSettings(rest=quick))
-    monkeypatch.setattr(wiring, "RuntimeSettings", runtime)
-    monkeypatch.setattr(wiring, "DirectorySettings", lambda **_: DirectorySettings(refresh=2.0, again=quick))
+def short_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "_KEPT_SECONDS", 0.5)
 
 
 @pytest.fixture
 async def site(
-    api_server: ApiServer, api: RawApi, namespace: str, tmp_path: Path, short_waits: None
+    api_server: ApiServer, api: RawApi, namespace: str, tmp_path: Path, short_diagnosis: None
 ) -> AsyncIterator[Site]:
-    del short_waits
+    del short_diagnosis
     if api_server.kubeconfig not in _INSTALLED:
         await install_crds(api_server.kubeconfig)
         _INSTALLED.add(api_server.kubeconfig)

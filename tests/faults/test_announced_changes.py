@@ -6,7 +6,7 @@ No interval here ends during a test.
 from __future__ import annotations
 
 import base64
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +14,8 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_api.values import SecretBytes
-from eso_operator import wiring
 from eso_operator.providers.settings import SubscriptionSettings
-from eso_operator.sync.pace import Pace, PaceSettings
+from eso_operator.sync.pace import PaceSettings
 from eso_operator.testing.operators import eventually
 from eso_operator.wiring import Operator
 from eso_wire.values import PushBatch, PushItem, RemoteRef
@@ -33,9 +32,9 @@ STORM = 1000
 
 
 @pytest.fixture(autouse=True)
-def short_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_gap(site: Any) -> None:
     """Between two reads for the same reason; how long that is, is tested in virtual time."""
-    monkeypatch.setattr(wiring, "Pace", lambda: Pace(PaceSettings(gap=2.0)))
+    site.tempo = replace(site.tempo, pace=PaceSettings(gap=2.0))
 
 
 async def put(site: Any, text: str) -> None:
@@ -172,11 +171,9 @@ async def test_a_provider_that_has_forgotten_where_the_stream_was_has_everything
         await eventually(lambda: started(operator, "GetSecrets"), "nothing is read")
 
 
-async def test_a_store_whose_stream_cannot_be_held_says_so_and_stays_ready(
-    site: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_whose_stream_cannot_be_held_says_so_and_stays_ready(site: Any) -> None:
     hasty = SubscriptionSettings(patience=0.0, proven_after=0.0, reconnect=Backoff(first=0.2, cap=1.0))
-    monkeypatch.setattr(wiring, "RuntimeSettings", partial(wiring.RuntimeSettings, subscriptions=hasty))
+    site.tempo = replace(site.tempo, runtime=replace(site.tempo.runtime, subscriptions=hasty))
     site.fails({"method": "subscribe", "fault": {"type": "error", "reason": "PERMISSION_DENIED"}})
     await site.start()
     async with site.running():

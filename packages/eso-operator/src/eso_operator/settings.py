@@ -10,8 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from eso_operator.certs.bundle import Lifetimes
+from eso_operator.providers.directory import DirectorySettings
+from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.stores.target import ServiceKey
+from eso_operator.sync.pace import PaceSettings
 from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
+from kuberun.backoff import Backoff
 
 
 class SettingsError(ValueError):
@@ -49,6 +53,15 @@ class Reconcilers:
 
 
 @dataclass(frozen=True, slots=True)
+class Tempo:
+    """How patient the operator is with provider processes. No flag changes it."""
+
+    runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
+    directory: DirectorySettings = field(default_factory=lambda: DirectorySettings(again=Backoff(first=1.0, cap=10.0)))
+    pace: PaceSettings = field(default_factory=PaceSettings)
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderSettings:
     """Which provider processes may be reached, and how they are found."""
 
@@ -60,6 +73,7 @@ class ProviderSettings:
     client_folders: tuple[tuple[ServiceKey, Path], ...] = ()
     """Services whose client certificates are in a folder (`tls.crt`, `tls.key`, `ca.crt`) instead of a Secret."""
     cluster_domain: str = "cluster.local"
+    tempo: Tempo = field(default_factory=Tempo)
 
 
 @dataclass(frozen=True, slots=True)

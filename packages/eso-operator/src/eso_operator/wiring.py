@@ -6,7 +6,7 @@ client -> informers -> certificates -> gateway, directory, planner -> resolver -
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
@@ -30,12 +30,11 @@ from eso_operator.informers import SERVICE_ACCOUNTS, Informers, fan_outs, inform
 from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
 from eso_operator.providerclass.services import ServiceClasses
-from eso_operator.providers.directory import Directory, DirectorySettings
+from eso_operator.providers.directory import Directory
 from eso_operator.providers.dispatch import Seams
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
-from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.providers.subscriptions import Subscriptions
 from eso_operator.pushsecret import assembly as pushing
 from eso_operator.secretstore.health import StoreHealth
@@ -67,7 +66,6 @@ from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.objects import Subsystem
 from eso_operator.watched import WatchedKinds
 from eso_wire.values import KindId
-from kuberun.backoff import Backoff
 from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.controller import Controller, Reconcile
@@ -113,15 +111,18 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
     issuer = Issuer(client, certificate_settings(settings), clock=clock, listener=ends.heard)
     materials = _materials(settings, client, clock, issuer)
-    runtime, calls = RuntimeSettings(core_version=version("eso-operator")), PrometheusMetrics(metrics.registry)
+    tempo, calls = settings.providers.tempo, PrometheusMetrics(metrics.registry)
+    runtime = replace(tempo.runtime, core_version=version("eso-operator"))
     gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams)
     planner = ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls)
-    directory = Directory(gateway, clock, settings=DirectorySettings(again=Backoff(first=1.0, cap=10.0)))
+    directory = Directory(gateway, clock, settings=tempo.directory)
     gateway.listen(lambda connection, _: directory.suspect(connection))
     materials.listen(gateway.renew)
     resolver = Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes))
     streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
-    push = _push_refresh(streams, _resume_tokens(settings, client, clock), clock)
+    push = PushRefresh(
+        streams, clock, pace=Pace(tempo.pace), followers=Followers(), tokens=_resume_tokens(settings, client, clock)
+    )
     parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push)
     bound = _binding(KubeCredentials(client, clock, informers.version_of))
     validator = Validator(resolver, bound, gateway)
@@ -397,10 +398,6 @@ def _misfit_controller(parts: _Parts) -> Controller:
     for kind, informer in parts.informers.typed:
         controller.watch(informer, misfits.changes(kind))
     return controller
-
-
-def _push_refresh(streams: Subscriptions, tokens: ResumeTokens, clock: Clock) -> PushRefresh:
-    return PushRefresh(streams, clock, pace=Pace(), followers=Followers(), tokens=tokens)
 
 
 def _resume_tokens(settings: Settings, client: Client, clock: Clock) -> ResumeTokens:

@@ -8,15 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
-from eso_operator import wiring
 from eso_operator.providers.settings import RuntimeSettings, SubscriptionSettings
-from eso_operator.settings import Settings, SyncSettings
+from eso_operator.settings import Settings, SyncSettings, Tempo
 from eso_operator.testing.operators import READS, Bench, eventually
 from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
 from eso_wire.errors import ErrorReason, ProviderError
@@ -30,13 +28,25 @@ ONE = {"password": "db"}
 STORM = 2000
 
 
+HASTY = Tempo(
+    RuntimeSettings(
+        subscriptions=SubscriptionSettings(patience=0.0, proven_after=0.0, reconnect=Backoff(first=0.05, cap=0.2))
+    )
+)
+
+
 @asynccontextmanager
-async def telling(bench: Bench, sync: SyncSettings | None = None, /, **data: str) -> AsyncIterator[Scene]:
+async def telling(
+    bench: Bench, sync: SyncSettings | None = None, tempo: Tempo | None = None, /, **data: str
+) -> AsyncIterator[Scene]:
     """A scene whose provider tells of changes."""
     provider = scripted_with(data)
     store, maker = provider.kinds
     provider.kinds = (replace(store, operations=READS | {Operation.SUBSCRIBE}), maker)
-    async with running(bench, provider, replace(alone(bench), sync=sync or SyncSettings())) as stage:
+    settings = replace(alone(bench), sync=sync or SyncSettings())
+    if tempo is not None:
+        settings = replace(settings, providers=replace(settings.providers, tempo=tempo))
+    async with running(bench, provider, settings) as stage:
         await bench.install(provider)
         await bench.create(STORES, STORE, spec=FAKE_STORE)
         await bench.ready(STORES, STORE, lambda condition: condition.status == "True")
@@ -252,12 +262,8 @@ async def test_whoever_wants_to_poll_only_is_not_told(bench: Bench, who: str) ->
         assert reads_of(stage, "db") - reads == (0 if who == "store" else 1)
 
 
-async def test_a_stream_that_cannot_be_held_is_said_on_the_store_which_stays_ready(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hasty = SubscriptionSettings(patience=0.0, proven_after=0.0, reconnect=Backoff(first=0.05, cap=0.2))
-    monkeypatch.setattr(wiring, "RuntimeSettings", partial(RuntimeSettings, subscriptions=hasty))
-    async with telling(bench, db="v1") as stage:
+async def test_a_stream_that_cannot_be_held_is_said_on_the_store_which_stays_ready(bench: Bench) -> None:
+    async with telling(bench, None, HASTY, db="v1") as stage:
         stage.provider.refused_streams = ProviderError(ErrorReason.PERMISSION_DENIED, "not for you")
         await stage.sync("db", ONE)
 
@@ -273,14 +279,10 @@ async def test_a_stream_that_cannot_be_held_is_said_on_the_store_which_stays_rea
         await bench.ready(STORES, STORE, lambda condition: condition.status == "True")
 
 
-async def test_what_hears_of_every_change_is_read_less_often_while_the_stream_stands(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_hears_of_every_change_is_read_less_often_while_the_stream_stands(bench: Bench) -> None:
     """The one that polls shows that intervals go by."""
-    hasty = SubscriptionSettings(patience=0.0, proven_after=0.0, reconnect=Backoff(first=0.05, cap=0.2))
-    monkeypatch.setattr(wiring, "RuntimeSettings", partial(RuntimeSettings, subscriptions=hasty))
     rarely = SyncSettings(push_refresh_multiplier=1000)
-    async with telling(bench, rarely, db="v1", polled="v1") as stage:
+    async with telling(bench, rarely, HASTY, db="v1", polled="v1") as stage:
         await stage.sync("db", ONE, refreshInterval="1s")
         await stage.sync("polled", {"password": "polled"}, refreshInterval="1s", refreshTrigger="Poll")
         await until_watched(stage, "db")
