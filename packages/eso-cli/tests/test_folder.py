@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from eso_cli.folder import Folder
+from eso_cli.folder import Folder, Voice
+from kuberun.testing.clock import VirtualClock
+from localkube.manifests import install
 from localkube.model import ListQuery
 from localkube.server import LocalKube
 
@@ -26,7 +30,8 @@ class Followed:
     def __init__(self, kube: LocalKube, place: Path) -> None:
         self.kube, self.place = kube, place
         self.said: list[str] = []
-        self.folder = Folder([place], kube.cluster, self.said.append)
+        self.told: list[str] = []
+        self.folder = Folder([place], kube.cluster, Voice(self.said.append, self.told.append))
         self.put("a-good.yaml", GOOD.replace("NAME", "good"))
         self.put("z-last.yaml", GOOD.replace("NAME", "last"))
 
@@ -38,10 +43,17 @@ class Followed:
     async def applied(self) -> set[str]:
         self.said.clear()
         await self.folder.apply_changes()
-        kind = self.kube.cluster.catalog.find_kind("v1", "ConfigMap")
-        assert kind is not None
-        listed = await self.kube.cluster.list(kind, ListQuery("default"))
+        return await self.there("default")
+
+    async def there(self, namespace: str, kind: tuple[str, str] = ("v1", "ConfigMap")) -> set[str]:
+        served = self.kube.cluster.catalog.find_kind(*kind)
+        assert served is not None
+        listed = await self.kube.cluster.list(served, ListQuery(namespace))
         return {each["metadata"]["name"] for each in listed.items}
+
+    async def install(self, *manifests: str) -> None:
+        """As somebody else does, while the folder is followed."""
+        await install(self.kube.cluster, [yaml.safe_load(manifest) for manifest in manifests])
 
 
 @pytest.fixture
@@ -76,7 +88,7 @@ async def test_what_cannot_be_used_is_named_and_stops_nothing_else(followed: Fol
     assert there >= KEPT
     (told,) = followed.said
     assert told.startswith(f"{file}{said}")
-    assert told.endswith("it is tried again when a file changes")
+    assert told.endswith(("it is tried again when a file changes", "until it works or a file changes"))
     assert HUSH not in told
 
 
@@ -103,3 +115,80 @@ async def test_files_that_are_no_manifests_are_left_alone(followed: Followed) ->
     await followed.applied()
 
     assert followed.said == []
+
+
+AWAY = GOOD.replace("NAME", "away").replace("default", "later")
+NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: later}\n"
+WIDGETS = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  names: {kind: Widget, plural: widgets}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+"""
+WIDGET = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: one, namespace: later}\n"
+
+
+async def test_namespaces_and_kinds_go_first_whatever_file_they_are_in(followed: Followed) -> None:
+    followed.put("a-uses.yaml", f"{WIDGET}---\n{AWAY}")
+    followed.put("b-kinds.yaml", WIDGETS)
+    followed.put("c-namespaces.yaml", NAMESPACE)
+
+    await followed.applied()
+
+    assert followed.said == []
+    assert await followed.there("later") == {"away"}
+    assert await followed.there("later", ("example.com/v1", "Widget")) == {"one"}
+
+
+async def test_what_is_refused_is_tried_again_until_it_works_and_told_of_once(followed: Followed) -> None:
+    file = followed.put("a-uses.yaml", f"{WIDGET}---\n{AWAY}")
+    await followed.applied()
+    first = list(followed.said)
+
+    for _ in range(3):
+        await followed.folder.retry_refused()
+    quiet = list(followed.said)
+    await followed.install(NAMESPACE, WIDGETS)
+    await followed.folder.retry_refused()
+
+    assert len(first) == 2
+    assert quiet == first
+    assert followed.told == [f"{file}:1: Widget one is applied now", f"{file}:5: ConfigMap away is applied now"]
+    assert await followed.there("later") == {"away"}
+    assert await followed.there("later", ("example.com/v1", "Widget")) == {"one"}
+
+
+async def test_another_reason_than_before_is_told(followed: Followed) -> None:
+    followed.put("a-uses.yaml", WIDGET)
+    await followed.applied()
+
+    await followed.install(WIDGETS)
+    await followed.folder.retry_refused()
+
+    assert len(followed.said) == 2
+    assert "later" in followed.said[1]
+
+
+async def test_following_tries_again_by_itself_and_ever_more_rarely(followed: Followed) -> None:
+    tries: list[float] = []
+    clock = VirtualClock()
+
+    class Counted(Folder):
+        async def retry_refused(self) -> None:
+            tries.append(clock.monotonic())
+
+    folder = Counted([followed.place], followed.kube.cluster, Voice(followed.said.append, followed.told.append))
+    followed.put("a-uses.yaml", AWAY)
+    await folder.apply_changes()
+
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(folder.follow(clock))
+        await clock.advance(100)
+        following.cancel()
+
+    assert tries == [1, 3, 7, 15, 31, 61, 91]

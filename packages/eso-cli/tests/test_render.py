@@ -305,6 +305,75 @@ def test_a_template_error_points_at_its_line(
     assert "CANARY" not in printed.err
 
 
+BROKEN = """\
+kind: ExternalSecret
+metadata: {name: db}
+spec:
+  target:
+    template:
+      type: bootstrap.kubernetes.io/token
+      templateFrom:
+        - literal: "fine: {{ .user }}"
+        - literal: "{{ .none }}"
+        - configMap:
+            name: shared
+            items:
+              - {key: good}
+              - {key: gone}
+              - {key: bad}
+        - configMap:
+            name: absent
+            items: [{key: a}, {key: b}]
+        - literal: "a: 1"
+          target: spec.nowhere
+      data:
+        fine: "{{ .user }}"
+        other: "{{ if }}"
+        unknown: "{{ .nope }}"
+      metadata:
+        labels: {tag: "{{ .untagged }}"}
+        annotations: {note: "{{ .unnoted }}"}
+---
+kind: ConfigMap
+metadata: {name: shared}
+data:
+  good: "{{ .user }}"
+  bad: |
+    first
+    {{ .user | nope }}
+"""
+
+
+def test_every_error_of_a_template_is_told_with_its_line(write: Write, capsys: Printed) -> None:
+    manifest = write("es.yaml", BROKEN)
+
+    code = run(Options(manifest, write("v.yaml", VALUES)))
+
+    printed = capsys.readouterr()
+    told = {int(line.split(":")[1]): line for line in printed.err.splitlines()}
+    assert (code, printed.out) == (FAILED, "")
+    assert sorted(told) == [6, 9, 14, 17, 20, 23, 24, 26, 27, 35]
+    assert len(printed.err.splitlines()) == len(told)
+    assert "has no key gone" in told[14]
+    assert "ConfigMap absent, which holds templates, was not found" in told[17]
+    assert "templateFrom[4].target" in told[20]
+    assert 'function "nope" not defined' in told[35]
+    assert "CANARY" not in printed.err
+
+
+def test_every_error_of_a_push_template_is_told(write: Write, capsys: Printed) -> None:
+    manifest = write(
+        "ps.yaml",
+        "kind: PushSecret\nmetadata: {name: db}\nspec:\n  secretStoreRefs: []\n  selector: {}\n  template:\n"
+        "    data:\n      a: '{{ .nope }}'\n      b: '{{ end }}'\n",
+    )
+
+    code = run(Options(manifest))
+
+    assert code == FAILED
+    assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == ["8", "9"]
+
+
 def test_an_error_in_a_config_map_points_into_the_config_map(write: Write, capsys: Printed) -> None:
     manifest = write(
         "es.yaml",
@@ -328,7 +397,7 @@ def test_one_broken_template_does_not_hide_the_others(write: Write, capsys: Prin
     printed = capsys.readouterr()
     assert code == FAILED
     assert len(list(yaml.safe_load_all(printed.out))) == 1
-    assert printed.err.count("\n") == 1
+    assert [line.split(":")[1] for line in printed.err.splitlines()] == ["11", "8"]
 
 
 @pytest.mark.parametrize(
@@ -396,7 +465,8 @@ def test_a_list_as_kubectl_prints_it_is_read_object_by_object(write: Write, caps
 
     assert (code, shown) == (RENDERED, ["one", "other"])
     assert failed == FAILED
-    assert [line.partition(": ")[0] for line in capsys.readouterr().err.splitlines()] == [f"{path}:4", f"{path}:5"]
+    places = [line.partition(": ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert places == [f"{path}:4", f"{path}:4", f"{path}:5", f"{path}:5"]
 
 
 def test_a_missing_file_is_named(tmp_path: Path, capsys: Printed) -> None:

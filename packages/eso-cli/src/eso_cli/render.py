@@ -7,12 +7,14 @@ printed as `file:line: message`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import typer
+from msgspec import structs
 
 from eso_api.clusterexternalsecret import ChildMetadata, ClusterExternalSecret
 from eso_api.clusterpushsecret import ClusterPushSecret
@@ -21,6 +23,7 @@ from eso_api.pushsecret import PushSecret
 from eso_api.references import CORE_GROUP
 from eso_api.template import Template, TemplateMetadata
 from eso_cli.documents import Document, Field, InputError, named, read_documents, read_manifests, typed
+from eso_cli.failures import failures
 from eso_cli.fields import unknown_fields
 from eso_cli.printing import Clear, Masked, View, as_yaml, manifest_fields, secret_fields
 from eso_cli.standins import Kept, Values, kept, template_objects, values_of
@@ -48,15 +51,16 @@ def run(options: Options) -> int:
     """Print what every template gives; the exit code says whether all of them did."""
     try:
         inputs = _read(options)
-    except InputError as error:
-        typer.echo(error, err=True)
+    except InputError as problem:
+        typer.echo(problem, err=True)
         return UNUSABLE
     outputs = []
     for subject in inputs.subjects:
         try:
             outputs.append(_rendered(subject, inputs, options))
-        except TargetError as error:
-            typer.echo(f"{_located(subject, error, inputs.holders)}: {error}", err=True)
+        except TargetError as first:
+            for error in _all_errors(subject, inputs, options) or [first]:
+                typer.echo(f"{_located(subject, error, inputs.holders)}: {error}", err=True)
     typer.echo(as_yaml(outputs), nl=False)
     return RENDERED if len(outputs) == len(inputs.subjects) else FAILED
 
@@ -160,6 +164,14 @@ def _rendered(subject: Subject, inputs: Inputs, options: Options) -> dict[str, A
         return manifest_fields(render_manifest(target, values, owner=owner, objects=objects, render=render), view)
     desired = render_secret(target, values, owner=owner, objects=objects, render=render)
     return secret_fields(desired, target.name or owner.name, owner.namespace, view)
+
+
+def _all_errors(subject: Subject, inputs: Inputs, options: Options) -> list[TargetError]:
+    def attempt(part: Template) -> None:
+        target = subject.target and structs.replace(subject.target, template=part)
+        _rendered(dataclasses.replace(subject, template=part, target=target), inputs, options)
+
+    return failures(subject.template, subject.target, attempt) if subject.template else []
 
 
 def _spelled_out(subject: Subject) -> set[str]:

@@ -21,7 +21,7 @@ import aiohttp
 import typer
 
 from eso_api.kinds import installed_kinds
-from eso_cli.folder import Folder, missing
+from eso_cli.folder import Folder, Voice, missing
 from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, Supervised, free_port, keep_certificates, plan
 from eso_cli.supervisor import Component, supervised
 from eso_operator.flags import parse
@@ -108,7 +108,7 @@ class Site:
     @asynccontextmanager
     async def company(self, kubeconfig: Path) -> AsyncIterator[None]:
         """Operator, providers and manifests, for as long as the server runs."""
-        folder = Folder(self._options.manifests, self._kube.cluster, _complain)
+        folder = Folder(self._options.manifests, self._kube.cluster, Voice(_complain, _tell))
         client = Client(AiohttpTransport(config.load(kubeconfig)))
         for provider in self._providers:
             provider.ready_file.unlink(missing_ok=True)  # of a process that was killed
@@ -165,3 +165,7 @@ def _emit(line: str) -> None:
 
 def _complain(text: str) -> None:
     _emit(json.dumps({"component": "up", "level": "warning", "event": text}))
+
+
+def _tell(text: str) -> None:
+    _emit(json.dumps({"component": "up", "level": "info", "event": text}))
