@@ -23,8 +23,9 @@ from gotmpl.signatures import Func, GoType
 from gotmpl.values import Value, go_type, truth
 
 _WORD: Final = re.compile(r"\S+")
+_MARKS: Final = "\"'`.,;:!?()[]{}<>"
 _LONGEST_MESSAGE: Final = 1024
-SHORTEST_SECRET: Final = 4
+_SHORTEST_SECRET: Final = 4
 """Shorter words are everywhere by chance; taking them out of a message would leave nothing of it."""
 
 
@@ -254,14 +255,29 @@ def _shown(part: Quoted | Authored, run: Run) -> str:
 
 
 def _words_of(source: str, text: str) -> str:
-    """What the author wrote, word by word: what was made from data may be any part of it, in any spelling."""
+    """What the author wrote, word by word: what was made from data may be any part of it, in any spelling.
+
+    Words in a row that the source does not have are one secret, which may be a sentence.
+    """
     if spelled_out(text, source) == text:
         return text
     begin = text[:_LONGEST_MESSAGE]
-    return _WORD.sub(lambda word: word[0] if _is_source(source, word[0]) else "<redacted>", begin)
+    strange = [word.span() for word in _WORD.finditer(begin) if not _is_source(source, word[0].strip(_MARKS))]
+    for start, end in reversed(_joined(strange, begin)):
+        if end - start >= _SHORTEST_SECRET:
+            begin = f"{begin[:start]}<redacted>{begin[end:]}"
+    return begin
+
+
+def _joined(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
+    """Neighbours with nothing but space between them as one."""
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and not text[joined[-1][1] : start].strip():
+            start = joined.pop()[0]  # noqa: PLW2901 - it begins where its neighbour does
+        joined.append((start, end))
+    return joined
 
 
 def _is_source(source: str, word: str) -> bool:
-    return (
-        len(word) < SHORTEST_SECRET or re.search(rf"(?<![^\s\"'`]){re.escape(word)}(?![^\s\"'`])", source) is not None
-    )
+    return word != "" and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", source) is not None
