@@ -50,10 +50,10 @@ def verdict(change: Change) -> str:
     match change:
         case Create():
             return "create"
-        case Update(drop=None):
+        case Update(patch=None):
             return "update"
         case Update():
-            return "drop and update"
+            return "patch and update"
         case Keep(why=why):
             return f"keep {why.name}"
         case Refuse(why=why):
@@ -65,9 +65,9 @@ the Secret is             | Owner            | Orphan           | Merge         
 absent                    | create           | create           | keep MISSING     | create           | keep POLICY_NONE
 as we left it             | keep UNCHANGED   | keep UNCHANGED   | keep UNCHANGED   | keep UNCHANGED   | keep POLICY_NONE
 older value               | update           | update           | update           | update           | keep POLICY_NONE
-foreign                   | drop and update  | drop and update  | update           | update           | keep POLICY_NONE
+foreign                   | patch and update | patch and update | update           | update           | keep POLICY_NONE
 of another ExternalSecret | OWNED_BY_ANOTHER | OWNED_BY_ANOTHER | OWNED_BY_ANOTHER | OWNED_BY_ANOTHER | keep POLICY_NONE
-of another kind           | CONTROLLED       | drop and update  | update           | update           | keep POLICY_NONE
+of another kind           | CONTROLLED       | patch and update | update           | update           | keep POLICY_NONE
 immutable, same data      | keep UNCHANGED   | keep UNCHANGED   | keep UNCHANGED   | keep UNCHANGED   | keep POLICY_NONE
 immutable, older value    | IMMUTABLE        | IMMUTABLE        | IMMUTABLE        | IMMUTABLE        | keep POLICY_NONE
 """
@@ -115,11 +115,11 @@ def test_what_only_we_own_is_left_to_server_side_apply() -> None:
 
     change = updated(es, written_by(es, {"password": "v1", "gone": "x"}))
 
-    assert change.drop is None
+    assert change.patch is None
     assert sorted(change.document["data"]) == ["password"]
 
 
-def test_what_others_own_too_is_dropped_by_a_patch() -> None:
+def test_what_others_own_too_is_removed_by_a_patch() -> None:
     es = of("Owner")
     live = written_by(es, {"password": "v1", "gone": "x"})
     live.raw["metadata"]["managedFields"].append(
@@ -128,9 +128,9 @@ def test_what_others_own_too_is_dropped_by_a_patch() -> None:
 
     change = updated(es, live)
 
-    assert change.drop is not None
-    assert change.drop["data"] == {"gone": None, "password": "djE="}, "what comes instead comes at once"
-    assert (change.drop["metadata"]["uid"], change.drop["metadata"]["resourceVersion"]) == ("uid-secret", "7")
+    assert change.patch is not None
+    assert change.patch["data"] == {"gone": None, "password": "djE="}, "what comes instead comes at once"
+    assert (change.patch["metadata"]["uid"], change.patch["metadata"]["resourceVersion"]) == ("uid-secret", "7")
 
 
 def test_labels_and_annotations_of_others_stay_and_ours_go() -> None:
@@ -141,7 +141,7 @@ def test_labels_and_annotations_of_others_stay_and_ours_go() -> None:
     change = updated(es, live, labels={"team": "b"})
     assert change.document["metadata"]["labels"]["team"] == "b"
     assert "note" not in change.document["metadata"]["annotations"]
-    assert change.drop is None
+    assert change.patch is None
 
 
 def test_the_hash_covers_keys_of_others() -> None:
@@ -166,7 +166,7 @@ def test_a_secret_that_was_owned_is_let_go(policy: str) -> None:
 
     assert "ownerReferences" not in change.document["metadata"]
     assert CREATED_BY_LABEL not in change.document["metadata"]["labels"]
-    assert change.drop is None
+    assert change.patch is None
 
 
 def test_a_reference_that_somebody_else_wrote_is_taken_out_by_a_patch() -> None:
@@ -175,8 +175,8 @@ def test_a_reference_that_somebody_else_wrote_is_taken_out_by_a_patch() -> None:
 
     change = updated(of("Orphan"), owned)
 
-    assert change.drop is not None
-    assert change.drop["metadata"]["ownerReferences"] is None
+    assert change.patch is not None
+    assert change.patch["metadata"]["ownerReferences"] is None
 
 
 def test_what_cannot_be_given_up_is_named_for_as_long_as_it_is_ours() -> None:
@@ -218,7 +218,7 @@ def test_what_is_to_be_immutable_keeps_all_the_data_it_has(policy: str) -> None:
     change = updated(es, live, immutable=True)
 
     assert change.document["immutable"] is True
-    assert change.drop is None
+    assert change.patch is None
     assert sorted(change.document["data"]) == ["password"]
 
 

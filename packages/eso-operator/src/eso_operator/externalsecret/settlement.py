@@ -23,7 +23,7 @@ from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateMissingError, read_templates
 from eso_operator.targets.changes import Create, Keep, Refuse, Untouched, Update
 from eso_operator.targets.marks import OWNER, target_name
-from eso_operator.targets.target import Applied, Target, UnknownKindError
+from eso_operator.targets.target import Applied, PartlyAppliedError, Target, UnknownKindError
 from eso_render.errors import RenderError
 from kuberun.client import Client
 from kuberun.errors import ApiError, BadAnswer, Conflict, ServerError, Unreachable
@@ -144,17 +144,22 @@ async def _step(
 
     Templates make keys of values, and an API server names the keys that it does not like: none of them is passed on.
     """
-    done = after is _Written.YES
     try:
         yield
-    except Conflict:
-        raise _StepError(Collided("the target changed meanwhile", target_written=done)) from None
     except (TemplateMissingError, RenderError, UnknownKindError) as problem:
-        raise _StepError(Failed(what, str(problem), target_written=done)) from None
+        raise _StepError(Failed(what, str(problem))) from None
+    except PartlyAppliedError as partly:
+        raise _StepError(replace(_stopped(what, partly.problem, values), target_written=True)) from None
     except ApiError as problem:
         perhaps = after is _Written.PERHAPS and isinstance(problem, Unreachable | BadAnswer | ServerError)
-        why = Veil(value.reveal() for value in values.values()).text(refused(problem))
-        raise _StepError(Failed(what, why, target_written=done or perhaps)) from None
+        written = perhaps or after is _Written.YES
+        raise _StepError(replace(_stopped(what, problem, values), target_written=written)) from None
+
+
+def _stopped(what: str, problem: ApiError, values: Mapping[str, SecretBytes]) -> Collided | Failed:
+    if isinstance(problem, Conflict):
+        return Collided("the target changed meanwhile")
+    return Failed(what, Veil(value.reveal() for value in values.values()).text(refused(problem)))
 
 
 def _kept(es: ExternalSecret, why: Untouched, synced: Synced) -> Synced:

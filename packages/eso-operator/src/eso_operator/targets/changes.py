@@ -37,14 +37,14 @@ class Update:
     """Change an object that is there, in this order.
 
     `convert`   our old entries of managedFields, so that apply can give up what they name
-    `drop`      all of the change at once, if something goes that apply would leave there: done as a whole, or refused
+    `patch`     all of the change at once, if something goes that apply would leave there: done as a whole, or refused
     `document`  is applied, so that what is wanted is ours
     """
 
     document: JsonObject = field(repr=False)
     wanted: str
     convert: list[JsonObject] = field(default_factory=list, repr=False)
-    drop: JsonObject | None = field(default=None, repr=False)
+    patch: JsonObject | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

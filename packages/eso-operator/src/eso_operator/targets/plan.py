@@ -2,7 +2,7 @@
 
 What is ours is what managedFields say is ours. Under Owner and Orphan the whole data is ours to decide, and foreign
 keys go; under Merge and CreateOrMerge they stay. Server-side apply drops what only we own and no longer want; what
-others own too needs a patch of its own.
+others own too needs a patch, which brings the rest of the change along.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
         document=_updated(es, live, fields, desired=_as_it_is(live, fields) if frozen else desired, after=after),
         wanted=wanted_digest(es, desired),
         convert=conversion(live.raw, manager),
-        drop=_drop(live, after, fields),
+        patch=_patch(live, after, fields),
     )
 
 
@@ -258,39 +258,35 @@ def _updated(es: ExternalSecret, live: LiveSecret, fields: Fields, *, desired: D
     return {**document, "metadata": metadata, "type": after.type, **marks}
 
 
-def _drop(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
+def _patch(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
     """The merge patch for what has to go and is not ours alone, along with everything that comes instead.
 
     In two steps, a Secret that cannot be taken over would lose what it holds, and its readers could find it empty.
     """
     meta = live.metadata
-    gone = {
-        section: dict.fromkeys(_unowned(before, wanted, fields, section))
-        for section, before, wanted in (
-            (("data",), live.data, after.data),
-            (("metadata", "labels"), meta.labels, after.labels),
-            (("metadata", "annotations"), meta.annotations, after.annotations),
-        )
-    }
-    gone_owners = [reference for reference in meta.owner_references if reference not in after.owners]
-    if not any(gone.values()) and all(fields.only_ours((*OWNERS, reference.uid)) for reference in gone_owners):
+    data = _unowned(live.data, after.data, fields, ("data",))
+    labels = _unowned(meta.labels, after.labels, fields, ("metadata", "labels"))
+    annotations = _unowned(meta.annotations, after.annotations, fields, ("metadata", "annotations"))
+    owners = [reference for reference in meta.owner_references if reference not in after.owners]
+    if not (data or labels or annotations) and all(fields.only_ours((*OWNERS, owner.uid)) for owner in owners):
         return None
     metadata: JsonObject = {
-        "labels": {**gone["metadata", "labels"], **after.labels},
-        "annotations": {**gone["metadata", "annotations"], **after.annotations},
+        "labels": {**labels, **after.labels},
+        "annotations": {**annotations, **after.annotations},
         "ownerReferences": [msgspec.to_builtins(reference) for reference in after.owners] or None,
         "finalizers": sorted(after.finalizers) or None,
         "uid": meta.uid,
         "resourceVersion": meta.resource_version,
     }
     marks = {"immutable": True} if after.immutable else {}
-    return {"metadata": metadata, "data": {**gone["data",], **_encoded(after.data)}, "type": after.type, **marks}
+    return {"metadata": metadata, "data": {**data, **_encoded(after.data)}, "type": after.type, **marks}
 
 
 def _unowned(
     before: Mapping[str, Any], after: Mapping[str, Any], fields: Fields, section: tuple[str, ...]
-) -> list[str]:
-    return sorted(key for key in before if key not in after and not fields.only_ours((*section, key)))
+) -> dict[str, None]:
+    """As a merge patch removes it."""
+    return {key: None for key in before if key not in after and not fields.only_ours((*section, key))}
 
 
 def _encoded(data: Mapping[str, SecretBytes]) -> dict[str, str]:

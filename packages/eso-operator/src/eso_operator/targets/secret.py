@@ -23,12 +23,12 @@ from eso_operator.targets.marks import (
     target_name,
 )
 from eso_operator.targets.plan import LiveSecret, live_secret, plan, wanted_digest
-from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, Present
+from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, PartlyAppliedError, Present
 from eso_render.secret import Desired, Values, render_secret
 from eso_render.sources import TemplateObjects
 from kuberun.cache import Store
 from kuberun.client import Client
-from kuberun.errors import NotFound
+from kuberun.errors import ApiError, NotFound
 from kuberun.meta import Malformed, Object, ObjectKey, Resource, meta_of, metadata_of, raw
 from kuberun.ownership import is_controlled_by
 from kuberun.requests import DeleteOptions, WriteOptions
@@ -95,7 +95,12 @@ class SecretTarget:
             document = await self._prepare(key, change, manager)
         # Force is for a Secret whose ownership was settled. One that appeared meanwhile is a conflict, not a prey.
         force = isinstance(change, Update)
-        written = await self._client.apply(_RAW, document, field_manager=manager, force=force)
+        try:
+            written = await self._client.apply(_RAW, document, field_manager=manager, force=force)
+        except ApiError as problem:
+            if isinstance(change, Update) and change.patch is not None:
+                raise PartlyAppliedError(problem) from problem
+            raise
         self._memories.keep(meta_of(written), wanted=change.wanted, valid=live_secret(written).matches_its_hash)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, key.name)
 
@@ -150,9 +155,9 @@ class SecretTarget:
         if change.convert:
             patched = await self._client.json_patch(_RAW, key, change.convert)
             version = meta_of(patched).resource_version
-        if change.drop is not None:
-            drop = {**change.drop, "metadata": {**change.drop["metadata"], "resourceVersion": version}}
-            patched = await self._client.merge_patch(_RAW, key, drop, options=WriteOptions(field_manager=manager))
+        if change.patch is not None:
+            patch = {**change.patch, "metadata": {**change.patch["metadata"], "resourceVersion": version}}
+            patched = await self._client.merge_patch(_RAW, key, patch, options=WriteOptions(field_manager=manager))
             version = meta_of(patched).resource_version
         return {**document, "metadata": {**document["metadata"], "resourceVersion": version}}
 

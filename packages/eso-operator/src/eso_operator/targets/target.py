@@ -17,6 +17,7 @@ from eso_api.externalsecret import ExternalSecret
 from eso_operator.targets.changes import Change, Create, Update
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
+from kuberun.errors import ApiError
 from kuberun.meta import ObjectKey, ObjectMeta
 
 MAX_REMEMBERED: Final = 200_000
@@ -40,6 +41,14 @@ Look = Absent | Present
 
 class UnknownKindError(Exception):
     """The kind of a target cannot be written: the API server has none, or it belongs to no namespace."""
+
+
+class PartlyAppliedError(Exception):
+    """The target holds the new values, and what had to follow failed."""
+
+    def __init__(self, problem: ApiError) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
 
 
 class Done(Enum):
@@ -69,7 +78,7 @@ class Target(Protocol):
         ...
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
-        """Do it. Raises Conflict when somebody else wrote meanwhile."""
+        """Do it. Raises Conflict when somebody else wrote meanwhile, PartlyAppliedError when only the end failed."""
         ...
 
     async def delete(self, es: ExternalSecret) -> bool:

@@ -1,0 +1,74 @@
+"""A Secret whose change was patched in and then not applied holds the new values: what was made for them is in use."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from eso_api.values import SecretBytes
+from eso_operator.externalsecret.cleanup import Cleanup
+from eso_operator.externalsecret.outcome import Collided, Failed
+from eso_operator.externalsecret.settlement import Settlement
+from eso_operator.externalsecret.snapshot import Rules
+from eso_operator.sync.fetch import Fetched
+from eso_operator.sync.rendering import Rendering
+from eso_operator.targets.secret import SecretTarget
+from eso_operator.targets.target import Memories
+from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
+from kuberun.cache import Store
+from kuberun.client import Client
+from kuberun.errors import ApiError, Conflict, Forbidden
+from kuberun.meta import JsonObject, Object, ObjectMeta
+from kuberun.requests import PatchType, Request
+from kuberun.watch import Applied
+
+METADATA = {"name": "db", "namespace": NAMESPACE, "uid": "uid-secret", "resourceVersion": "7"}
+FOREIGN: JsonObject = {"metadata": METADATA, "data": {"old": "eA=="}, "type": "Opaque"}
+
+
+class Refusing:
+    """An API server with one Secret, which refuses patches of one type."""
+
+    def __init__(self, refused: PatchType, problem: ApiError) -> None:
+        self._refused = refused
+        self._problem = problem
+        self.secret = FOREIGN
+
+    async def request(self, request: Request) -> bytes:
+        if request.content_type == self._refused:
+            raise self._problem
+        if request.method == "PATCH":
+            self.secret = {**FOREIGN, "data": json.loads(request.body or b"")["data"]}
+        return json.dumps(self.secret).encode()
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise AssertionError(f"nothing is watched: {request.path}")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(
+    ("refused", "problem", "expected", "written"),
+    [
+        pytest.param(PatchType.APPLY, Forbidden(403, "Forbidden", "no"), Failed, True, id="refused after the patch"),
+        pytest.param(PatchType.APPLY, Conflict(409, "Conflict", "no"), Collided, True, id="outrun after the patch"),
+        pytest.param(PatchType.MERGE, Forbidden(403, "Forbidden", "no"), Failed, False, id="refused altogether"),
+        pytest.param(PatchType.MERGE, Conflict(409, "Conflict", "no"), Collided, False, id="outrun before it"),
+    ],
+)
+async def test_who_writes_in_two_steps_knows_what_the_first_has_left(
+    refused: PatchType, problem: ApiError, expected: type[Failed | Collided], written: bool
+) -> None:
+    server = Refusing(refused, problem)
+    client, secrets = Client(server), Store[Object]()
+    secrets.apply(Applied(Object(metadata=ObjectMeta(name="db", namespace=NAMESPACE, uid="uid-secret"))))
+    target = SecretTarget(client, secrets, Rendering(), Memories())
+    fetched = Fetched(values={"password": SecretBytes(b"v1")})
+
+    outcome = await Settlement(client, Cleanup(client, Rules())).settle(external_secret(), target, fetched)
+
+    assert isinstance(outcome, expected)
+    assert outcome.target_written is written
+    assert ("password" in server.secret["data"]) is written
