@@ -12,7 +12,7 @@ from eso_operator.externalsecret.outcome import Collided, Failed
 from eso_operator.externalsecret.settlement import Settlement
 from eso_operator.externalsecret.snapshot import Rules
 from eso_operator.sync.fetch import Fetched
-from eso_operator.sync.rendering import Rendering
+from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Memories
 from eso_operator.testing.externalsecrets import NAMESPACE, external_secret

@@ -22,10 +22,10 @@ from eso_operator.sync.fetch import Fetcher
 from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.pushrefresh import PushRefresh
-from eso_operator.sync.rendering import Rendering
 from eso_operator.sync.resolver import Resolver
 from eso_operator.targets.discovery import Discovery
 from eso_operator.targets.manifest import Follow, ManifestTarget
+from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Memories, Target
 from eso_operator.telemetry.objects import ObjectSeries

@@ -27,8 +27,8 @@ from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.homes import Homes
 from eso_operator.sync.ledger import NoLedger, StateLedger
-from eso_operator.sync.rendering import Rendering
 from eso_operator.sync.resolver import Resolver, WatchedObjects
+from eso_operator.targets.rendering import Rendering
 from eso_operator.telemetry.objects import ObjectSeries
 from kuberun.cache import Store
 from kuberun.client import Client

@@ -40,9 +40,9 @@ from eso_operator.sync.fetch import Failure
 from eso_operator.sync.generate import GeneratorLedger, StateOwner
 from eso_operator.sync.homes import Homes
 from eso_operator.sync.ledger import PUSH_ENTRY
-from eso_operator.sync.rendering import Rendering
 from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateMissingError, read_templates, template_sources
+from eso_operator.targets.rendering import Rendering
 from eso_operator.telemetry.objects import ObjectSeries, Subsystem
 from eso_render.errors import RenderError
 from eso_wire.errors import RetryClass

@@ -24,11 +24,11 @@ from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, On
 from eso_operator.sync.errors import ShapeError
 from eso_operator.sync.followers import Reading, Sight, Topic, topic_of, topic_of_search
 from eso_operator.sync.generate import Generators, Made
-from eso_operator.sync.rendering import Rendering
 from eso_operator.sync.reporting import cause_of
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.shape import shape_fetched, shape_generated, shape_value
 from eso_operator.sync.wants import Extract, FindMany, Generate, OneValue, Read, Want, remote_ref, wants_of
+from eso_operator.targets.rendering import Rendering
 from eso_render.scopes import RenderText
 from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.values import FindQuery, Found, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape

@@ -19,7 +19,6 @@ from typing import Any, Final
 import msgspec
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.sync.rendering import Rendering
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
 from eso_operator.targets.hashes import digest
 from eso_operator.targets.managedfields import SECTIONS, fields_of
@@ -38,6 +37,7 @@ from eso_operator.targets.marks import (
     target_name,
 )
 from eso_operator.targets.plan import owners_after, ownership_refusal
+from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, Present, UnknownKindError
 from eso_render.errors import Place, TargetError
 from eso_render.manifest import render_manifest

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.sync.rendering import Rendering
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
 from eso_operator.targets.marks import (
     CREATED_BY_LABEL,
@@ -23,6 +22,7 @@ from eso_operator.targets.marks import (
     target_name,
 )
 from eso_operator.targets.plan import LiveSecret, live_secret, plan, wanted_digest
+from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, PartlyAppliedError, Present
 from eso_render.secret import Desired, Values, render_secret
 from eso_render.sources import TemplateObjects

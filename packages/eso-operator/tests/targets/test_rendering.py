@@ -12,8 +12,8 @@ from eso_api.externalsecret import RemoteRef
 from eso_api.rewrite import Rewrite, TransformRewrite
 from eso_api.values import SecretBytes
 from eso_operator.sync.errors import ShapeError
-from eso_operator.sync.rendering import PATIENT_SECONDS, QUICK_SECONDS, Budget, Rendering
 from eso_operator.sync.shape import shape_fetched
+from eso_operator.targets.rendering import PATIENT_SECONDS, QUICK_SECONDS, Budget, Rendering
 from eso_render.errors import RenderError
 from eso_render.scopes import RenderText
 

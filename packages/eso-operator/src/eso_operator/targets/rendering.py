@@ -31,7 +31,7 @@ _REMEMBERED: Final = 4096
 
 
 class Rendering:
-    """One for each set of delimiters. `seconds` is the processor time of the calling thread."""
+    """For one set of delimiters; each has its own thread. `seconds` is the processor time of the calling thread."""
 
     def __init__(self, left: str = "{{", right: str = "}}", *, seconds: Seconds = busy_seconds) -> None:
         self._quick = partial(_renderer(QUICK_SECONDS, seconds).render, left=left, right=right)
