@@ -1,13 +1,15 @@
 """Everything the operator watches, by kind: what the resolver looks at.
 
 Kinds of our own are watched from the start. A provider's kinds are watched from the moment somebody refers to one, if
-the API server has it. Objects of providers and generators are kept as plain JSON: their specs go out as they are.
+the API server has it; one that it does not have is looked for every few seconds, while somebody still asks for it.
+Objects of providers and generators are kept as plain JSON: their specs go out as they are.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -28,8 +30,13 @@ from kuberun.requests import Selection
 T = TypeVar("T")
 
 Heard = Callable[[KindId, Change[Any]], None]
+Appeared = Callable[[KindId], None]
 
 MAX_INCLUDED: Final = 256
+MAX_MISSING: Final = 32
+_LOOK_AGAIN_SECONDS: Final = 5.0
+_MISSED_SECONDS: Final = 3600.0
+"""Whoever needs a kind asks again within minutes; one that nobody asks for any more is not looked for any longer."""
 _SYNC_SECONDS: Final = 10.0
 _BY_NAMESPACE: Final = "namespace"
 _ALWAYS_TOLD: Final = frozenset({KindId("", "v1", "Secret"), KindId("", "v1", "ConfigMap")})
@@ -45,11 +52,14 @@ class WatchedKinds:
         self._client = client
         self._clock = clock
         self._namespace = namespace
+        self.from_the_start: list[Resource] = []
         self._informers: dict[KindId, tuple[Scope, Informer[Any]]] = {}
         self._included: set[KindId] = set()
         self._followed: set[KindId] = set()
+        self._missing: dict[KindId, float] = {}
         self._including = asyncio.Lock()
         self._listeners: list[Heard] = []
+        self._appeared: list[Appeared] = []
         self._group: asyncio.TaskGroup | None = None
 
     # --- from the start -----------------------------------------------------------------------------------------------
@@ -58,6 +68,7 @@ class WatchedKinds:
         self, kind: Kind[T], *, labels: str = "", indexes: dict[str, IndexFunction[T]] | None = None
     ) -> Informer[T]:
         """Watch a kind. The informer is the caller's to run."""
+        self.from_the_start.append(kind.resource)
         informer = self._informer(kind, labels, indexes or {})
         scope = Scope.NAMESPACED if kind.resource.namespaced else Scope.CLUSTER
         self._informers[_id(kind.resource)] = (scope, informer)
@@ -90,20 +101,21 @@ class WatchedKinds:
         """Have it told of every change of a kind that was included."""
         self._listeners.append(listener)
 
+    def listen_for_kinds(self, listener: Appeared) -> None:
+        """Have it told of every kind that was missed and is watched now."""
+        self._appeared.append(listener)
+
     async def include(self, kind: KindId) -> bool:
-        """Watch a kind from now on; whether the API server has it and lets us read it."""
+        """Watch a kind from now on; whether the API server has it and lets us read it. If not, it is looked for."""
         async with self._including:
-            if kind in self._informers:
-                return True
             try:
-                resource = await served_resource(self._client, kind.api_version, kind.kind)
-                if resource is None or self._group is None or len(self._included) >= MAX_INCLUDED:
-                    return False
-                await self._try(resource)
+                included = await self._included_now(kind)
             except ApiError as error:
                 _log.warning("kind cannot be read", kind=str(kind), reason=error.reason or error.code)
-                return False
-            return await self._start(kind, resource, self._group)
+                included = False
+            if not included:
+                self._miss(kind)
+            return included
 
     async def follow(self, resource: Resource) -> None:
         """Have listeners told of changes of managed objects of a kind. Only metadata is read, and none of it kept long.
@@ -121,10 +133,45 @@ class WatchedKinds:
         _log.info("kind is followed", kind=str(kind))
 
     async def run(self) -> None:
-        """Owns the watches of included kinds; until cancelled."""
+        """Owns the watches of included kinds, and looks for those that are missing; until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            await asyncio.Event().wait()
+            while True:
+                await self._clock.sleep(_LOOK_AGAIN_SECONDS)
+                await self._look_for_missing()
+
+    def _miss(self, kind: KindId) -> None:
+        """Those asked for last stand last."""
+        self._missing.pop(kind, None)
+        self._missing[kind] = self._clock.monotonic()
+        if len(self._missing) > MAX_MISSING:
+            del self._missing[next(iter(self._missing))]
+
+    async def _look_for_missing(self) -> None:
+        for kind, asked_at in list(self._missing.items()):
+            if self._clock.monotonic() - asked_at > _MISSED_SECONDS:
+                self._missing.pop(kind, None)
+                continue
+            async with self._including:
+                with suppress(ApiError):  # said when somebody asked for it
+                    await self._included_now(kind)
+
+    async def _included_now(self, kind: KindId) -> bool:
+        """Raises ApiError when the API server does not let us."""
+        if kind in self._informers:
+            return True
+        if self._group is None or len(self._included) >= MAX_INCLUDED:
+            return False
+        resource = await served_resource(self._client, kind.api_version, kind.kind)
+        if resource is None:
+            return False
+        await self._try(resource)
+        if not await self._start(kind, resource, self._group):
+            return False
+        if self._missing.pop(kind, None) is not None:
+            for appeared in self._appeared:
+                appeared(kind)
+        return True
 
     async def _try(self, resource: Resource) -> None:
         """One object: anybody may name a kind that we must not read, and nobody should wait until that is clear."""

@@ -20,6 +20,7 @@ from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
 from eso_operator.certs.issuer import Issuer
 from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
 from eso_operator.certs.settings import CertificateSettings
+from eso_operator.definitions import Definitions
 from eso_operator.externalsecret import assembly, triggers
 from eso_operator.fanout import assembly as fanout
 from eso_operator.fanout.reconciler import Outside as FanOutOutside
@@ -139,7 +140,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     metrics_server = _metrics_server(settings, metrics, client, clock)
     if not settings.metrics.listen.disabled:
         manager.add_service("metrics", metrics_server.run)
-    manager.add_service("watches", watched.run)
+    _add_watches(manager, health, watched, Definitions(client, clock, watched.from_the_start))
     manager.add_service("wakes", _feeds(parts, wakes, controllers, watched).run)
     manager.add_informer(materials.informer)
     manager.add_service("certificates", materials.run)
@@ -225,6 +226,12 @@ class _Parts:
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
         timed = self.metrics.controllers.timed(name, reconcile)
         return Controller(name, timed, clock=self.clock, workers=workers(self.settings))
+
+
+def _add_watches(manager: Manager, health: HealthServer, watched: WatchedKinds, definitions: Definitions) -> None:
+    manager.add_service("watches", watched.run)
+    manager.add_service("definitions", definitions.run)
+    health.add_readiness("crds", definitions.check)
 
 
 def _hand_over(parts: _Parts, manager: Manager, controllers: Iterable[Controller]) -> None:
@@ -428,6 +435,7 @@ def _feeds(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller]
         wakes.add(subsystem, controller.queue)
     parts.directory.listen(wakes.provider_changed)
     watched.listen(wakes.object_changed)
+    watched.listen_for_kinds(wakes.kind_appeared)
     informers = parts.informers
     feeds.add(informers.secrets, lambda change: wakes.object_changed(KindId("", "v1", "Secret"), change))
     feeds.add(informers.config_maps, lambda change: wakes.object_changed(KindId("", "v1", "ConfigMap"), change))

@@ -11,11 +11,15 @@ from structlog.testing import capture_logs
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
+from eso_api.v2.owned import namespaced_config
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.settings import FeatureGate
-from eso_operator.testing.operators import LABEL, SERVICES, Bench, eventually, scripted
+from eso_operator.testing.operators import LABEL, READS, SERVICES, Backend, Bench, eventually, scripted
+from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import KindId, KindInfo, KindRole
+from kuberun.clock import SystemClock
 from kuberun.meta import Condition, Resource
 from kuberun.testing.builders import SECRETS, SERVICE_ACCOUNTS
 
@@ -26,6 +30,7 @@ STORES_V2 = SECRET_STORE_V2.resource()
 CLUSTER_STORES = CLUSTER_SECRET_STORE.resource()
 CLASSES = PROVIDER_CLASS.resource()
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 Lines = list[MutableMapping[str, Any]]
@@ -112,6 +117,25 @@ async def test_a_namespace_that_is_labelled_for_a_cluster_store(bench: Bench) ->
             changed = f"Namespace {bench.namespace} changed"
             await eventually(looked_at_because(lines, changed), "nobody heard of the label")
             await bench.delete(CLUSTER_STORES, name)
+
+
+async def test_a_providers_kind_that_is_installed_after_the_store_that_names_it(bench: Bench) -> None:
+    late = namespaced_config(Backend, f"{bench.namespace}.example.com", "backends")
+    info = KindInfo(KindId(late.group, "v2alpha1", late.name), KindRole.STORE, READS)
+    config = {"apiVersion": late.resource().api_version, "kind": late.name, "name": "config"}
+    with capture_logs() as lines:
+        async with bench.operator():
+            await bench.install(ScriptedProvider(SystemClock(), kinds=(info,)))
+            await bench.create(STORES_V2, "store", spec={"providerConfig": {"providerRef": config}})
+            await bench.ready(STORES_V2, "store", broken("UnknownStoreKind", late.group))
+
+            await bench.api.post(CRDS.path(), late.crd())
+
+            served = f"{info.kind} is served now"
+            await eventually(looked_at_because(lines, served), "nobody heard of the definition")
+            await bench.create(late.resource(), "config", spec={"url": "https://backend"})
+            await bench.ready(STORES_V2, "store", ready)
+    await bench.delete(CRDS, late.crd_name)
 
 
 async def test_a_service_by_name_needs_no_label_and_gets_no_class(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 Secret, ConfigMap, configuration     those that read it, or that miss it
 class, Service                       those that use the provider, and those that wait for one
 provider (dis)appears                the same
+kind of a provider appears           those that could not be resolved
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ class Wakes:
     def object_changed(self, kind: KindId, change: Change[Any]) -> None:
         """An object that stores may have read, or may have missed."""
         self.wake(OnObject(kind.group, kind.kind, change.key), f"{kind.kind} {change.key} changed")
+
+    def kind_appeared(self, kind: KindId) -> None:
+        """Whoever could not be resolved may have missed this kind."""
+        self.wake(ANY_PROVIDER, f"{kind} is served now")
 
     def certificates_changed(self, service: ServiceKey) -> None:
         """A listener of the issuer, by way of what it found out."""

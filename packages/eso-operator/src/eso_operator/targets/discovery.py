@@ -54,13 +54,16 @@ class Discovery:
 
 async def served_resource(client: Client, api_version: str, kind: str) -> Resource | None:
     """Asked now."""
+    return next((found for found in await served_resources(client, api_version) if found.kind == kind), None)
+
+
+async def served_resources(client: Client, api_version: str) -> list[Resource]:
+    """Everything of one API version, without subresources."""
     group, _, version = api_version.rpartition("/")
     path = f"/apis/{api_version}" if group else f"/api/{version}"
     try:
         served = await client.read(path, _Resources)
     except NotFound:
-        return None
-    for entry in served.resources:
-        if entry.kind == kind and "/" not in entry.name:
-            return Resource(group, version, entry.name, kind, entry.namespaced)
-    return None
+        return []
+    entries = [entry for entry in served.resources if "/" not in entry.name]
+    return [Resource(group, version, entry.name, entry.kind, entry.namespaced) for entry in entries]

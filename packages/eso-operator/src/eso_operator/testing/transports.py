@@ -1,4 +1,4 @@
-"""What can stand between an operator and the API server: a watch that lags, writes that are lost."""
+"""What can stand between an operator and the API server: a watch that lags, lost writes, a group that is not there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from kuberun.errors import ServiceUnavailable, Unreachable
+from kuberun.errors import NotServed, ServiceUnavailable, Unreachable
 from kuberun.requests import Request
 from kuberun.transport import Transport
 
@@ -81,3 +81,27 @@ class LostAnswers:
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class UnservedGroup:
+    """An API group that the API server does not have, for as long as `hides` is set."""
+
+    def __init__(self, inner: Transport, group: str) -> None:
+        self._inner = inner
+        self._root = f"/apis/{group}/"
+        self.hides = True
+
+    async def request(self, request: Request) -> bytes:
+        self._refuse(request)
+        return await self._inner.request(request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        self._refuse(request)
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    def _refuse(self, request: Request) -> None:
+        if self.hides and request.path.startswith(self._root):
+            raise NotServed(404, "", "there is no such group")

@@ -1,0 +1,68 @@
+"""Which CustomResourceDefinitions of ours the API server lacks: said in the log and by the readiness probe.
+
+Looked for at the start, and every few seconds for as long as one is missing. The informers wait for their kinds by
+themselves; here is only what people are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+import structlog
+
+from eso_operator.targets.discovery import served_resources
+from kuberun.client import Client
+from kuberun.clock import Clock
+from kuberun.errors import ApiError
+from kuberun.health import Healthy, Unhealthy, Verdict
+from kuberun.meta import Resource
+
+_LOOK_AGAIN_SECONDS: Final = 5.0
+_REMEDY: Final = "apply those of this release, in deploy/crds or printed by `eso crds`"
+
+_log = structlog.get_logger(__name__)
+
+
+class Definitions:
+    """`run` is a service of the manager, `check` a readiness check."""
+
+    def __init__(self, client: Client, clock: Clock, resources: Iterable[Resource]) -> None:
+        self._client = client
+        self._clock = clock
+        self._wanted: dict[str, set[Resource]] = {}
+        for resource in resources:
+            if resource.group:  # the core group has no definitions
+                self._wanted.setdefault(resource.api_version, set()).add(resource)
+        self._missing: list[str] = []
+
+    async def check(self) -> Verdict:
+        if not self._missing:
+            return Healthy()
+        return Unhealthy(f"missing CustomResourceDefinitions: {', '.join(self._missing)}; {_REMEDY}")
+
+    async def run(self) -> NoReturn:
+        """Until cancelled; once everything is there it only waits for that."""
+        while not await self._everything_is_served():
+            await self._clock.sleep(_LOOK_AGAIN_SECONDS)
+        await asyncio.Event().wait()
+        raise AssertionError("a service ends by being cancelled only")
+
+    async def _everything_is_served(self) -> bool:
+        try:
+            missing = sorted([name for version in self._wanted for name in await self._missing_of(version)])
+        except ApiError:
+            return False  # the informers say so
+        if missing and missing != self._missing:
+            _log.warning("CustomResourceDefinitions are missing", missing=missing, remedy=_REMEDY)
+        elif self._missing and not missing:
+            _log.info("all CustomResourceDefinitions are there")
+        self._missing = missing
+        return not missing
+
+    async def _missing_of(self, api_version: str) -> list[str]:
+        """With their version: a definition may be there, and serve older ones only."""
+        served = {resource.plural for resource in await served_resources(self._client, api_version)}
+        wanted = self._wanted[api_version]
+        return [f"{each} ({each.version})" for each in wanted if each.plural not in served]

@@ -1,0 +1,149 @@
+"""An operator on a cluster without its CustomResourceDefinitions says which ones, waits, and goes on."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from eso_operator.definitions import Definitions
+from eso_operator.testing.operators import Bench, eventually
+from eso_operator.testing.transports import UnservedGroup
+from kuberun.client import Client
+from kuberun.errors import NotServed, ServiceUnavailable
+from kuberun.health import Healthy, Unhealthy
+from kuberun.meta import Resource
+from kuberun.requests import Request
+from kuberun.testing.clock import VirtualClock
+from kuberun.transport import Transport
+
+SECRETS = Resource("", "v1", "secrets", "Secret")
+THINGS = Resource("example.com", "v1", "things", "Thing")
+PARTS = Resource("example.com", "v1", "parts", "Part")
+OTHERS = Resource("other.example.com", "v2", "others", "Other")
+MISSING = "CustomResourceDefinitions are missing"
+
+
+@dataclass
+class Discovery:
+    """An API server that serves these resources, and tells so unless it is away."""
+
+    served: list[Resource] = field(default_factory=list)
+    away: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    async def request(self, request: Request) -> bytes:
+        self.asked.append(request.path)
+        if self.away:
+            raise ServiceUnavailable(503, "ServiceUnavailable", "away")
+        found = [resource for resource in self.served if resource.root == request.path]
+        if not found:
+            raise NotServed(404, "", "no such group")
+        return json.dumps({"resources": [{"name": each.plural, "kind": each.kind} for each in found]}).encode()
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise AssertionError(f"nothing is watched: {request.path}")
+
+    async def close(self) -> None:
+        return
+
+
+class Story:
+    """A running `Definitions`, and what it said."""
+
+    def __init__(self, server: Discovery, *resources: Resource) -> None:
+        self.server = server
+        self.clock = VirtualClock()
+        self.definitions = Definitions(Client(server), self.clock, resources)
+
+    async def looks(self, *servers: Sequence[Resource] | None) -> list[Healthy | Unhealthy]:
+        """What the probe says after each look; None stands for a server that is away."""
+        verdicts: list[Healthy | Unhealthy] = []
+        async with asyncio.TaskGroup() as group:
+            for number, served in enumerate(servers):
+                self.server.away, self.server.served = served is None, list(served or ())
+                if not number:
+                    running = group.create_task(self.definitions.run())
+                await self.clock.advance(5.0 if number else 0.0)
+                verdicts.append(await self.definitions.check())
+            running.cancel()
+        return verdicts
+
+
+async def test_what_is_missing_is_named_until_it_is_there() -> None:
+    story = Story(Discovery(), SECRETS, THINGS, PARTS, OTHERS)
+
+    with capture_logs() as lines:
+        verdicts = await story.looks([THINGS], [THINGS], [THINGS, PARTS, OTHERS])
+
+    first, second, last = verdicts
+    assert isinstance(first, Unhealthy)
+    assert "others.other.example.com (v2), parts.example.com (v1)" in first.reason
+    assert "deploy/crds" in first.reason
+    assert first == second
+    assert last == Healthy()
+    assert [line["event"] for line in lines] == [MISSING, "all CustomResourceDefinitions are there"]
+    assert lines[0]["missing"] == ["others.other.example.com (v2)", "parts.example.com (v1)"]
+
+
+async def test_a_server_that_does_not_answer_lacks_nothing() -> None:
+    story = Story(Discovery(), THINGS)
+
+    with capture_logs() as lines:
+        verdicts = await story.looks(None, [], None)
+
+    unknown, missing, still = verdicts
+    assert unknown == Healthy()
+    assert isinstance(missing, Unhealthy)
+    assert still == missing
+    assert [line["event"] for line in lines] == [MISSING]
+
+
+async def test_once_everything_is_there_nobody_asks_any_more() -> None:
+    story = Story(Discovery(), SECRETS, THINGS)
+
+    with capture_logs() as lines:
+        await story.looks([THINGS], [THINGS], [THINGS])
+
+    assert story.server.asked == ["/apis/example.com/v1"]
+    assert lines == []
+
+
+async def probed(port: int) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+        return answer.status, await answer.text()
+
+
+@pytest.mark.live
+async def test_an_operator_waits_for_its_definitions_and_becomes_ready_when_they_appear(bench: Bench) -> None:
+    hiding: list[UnservedGroup] = []
+
+    def hidden(inner: Transport) -> Transport:
+        hiding.append(UnservedGroup(inner, "generator.external-secrets.io"))
+        return hiding[0]
+
+    with capture_logs() as lines:
+        async with bench.operator(through=hidden) as operator:
+            port = await operator.health.wait_listening()
+
+            async def said() -> bool:
+                return any(line["event"] == MISSING for line in lines)
+
+            async def unready() -> str | None:
+                code, text = await probed(port)
+                return text if code == 503 and "missing CustomResourceDefinitions" in text else None
+
+            async def ready() -> bool:
+                return (await probed(port))[0] == 200
+
+            await eventually(said, "nobody says what is missing")
+            text = await eventually(unready, "the probe does not say what is missing")
+            assert "generators.generator.external-secrets.io (v2alpha1)" in text
+
+            hiding[0].hides = False
+
+            await eventually(ready, "not ready, although everything is there", within=90)
