@@ -17,9 +17,9 @@ class RetrySettings(Fragment, frozen=True, kw_only=True):
     """How calls to the backend are retried."""
 
     max_retries: Int32 | None = None
-    """How often; its exact meaning depends on the provider."""
+    """How often a call is made again if waiting can help; absent means 3."""
     retry_interval: Duration | None = None
-    """Time between retries."""
+    """Time before the first retry, then doubled up to 30 s; all pauses of a call together last at most 60 s."""
 
 
 class NamespaceCondition(Fragment, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ class SecretStoreSpec(Fragment, frozen=True, kw_only=True):
     retry_settings: RetrySettings | None = None
     """How calls to the backend are retried."""
     refresh_interval: PositiveInterval = 0
-    """Time between validations: a Go duration or seconds; absent or 0 means the operator's setting."""
+    """Time between validations: a Go duration or seconds, at least 1 s; absent or 0 means the operator's setting."""
     refresh_trigger: RefreshTrigger = AUTO
     """Auto (default) also refreshes users when the provider tells of a change; Poll only at their interval."""
     conditions: list[NamespaceCondition] = []

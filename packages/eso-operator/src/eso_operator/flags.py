@@ -115,7 +115,9 @@ def _add_process_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--namespace", default="", help="watch this namespace only")
     flags.add_argument("--core-namespace", default="", help="where the operator lives; default POD_NAMESPACE")
     flags.add_argument("--controller-class", default="default", help="handle stores of this class, or of none")
-    flags.add_argument("--concurrent", type=_count, default=1, help="reconciles at once in a controller; never below 8")
+    flags.add_argument(
+        "--concurrent", type=_count, default=1, help="reconciles at once in a controller; never below 32"
+    )
     flags.add_argument("--live-addr", type=_listener, default=":8082", help="where /healthz and /readyz listen")
     flags.add_argument("--loglevel", type=_choice(LogLevel), default="info", help=_names(LogLevel))
     flags.add_argument("--zap-time-encoding", type=_choice(TimeEncoding), default="epoch", help=_names(TimeEncoding))

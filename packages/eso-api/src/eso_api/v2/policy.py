@@ -19,9 +19,9 @@ class Timeouts(Fragment, frozen=True, kw_only=True):
     """How long one step may take."""
 
     connect: Duration | None = None
-    """Time to connect to the provider."""
+    """Time to connect to the provider, within that of the call; absent means 10 s."""
     call: Duration | None = None
-    """Time for one call to the provider."""
+    """Time for one call to the provider, at most 300 s; absent means 30 s."""
 
 
 class Policy(Fragment, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Policy(Fragment, frozen=True, kw_only=True):
     controller: str = ""
     """Class of the operator that handles this object; absent means any."""
     refresh_interval: PositiveInterval = 0
-    """Time between validations: a Go duration or seconds; absent or 0 means the operator's setting."""
+    """Time between validations: a Go duration or seconds, at least 1 s; absent or 0 means the operator's setting."""
     refresh_trigger: RefreshTrigger = AUTO
     """Auto (default) also refreshes users when the provider tells of a change; Poll only at their interval."""
     gating_policy: Annotated[str, one_of(ENABLED, DISABLED)] = ENABLED
