@@ -66,6 +66,7 @@ class Misfits:
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
         """Tell about every object of that name that cannot be read."""
+        outcome: Outcome = Done()
         for kind in self._seen.pop(key, set()):
             found = kind.store.get(key)
             if not isinstance(found, Malformed):
@@ -76,8 +77,8 @@ class Misfits:
                 continue
             except ApiError as problem:
                 self._seen.setdefault(key, set()).add(kind)
-                return Retry(f"the API server answered {problem.reason or problem.code}")
-        return Done()
+                outcome = Retry(f"the API server answered {problem.reason or problem.code}")
+        return outcome
 
     async def _tell(self, kind: TypedKind, found: Malformed) -> None:
         live = await self._client.get(raw(kind.resource), found.key)
@@ -91,9 +92,8 @@ class Misfits:
             return
         status = {"conditions": _with_ready(before, kind.reason, message, rfc3339(self._clock.now()))}
         patch = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": status}
-        with suppress(
-            NotFound, Forbidden, Invalid
-        ):  # a kind without a status, or with a broken one: the event has to do
+        # A kind may have no status, or a broken one: then the event has to do.
+        with suppress(NotFound, Forbidden, Invalid):
             await self._client.merge_patch(raw(kind.resource), found.key, patch, subresource="status")
         self._recorder.record(kind.resource, metadata, EventType.WARNING, MALFORMED, message)
         _log.warning("object does not fit its type", kind=kind.resource.kind, key=str(found.key), problem=found.error)
