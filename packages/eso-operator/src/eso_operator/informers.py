@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,22 +13,16 @@ from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_operator.externalsecret import triggers
-from eso_operator.externalsecret.outcome import FAILED
 from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.fanout.description import FanOut
-from eso_operator.fanout.outcome import ERRORED
 from eso_operator.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
 from eso_operator.pushsecret.assembly import INDEXES as PUSH_INDEXES
-from eso_operator.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, Generation, StoreKind
-from eso_operator.secretstore.outcome import INVALID_PROVIDER_CONFIG
+from eso_operator.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, StoreKind
 from eso_operator.secretstore.triggers import STORES_INDEX, stores_of
 from eso_operator.settings import FeatureGate, Settings
 from eso_operator.stores.classes import CLASS, CLUSTER_CLASS, PROVIDER_LABEL
-from eso_operator.stores.target import Reason
 from eso_operator.sync.ledger import OWNER_INDEX, owner_of
-from eso_operator.sync.misfits import TypedKind
-from eso_operator.targets.marks import FINALIZER
 from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
 from eso_operator.telemetry.objects import Subsystem
 from eso_operator.watched import WatchedKinds
@@ -71,26 +64,6 @@ class Informers:
         parents = self.parents.values()
         own = (*self.stores.values(), *self.classes.values())
         return (*own, *known, *synced, *parents, self.namespaces, *self.others)
-
-    @property
-    def typed(self) -> Iterator[tuple[TypedKind, Informer[Any]]]:
-        """What people write, and what is said of it if it does not fit its type."""
-        for kind, informer in self.stores.items():
-            invalid = INVALID_PROVIDER_CONFIG if kind.generation is Generation.V1 else Reason.MALFORMED.value
-            yield TypedKind(kind.resource, informer.store, invalid), informer
-        for custom, kind_id in ((PROVIDER_CLASS, CLASS), (CLUSTER_PROVIDER_CLASS, CLUSTER_CLASS)):
-            classes = self.classes[kind_id]
-            yield TypedKind(custom.resource(), classes.store, Reason.MALFORMED.value), classes
-        for fan_out in (CLUSTER_EXTERNAL_SECRETS, CLUSTER_PUSH_SECRETS):
-            if (parents := self.parents.get(fan_out.subsystem)) is not None:
-                yield (
-                    TypedKind(fan_out.parent.resource, parents.store, fan_out.texts.errored, fan_out.finalizer),
-                    parents,
-                )
-        external, push, states = self.external_secrets, self.push_secrets, self.generator_states
-        yield TypedKind(EXTERNAL_SECRET.resource(), external.store, f"Secret{FAILED}", FINALIZER), external
-        yield TypedKind(PUSH_SECRET.resource(), push.store, ERRORED), push
-        yield TypedKind(GENERATOR_STATE.resource(), states.store, ERRORED), states
 
     def version_of(self, kind: str, key: ObjectKey) -> str:
         """The resourceVersion of a Secret, ConfigMap or ServiceAccount, as its metadata is known."""

@@ -65,6 +65,7 @@ from eso_operator.telemetry.access import Gatekeeper
 from eso_operator.telemetry.endpoint import MetricsServer, anybody
 from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.objects import Subsystem
+from eso_operator.typedkinds import typed_kinds
 from eso_operator.watched import WatchedKinds
 from eso_wire.values import KindId
 from kuberun.client import Client
@@ -402,7 +403,7 @@ def _service_controller(parts: _Parts) -> Controller:
 def _misfit_controller(parts: _Parts) -> Controller:
     misfits = Misfits(parts.client, parts.clock, parts.recorder("external-secrets"))
     controller = parts.controller("malformed", misfits.reconcile)
-    for kind, informer in parts.informers.typed:
+    for kind, informer in typed_kinds(parts.informers):
         controller.watch(informer, misfits.changes(kind))
     return controller
 

@@ -1,0 +1,41 @@
+"""The kinds that people write, and what their condition says of an object that does not fit its type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.generators.generatorstate import GENERATOR_STATE
+from eso_api.pushsecret import PUSH_SECRET
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_operator.externalsecret.outcome import FAILED
+from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
+from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
+from eso_operator.informers import Informers
+from eso_operator.pushsecret.outcome import ERRORED
+from eso_operator.secretstore.kinds import Generation
+from eso_operator.secretstore.outcome import INVALID_PROVIDER_CONFIG
+from eso_operator.stores.classes import CLASS, CLUSTER_CLASS
+from eso_operator.stores.target import Reason
+from eso_operator.sync.misfits import TypedKind
+from eso_operator.targets.marks import FINALIZER
+from kuberun.informer import Informer
+
+
+def typed_kinds(informers: Informers) -> Iterator[tuple[TypedKind, Informer[Any]]]:
+    """Each with the informer that knows its objects."""
+    for kind, stores in informers.stores.items():
+        invalid = INVALID_PROVIDER_CONFIG if kind.generation is Generation.V1 else Reason.MALFORMED.value
+        yield TypedKind(kind.resource, stores.store, invalid), stores
+    for custom, kind_id in ((PROVIDER_CLASS, CLASS), (CLUSTER_PROVIDER_CLASS, CLUSTER_CLASS)):
+        classes = informers.classes[kind_id]
+        yield TypedKind(custom.resource(), classes.store, Reason.MALFORMED.value), classes
+    for each in (CLUSTER_EXTERNAL_SECRETS, CLUSTER_PUSH_SECRETS):
+        if (parents := informers.parents.get(each.subsystem)) is not None:
+            yield TypedKind(each.parent.resource, parents.store, each.texts.errored, each.finalizer), parents
+    external, push, states = informers.external_secrets, informers.push_secrets, informers.generator_states
+    yield TypedKind(EXTERNAL_SECRET.resource(), external.store, f"Secret{FAILED}", FINALIZER), external
+    yield TypedKind(PUSH_SECRET.resource(), push.store, ERRORED), push
+    yield TypedKind(GENERATOR_STATE.resource(), states.store, ERRORED), states
