@@ -29,11 +29,10 @@ ControllerOf = Callable[[StoreRef | GeneratorRef, str], str | None]
 """The controller class that a store or generator names, seen from a namespace; None when there is no such object."""
 
 VersionOf = Callable[[str, ObjectKey], str]
-"""The resourceVersion of a Secret or ConfigMap, by kind and key; empty when there is none."""
+"""The resourceVersion of an object, by kind and key; empty when there is none."""
 
 ToldAt = Callable[[ObjectKey], float | None]
 """When (monotonic) an ExternalSecret was told of a change at its backend that it has not read yet."""
-
 
 Stretch = Callable[[ObjectKey], float]
 """How many intervals an ExternalSecret may go without being read."""

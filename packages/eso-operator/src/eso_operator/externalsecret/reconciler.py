@@ -99,10 +99,7 @@ class ExternalSecretReconciler:
             return waiting
         snapshot, outcome = await self._look(es)
         outcome = outcome or first_stop(snapshot) or self._contended(snapshot) or await self._sync(snapshot)
-        if isinstance(outcome, Ignored | Stalled) or not hears_of_changes(es):
-            self._outside.push.leave(key)
-        elif isinstance(outcome, NotDue):
-            await self._follow_unread(snapshot)
+        await self._listen(snapshot, outcome)
         then = await self._report(snapshot, outcome)
         self._outside.series.synced(es.metadata)
         self._outside.series.reconciled(
@@ -173,6 +170,13 @@ class ExternalSecretReconciler:
             case _:
                 await self._outside.ledger.discard(kept)
         return outcome
+
+    async def _listen(self, snapshot: Snapshot, outcome: Outcome) -> None:
+        """Hear of changes, unless they could not be read or are not wanted. Whoever has read does so already."""
+        if isinstance(outcome, Ignored | Stalled) or not hears_of_changes(snapshot.es):
+            self._outside.push.leave(snapshot.es.key)
+        elif isinstance(outcome, NotDue):
+            await self._follow_unread(snapshot)
 
     async def _follow_unread(self, snapshot: Snapshot) -> None:
         """Fresh, but another process read it: it hears of changes all the same, once its providers are known.

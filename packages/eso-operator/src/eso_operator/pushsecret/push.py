@@ -41,7 +41,6 @@ from eso_wire.values import (
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
-
 _TAKE_OVER: Final = "push elsewhere; if a PushSecret that is gone left it behind, remove it from the backend"
 
 
