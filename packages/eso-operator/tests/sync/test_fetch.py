@@ -213,6 +213,37 @@ async def test_a_store_that_is_not_there_is_waited_for() -> None:
     assert ANY_PROVIDER in fetched.depends_on
 
 
+@pytest.mark.parametrize(
+    ("spec", "path", "words"),
+    [
+        pytest.param(
+            {"data": [{**entry("a", "a"), "sourceRef": {"generatorRef": {"kind": "Password", "name": "p"}}}]},
+            "spec.data[0]",
+            "Password p is a generator, which makes many values and not one: name it in an entry of dataFrom",
+            id="P18: a generator for one value",
+        ),
+        pytest.param(
+            {"data": [entry("a", "a")], "secretStoreRef": {"kind": "ClusterSecretStore"}},
+            "spec.data[0]",
+            "no store is named: set spec.secretStoreRef.name",
+            id="no store for one value",
+        ),
+        pytest.param(
+            {"dataFrom": [{"extract": {"key": "a"}}], "secretStoreRef": None},
+            "spec.dataFrom[0].extract",
+            "no store is named: set spec.secretStoreRef.name",
+            id="no store for many",
+        ),
+    ],
+)
+async def test_an_entry_without_a_store_says_what_is_wrong_with_it(spec: JsonObject, path: str, words: str) -> None:
+    fetched = await Backend(data={"a": "1"}).fetch(asking(**spec))
+
+    [failure] = fetched.failures
+    assert (failure.path, failure.reason, failure.store) == (path, "InvalidSpec", "")
+    assert words in failure.message
+
+
 async def test_what_was_gone_by_is_known_even_when_the_backend_says_no() -> None:
     fetched = await Backend(errors={"x": DENIED}).fetch(asking(data=[entry("a", "x")]))
 

@@ -38,6 +38,10 @@ Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 Values = Mapping[str, SecretBytes]
 
 
+_NO_STORE: Final = "no store is named: set spec.secretStoreRef.name, or sourceRef.storeRef of this entry"
+_NO_SINGLE_VALUE: Final = (
+    "is a generator, which makes many values and not one: name it in an entry of dataFrom, as sourceRef.generatorRef"
+)
 _NOT_SURE: Final = (
     ". Nothing is removed for it: the provider does not promise to tell absence from other failures"
     " (NOT_FOUND_SEMANTICS), which deletionPolicy Delete and Merge need; use Retain with it"
@@ -139,6 +143,9 @@ class Fetcher:
 
     async def _from_store(self, pass_: _Pass, ref: StoreRef, wanted: list[Read]) -> None:
         """All reads of one store. What fails before the first read fails for all of them."""
+        if not ref.name:
+            pass_.nowhere_to_read(wanted)
+            return
         try:
             target = await self._resolver.resolve(ref, pass_.caller, _need(wanted))
             pass_.went_by(target, wanted)
@@ -254,6 +261,14 @@ class _Pass:
             self.depends_on.add(on_object(error.subject))
         for want in wanted:
             self.fail(want, error)
+
+    def nowhere_to_read(self, wanted: Sequence[Read]) -> None:
+        """Entries without a store: nothing but another spec can help them."""
+        for want in wanted:
+            generator = want.generator if isinstance(want, OneValue) else None
+            problem = _NO_STORE if generator is None else f"{generator.kind} {generator.name} {_NO_SINGLE_VALUE}"
+            failure = _failure(want, "InvalidSpec", problem, retry=RetryClass.AFTER_CHANGE)
+            self.failed[want.path] = replace(failure, store="")
 
     def take(self, want: Want, result: GetResult) -> None:
         self.ends_within(result.metadata.suggested_refresh or None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eso_api.externalsecret import DataFromEntry, ExternalSecretSpec, Find, RemoteRef, SourceRef
+from eso_api.externalsecret import DataEntry, DataFromEntry, ExternalSecretSpec, Find, RemoteRef, SourceRef
 from eso_api.references import GeneratorRef, StoreRef
 from eso_api.rewrite import Rewrite
 from eso_wire import values as wire
@@ -23,6 +23,8 @@ class OneValue:
     store: StoreRef
     key: str
     ref: RemoteRef
+    generator: GeneratorRef | None = None
+    """Named in the place of a store, where it cannot be: a generator makes many values."""
 
     @property
     def remote_key(self) -> str:
@@ -114,7 +116,8 @@ def _from_data_from(spec: ExternalSecretSpec) -> Iterator[Want]:
 
 def _from_data(spec: ExternalSecretSpec) -> Iterator[Want]:
     for index, entry in enumerate(spec.data):
-        yield OneValue(f"spec.data[{index}]", _store(spec, entry.source_ref), entry.secret_key, entry.remote_ref)
+        store, generator = _store(spec, entry.source_ref), _generator(entry)
+        yield OneValue(f"spec.data[{index}]", store, entry.secret_key, entry.remote_ref, generator)
 
 
 def _store(spec: ExternalSecretSpec, source: SourceRef | None) -> StoreRef:
@@ -124,7 +127,7 @@ def _store(spec: ExternalSecretSpec, source: SourceRef | None) -> StoreRef:
     return spec.secret_store_ref or StoreRef()
 
 
-def _generator(entry: DataFromEntry) -> GeneratorRef | None:
+def _generator(entry: DataEntry | DataFromEntry) -> GeneratorRef | None:
     return entry.source_ref.generator_ref if entry.source_ref is not None else None
 
 
