@@ -277,6 +277,37 @@ async def test_a_kind_that_is_not_served_is_named_and_does_not_hold_up_deletion(
     await eventually(gone, "the ExternalSecret does not go")
 
 
+async def test_a_secret_goes_when_the_target_becomes_another_kind_unless_that_cannot_be_written(stage: Scene) -> None:
+    stage.backend(db="v1")
+    await stage.sync("db", ONE)
+
+    await stage.change("db", target={"manifest": {"apiVersion": "example.com/v1", "kind": "Gadget"}})
+
+    await stage.broken("db", "Gadget", reason="ResourceSyncedError")
+    assert await stage.data("db") == {"password": "v1"}
+
+    await stage.change("db", target={"manifest": CONFIG_MAP})
+
+    await until_part(stage, CONFIG_MAPS, "data", {"password": "v1"})
+    await stage.until("db", None)
+    await stage.until_event("db", "Normal", "Deleted", "secret deleted because it was orphaned")
+    await stage.ready("db", "ResourceSynced")
+
+
+async def test_a_secret_that_becomes_one_spelled_out_as_a_manifest_stays(stage: Scene) -> None:
+    stage.backend(db="v1")
+    await stage.sync("db", ONE)
+    before = await stage.secret("db") or {}
+
+    await stage.change("db", target={"manifest": {"apiVersion": "v1", "kind": "Secret"}})
+
+    await stage.ready("db", "ResourceSynced")
+    await stage.settled()
+    after = await stage.secret("db") or {}
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert await stage.data("db") == {"password": "v1"}
+
+
 async def test_a_kind_that_keeps_no_content_is_named(stage: Scene) -> None:
     """G13."""
     stage.backend(db="v1")

@@ -66,7 +66,9 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
     rendering = Rendering(sync.left_delimiter, sync.right_delimiter)
     secrets = SecretTarget(parts.client, parts.secrets, rendering, parts.memories)
     discovery = Discovery(parts.client, parts.clock)
-    manifests = ManifestTarget(parts.client, discovery.resource, parts.follow, rendering)
+    manifests = ManifestTarget(
+        parts.client, discovery.resource, parts.follow, rendering=rendering, delete_secrets=secrets.delete_orphans
+    )
 
     def target_of(es: ExternalSecret) -> Target:
         return secrets if es.spec.target.manifest is None else manifests

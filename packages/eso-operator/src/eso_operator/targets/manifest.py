@@ -55,6 +55,9 @@ Discover = Callable[[str, str], Awaitable[Resource | None]]
 Follow = Callable[[Resource], Awaitable[None]]
 """Have changes of that kind's objects told to whoever depends on them, from now on."""
 
+DeleteSecrets = Callable[[ExternalSecret], Awaitable[list[str]]]
+"""Delete those that it made and does not write any more; their names."""
+
 _DENIED_GROUPS: Final = re.compile(r"rbac\.authorization\.k8s\.io|(.+\.)?external-secrets\.io")
 """The operator may write some of these for itself. Written for somebody else they would hand out what is not theirs:
 a PushSecret takes any Secret of the namespace away, a RoleBinding gives rights."""
@@ -64,8 +67,11 @@ _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "generation", 
 class ManifestTarget:
     """All targets that are no plain Secret; one for the process."""
 
-    def __init__(self, client: Client, discover: Discover, follow: Follow, rendering: Rendering) -> None:
+    def __init__(
+        self, client: Client, discover: Discover, follow: Follow, *, rendering: Rendering, delete_secrets: DeleteSecrets
+    ) -> None:
         self._client = client
+        self._delete_secrets = delete_secrets
         self._discover = discover
         self._follow = follow
         self._rendering = rendering
@@ -138,6 +144,13 @@ class ManifestTarget:
         except (NotFound, UnknownKindError):
             return False
         return True
+
+    async def delete_orphans(self, es: ExternalSecret) -> list[str]:
+        """Secrets from the time when the target was one.
+
+        Objects of other kinds go with their owner: which ones there were is on no record.
+        """
+        return await self._delete_secrets(es)
 
     def _memory(self, es: ExternalSecret) -> Memories:
         manifest = es.spec.target.manifest
