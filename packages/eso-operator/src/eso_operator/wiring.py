@@ -7,16 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
-import structlog
-
-from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
-from eso_api.kinds import GENERATOR_KINDS
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
 from eso_operator.certs.issuer import Issuer
 from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
 from eso_operator.certs.settings import CertificateSettings
@@ -24,13 +17,14 @@ from eso_operator.definitions import Definitions
 from eso_operator.externalsecret import assembly, triggers
 from eso_operator.fanout import assembly as fanout
 from eso_operator.fanout.reconciler import Outside as FanOutOutside
+from eso_operator.feeds import broken_streams, feeds_of
 from eso_operator.generatorstate import assembly as generatorstate
 from eso_operator.generatorstate.cleaner import Cleaner
 from eso_operator.generatorstate.reconciler import Outside as StateOutside
-from eso_operator.informers import SERVICE_ACCOUNTS, Informers, fan_outs, informers_of
+from eso_operator.informers import Informers, fan_outs, informers_of
+from eso_operator.providerclass import assembly as providerclass
 from eso_operator.providerclass.facts import CertificateEnds, Endpoints
-from eso_operator.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
-from eso_operator.providerclass.services import ServiceClasses
+from eso_operator.providerclass.reconciler import ClassOutside
 from eso_operator.providers.directory import Directory
 from eso_operator.providers.dispatch import Seams
 from eso_operator.providers.gateway import Gateway
@@ -39,26 +33,25 @@ from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.subscriptions import Subscriptions
 from eso_operator.pushsecret import assembly as pushing
 from eso_operator.secretstore.health import StoreHealth
-from eso_operator.secretstore.kinds import NAMESPACED_KINDS, STORE_KINDS, StoreKind
+from eso_operator.secretstore.kinds import NAMESPACED_KINDS
 from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
 from eso_operator.secretstore.triggers import held_stores, holders, own_changes
 from eso_operator.secretstore.validation import Validator
 from eso_operator.settings import FeatureGate, Settings
-from eso_operator.stores.classes import CLASS, CLUSTER_CLASS
+from eso_operator.stores.classes import CLASS
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.kubecredentials import KubeCredentials
 from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.snapshot import NAMESPACE, SERVICE
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies, OnObject
 from eso_operator.sync.followers import Followers
 from eso_operator.sync.misfits import Misfits
 from eso_operator.sync.pace import Pace
-from eso_operator.sync.pushrefresh import PushRefresh, StoreListener
+from eso_operator.sync.pushrefresh import PushRefresh
 from eso_operator.sync.resolutions import Resolutions
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.resumetokens import ResumeTokens
-from eso_operator.sync.wakes import Feeds, Wakes
+from eso_operator.sync.wakes import Wakes
 from eso_operator.targets.manifest import Follow
 from eso_operator.targets.target import Memories
 from eso_operator.telemetry.access import Gatekeeper
@@ -67,7 +60,6 @@ from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.objects import Subsystem
 from eso_operator.typedkinds import typed_kinds
 from eso_operator.watched import WatchedKinds
-from eso_wire.values import KindId
 from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.controller import Controller, Reconcile
@@ -76,10 +68,7 @@ from kuberun.health import HealthServer
 from kuberun.informer import Informer
 from kuberun.leader import LeaderElection, LeaseSettings, new_identity
 from kuberun.manager import Manager
-from kuberun.meta import ObjectKey, Resource
-from kuberun.workqueue import Request
-
-_log = structlog.get_logger(__name__)
+from kuberun.meta import ObjectKey
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
@@ -122,9 +111,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     materials.listen(gateway.renew)
     resolver = Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes))
     streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
-    push = PushRefresh(
-        streams, clock, pace=Pace(tempo.pace), followers=Followers(), tokens=_resume_tokens(settings, client, clock)
-    )
+    push = _push_refresh(settings, client, clock, streams=streams)
     parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push)
     bound = _binding(KubeCredentials(client, clock, informers.version_of))
     validator = Validator(resolver, bound, gateway)
@@ -134,7 +121,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     )
     controllers |= _fan_out_controllers(parts) | _push_secret_controllers(parts, bound, gateway, watched)
     controllers |= _generator_state_controllers(parts, bound, gateway, watched)
-    push.listen(_troubles(parts, wakes, controllers))
+    _listen(parts, wakes, controllers, watched)
 
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
     manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
@@ -142,7 +129,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     if not settings.metrics.listen.disabled:
         manager.add_service("metrics", metrics_server.run)
     _add_watches(manager, health, watched, Definitions(client, clock, watched.from_the_start))
-    manager.add_service("wakes", _feeds(parts, wakes, controllers, watched).run)
+    manager.add_service("wakes", feeds_of(informers, wakes).run)
     manager.add_informer(materials.informer)
     manager.add_service("certificates", materials.run)
     manager.add_service("provider connections", gateway.run)
@@ -289,18 +276,14 @@ def _class_controllers(parts: _Parts, ends: CertificateEnds) -> dict[Subsystem, 
         endpoints=Endpoints(parts.client, trusted.__contains__).of,
         interval=parts.settings.store_interval,
     )
-    controllers = {}
-    for kind in (
-        ClassKindInfo(PROVIDER_CLASS, Subsystem.PROVIDER_CLASS),
-        ClassKindInfo(CLUSTER_PROVIDER_CLASS, Subsystem.CLUSTER_PROVIDER_CLASS),
-    ):
-        resource = kind.custom.resource()
-        informer = parts.informers.classes[KindId(resource.group, resource.version, resource.kind)]
-        reconciler = ClassReconciler(kind, informer.store, outside)
-        controller = parts.controller(kind.subsystem.value, reconciler.reconcile)
-        controller.watch(informer, own_changes)
-        controllers[kind.subsystem] = controller
-    return controllers
+    return providerclass.controllers(parts.informers.classes, outside, make=parts.controller)
+
+
+def _service_controller(parts: _Parts) -> Controller:
+    informers, settings = parts.informers, parts.resolver.settings
+    return providerclass.service_controller(
+        informers.services, informers.classes[CLASS], client=parts.client, settings=settings, make=parts.controller
+    )
 
 
 def _external_secret_controller(
@@ -390,16 +373,6 @@ def _generator_state_controllers(
     return {Subsystem.GENERATOR_STATE: controller}
 
 
-def _service_controller(parts: _Parts) -> Controller:
-    classes: Informer[ProviderClass] = parts.informers.classes[CLASS]
-    services = parts.informers.services
-    reconciler = ServiceClasses(services.store, classes.store, client=parts.client, settings=parts.resolver.settings)
-    controller = parts.controller("providerservice", reconciler.reconcile)
-    controller.watch(services, own_changes)
-    controller.watch(classes, own_changes)
-    return controller
-
-
 def _misfit_controller(parts: _Parts) -> Controller:
     misfits = Misfits(parts.client, parts.clock, parts.recorder("external-secrets"))
     controller = parts.controller("malformed", misfits.reconcile)
@@ -408,48 +381,21 @@ def _misfit_controller(parts: _Parts) -> Controller:
     return controller
 
 
-def _resume_tokens(settings: Settings, client: Client, clock: Clock) -> ResumeTokens:
-    """Beside the Lease of the election: operators that do not share that one share no streams either."""
-    return ResumeTokens(client, ObjectKey(settings.core_namespace, f"{settings.leader.lease}-streams"), clock)
-
-
-def _troubles(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller]) -> StoreListener:
-    """A store says that changes are not heard of; those who relied on that look whether they are due."""
-    queues = {_family(kind): controllers[kind.subsystem].queue for kind in STORE_KINDS if kind.subsystem in controllers}
-
-    def heard(store: OnObject) -> None:
-        if (queue := queues.get((store.group, store.kind))) is not None:
-            queue.add(Request(store.key, "push refresh of it broke, or works again"))
-        if parts.settings.sync.push_refresh_multiplier > 1:
-            wakes.wake(store, f"push refresh of {store.kind} {store.key} broke, or works again")
-
-    return heard
-
-
-def _family(kind: StoreKind) -> tuple[str, str]:
-    return kind.resource.group, kind.resource.kind
-
-
-def _feeds(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller], watched: WatchedKinds) -> Feeds:
-    feeds = Feeds()
+def _listen(parts: _Parts, wakes: Wakes, controllers: dict[Subsystem, Controller], watched: WatchedKinds) -> None:
+    """From now on controllers hear of what their objects depend on."""
     for subsystem, controller in controllers.items():
         wakes.add(subsystem, controller.queue)
     parts.directory.listen(wakes.provider_changed)
+    parts.push.listen(broken_streams(parts.settings, wakes, controllers))
     watched.listen(wakes.object_changed)
     watched.listen_for_kinds(wakes.kind_appeared)
-    informers = parts.informers
-    feeds.add(informers.secrets, lambda change: wakes.object_changed(KindId("", "v1", "Secret"), change))
-    feeds.add(informers.config_maps, lambda change: wakes.object_changed(KindId("", "v1", "ConfigMap"), change))
-    feeds.add(informers.service_accounts, partial(wakes.object_changed, _kind_id(SERVICE_ACCOUNTS)))
-    feeds.add(informers.namespaces, partial(wakes.object_changed, NAMESPACE))
-    for kind, informer in informers.stores.items():
-        feeds.add(informer, partial(wakes.object_changed, _kind_id(kind.resource)))
-    for generator, informer in zip((*GENERATOR_KINDS, CLUSTER_GENERATOR), informers.others, strict=True):
-        feeds.add(informer, partial(wakes.object_changed, _kind_id(generator.resource())))
-    feeds.add(informers.services, lambda change: wakes.place_changed(SERVICE, change))
-    feeds.add(informers.classes[CLASS], lambda change: wakes.place_changed(CLASS, change))
-    feeds.add(informers.classes[CLUSTER_CLASS], lambda change: wakes.place_changed(CLUSTER_CLASS, change))
-    return feeds
+
+
+def _push_refresh(settings: Settings, client: Client, clock: Clock, *, streams: Subscriptions) -> PushRefresh:
+    # Beside the Lease of the election: operators that do not share that one share no streams either.
+    lease = ObjectKey(settings.core_namespace, f"{settings.leader.lease}-streams")
+    tokens, pace = ResumeTokens(client, lease, clock), Pace(settings.providers.tempo.pace)
+    return PushRefresh(streams, clock, pace=pace, followers=Followers(), tokens=tokens)
 
 
 def _materials(settings: Settings, client: Client, clock: Clock, issuer: Issuer) -> Materials:
@@ -486,7 +432,3 @@ def _election(settings: Settings, client: Client, clock: Clock) -> LeaderElectio
 def _metrics_server(settings: Settings, metrics: Metrics, client: Client, clock: Clock) -> MetricsServer:
     admits = Gatekeeper(client, clock).admission if settings.metrics.authenticated else anybody
     return MetricsServer(settings.metrics, metrics.exposition, clock=clock, admits=admits)
-
-
-def _kind_id(resource: Resource) -> KindId:
-    return KindId(resource.group, resource.version, resource.kind)

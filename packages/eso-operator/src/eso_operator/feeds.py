@@ -1,0 +1,60 @@
+"""Who hears of what besides its own objects: from informers, and from streams that break, to `Wakes` and the queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
+from eso_api.kinds import GENERATOR_KINDS
+from eso_operator.informers import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Informers
+from eso_operator.secretstore.kinds import STORE_KINDS
+from eso_operator.settings import Settings
+from eso_operator.stores.classes import CLASS, CLUSTER_CLASS
+from eso_operator.stores.snapshot import NAMESPACE, SERVICE
+from eso_operator.sync.dependencies import OnObject
+from eso_operator.sync.pushrefresh import StoreListener
+from eso_operator.sync.wakes import Feeds, Wakes
+from eso_operator.telemetry.objects import Subsystem
+from eso_wire.values import KindId
+from kuberun.controller import Controller
+from kuberun.meta import Resource
+from kuberun.workqueue import Request
+
+
+def feeds_of(informers: Informers, wakes: Wakes) -> Feeds:
+    """Changes of everything that somebody may depend on."""
+    feeds = Feeds()
+    feeds.add(informers.secrets, partial(wakes.object_changed, _kind_id(SECRETS)))
+    feeds.add(informers.config_maps, partial(wakes.object_changed, _kind_id(CONFIG_MAPS)))
+    feeds.add(informers.service_accounts, partial(wakes.object_changed, _kind_id(SERVICE_ACCOUNTS)))
+    feeds.add(informers.namespaces, partial(wakes.object_changed, NAMESPACE))
+    for kind, informer in informers.stores.items():
+        feeds.add(informer, partial(wakes.object_changed, _kind_id(kind.resource)))
+    for generator, informer in zip((*GENERATOR_KINDS, CLUSTER_GENERATOR), informers.others, strict=True):
+        feeds.add(informer, partial(wakes.object_changed, _kind_id(generator.resource())))
+    feeds.add(informers.services, partial(wakes.place_changed, SERVICE))
+    for kind_id in (CLASS, CLUSTER_CLASS):
+        feeds.add(informers.classes[kind_id], partial(wakes.place_changed, kind_id))
+    return feeds
+
+
+def broken_streams(settings: Settings, wakes: Wakes, controllers: Mapping[Subsystem, Controller]) -> StoreListener:
+    """A store says that changes are not heard of; those who relied on that look whether they are due."""
+    queues = {
+        (kind.resource.group, kind.resource.kind): controllers[kind.subsystem].queue
+        for kind in STORE_KINDS
+        if kind.subsystem in controllers
+    }
+
+    def heard(store: OnObject) -> None:
+        if (queue := queues.get((store.group, store.kind))) is not None:
+            queue.add(Request(store.key, "push refresh of it broke, or works again"))
+        if settings.sync.push_refresh_multiplier > 1:
+            wakes.wake(store, f"push refresh of {store.kind} {store.key} broke, or works again")
+
+    return heard
+
+
+def _kind_id(resource: Resource) -> KindId:
+    return KindId(resource.group, resource.version, resource.kind)
