@@ -78,9 +78,9 @@ async def test_a_provider_that_hangs_costs_no_more_than_the_deadline(site: Any) 
     site.fails({"method": "validate", "fault": {"type": "hang"}})
     await site.start()
     async with site.running():
-        await site.create_store(timeouts={"call": "1s"}, retrySettings={"maxRetries": 0})
+        await site.create_store(timeouts={"call": "2s"}, retrySettings={"maxRetries": 0})
 
-        await site.broken("ProviderTimeout", "provider-fake")
+        await site.broken("BackendTimeout", "the backend did not answer in time")
 
         await site.told(Readiness.NOT_READY)
         site.fails()

@@ -8,6 +8,7 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_operator.providers.errors import NoAnswerError
+from eso_operator.providers.retries import RetryPlan
 from eso_operator.stores.target import CallPolicy
 from eso_operator.testing.boundtargets import bound_target, wanted
 from eso_operator.testing.gateways import LoopbackGateway
@@ -24,6 +25,7 @@ from eso_wire.values import (
     PushItem,
     RemoteRef,
 )
+from kuberun.backoff import Backoff
 
 TWICE = CallPolicy(gated=False, max_retries=2, retry_interval=1.0)
 PUSH = (PushItem("x", RemoteRef("x"), SecretBytes(b"pushed")),)
@@ -218,3 +220,19 @@ async def test_a_try_takes_no_longer_than_the_provider_allows(loop: LoopbackGate
 
     assert isinstance(call.exception(), NoAnswerError)
     assert loop.clock.monotonic() == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "left", "again"),
+    [
+        pytest.param(ErrorReason.BACKEND_TIMEOUT, 0.9, False, id="not in the rest that a slow backend left"),
+        pytest.param(ErrorReason.BACKEND_TIMEOUT, 5.0, True, id="with time left"),
+        pytest.param(ErrorReason.BACKEND_ERROR, 0.9, True, id="after an error that came at once"),
+    ],
+)
+def test_what_a_slow_backend_leaves_of_the_time_is_not_for_a_retry(
+    reason: ErrorReason, left: float, *, again: bool
+) -> None:
+    plan = RetryPlan(3, Backoff(first=0.1, cap=0.1))
+
+    assert (plan.pause(error(reason), 1, left=left, draw=lambda: 0.0) is not None) == again

@@ -37,7 +37,7 @@ class ApiCalls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call that is being answered. `deadline` is on the clock's monotonic scale."""
+    """The call that is being answered. `deadline` is on the clock's monotonic scale, a little before the caller's."""
 
     request_id: str
     caller: ObjectRef

@@ -20,6 +20,7 @@ from structlog.contextvars import bound_contextvars
 
 from eso_sdk.accounts import ServiceAccount, TokenGate, check_account
 from eso_sdk.backend import CURRENT_CALL, Call
+from eso_sdk.batches import NotAnsweredError
 from eso_sdk.credentials import check_scope
 from eso_sdk.errors import invalid_request
 from eso_sdk.methods import Method, parsed
@@ -51,6 +52,9 @@ RETRY_SECONDS: Final = 1.0
 HANDSHAKE: Final = "Handshake"
 """Needs no token: it is how the operator learns what there is to ask for, on nobody's behalf."""
 _MAX_REQUEST_ID: Final = 128
+_EARLY_SHARE: Final = 0.1
+_LEAST_EARLY: Final = 0.2
+_MOST_EARLY: Final = 1.0
 
 _log = structlog.get_logger("eso_sdk.call")
 
@@ -201,21 +205,24 @@ class Frame:
 
     @asynccontextmanager
     async def _deadline(self, rpc: Rpc, record: _Record, context: Context | None) -> AsyncIterator[None]:
-        """The caller's deadline or ours, whichever comes first. A call without one gets ours."""
+        """The caller's deadline or ours, whichever comes first. A call without one gets ours.
+
+        It ends a little before: a caller whose deadline has passed hears nothing of why. First time is up for author
+        code, then, with half of that little left, for the call.
+        """
         longest = self.service.provider.limits.max_deadline or DEFAULT_DEADLINE
         asked = rpc.time_remaining()
-        seconds = longest if asked is None else min(asked, longest)
+        most = longest if asked is None else min(asked, longest)
+        early = earliness(most)
         if context is not None:
-            self._enter(record, context, seconds)
-        deadline = Deadline(self.service.clock, seconds)
+            self._enter(record, context, most - early)
+        deadline = Deadline(self.service.clock, most - early / 2)
         try:
             async with deadline:
                 await self._before(record.method, context)
                 yield
         except TimeoutError:
-            raise ProviderError(
-                ErrorReason.BACKEND_TIMEOUT, f"the backend did not answer within {seconds:.0f} seconds"
-            ) from None
+            raise NotAnsweredError from None
 
     async def _before(self, method: str, context: Context | None) -> None:
         if (before := self.service.provider.before_call) is not None:
@@ -280,6 +287,11 @@ class Frame:
 
 def busy(what: str) -> ProviderError:
     return ProviderError(ErrorReason.RATE_LIMITED, f"the provider already runs {what}", retry_after=RETRY_SECONDS)
+
+
+def earliness(seconds: float) -> float:
+    """How long before the end of that time an answer has to be on its way."""
+    return min(max(seconds * _EARLY_SHARE, _LEAST_EARLY), _MOST_EARLY, max(seconds, 0.0) / 2)
 
 
 def failed_items(answer: object) -> str:

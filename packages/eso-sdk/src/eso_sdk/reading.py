@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from eso_api.values import SecretBytes
 from eso_sdk.answers import Value, secret, value
+from eso_sdk.batches import side_by_side
 from eso_sdk.errors import CutStream, too_large, unsupported
 from eso_sdk.redaction import Redactor
 from eso_sdk.store import Answer, Store, reads_batches
@@ -38,7 +39,6 @@ CONDITIONAL_READS: Final = ProtocolVersion(2, 1)
 _ITEM_OVERHEAD: Final = 512  # what surrounds a value on the wire: ids, metadata
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Reading:
 
     async def get(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
         """One result for each item, in their order."""
-        results = await side_by_side(items, self._get_item, self.gate) if not self._batches else await self._many(items)
+        results = await self._many(items) if self._batches else await self._each(items)
         return _within(results, self.max_bytes)
 
     @property
@@ -73,10 +73,16 @@ class Reading:
                 raise ProviderError(ErrorReason.INTERNAL, "get_many did not answer every reference")
             answers = {item.item_id: answer for item, answer in zip(single, got, strict=True)}
         others = [item for item in items if item.item_id not in answers]
-        results = {result.item_id: result for result in await side_by_side(others, self._get_item, self.gate)}
+        results = {result.item_id: result for result in await self._each(others)}
         for item in single:
             results[item.item_id] = self._of_answer(item, answers[item.item_id])
         return tuple(results[item.item_id] for item in items)
+
+    async def _each(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+        def late(item: GetItem, error: ProviderError) -> GetResult:
+            return GetResult(item.item_id, error)
+
+        return await side_by_side(items, self._get_item, late=late, gate=self.gate, clock=self.store.clock)
 
     async def _get_item(self, item: GetItem) -> GetResult:
         if refusal := self._refusal(item):
@@ -110,7 +116,11 @@ class Reading:
 
     async def check(self, items: Sequence[GetItem]) -> tuple[CheckResult, ...]:
         """One result for each item, in their order."""
-        return await side_by_side(items, self._check_item, self.gate)
+
+        def late(item: GetItem, error: ProviderError) -> CheckResult:
+            return CheckResult(item.item_id, error=error)
+
+        return await side_by_side(items, self._check_item, late=late, gate=self.gate, clock=self.store.clock)
 
     async def _check_item(self, item: GetItem) -> CheckResult:
         try:
@@ -159,20 +169,6 @@ def missing(store: Store[Any], needed: Iterable[Operation]) -> ProviderError | N
     if absent := sorted(set(needed) - store.OPERATIONS):
         return unsupported(f"this kind does not offer {', '.join(absent)}")
     return None
-
-
-async def side_by_side(items: Sequence[T], work: Callable[[T], Awaitable[R]], gate: asyncio.Semaphore) -> tuple[R, ...]:
-    """Every item in a task of its own, as many at a time as the gate lets through. Cancelling it cancels them all."""
-
-    async def gated(item: T) -> R:
-        async with gate:
-            return await work(item)
-
-    if len(items) == 1:
-        return (await gated(items[0]),)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(gated(item)) for item in items]
-    return tuple(task.result() for task in tasks)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from eso_sdk.answers import secret
 from eso_sdk.backend import CURRENT_CALL, ApiCalls, Opening
+from eso_sdk.batches import answered
 from eso_sdk.configuration import decoded, kind_of
 from eso_sdk.credentials import Credentials
 from eso_sdk.errors import invalid_request
@@ -116,14 +117,14 @@ class Service:
         wanted = {Operation.GET_MAP if item.shape is Shape.MAP else Operation.GET for item in items}
         async with self._store(context, redactor, len(items), wanted if len(wanted) == 1 else ()) as (store, session):
             results = await self._reading(store, session, redactor, context).get(items)
-            self._recall(context, (result.outcome for result in results))
+            self._weigh(context, [result.outcome for result in results])
             return results
 
     async def check(self, context: Context, items: tuple[GetItem, ...]) -> tuple[CheckResult, ...]:
         redactor = Redactor(secrets_of(context))
         async with self._store(context, redactor, len(items), {Operation.EXISTS}) as (store, session):
             results = await self._reading(store, session, redactor, context).check(items)
-            self._recall(context, (result.error for result in results))
+            self._weigh(context, [result.error for result in results])
             return results
 
     async def find(self, context: Context, query: FindQuery) -> AsyncGenerator[FindPage, None]:
@@ -140,7 +141,7 @@ class Service:
         _repeatable(batch.idempotency_key)
         async with self._store(context, redactor, len(batch.items), {Operation.PUSH}) as (store, session):
             results = await Writing(store, session.gate, redactor).push(batch)
-            self._recall(context, (result.outcome for result in results))
+            self._weigh(context, [result.outcome for result in results])
             return results
 
     async def delete(self, context: Context, batch: DeleteBatch) -> tuple[DeleteResult, ...]:
@@ -148,7 +149,7 @@ class Service:
         _repeatable(batch.idempotency_key)
         async with self._store(context, redactor, len(batch.items), {Operation.DELETE}) as (store, session):
             results = await Writing(store, session.gate, redactor).delete(batch.items)
-            self._recall(context, (result.error for result in results))
+            self._weigh(context, [result.error for result in results])
             return results
 
     async def subscribe(self, opened: SubscribeOpen, incoming: AsyncIterator[SubscribeMessage], emit: Emit) -> None:
@@ -221,6 +222,11 @@ class Service:
         credentials = Credentials(config, context.config.credentials)
         backend = served.backend(Opening(config, context.config.ref, credentials, self.clock, self.api_calls))
         return Session(backend, asyncio.Semaphore(served.concurrency))
+
+    def _weigh(self, context: Context, outcomes: list[object]) -> None:
+        """What the outcomes of all items say of the whole."""
+        self._recall(context, outcomes)
+        answered(outcomes)
 
     def _recall(self, context: Context, outcomes: Iterable[object]) -> None:
         """A login that the backend no longer accepts is not used again; the next call makes a new one."""

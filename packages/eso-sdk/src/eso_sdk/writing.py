@@ -9,8 +9,9 @@ from typing import Any
 
 from eso_api.values import SecretBytes
 from eso_sdk.answers import Pushed
+from eso_sdk.batches import side_by_side
 from eso_sdk.errors import unsupported
-from eso_sdk.reading import missing, side_by_side
+from eso_sdk.reading import missing
 from eso_sdk.redaction import Redactor
 from eso_sdk.store import Store, promises
 from eso_wire.errors import ProviderError
@@ -40,11 +41,18 @@ class Writing:
         async def push_item(item: PushItem) -> PushResult:
             return await self._push_item(item, batch.source)
 
-        return await side_by_side(batch.items, push_item, self.gate)
+        def late(item: PushItem, error: ProviderError) -> PushResult:
+            return PushResult(item.item_id, error)
+
+        return await side_by_side(batch.items, push_item, late=late, gate=self.gate, clock=self.store.clock)
 
     async def delete(self, items: Sequence[DeleteItem]) -> tuple[DeleteResult, ...]:
         """One result for each item, in their order."""
-        return await side_by_side(items, self._delete_item, self.gate)
+
+        def late(item: DeleteItem, error: ProviderError) -> DeleteResult:
+            return DeleteResult(item.item_id, error=error)
+
+        return await side_by_side(items, self._delete_item, late=late, gate=self.gate, clock=self.store.clock)
 
     async def _push_item(self, item: PushItem, source: SourceSecret) -> PushResult:
         if refusal := self._refusal(item):

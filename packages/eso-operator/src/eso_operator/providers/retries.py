@@ -12,11 +12,13 @@ from enum import Enum, auto
 from eso_operator.providers.errors import heals_by_itself
 from eso_operator.providers.settings import CallSettings
 from eso_operator.stores.target import CallPolicy
-from eso_wire.errors import ProviderError
+from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.backoff import Backoff, Random
 
 _LONGEST_PAUSE = 30.0
 _SHORTEST_PAUSE = 0.001
+_SHORTEST_TRY = 1.0
+"""A provider says that its backend is too slow a little before our deadline: what is left then is not for a retry."""
 
 
 class Repeat(Enum):
@@ -56,7 +58,8 @@ class RetryPlan:
         if tries > self.max_retries or not heals_by_itself(error):
             return None
         seconds = max(self.pauses.delay(tries, draw), error.retry_after)
-        return seconds if seconds < left else None
+        needed = seconds + (_SHORTEST_TRY if error.reason is ErrorReason.BACKEND_TIMEOUT else 0.0)
+        return seconds if needed < left else None
 
 
 def _together(pauses: Backoff, retries: int, longest: float) -> float:
