@@ -28,7 +28,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.values import SecretBytes
 from eso_operator.providers.transport import short_name
-from eso_operator.sync.ledger import GENERATION
+from eso_operator.sync.ledger import IDEMPOTENCY_KEY
 from eso_operator.targets.hashes import synced_version
 from eso_operator.testing.keepingprovider import KeepingProvider
 from eso_operator.testing.operators import MAKER
@@ -139,7 +139,7 @@ class Scene:
     async def check(self) -> None:
         """What is in use is alive and stays; everything that was made is on record, by its state or by its call."""
         states = await self.states()
-        calls = [each["metadata"].get("annotations", {}).get(GENERATION, "") for each in states]
+        calls = [each["metadata"].get("annotations", {}).get(IDEMPOTENCY_KEY, "") for each in states]
         on_record = {each["spec"]["state"].get("number") for each in states} | {
             self.provider.numbers.get(call) for call in calls
         }

@@ -10,7 +10,7 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.generators.grafana import GRAFANA
 from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
 from eso_api.v2.generator import GENERATOR
-from eso_operator.sync.ledger import FINALIZER, GENERATION
+from eso_operator.sync.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.testing.makingprovider import making
 from eso_operator.testing.operators import MAKER, eventually
 from eso_operator.testing.transports import LostAnswers, LostWrites
@@ -48,7 +48,7 @@ def held(found: list[JsonObject]) -> bool:
 
 def retired(state: JsonObject) -> bool:
     """It has a deadline, and not only because nobody knows yet what came of its call."""
-    waits = GENERATION in state["metadata"].get("annotations", {})
+    waits = IDEMPOTENCY_KEY in state["metadata"].get("annotations", {})
     return "garbageCollectionDeadline" in state["spec"] and not waits
 
 
@@ -161,7 +161,7 @@ async def test_what_was_made_without_an_answer_is_on_record_and_goes_by_its_key(
         await shop.apply("db", GENERATORS, "gen")
         await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
         (state,) = await shop.states()
-        assert state["metadata"]["annotations"][GENERATION] in shop.provider.numbers
+        assert state["metadata"]["annotations"][IDEMPOTENCY_KEY] in shop.provider.numbers
         assert "garbageCollectionDeadline" in state["spec"]
 
         await shop.bench.delete(ES, "db")
@@ -184,7 +184,7 @@ async def test_a_call_whose_answer_came_late_leaves_one_record_of_its_value(work
 
         (state,) = await shop.until_states(held, "there is not one state")
         assert state["spec"]["state"] == {"number": 1}
-        assert GENERATION not in state["metadata"].get("annotations", {})
+        assert IDEMPOTENCY_KEY not in state["metadata"].get("annotations", {})
         assert "garbageCollectionDeadline" not in state["spec"]
 
 

@@ -15,7 +15,7 @@ from eso_operator.stores.target import BoundTarget
 from eso_operator.sync.generate import Kept, Made, StateOwner
 from eso_operator.sync.ledger import (
     FINALIZER,
-    GENERATION,
+    IDEMPOTENCY_KEY,
     INTENT_SECONDS,
     OWNER_INDEX,
     OWNER_KEY_LABEL,
@@ -247,7 +247,7 @@ async def test_a_call_is_on_record_before_it_is_made_and_ends_by_itself() -> Non
 
     [stored] = states.stored.values()
     caller = cleaning().target.caller
-    assert stored["metadata"]["annotations"] == {GENERATION: intent.idempotency_key}
+    assert stored["metadata"]["annotations"] == {IDEMPOTENCY_KEY: intent.idempotency_key}
     assert stored["metadata"]["finalizers"] == [FINALIZER]
     assert stored["metadata"]["labels"] == {OWNER_KEY_LABEL: owner_key(caller.kind, caller.namespace, caller.name, "1")}
     assert stored["metadata"]["ownerReferences"][0]["uid"] == caller.uid
@@ -306,7 +306,7 @@ async def test_a_call_after_which_nothing_is_left_asks_nobody_to_clean_up(how: s
             await ledger.roll_back([replace(made(), intent=intent)])
 
     [stored] = states.stored.values()
-    assert stored["metadata"]["annotations"] == {GENERATION: ""}
+    assert stored["metadata"]["annotations"] == {IDEMPOTENCY_KEY: ""}
     assert states.deadlines() == [rfc3339(START)]
 
 

@@ -14,7 +14,7 @@ from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.stored import StoredGenerator, StoredObjects, stored_generator
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependency, OnLabel, on_connection, on_object
-from eso_operator.sync.ledger import GENERATION
+from eso_operator.sync.ledger import IDEMPOTENCY_KEY
 from eso_operator.sync.resolver import Providers, Resolver, WatchedObjects
 from eso_wire.errors import ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, KindId, ObjectRef, Operation
@@ -47,20 +47,20 @@ class Cleaner:
 
     async def clean(self, state: GeneratorState, went_by: WentBy) -> None:
         """Repeating it is harmless. Raises ResolutionError or ProviderError."""
-        generation = state.metadata.annotations.get(GENERATION)
-        if state.spec.state is None or generation == "":
-            return
+        call = state.metadata.annotations.get(IDEMPOTENCY_KEY)
+        if state.spec.state is None or call == "":
+            return  # there is nothing, or nothing was made
         caller = identity_of(state)
         stored = stored_generator(state.spec.resource, caller, self._objects)
         resolver = Resolver(_WatchedStored(stored, self._objects), self._providers, self._settings)
         target = await resolver.resolve(stored.ref, caller, CLEANING)
         went_by(_dependencies(target))
         bound = await self._bind(target)
-        if generation is None:
+        if call is None:
             what = SecretBytes(msgspec.json.encode(state.spec.state))
             request = CleanupRequest(what, idempotency_key=state.metadata.uid)
         else:  # the answer got lost: what was made goes by the key of the call
-            request = CleanupRequest(SecretBytes(b""), idempotency_key=generation)
+            request = CleanupRequest(SecretBytes(b""), idempotency_key=call)
         try:
             await self._gateway.cleanup(bound, request)
         except ProviderError as error:

@@ -30,7 +30,7 @@ from eso_operator.generatorstate.decide import (
 from eso_operator.stores.target import Connection, Reason, ResolutionError
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
 from eso_operator.sync.homes import Homes
-from eso_operator.sync.ledger import FINALIZER, GENERATION
+from eso_operator.sync.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.telemetry.objects import Subsystem
 from eso_wire.errors import ProviderError
 from kuberun.cache import Store
@@ -155,7 +155,7 @@ class GeneratorStateReconciler:
 
 def _made(state: GeneratorState) -> str:
     """What there is to clean up, for people; of a call whose answer got lost nobody knows."""
-    lost = state.metadata.annotations.get(GENERATION)
+    lost = state.metadata.annotations.get(IDEMPOTENCY_KEY)
     if lost:
         return f"What {_name_of(state)} may have made in a call without answer (idempotency key {lost})"
     return f"What {_name_of(state)} made"

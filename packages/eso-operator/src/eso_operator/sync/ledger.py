@@ -45,8 +45,8 @@ OWNER_KEY_LABEL: Final = "generators.external-secrets.io/owner-key"
 OWNER_INDEX: Final = "owner"
 FINALIZER: Final = "generatorstate.externalsecrets.io/finalizer"
 """There from the start: a state whose owner is deleted while no operator runs must not go without a clean-up."""
-GENERATION: Final = "generators.external-secrets.io/generation"
-"""Annotation of intents: the idempotency key of the call; empty once it is known that it made nothing."""
+IDEMPOTENCY_KEY: Final = "generators.external-secrets.io/idempotency-key"
+"""Annotation of intents: that of the call; empty once it is known that it made nothing."""
 INTENT_SECONDS: Final = 900.0
 """Longer than any call may take, its repetitions included."""
 MAX_OPEN: Final = 10_000
@@ -106,9 +106,9 @@ class StateLedger:
         left = self._open.get((caller.uid, entry))
         if left is not None and left.record is not None and await self._extended(left.record, ends):
             return left
-        generation = uuid.uuid4().hex
-        created = await self._client.create(_RAW, _intent(bound, entry, generation, ends))
-        intent = Intent(generation, meta_of(created).key, (caller.uid, entry))
+        key = uuid.uuid4().hex
+        created = await self._client.create(_RAW, _intent(bound, entry, key, ends))
+        intent = Intent(key, meta_of(created).key, (caller.uid, entry))
         self._open[intent.place] = intent
         if len(self._open) > MAX_OPEN:
             del self._open[next(iter(self._open))]
@@ -118,7 +118,7 @@ class StateLedger:
         """The collector takes the record away, and asks nobody."""
         self._open.pop(intent.place, None)
         if intent.record is not None:
-            patch = _settled(spec={"garbageCollectionDeadline": rfc3339(self._clock.now())}, generation="")
+            patch = _settled(spec={"garbageCollectionDeadline": rfc3339(self._clock.now())}, key="")
             await self._noted(intent.record, patch)
 
     async def keep(self, owner: StateOwner, made: Sequence[Made]) -> Kept:
@@ -295,7 +295,7 @@ def _document(owner: StateOwner, made: Made, key: str) -> JsonObject:
     }
 
 
-def _intent(bound: BoundTarget, entry: str, generation: str, ends: str) -> JsonObject:
+def _intent(bound: BoundTarget, entry: str, key: str, ends: str) -> JsonObject:
     caller = bound.target.caller
     owner = {"apiVersion": caller.api_version, "kind": caller.kind, "name": caller.name, "uid": caller.uid}
     return {
@@ -303,7 +303,7 @@ def _intent(bound: BoundTarget, entry: str, generation: str, ends: str) -> JsonO
             "generateName": _prefix(caller.kind, caller.name),
             "namespace": caller.namespace,
             "labels": {OWNER_KEY_LABEL: owner_key(caller.kind, caller.namespace, caller.name, entry)},
-            "annotations": {GENERATION: generation},
+            "annotations": {IDEMPOTENCY_KEY: key},
             "ownerReferences": [owner],
             "finalizers": [FINALIZER],
         },
@@ -311,9 +311,9 @@ def _intent(bound: BoundTarget, entry: str, generation: str, ends: str) -> JsonO
     }
 
 
-def _settled(*, spec: JsonObject, generation: str | None = None) -> JsonObject:
-    """Changes an intent into what is known of its call by now."""
-    return {"metadata": {"annotations": {GENERATION: generation}}, "spec": spec}
+def _settled(*, spec: JsonObject, key: str | None = None) -> JsonObject:
+    """Changes an intent into what is known of its call by now. Without a key it is a state like any other."""
+    return {"metadata": {"annotations": {IDEMPOTENCY_KEY: key}}, "spec": spec}
 
 
 def _key(owner: StateOwner, entry: str) -> str:
