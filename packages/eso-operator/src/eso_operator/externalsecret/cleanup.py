@@ -1,4 +1,4 @@
-"""What an ExternalSecret leaves behind, removed: on its deletion, and when its target was renamed.
+"""What an ExternalSecret leaves behind, removed: on its deletion, and when its target is another one now.
 
 Owned targets go by garbage collection. A finalizer is set only where more than that is promised (deletionPolicy
 Delete); one that the existing operator set is taken off when its time has come.
@@ -6,7 +6,7 @@ Delete); one that the existing operator set is taken off when its time has come.
 
 from __future__ import annotations
 
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_operator.externalsecret.snapshot import Rules
@@ -20,11 +20,6 @@ from kuberun.events import EventType
 from kuberun.ownership import add_finalizer, remove_finalizer
 
 _KIND: Final = EXTERNAL_SECRET.kind()
-
-
-@runtime_checkable
-class RemovesOrphans(Protocol):
-    async def delete_orphans(self, es: ExternalSecret) -> list[str]: ...
 
 
 class Cleanup:
@@ -66,8 +61,6 @@ class Cleanup:
         return es.spec.target.manifest is None or self._rules.generic_targets
 
     async def delete_orphans(self, es: ExternalSecret, target: Target) -> tuple[News, ...]:
-        """Targets under an earlier name."""
-        if not isinstance(target, RemovesOrphans):
-            return ()
+        """Targets under an earlier name, or of an earlier kind."""
         deleted = await target.delete_orphans(es)
         return tuple(News(EventType.NORMAL, "Deleted", "secret deleted because it was orphaned") for _ in deleted)
