@@ -13,6 +13,7 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupted import has nothin
 import asyncio  # noqa: E402 - the line above comes before everything that takes time
 import os  # noqa: E402 - as above
 import sys  # noqa: E402 - as above
+from enum import StrEnum  # noqa: E402 - as above
 from pathlib import Path  # noqa: E402 - as above
 from typing import Annotated  # noqa: E402 - as above
 
@@ -28,6 +29,11 @@ commands.add_typer(provider_app)
 
 # The command behind it parses its own flags.
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+class Output(StrEnum):
+    TEXT = "text"
+    JSON = "json"
 
 
 def app() -> None:
@@ -155,6 +161,26 @@ def render(
 
     delimiters = (template_left_delimiter, template_right_delimiter)
     raise typer.Exit(run(Options(file, values, resources, show_values=show_values, delimiters=delimiters)))
+
+
+@commands.command()
+def why(
+    kind: Annotated[str, typer.Argument(help="externalsecret or pushsecret.")],
+    name: Annotated[str, typer.Argument(help="Name of the object.")],
+    *,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="By default that of the context.")] = "",
+    kubeconfig: Annotated[Path | None, typer.Option(help="By default KUBECONFIG, or ~/.kube/config.")] = None,
+    context: Annotated[str, typer.Option(help="Of the kubeconfig; by default its current one.")] = "",
+    output: Annotated[Output, typer.Option("--output", "-o", help="text for people, json for tools.")] = Output.TEXT,
+) -> None:
+    """Tell why an object is as it is: from its stores and their providers, by its entries and template, to its Secret.
+
+    Exits with 0 if every step is good, with 1 if one is not, and with 2 if it cannot be told. No value is ever read.
+    """
+    from eso_cli.why import Options, run
+
+    as_json = output is Output.JSON
+    raise typer.Exit(asyncio.run(run(Options(kind, name, namespace, kubeconfig, context, as_json))))
 
 
 @provider_app.command("list")
