@@ -208,6 +208,46 @@ async def test_heartbeats_move_nothing_that_would_have_to_be_kept(subscribed: Su
     assert (opened, quiet, subscribed.streams.moved.is_set()) == (True, False, True)
 
 
+async def test_what_arrived_is_acknowledged_when_it_is_done_with_and_once(subscribed: Subscribed) -> None:
+    key = subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.send(updated("t1"))
+    await subscribed.send(updated("t2"))
+    on_receipt = list(subscribed.loop.provider.acks)
+
+    for token in ("t1", "t2", "t2"):
+        subscribed.streams.acknowledge({key: token, StreamKey("gone", "me"): "t3"})
+    await subscribed.loop.clock.settle()
+    subscribed.streams.acknowledge({key: "t2"})
+    await subscribed.loop.clock.settle()
+
+    assert on_receipt == []
+    assert subscribed.loop.provider.acks == ["t2"]
+
+
+async def test_an_acknowledgement_waits_for_a_stream_that_broke(subscribed: Subscribed) -> None:
+    key = subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.send(updated("t1"))
+    await subscribed.send(None)
+
+    subscribed.streams.acknowledge({key: "t1"})
+    await subscribed.loop.clock.settle()
+    broken = list(subscribed.loop.provider.acks)
+    await subscribed.loop.clock.advance(2.0)
+
+    assert broken == []
+    assert subscribed.loop.provider.acks == ["t1"]
+
+
+async def test_a_provider_without_tokens_has_nothing_to_be_acknowledged(subscribed: Subscribed) -> None:
+    key = subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.send(updated())
+
+    subscribed.streams.acknowledge({key: ""})
+    await subscribed.loop.clock.settle()
+
+    assert subscribed.loop.provider.acks == []
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -414,6 +414,55 @@ async def test_a_change_that_was_not_read_yet_is_not_left_behind() -> None:
     assert third.openings == ["t2"]
 
 
+async def test_a_provider_may_forget_an_event_when_all_who_were_told_have_read(stage: Stage) -> None:
+    """One that deletes what is acknowledged would lose it to a crash before the reads."""
+    await stage.follow(A, sight("x"))
+    await stage.follow(B, sight("x"))
+    await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
+    await stage.after(2 * SAVE_SECONDS)
+
+    await stage.read(A)
+    await stage.after(2 * SAVE_SECONDS)
+    half = list(stage.loop.provider.acks)
+    await stage.read(B)
+    await stage.after(2 * SAVE_SECONDS)
+
+    assert half == []
+    assert stage.loop.provider.acks == ["t1"]
+
+
+async def test_a_record_that_cannot_be_written_keeps_no_provider_waiting(stage: Stage) -> None:
+    await stage.follow(A, sight("x"))
+    await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
+    await stage.after(2.0)
+    await stage.read(A)
+    stage.leases.down = True
+
+    await stage.after(SAVE_SECONDS)
+
+    assert stage.loop.provider.acks == ["t1"]
+
+
+async def test_a_storm_of_events_and_quiet_heartbeats_cost_few_acknowledgements(stage: Stage) -> None:
+    await stage.follow(A, sight("x"))
+    for number in range(300):
+        await stage.say(stage.loop.provider.changed("x", resume_token=f"t{number}"))
+        await stage.after(1.0)
+        await stage.read(A)
+    await stage.after(20.0)
+    await stage.read(A)
+    await stage.after(SAVE_SECONDS)
+    stormy = list(stage.loop.provider.acks)
+
+    for _ in range(4):
+        await stage.say(Heartbeat(START, "quiet"))
+        await stage.after(SAVE_SECONDS)
+
+    assert len(stormy) <= 8
+    assert stormy[-1] == "t299"
+    assert stage.loop.provider.acks == [*stormy, "quiet"]
+
+
 async def test_two_streams_of_one_store_leave_the_record_alone(stage: Stage) -> None:
     """While credentials change there is an old one and a new one, and either may be behind."""
     await stage.follow(A, sight("x"))

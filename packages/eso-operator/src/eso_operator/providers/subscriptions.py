@@ -2,6 +2,7 @@
 
     want(bound, items) -> stream --change--> events queue --> whoever reads values again
                              |  other items are wanted: the provider is told on the open stream
+                             |  acknowledge(places): the same for what it need not keep any more
                              |  silent for three heartbeats: degraded, and opened anew
                              |  channel drains, provider ends it, error: opened anew with the last resume token
                              +- nothing to resume from, or refused: RESYNC, so that nothing is missed
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -32,7 +33,6 @@ from eso_wire.values import (
     ChangeType,
     Heartbeat,
     SubscribeAck,
-    SubscribeMessage,
     SubscribeUpdate,
     WatchItem,
 )
@@ -123,7 +123,9 @@ class _Stream:
     failures: int = 0
     error: ProviderError | None = None
     broken_since: float = 0.0
-    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    acknowledged: str = ""
+    to_acknowledge: str = ""
+    """The newest place that the provider has not been told of."""
 
     def was_sent(self, sent: dict[str, WatchItem]) -> None:
         """What changes from now on comes as an event, or after a RESYNC."""
@@ -153,6 +155,8 @@ class Subscriptions:
         self.events: asyncio.Queue[Changed] = asyncio.Queue(settings.max_events)
         self.moved = asyncio.Event()
         """Set when `places` says something worth keeping: a new stream, or an event. Heartbeats alone are not."""
+        self.advanced = asyncio.Event()
+        """Set when `places` says something else, heartbeats included."""
 
     def listen(self, listener: StateListener) -> None:
         """Call it when a stream is degraded, as often as it fails then, or works again."""
@@ -199,6 +203,14 @@ class Subscriptions:
             if stream.opened
         }
 
+    def acknowledge(self, tokens: Mapping[StreamKey, str]) -> None:
+        """All that happened up to these places is done with. Of several for one stream the provider hears the last."""
+        for key, token in tokens.items():
+            stream = self._streams.get(key)
+            if stream is not None and token and token != stream.acknowledged:
+                stream.acknowledged = stream.to_acknowledge = token
+                stream.changed.set()
+
     def works(self, key: StreamKey) -> bool:
         """Whether changes are heard at this moment, or will be: it is open, and was not broken lately."""
         stream = self._streams.get(key)
@@ -242,6 +254,7 @@ class Subscriptions:
                 stream.missed = False
             if not stream.opened:
                 self.moved.set()
+                self.advanced.set()
             stream.opened = stream.standing = True
             stream.since = stream.heard_at = self._clock.monotonic()
             stream.was_sent(sent)
@@ -255,7 +268,7 @@ class Subscriptions:
         async with asyncio.TaskGroup() as group:
             talks = [
                 group.create_task(self._read(stream, subscription)),
-                group.create_task(self._amend(stream, subscription, sent)),
+                group.create_task(self._talk(stream, subscription, sent)),
             ]
             draining = group.create_task(subscription.draining.wait())
             done, _ = await asyncio.wait([*talks, draining], return_when=asyncio.FIRST_COMPLETED)
@@ -265,25 +278,34 @@ class Subscriptions:
             if talk in done and (failure := talk.result()) is not None:
                 raise failure
 
-    async def _amend(
+    async def _talk(
         self, stream: _Stream, subscription: Subscription, sent: dict[str, WatchItem]
     ) -> ProviderError | None:
-        """Tell the provider which other items are wanted; ends when none are. Errors as in `_read`."""
-        while True:
-            if stream.dropped.is_set():
-                return None
-            stream.changed.clear()
-            wanted = dict(stream.items)
-            more = tuple(item for each, item in wanted.items() if each not in sent)
-            less = tuple(each for each in sent if each not in wanted)
-            if more or less:
-                try:
-                    await self._send(stream, subscription, SubscribeUpdate(more, less))
-                except ProviderError as error:
-                    return error
-                stream.was_sent(wanted)
-                sent = wanted
-            await stream.changed.wait()
+        """All that the provider is told: one message at a time. Ends when no items are wanted. Errors as in `_read`."""
+        try:
+            while not stream.dropped.is_set():
+                stream.changed.clear()
+                sent = await self._amend(stream, subscription, sent)
+                if token := stream.to_acknowledge:
+                    await subscription.changes.send(SubscribeAck(token))
+                    if stream.to_acknowledge == token:
+                        stream.to_acknowledge = ""
+                await stream.changed.wait()
+        except ProviderError as error:
+            return error
+        return None
+
+    async def _amend(
+        self, stream: _Stream, subscription: Subscription, sent: dict[str, WatchItem]
+    ) -> dict[str, WatchItem]:
+        """Say which other items are wanted; what was sent by now."""
+        wanted = dict(stream.items)
+        more = tuple(item for each, item in wanted.items() if each not in sent)
+        less = tuple(each for each in sent if each not in wanted)
+        if more or less:
+            await subscription.changes.send(SubscribeUpdate(more, less))
+            stream.was_sent(wanted)
+        return wanted
 
     async def _read(self, stream: _Stream, subscription: Subscription) -> ProviderError | None:
         """An error is returned, not raised: in a task group it would come out wrapped."""
@@ -296,10 +318,7 @@ class Subscriptions:
                 if isinstance(event, ChangeEvent):
                     await self._emit(stream, event)
                 if event.resume_token:
-                    if isinstance(event, ChangeEvent) or not stream.resume_token:
-                        self.moved.set()
-                    stream.resume_token = event.resume_token
-                    await self._send(stream, subscription, SubscribeAck(event.resume_token))
+                    self._move(stream, event)
         except ProviderError as error:
             return error
 
@@ -314,9 +333,13 @@ class Subscriptions:
             raise ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "the provider ended the stream of changes")
         return event
 
-    async def _send(self, stream: _Stream, subscription: Subscription, message: SubscribeMessage) -> None:
-        async with stream.sending:  # a stream takes one message at a time
-            await subscription.changes.send(message)
+    def _move(self, stream: _Stream, event: ChangeEvent | Heartbeat) -> None:
+        worth_keeping = isinstance(event, ChangeEvent) or not stream.resume_token
+        if worth_keeping:
+            self.moved.set()
+        if worth_keeping or event.resume_token != stream.resume_token:
+            self.advanced.set()
+        stream.resume_token = event.resume_token
 
     async def _emit(self, stream: _Stream, event: ChangeEvent) -> None:
         await self.events.put(Changed(stream.key, event))

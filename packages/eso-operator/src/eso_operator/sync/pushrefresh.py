@@ -2,6 +2,7 @@
 
     fetch -> follow -> [settle] -> one stream for each connection and identity, from where an earlier process was
     event -> its followers -> [pace] -> told, and in the queue -> the reconcile finds it due and reads the backend
+    all who were told have read -> where the stream is goes on record -> the provider need not keep it any more
 
 An event is a hint: it never brings a value, and it decides nothing but when to look. Polling goes on as if none of this
 were there. A stream that cannot be held is said on its store, which stays as ready as it is.
@@ -113,7 +114,8 @@ class PushRefresh:
                 group.create_task(self._let_through())
                 group.create_task(self._keep_places())
         finally:
-            await self._save()
+            places = self._subscriptions.places()
+            await self._save(places, self._settled(places))
 
     # --- streams as their followers want them -------------------------------------------------------------------------
 
@@ -190,21 +192,31 @@ class PushRefresh:
 
     async def _keep_places(self) -> None:
         while True:
-            await self._subscriptions.moved.wait()
+            await self._subscriptions.advanced.wait()
             await self._clock.sleep(SAVE_SECONDS)
-            self._subscriptions.moved.clear()
-            if not await self._save():
+            self._subscriptions.advanced.clear()
+            places = self._subscriptions.places()
+            settled = self._settled(places)
+            if self._subscriptions.moved.is_set():
+                self._subscriptions.moved.clear()
+                await self._save(places, settled)
+            # Last: what the provider forgets, no process may ask for again.
+            self._subscriptions.acknowledge(settled)
+            if any(settled.get(stream) != place.token for stream, place in places.items()):
                 self._subscriptions.moved.set()
+                self._subscriptions.advanced.set()
 
-    async def _save(self) -> bool:
-        """Whether every stream is on record: up to where all who were told have read, or a crash would lose that."""
-        places = self._subscriptions.places()
+    def _settled(self, places: dict[StreamKey, Place]) -> dict[StreamKey, str]:
+        """Up to where all who were told have read. Further than that, a crash would lose what they were told."""
         settled: dict[StreamKey, str] = {}
         for _ in range(2):  # an earlier mark first, then where streams are now
             self._mark(places)
             settled |= {
                 stream: token for stream in places if (token := self._checkpoints.take_settled(stream)) is not None
             }
+        return settled
+
+    async def _save(self, places: dict[StreamKey, Place], settled: dict[StreamKey, str]) -> None:
         names = Counter(place.name for place in places.values())
         # Of two with one name, while credentials change, each may be behind.
         alone = {
@@ -214,7 +226,6 @@ class PushRefresh:
         }
         if alone:
             await self._tokens.save(alone)
-        return all(settled.get(stream) == place.token for stream, place in places.items())
 
     def _mark(self, places: dict[StreamKey, Place]) -> None:
         """Where every stream is, and who has to read before it may be said to be there."""

@@ -41,6 +41,7 @@ from eso_wire.values import (
     PushResult,
     SecretMap,
     Shape,
+    SubscribeAck,
     SubscribeOpen,
     SubscribeUpdate,
     Validation,
@@ -93,6 +94,7 @@ class ScriptedProvider:
     credentials: list[tuple[bytes, ...]] = field(default_factory=list, repr=False)
     """What came along with each read."""
     openings: list[SubscribeOpen] = field(default_factory=list)
+    acks: list[str] = field(default_factory=list)
     watches: dict[str, WatchItem] = field(default_factory=dict)
     """What the last stream that was opened watches now; empty when it is over."""
     events: asyncio.Queue[ChangeEvent | Heartbeat | None] = field(default_factory=asyncio.Queue)
@@ -142,6 +144,8 @@ class ScriptedProvider:
         if isinstance(message, SubscribeUpdate):
             kept = {each: item for each, item in self.watches.items() if each not in message.remove}
             self.watches = kept | {item.watch_id: item for item in message.add}
+        if isinstance(message, SubscribeAck):
+            self.acks.append(message.resume_token)
 
     def changed(self, key: str, *, resume_token: str = "") -> ChangeEvent:
         """The event that this remote key has changed, for those who watch it."""

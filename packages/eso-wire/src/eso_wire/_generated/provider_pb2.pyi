@@ -15,6 +15,7 @@ Metadata     x-eso-request-id: equal to RequestContext.request_id, in the logs o
              tokens refuses a bad one, or a missing one that it requires, with CREDENTIALS_REJECTED, on every call but
              Handshake. One that does not verify ignores it.
 Deadline     Every call carries one. A provider gives up its work when the call is cancelled or the deadline passes.
+             It answers a little earlier: with BACKEND_TIMEOUT, in a batch for those items that have no answer yet.
 Errors       Of one item: ErrorDetail inside the result. Of a whole call: a gRPC status whose details hold one
              ErrorDetail (google.rpc.Status in grpc-status-details-bin). The code that goes with each reason is said
              at ErrorReason.
@@ -2033,11 +2034,20 @@ Global___SubscribeUpdate: _TypeAlias = SubscribeUpdate  # noqa: Y015
 
 @_typing.final
 class SubscribeAck(_message.Message):
+    """Core has read, after every event up to a place in the stream, what the event was about: not that it received them. A
+    provider whose backend keeps events until they are taken (a queue) takes them off now, and not before: what was not
+    acknowledged has to come again on the next stream, also for another process of core. Acks come at most about once a
+    minute, each for all before it, and may be for a token of an earlier stream; unknown ones are ignored. Opening a
+    stream with a token acknowledges nothing.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     resume_token: _builtins.str
-    """Core has acted on everything up to here; the provider may forget it."""
+    """Of an event or a heartbeat. After a crash core may open with a token from before this one; if that is forgotten,
+    the answer is CHANGE_TYPE_RESYNC.
+    """
     def __init__(
         self,
         *,

@@ -15,6 +15,7 @@ Metadata     x-eso-request-id: equal to RequestContext.request_id, in the logs o
              tokens refuses a bad one, or a missing one that it requires, with CREDENTIALS_REJECTED, on every call but
              Handshake. One that does not verify ignores it.
 Deadline     Every call carries one. A provider gives up its work when the call is cancelled or the deadline passes.
+             It answers a little earlier: with BACKEND_TIMEOUT, in a batch for those items that have no answer yet.
 Errors       Of one item: ErrorDetail inside the result. Of a whole call: a gRPC status whose details hold one
              ErrorDetail (google.rpc.Status in grpc-status-details-bin). The code that goes with each reason is said
              at ErrorReason.

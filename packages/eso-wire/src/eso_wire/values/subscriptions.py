@@ -42,7 +42,7 @@ class SubscribeUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeAck:
-    """Everything up to this token was acted upon."""
+    """What the events up to this token were about has been read since: they need not come again."""
 
     resume_token: str
 
