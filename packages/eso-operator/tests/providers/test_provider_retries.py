@@ -148,6 +148,20 @@ async def test_a_store_gets_the_retries_it_asks_for(
     assert (call.exception() is None) == (calls == failures + 1)
 
 
+async def test_the_tries_of_one_call_do_not_add_up_to_a_long_rest(loop: LoopbackGateway) -> None:
+    """The identity rests for two seconds after three failures, however many tries the call has left then."""
+    policy = CallPolicy(gated=True, max_retries=8, retry_interval=0.001)
+    loop.provider.errors.extend(error(ErrorReason.BACKEND_UNAVAILABLE) for _ in range(9))
+    failing = asyncio.create_task(loop.gateway.get(bound_target(policy=policy), wanted("a")))
+    await loop.clock.run_until_idle()
+
+    with pytest.raises(ProviderError) as refused:
+        await loop.gateway.get(bound_target(policy=policy), wanted("b"))
+
+    assert isinstance(failing.exception(), ProviderError)
+    assert 0 < refused.value.retry_after <= 2.0
+
+
 async def test_no_try_takes_longer_than_one_call_may(loop: LoopbackGateway) -> None:
     loop.provider.hangs = True
     policy = CallPolicy(gated=True, max_retries=2, retry_interval=5.0, call_timeout=4.0)

@@ -168,6 +168,8 @@ class Dispatcher:
     async def _enter(self, route: Route, urgency: Urgency, left: float, tries: int = 1) -> _Passes:
         budget_key = (route.connection.key, route.identity)
         budget = await self._budgets.enter(budget_key, left, urgency if tries == 1 else Urgency.NOW)
+        if tries > 1 and budget is Admission.PROBE:
+            urgency = Urgency.NOW  # its failure is no news: the rest that its own call began would grow with each try
         breaker = self._breaker(route)
         passes = _Passes(self._budgets, budget_key, breaker, urgency=urgency, budget=budget)
         try:
