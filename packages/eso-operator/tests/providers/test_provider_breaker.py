@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -22,10 +23,10 @@ ONCE = CallPolicy(gated=False, max_retries=0)
 THRESHOLD = BreakerSettings().threshold
 
 
-async def fail(loop: LoopbackGateway, times: int) -> None:
+async def fail(loop: LoopbackGateway, times: int, policy: CallPolicy = ONCE) -> None:
     for _ in range(times):
         with pytest.raises(ProviderError):
-            await loop.gateway.get(bound_target(policy=ONCE), wanted("a"))
+            await loop.gateway.get(bound_target(policy=policy), wanted("a"))
 
 
 def calls_started(loop: LoopbackGateway) -> float:
@@ -76,18 +77,23 @@ async def test_after_the_rest_one_probe_goes_out_and_the_others_wait_for_it(loop
     assert state(loop) == "closed"
 
 
-async def test_a_handshake_is_made_while_others_are_refused_and_opens_for_them(loop: LoopbackGateway) -> None:
+@pytest.mark.parametrize(
+    "policy", [pytest.param(ONCE, id="as usual"), pytest.param(replace(ONCE, call_timeout=7.0), id="own timeouts")]
+)
+async def test_a_handshake_is_made_while_others_are_refused_and_opens_for_them(
+    loop: LoopbackGateway, policy: CallPolicy
+) -> None:
     """A provider that is back is found at the pace of the directory, however long the others' rest has become."""
     loop.down = TransportError("refused")
-    await fail(loop, THRESHOLD)
+    await fail(loop, THRESHOLD, policy)
     knock = asyncio.create_task(loop.gateway.handshake(endpoint(), TLS))
-    await fail(loop, 5)
+    await fail(loop, 5, policy)
     await loop.clock.run_until_idle()
     refused = calls_started(loop)
     loop.down = None
 
     await loop.gateway.handshake(endpoint(), TLS)
-    results = await loop.gateway.get(bound_target(policy=ONCE), wanted("a"))
+    results = await loop.gateway.get(bound_target(policy=policy), wanted("a"))
 
     assert isinstance(knock.exception(), TransportError)
     assert refused == THRESHOLD

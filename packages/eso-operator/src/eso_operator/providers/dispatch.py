@@ -199,6 +199,8 @@ class Dispatcher:
             answer = await job.attempt(client)
             code = "OK"
             passes.answered(job.trouble(answer))
+            if not route.identity:
+                self._reopen(route.connection)
         except ProviderError as error:
             code, reason = CODE_OF[error.reason].name, error.reason.value
             passes.failed(error)
@@ -273,6 +275,12 @@ class Dispatcher:
             breaker = self._breakers[key] = Breaker(self._clock, self._settings.breaker, self._draw)
             _trim(self._breakers)
         return breaker
+
+    def _reopen(self, connection: Connection) -> None:
+        """A handshake was answered: nobody has to wait for a rest, whatever timeouts their calls have."""
+        for (key, *_), breaker in self._breakers.items():
+            if key == connection.key:
+                breaker.answered()
 
     def _in_flight(self, route: Route) -> InFlight:
         endpoint, calls = route.connection.endpoint, self._settings.calls
