@@ -96,6 +96,7 @@ def test_nobody_at_the_address_ends_with_two(served: Served) -> None:
     [
         pytest.param(["--tls-dir", "nowhere"], "--tls-dir", id="no certificates"),
         pytest.param(["--fixture", "nowhere.yaml"], "nowhere.yaml", id="no fixture"),
+        pytest.param(["--token-file", "nowhere.token"], "nowhere.token", id="no token"),
         pytest.param(["--fixture", "broken.yaml"], "broken.yaml", id="a fixture that is none"),
         pytest.param(["--profile", "everything"], "subscribe", id="no such profile"),
         pytest.param(["--fixture", "useless.yaml"], "--fixture", id="a configuration that the provider refuses"),

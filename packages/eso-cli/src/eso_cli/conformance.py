@@ -21,6 +21,7 @@ class Options:
     tls_dir: Path
     server_name: str = ""
     fixture: Path | None = None
+    token_file: Path | None = None
 
 
 async def conform(options: Options) -> int:
@@ -56,4 +57,4 @@ def _target(options: Options) -> Target:
         raise UnreachableError(
             f"{problem.filename}: {problem.strerror}; --tls-dir names the folder with ca.crt, tls.crt and tls.key"
         ) from problem
-    return Target(options.target, identity, options.server_name, authority)
+    return Target(options.target, identity, options.server_name, authority, options.token_file)

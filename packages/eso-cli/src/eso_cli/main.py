@@ -126,6 +126,9 @@ def conformance(
     fixture: Annotated[
         Path | None, typer.Option(help="What is known of the backend: a configuration that works, keys that exist.")
     ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="Token of a service account, for a provider that requires one; read anew.")
+    ] = None,
 ) -> None:
     """Try on a provider that runs whether it keeps the contract. Exits with 1 if it does not."""
     from eso_cli.conformance import Options, conform
@@ -135,7 +138,7 @@ def conformance(
         profiles = tuple(Profile(name) for name in profile or ["read"])
     except ValueError:
         raise typer.BadParameter(f"choose from {', '.join(Profile)}", param_hint="--profile") from None
-    raise typer.Exit(asyncio.run(conform(Options(target, profiles, tls_dir, server_name, fixture))))
+    raise typer.Exit(asyncio.run(conform(Options(target, profiles, tls_dir, server_name, fixture, token_file))))
 
 
 @commands.command()

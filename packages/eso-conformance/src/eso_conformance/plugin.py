@@ -28,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--provider-target", help="host:port of the provider under test")
     group.addoption("--provider-tls", type=Path, help="folder with ca.crt, tls.crt and tls.key of the client")
     group.addoption("--provider-server-name", default="", help="name in the provider's certificate, if not the host")
+    group.addoption("--provider-token-file", type=Path, help="token of a service account, if the provider requires one")
 
 
 @pytest.fixture
@@ -36,7 +37,12 @@ def conformance_target(request: pytest.FixtureRequest) -> Target:
     address, folder = request.config.getoption("--provider-target"), request.config.getoption("--provider-tls")
     if not address or not folder:
         pytest.skip("no provider was named: give --provider-target and --provider-tls, or define conformance_target")
-    return Target(address, read_identity(folder), request.config.getoption("--provider-server-name"))
+    return Target(
+        address,
+        read_identity(folder),
+        request.config.getoption("--provider-server-name"),
+        token_file=request.config.getoption("--provider-token-file"),
+    )
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from eso_conformance.cases import Case, NotApplicable, Profile, Violation
 from eso_conformance.fixture import Fixture, KindFixture
 from eso_conformance.groups import cases_of
 from eso_conformance.groups.errors import validate
-from eso_conformance.subject import Subject, Target, channel_to, shake_hands
+from eso_conformance.subject import Subject, Target, channel_to, detail_of, shake_hands
+from eso_conformance.tokens import TokenError, read_token
 from eso_wire._generated import provider_pb2 as pb
 
 CASE_SECONDS = 30.0
@@ -60,9 +61,13 @@ async def run(target: Target, profiles: Sequence[Profile], fixture: Fixture | No
 async def greet(target: Target, channel: aio.Channel) -> pb.HandshakeResponse:
     """The provider's handshake, or why there is none."""
     try:
+        if target.token_file is not None:
+            read_token(target.token_file)
         handshake = await shake_hands(channel)
     except aio.AioRpcError as error:
         raise UnreachableError(f"{target.address}: {error.code().name}: {error.details()}") from error
+    except TokenError as problem:
+        raise UnreachableError(f"{problem}; --token-file names a file with the token of a service account") from None
     if not handshake.kinds:
         raise UnreachableError(f"{target.address}: the provider serves no kind")
     return handshake
@@ -72,7 +77,16 @@ async def _usable(subject: Subject, profile: Profile) -> None:
     """Fifty failures for want of a configuration would tell nobody anything."""
     if profile is Profile.TLS:
         return
-    answer = await validate(subject)
+    try:
+        answer = await validate(subject)
+    except aio.AioRpcError as error:
+        detail = detail_of(error)
+        if detail is None or detail.reason != pb.ERROR_REASON_CREDENTIALS_REJECTED:
+            return  # the cases tell
+        raise UnreachableError(
+            f"{subject.name} refuses the calls of this run: {detail.message[:300]};"
+            " give the token of a service account with --token-file"
+        ) from None
     if answer.error.reason == pb.ERROR_REASON_CONFIG_INVALID:
         raise UnreachableError(
             f"{subject.name} refuses the configuration of this run: {answer.error.message[:300]};"

@@ -21,6 +21,7 @@ from grpc import aio
 
 from eso_conformance.cases import NotApplicable, Violation
 from eso_conformance.fixture import KindFixture, KnownValue
+from eso_conformance.tokens import bearer, namespace_of, read_token
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire._generated import provider_pb2_grpc as stubs
 from eso_wire.versions import SUPPORTED
@@ -51,6 +52,8 @@ class Target:
     identity: Identity
     server_name: str = ""
     authority: tuple[bytes, bytes] | None = field(default=None, repr=False)
+    token_file: Path | None = None
+    """The token of a service account that calls carry, if the provider requires one."""
 
 
 def read_identity(folder: Path) -> Identity:
@@ -63,6 +66,8 @@ async def channel_to(target: Target) -> AsyncIterator[aio.Channel]:
     """A connection for as long as the block lasts."""
     identity = target.identity
     credentials = grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
+    if target.token_file is not None:
+        credentials = grpc.composite_channel_credentials(credentials, bearer(target.token_file))
     options: list[tuple[str, Any]] = [
         ("grpc.max_receive_message_length", MESSAGE_BYTES),
         ("grpc.max_send_message_length", MESSAGE_BYTES),
@@ -93,6 +98,7 @@ class Subject:
         self.handshake = handshake
         self.kind = kind
         self.fixture = known
+        self.namespace = _namespace(target)
         # The stubs serve both kinds of channel; their types name the blocking one only for construction.
         self.info = stubs.ProviderInfoStub(channel)
         self.stores = stubs.SecretStoreProviderStub(channel)
@@ -116,7 +122,7 @@ class Subject:
         ref = pb.ObjectRef(
             api_version=f"{self.kind.gvk.group}/{self.kind.gvk.version}",
             kind=self.name,
-            namespace=NAMESPACE,
+            namespace=self.namespace,
             name="conformance",
             uid=f"conformance-{self.name}",
             generation=1,
@@ -126,11 +132,11 @@ class Subject:
             "request_id": str(uuid.uuid4()),
             "protocol": self.handshake.selected,
             "caller": pb.ObjectRef(
-                api_version="external-secrets.io/v1", kind="ExternalSecret", namespace=NAMESPACE, name="es"
+                api_version="external-secrets.io/v1", kind="ExternalSecret", namespace=self.namespace, name="es"
             ),
             "store": ref,
             "config": config,
-            "auth_namespace": NAMESPACE,
+            "auth_namespace": self.namespace,
         }
         return pb.RequestContext(**{**values, **changes})
 
@@ -194,6 +200,13 @@ class Subject:
         if result.HasField("error"):
             raise Violation(f"a value cannot be pushed: {reason_name(result.error)}")
         return seeded
+
+
+def _namespace(target: Target) -> str:
+    """Where the store of this run is: a namespaced one speaks for accounts of its own namespace only."""
+    if target.token_file is None:
+        return NAMESPACE
+    return namespace_of(read_token(target.token_file)) or NAMESPACE
 
 
 def item(
