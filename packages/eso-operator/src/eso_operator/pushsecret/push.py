@@ -41,7 +41,7 @@ from eso_wire.values import (
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
-_TAKE_OVER: Final = "push elsewhere; if a PushSecret that is gone left it behind, remove it from the backend"
+_NOT_OURS: Final = "push elsewhere; if a PushSecret that is gone left it behind, remove it from the backend"
 
 
 class Writes(Protocol):
@@ -117,9 +117,10 @@ class StoreResult:
 
     def refuse(self, entry: Entry, error: ProviderError) -> None:
         """It was not written, or nobody knows."""
-        self.fail(entry, error)
+        failure = failure_of(entry.path, entry.remote.key, str(self.store), error)
         if error.reason is ErrorReason.OWNERSHIP_CONFLICT:
-            self.failures[-1] = replace(self.failures[-1], message=f"{error.message}: {_TAKE_OVER}")
+            failure = replace(failure, message=f"{error.message}: {_NOT_OURS}")
+        self.failures.append(failure)
         if error.reason in UNSURE:
             self.unsure.append(Pushed(entry.data))
 
