@@ -126,8 +126,8 @@ AGAIN = "it may have been put right"
         pytest.param({"refreshPolicy": "CreatedOnce"}, Synced(), Done(), id="created once: never"),
         pytest.param({}, Synced(refresh_within=60), After(60, REFRESH, Lane.REFRESH), id="R24 before values expire"),
         pytest.param({}, Synced(refresh_within=9999), After(3600, REFRESH, Lane.REFRESH), id="not after the interval"),
-        pytest.param({}, NotDue("fresh", 5), After(5, REFRESH, Lane.REFRESH), id="skipped: when something is due"),
-        pytest.param({}, NotDue("once", None), Done(), id="skipped: nothing ever is"),
+        pytest.param({}, NotDue("fresh", 5), After(5, REFRESH, Lane.REFRESH), id="not due: when something is"),
+        pytest.param({}, NotDue("once", None), Done(), id="not due: nothing ever is"),
         pytest.param({}, Failed("x"), Retry("x", 0, 3600), id="failed: back-off up to the interval"),
         pytest.param(
             {"refreshInterval": "24h"}, Failed("x"), Retry("x", 0, 86400), id="catalogue R7 a long interval, few calls"

@@ -40,7 +40,7 @@ Look = Absent | Present
 
 
 class UnknownKindError(Exception):
-    """The kind of a target cannot be written: the API server has none, or it belongs to no namespace."""
+    """The kind of a target cannot be written: the API server has none, it has no namespace, or it would give rights."""
 
 
 class PartlyAppliedError(Exception):
