@@ -22,7 +22,7 @@ async def test_a_store_without_the_account_that_its_provider_requires_names_the_
     site: Any, api: RawApi, tmp_path: Path
 ) -> None:
     """R158."""
-    keys, about = await api.get("/openid/v1/jwks"), await api.get("/.well-known/openid-configuration")
+    keys, about = await api.get("/openid/v1/jwks", accept="*/*"), await api.get("/.well-known/openid-configuration")
     jwks = tmp_path / "jwks.json"
     jwks.write_text(json.dumps(keys.body))
     audience = f"external-secrets-provider/{site.namespace}/{site.service.name}"

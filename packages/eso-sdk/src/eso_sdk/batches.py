@@ -49,6 +49,12 @@ async def side_by_side(
         async with gate:
             return await work(item)
 
+    if len(items) == 1:  # most calls: without a task of its own
+        try:
+            async with Deadline(clock, seconds):
+                return (await gated(items[0]),)
+        except TimeoutError:
+            return (late(items[0], NotAnsweredError()),)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(gated(item)) for item in items]
         try:
