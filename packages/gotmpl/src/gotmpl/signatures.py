@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from gotmpl.values import Int32, Int64, IntSlice, NilSlice, NilStrSlice, StrSlice, Uint8, Uint32, Value, go_type
+from gotmpl.values import NilSlice, NilStrSlice, StrSlice, Uint32, Value, go_type
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -54,15 +54,11 @@ VALUE: Final = GoType("reflect.Value", (), "any", nilable=True)
 STRING: Final = GoType("string", (str,), "string")
 BOOL: Final = GoType("bool", (bool,), "bool")
 INT: Final = GoType("int", (int,), "integer")
-INT64: Final = GoType("int64", (Int64,), "integer", box=Int64)
-INT32: Final = GoType("int32", (Int32,), "integer", box=Int32)
-UINT8: Final = GoType("uint8", (Uint8,), "unsigned", box=Uint8)
 UINT32: Final = GoType("uint32", (Uint32,), "unsigned", box=Uint32)
 FLOAT64: Final = GoType("float64", (float,), "float")
 DICT: Final = GoType("map[string]interface {}", (dict,), nilable=True)
 LIST: Final = GoType("[]interface {}", (list, NilSlice), nilable=True)
 STRINGS: Final = GoType("[]string", (StrSlice, NilStrSlice), nilable=True)
-INTS: Final = GoType("[]int", (IntSlice,), nilable=True)
 
 
 class Func:

@@ -142,7 +142,7 @@ class ExternalSecretReconciler:
     def _contended(self, snapshot: Snapshot) -> Outcome | None:
         """Drift is repaired at once, but not for ever against somebody who causes it anew each time."""
         es = snapshot.es
-        if not repairs_drift(snapshot) or not self._repairs.exhausted(es.key, current_version(es)):
+        if not repairs_drift(snapshot) or not self._repairs.exhausted(es.key, _wish(es)):
             return None
         return Failed(steps_of(es).write, _CONTENDED)
 
@@ -164,7 +164,7 @@ class ExternalSecretReconciler:
             case Synced(changed=changed):
                 await self._outside.ledger.retire(kept)
                 if changed and repairs_drift(snapshot):
-                    self._repairs.count(es.key, current_version(es))
+                    self._repairs.count(es.key, _wish(es))
             case Failed(target_written=True) | Collided(target_written=True):
                 pass  # the new values are in use, and the older ones may be
             case _:
@@ -274,6 +274,11 @@ def _cause(report: Report) -> dict[str, str]:
 def _unseen(es: ExternalSecret, now: datetime) -> Snapshot:
     """What can be said of an object without its target."""
     return Snapshot(es, LastSync(None, ""), now, Absent(), Rules(), retry_within=longest_wait(interval_of(es)))
+
+
+def _wish(es: ExternalSecret) -> tuple[str, str]:
+    """What this very object asks for: one of the same name that was there before it is not counted against it."""
+    return es.metadata.uid, current_version(es)
 
 
 def _dependant(es: ExternalSecret) -> Dependant:

@@ -200,7 +200,8 @@ class PushRefresh:
             if self._subscriptions.moved.is_set():
                 self._subscriptions.moved.clear()
                 await self._save(places, settled)
-            # Last: what the provider forgets, no process may ask for again.
+            # Last: what a provider forgets should not be asked for again. Where only heartbeats moved a place there is
+            # no newer record, and a process that asks from the old one is told to read everything.
             self._subscriptions.acknowledge(settled)
             if any(settled.get(stream) != place.token for stream, place in places.items()):
                 self._subscriptions.moved.set()

@@ -17,7 +17,6 @@ from gotmpl.values import NilStrSlice, StrSlice, to_bytes, to_text
 
 FUNCTIONS = Functions()
 
-Span = tuple[int, int]
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
