@@ -287,7 +287,7 @@ async def test_an_entry_of_data_cannot_have_a_generator(stage: Scene) -> None:
 
     await stage.apply("db", data=[entry])
 
-    await stage.broken("db", "spec.data[0]", "no name")
+    await stage.broken("db", "spec.data[0]", "Password p is a generator", "dataFrom")
     assert stage.reads == 0
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.testing.keepingprovider import denied, keeping
+from eso_operator.testing.operators import eventually
 from eso_operator.testing.pushsecrets import bulk, entry
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Limits
@@ -108,8 +109,11 @@ async def test_one_store_that_fails_does_not_hold_up_the_others_and_nothing_is_f
         )
         found = await stage.broken("db", "could not set secret")
 
-        synced = found["status"]["syncedPushSecrets"]
-        assert {store: sorted(entries) for store, entries in synced.items()} == {"SecretStore/store": ["a", "b", "c"]}
+        async def recorded() -> bool:
+            synced = (await stage.status("db"))["syncedPushSecrets"]  # what is about to be pushed is there for a moment
+            return {store: sorted(names) for store, names in synced.items()} == {"SecretStore/store": ["a", "b", "c"]}
+
+        await eventually(recorded, "the record is not what was pushed")
         assert stage.provider.values == {"a": b"one", "b": b"one", "c": b"one"}
         assert {outcome["store"] for outcome in found["status"]["outcomes"]} == {
             "SecretStore store",

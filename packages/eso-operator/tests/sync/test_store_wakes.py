@@ -1,6 +1,7 @@
 """Who is woken when something changes, and who is not; kinds that are watched on demand."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -154,6 +155,38 @@ def test_a_changed_push_secret_concerns_the_stores_it_named_names_and_selects() 
 
     assert [request.key.name for request in renamed] == ["new", "old"]
     assert [str(request.key) for request in selecting] == ["team/new", "team/old", "team/other"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "woken"),
+    [
+        pytest.param({}, {"status": {"syncedPushSecrets": {"SecretStore/old": {}}}}, True, id="it has pushed there"),
+        pytest.param({}, {"spec": {"deletionPolicy": "None"}}, True, id="it deletes nothing any more"),
+        pytest.param({}, {"metadata": {"uid": "another"}}, True, id="another one of the same name"),
+        pytest.param({}, {"status": {"refreshTime": "2030-01-02T03:04:05Z"}}, False, id="it has pushed once more"),
+        pytest.param(
+            {"spec": {"deletionPolicy": "None"}},
+            {"spec": {"deletionPolicy": "None", "refreshInterval": "5m"}},
+            False,
+            id="it never deletes",
+        ),
+    ],
+)
+def test_a_push_secret_wakes_stores_only_when_what_it_holds_changes(
+    old: dict[str, Any], new: dict[str, Any], *, woken: bool
+) -> None:
+    """Each look at a store is a call to its backend."""
+    stores: Store[Object] = Store()
+    stores.apply(Applied(Object(metadata=metadata("old", "team"))))
+
+    found = held_stores(STORE, stores)(Change(ObjectKey("team", "push"), pushing(old), pushing(new)))
+
+    assert bool(list(found)) is woken
+
+
+def pushing(changes: dict[str, Any]) -> PushSecret:
+    document = msgspec.to_builtins(push("push", {"name": "old"}))
+    return msgspec.convert({key: part | changes.get(key, {}) for key, part in document.items()}, PushSecret)
 
 
 # --- kinds on demand -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from eso_operator.secretstore.kinds import StoreKind
 from kuberun.meta import JsonObject, ObjectKey, ObjectMeta
 from kuberun.ownership import finalizer_added, finalizer_removed
 
+DELETE: Final = "Delete"
 FINALIZER: Final = "secretstore.externalsecrets.io/finalizer"
 
 
@@ -27,7 +28,7 @@ def finalizer_patch(kind: StoreKind, store: ObjectMeta, push_secrets: Iterable[P
 def held(kind: StoreKind, store: ObjectMeta, push_secrets: Iterable[PushSecret]) -> bool:
     """Whether some PushSecret still needs the store for a deletion."""
     return any(
-        push.spec.deletion_policy == "Delete"
+        push.spec.deletion_policy == DELETE
         and (not kind.resource.namespaced or push.metadata.namespace == store.namespace)
         and (_has_pushed(kind, store, push) or _refers(kind, store, push))
         for push in push_secrets

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from eso_api.pushsecret import PushSecret
-from eso_operator.secretstore.finalizer import selects_by_label, stores_named
+from eso_operator.secretstore.finalizer import DELETE, selects_by_label, stores_named
 from eso_operator.secretstore.kinds import STORE_KINDS, StoreKind
 from eso_wire.values import KindRole
 from kuberun import triggers
@@ -58,9 +58,11 @@ def holders(push_secrets: Store[PushSecret]) -> Callable[[StoreKind, ObjectKey],
 
 
 def held_stores(kind: StoreKind, stores: Store[Any]) -> triggers.Mapping[PushSecret]:
-    """The stores whose finalizer a change of a PushSecret may concern."""
+    """The stores whose finalizer a change of a PushSecret concerns. To look at one costs a call to its backend."""
 
     def requests(change: Change[PushSecret]) -> Iterable[Request]:
+        if _holds(change.old) == _holds(change.new):
+            return []
         states = [state for state in (change.old, change.new) if state is not None and not isinstance(state, Malformed)]
         keys = {key for state in states for key in stores_named(kind, state)}
         if any(selects_by_label(kind, state) for state in states):
@@ -68,3 +70,10 @@ def held_stores(kind: StoreKind, stores: Store[Any]) -> triggers.Mapping[PushSec
         return [Request(key, f"PushSecret {change.key} changed") for key in sorted(keys) if key in stores]
 
     return requests
+
+
+def _holds(push: PushSecret | Malformed | None) -> object:
+    """All that decides which stores it holds; None if it holds none."""
+    if push is None or isinstance(push, Malformed) or push.spec.deletion_policy != DELETE:
+        return None
+    return push.spec.secret_store_refs, push.status.synced_push_secrets.keys(), push.metadata.uid
