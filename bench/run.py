@@ -6,11 +6,13 @@ A full run writes its figures to docs/performance.md.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import platform
 import sys
 from pathlib import Path
 
+import structlog
 from report import Row, print_rows
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
@@ -19,6 +21,7 @@ BENCHMARKS = ("client_writes", "externalsecrets", "informer", "providers", "serv
 
 def main() -> int:
     sys.path.insert(0, str(Path(__file__).resolve().parent))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # lines cost time
     measured: dict[str, list[Row]] = {}
     for name in sys.argv[1:] or BENCHMARKS:
         print(f"{name}:", flush=True)
