@@ -17,6 +17,7 @@ from eso_operator.providers.settings import RuntimeSettings, SubscriptionSetting
 from eso_operator.settings import Settings, SyncSettings, Tempo
 from eso_operator.testing.operators import READS, Bench, eventually
 from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
+from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, Operation
 from kuberun.backoff import Backoff
@@ -168,17 +169,21 @@ async def test_a_provider_that_cannot_keep_its_word_disturbs_nothing(bench: Benc
         await stage.ready("db", "SecretSynced")
 
 
-async def test_after_a_restart_the_stream_goes_on_where_it_was_and_what_is_fresh_is_not_read(bench: Bench) -> None:
+async def left_at(bench: Bench, token: str) -> ScriptedProvider:
+    """The provider of an operator that has stopped, which had heard and read everything up to the token."""
     async with telling(bench, db="v1") as stage:
         await stage.sync("db", ONE)
         await until_watched(stage, "db")
-        place(stage, "t1")
+        place(stage, token)
         stage.backend(db="v2")
         say(stage, "db")
         await stage.until("db", {"password": "v2"})
         await stage.settled()
-        provider = stage.provider
+        return stage.provider
 
+
+async def test_after_a_restart_the_stream_goes_on_where_it_was_and_what_is_fresh_is_not_read(bench: Bench) -> None:
+    provider = await left_at(bench, "t1")
     provider.asked.clear()
     provider.openings.clear()
     async with running(bench, provider, alone(bench)) as stage:
@@ -212,19 +217,10 @@ async def test_after_a_restart_everybody_reads_once_where_the_provider_gives_no_
 
 
 async def test_a_token_that_the_provider_refuses_costs_one_read(bench: Bench) -> None:
-    async with telling(bench, db="v1") as stage:
-        await stage.sync("db", ONE)
-        await until_watched(stage, "db")
-        place(stage, "t1")
-        stage.backend(db="v2")
-        say(stage, "db")
-        await stage.until("db", {"password": "v2"})
-        await stage.settled()
-        provider = stage.provider
-
+    provider = await left_at(bench, "t1")
     provider.asked.clear()
     provider.refused_tokens = {"t1"}
-    stage.backend(db="v3")
+    provider.data |= {"db": b"v3"}
     async with running(bench, provider, alone(bench)) as stage:
         await stage.until("db", {"password": "v3"})
 
