@@ -23,8 +23,19 @@ def gadgets(kubectl: Kubectl) -> Kubectl:
     """A kubectl on a server that serves gadgets."""
     kubectl("apply", "--filename", str(GADGETS))
     kubectl("wait", "--for=condition=Established", "crd/gadgets.kubectl.example.com", "--timeout=20s")
-    deadline = time.monotonic() + 20
-    while kubectl.run("get", "gadgets").returncode != 0:
-        assert time.monotonic() < deadline, "gadgets are never served"
-        time.sleep(0.2)
+    _until_served(kubectl, "get", "gadgets")
     return kubectl
+
+
+@pytest.fixture
+def explained(gadgets: Kubectl) -> Kubectl:
+    """The same once the server has published what it knows of gadgets, which it does a little later."""
+    _until_served(gadgets, "explain", "gadgets")
+    return gadgets
+
+
+def _until_served(kubectl: Kubectl, *arguments: str) -> None:
+    deadline = time.monotonic() + 60
+    while kubectl.run(*arguments).returncode != 0:
+        assert time.monotonic() < deadline, f"kubectl {' '.join(arguments)} never works"
+        time.sleep(0.2)

@@ -34,15 +34,15 @@ def test_categories_gather_kinds(gadgets: Kubectl) -> None:
     assert "gadget.kubectl.example.com/w" in gadgets("get", "all-gadgets", "--output", "name")
 
 
-def test_explain_describes_fields(gadgets: Kubectl) -> None:
-    text = gadgets("explain", "gadget.spec.size")
+def test_explain_describes_fields(explained: Kubectl) -> None:
+    text = explained("explain", "gadget.spec.size")
 
     assert "FIELD: size <integer>" in text
     assert "How large it is." in text
 
 
-def test_explain_recursive_lists_the_tree(gadgets: Kubectl) -> None:
-    text = gadgets("explain", "gadgets", "--recursive")
+def test_explain_recursive_lists_the_tree(explained: Kubectl) -> None:
+    text = explained("explain", "gadgets", "--recursive")
 
     assert "colour\t<string>" in text
     assert "conditions\t<[]Object>" in text
