@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from kuberun.errors import AlreadyExists
 from kuberun.meta import Condition, JsonObject, Object, Resource, raw
 from kuberun.testing.builders import SECRETS, document
 from kuberun.testing.rawapi import MERGE_PATCH, RawApi
+from kuberun.testing.servers import free_ports
 from kuberun.transport import AiohttpTransport, Transport
 
 T = TypeVar("T")
@@ -92,10 +92,7 @@ def scripted(**fields: Any) -> ScriptedProvider:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 async def install_crds(kubeconfig: Path) -> None:

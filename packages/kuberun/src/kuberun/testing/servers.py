@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +25,7 @@ from kuberun.clock import SystemClock
 POLL_SECONDS = 0.05
 STOP_SECONDS = 10.0
 LOG_TAIL_LINES = 15
+_PORTS = range(20_000, 32_000)
 
 
 class ApiServer(Protocol):
@@ -97,15 +100,23 @@ class Child:
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports nobody listens on now. Another process may still take one first: callers retry."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Loopback ports nobody listens on now. Another process may still take one first: callers retry.
+
+    Not from the range that outgoing connections are given their ports from: with many of those about, one that was free
+    a second ago is theirs.
+    """
+    with ExitStack() as held:
+        found: list[int] = []
+        for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+            if len(found) == count:
+                break
+            one = held.enter_context(socket.socket())
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+    return found
 
 
 def find_program(name: str, *folders: Path) -> Path | None:
