@@ -68,14 +68,19 @@ async def until(site: Any, text: str) -> None:
     await eventually(arrived, "the value does not arrive")
 
 
+async def followed(site: Any) -> None:
+    """A store, a value in it, and an ExternalSecret that follows it."""
+    await site.create_store()
+    await site.ready()
+    await put(site, "v1")
+    await follow(site)
+
+
 async def test_changes_arrive_and_none_is_missed_by_a_provider_that_is_killed(site: Any) -> None:
     """The fake backend lives and dies with the process: the last value is written into an empty one."""
     await site.start()
     async with site.running():
-        await site.create_store()
-        await site.ready()
-        await put(site, "v1")
-        await follow(site)
+        await followed(site)
 
         await put(site, "v2")
         await until(site, "v2")
@@ -92,10 +97,7 @@ async def test_a_storm_of_events_costs_few_reads(site: Any) -> None:
     site.fails({"method": "subscribe", "fault": {"type": "events", "count": STORM}})
     await site.start()
     async with site.running() as operator:
-        await site.create_store()
-        await site.ready()
-        await put(site, "v1")
-        await follow(site)
+        await followed(site)
 
         await put(site, "v2")
         await until(site, "v2")
@@ -107,10 +109,7 @@ async def test_a_stream_that_always_fails_leaves_everything_else_alone(site: Any
     site.fails({"method": "subscribe", "fault": {"type": "error", "reason": "PERMISSION_DENIED"}})
     await site.start()
     async with site.running() as operator:
-        await site.create_store()
-        await site.ready()
-        await put(site, "v1")
-        await follow(site)
+        await followed(site)
         await eventually(lambda: _twice(operator), "the stream is not opened again")
 
         await put(site, "v2")
@@ -128,10 +127,7 @@ async def test_an_operator_that_starts_again_goes_on_where_its_stream_was(site: 
     """What it reads then, it reads because of the next change."""
     await site.start()
     async with site.running():
-        await site.create_store()
-        await site.ready()
-        await put(site, "v1")
-        await follow(site)
+        await followed(site)
         await put(site, "v2")
         await until(site, "v2")
         await recorded(site)
@@ -159,10 +155,7 @@ async def recorded(site: Any) -> None:
 async def test_a_provider_that_has_forgotten_where_the_stream_was_has_everything_read_once(site: Any) -> None:
     await site.start()
     async with site.running():
-        await site.create_store()
-        await site.ready()
-        await put(site, "v1")
-        await follow(site)
+        await followed(site)
         await recorded(site)
     site.provider.kill()
     await site.start()
@@ -177,10 +170,7 @@ async def test_a_store_whose_stream_cannot_be_held_says_so_and_stays_ready(site:
     site.fails({"method": "subscribe", "fault": {"type": "error", "reason": "PERMISSION_DENIED"}})
     await site.start()
     async with site.running():
-        await site.create_store()
-        await site.ready()
-        await put(site, "v1")
-        await follow(site)
+        await followed(site)
 
         await eventually(lambda: _is_degraded(site), "the store does not say that its stream is broken")
         await site.ready()

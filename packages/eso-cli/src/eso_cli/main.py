@@ -6,18 +6,19 @@ sentence and not a traceback.
 
 from __future__ import annotations
 
+# ruff: noqa: E402 - the handler is set before everything that takes time
 import signal
 
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupted import has nothing to say; `app` puts it back
 
-import asyncio  # noqa: E402 - the line above comes before everything that takes time
-import os  # noqa: E402 - as above
-import sys  # noqa: E402 - as above
-from enum import StrEnum  # noqa: E402 - as above
-from pathlib import Path  # noqa: E402 - as above
-from typing import Annotated  # noqa: E402 - as above
+import asyncio
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
 
-import typer  # noqa: E402 - as above
+import typer
 
 commands = typer.Typer(
     name="eso", help="External Secrets Operator.", no_args_is_help=True, pretty_exceptions_enable=False

@@ -220,10 +220,10 @@ def _entries(subject: Subject) -> list[Step]:
         return [Step("entry", Mark.BAD, f"entries: {message}")]
     if isinstance(subject, PushSecret):
         pushed = [f"{len(keys)} in {store}" for store, keys in sorted(subject.status.synced_push_secrets.items())]
-        return [Step("entry", _so_far(subject, bool(pushed)), f"entries: {', '.join(pushed) or 'none'} pushed")]
+        return [Step("entry", _so_far(subject, reached=bool(pushed)), f"entries: {', '.join(pushed) or 'none'} pushed")]
     count = len(wants_of(subject.spec))
     reached = bool(subject.status.refresh_time) or _place(subject) in ("template", "target")
-    return [Step("entry", _so_far(subject, reached), f"entries: {count} {'read' if reached else 'to read'}")]
+    return [Step("entry", _so_far(subject, reached=reached), f"entries: {count} {'read' if reached else 'to read'}")]
 
 
 def _failure(outcome: KeyOutcome) -> str:
@@ -248,7 +248,7 @@ def _template(evidence: Evidence) -> list[Step]:
     if message := _message(subject, "template"):
         return [Step("template", Mark.BAD, f"template: {message}", below=below)]
     missing = any(step.mark is Mark.BAD for step in below)
-    mark = Mark.BAD if missing else _so_far(subject, _place(subject) == "target")
+    mark = Mark.BAD if missing else _so_far(subject, reached=_place(subject) == "target")
     says = {Mark.GOOD: "rendered", Mark.BAD: "cannot be rendered", Mark.OPEN: "not rendered yet"}
     return [Step("template", mark, f"template: {says[mark]}", below=below)]
 
@@ -303,7 +303,7 @@ def _unseen(sight: Sight) -> Mark:
     return {Look.FOUND: Mark.GOOD, Look.ABSENT: Mark.BAD, Look.HIDDEN: Mark.OPEN}[sight.look]
 
 
-def _so_far(subject: Subject, reached: bool) -> Mark:  # noqa: FBT001 - asked in one breath with the subject
+def _so_far(subject: Subject, *, reached: bool) -> Mark:
     """Of a step that nothing is said about: good if all is well, or if the trouble came later."""
     ready = _ready(subject.status.conditions)
     return Mark.GOOD if reached or (ready is not None and ready.status == "True") else Mark.OPEN
