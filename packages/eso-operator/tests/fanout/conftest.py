@@ -41,19 +41,24 @@ SPEC: JsonObject = {
 
 @dataclass(slots=True)
 class CountingTransport:
-    """Notes every request that is no read; fails those whose `where` holds a key of `broken`."""
+    """Notes every write that the server took; fails those whose `where` holds a key of `broken`.
+
+    A write decided on old facts is refused and changes nothing, so it does not count.
+    """
 
     inner: Transport
     writes: list[str] = field(default_factory=list)
     broken: dict[str, ApiError] = field(default_factory=dict)
 
     async def request(self, request: Request) -> bytes:
-        if request.method != "GET" and "/events" not in request.path:
+        counts = request.method != "GET" and "/events" not in request.path
+        for where, error in self.broken.items():
+            if counts and where in request.where:
+                raise error
+        answer = await self.inner.request(request)
+        if counts:
             self.writes.append(request.where)
-            for where, error in self.broken.items():
-                if where in request.where:
-                    raise error
-        return await self.inner.request(request)
+        return answer
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self.inner.stream(request)
@@ -70,6 +75,10 @@ class Running:
     broken: dict[str, ApiError]
     series: ObjectSeries
     looks: dict[ObjectKey, int] = field(default_factory=dict)
+
+    def writes_of(self, fleet: Fleet) -> list[str]:
+        """Those of one test; other tests' objects may still be on their way out of the cluster."""
+        return [write for write in self.writes if fleet.mark in write]
 
     async def looked_again(self, name: str, times: int = 2) -> None:
         """Returns when the parent has been looked at that many times more."""

@@ -328,7 +328,7 @@ async def test_an_idle_parent_is_looked_at_and_nothing_is_written(fleet: Any) ->
 
         await running.looked_again(fleet.name, 2)
 
-        assert running.writes == []
+        assert running.writes_of(fleet) == []
 
 
 async def test_an_operator_that_starts_anew_writes_nothing(fleet: Any) -> None:
@@ -336,13 +336,13 @@ async def test_an_operator_that_starts_anew_writes_nothing(fleet: Any) -> None:
     async with fleet.running() as running:
         await fleet.create()
         await fleet.provisioned("a", "b")
-        # A finalizer, two children, a status: not one write more.
-        ours = [write for write in running.writes if fleet.mark in write]
-        assert len(ours) == 4, ours
+    # A finalizer, two children, a status: not one write more.
+    ours = running.writes_of(fleet)
+    assert len(ours) == 4, ours
     async with fleet.running() as running:
         await running.looked_again(fleet.name, 1)
 
-        assert [write for write in running.writes if fleet.mark in write] == []
+        assert running.writes_of(fleet) == []
 
 
 async def test_children_of_the_existing_operator_are_taken_over_without_a_write(fleet: Any) -> None:
@@ -367,7 +367,7 @@ async def test_children_of_the_existing_operator_are_taken_over_without_a_write(
         await fleet.provisioned("a")
 
         await eventually(lambda: _without_finalizers(fleet, "a"), "the finalizer is still there")
-        ours = [write for write in running.writes if fleet.mark in write]
+    ours = running.writes_of(fleet)
     assert await fleet.child("a") == before
     assert sorted(write.split("/")[-1] for write in ours) == sorted([fleet.name, "status", fleet.ns("a")])
 

@@ -107,7 +107,7 @@ async def test_a_namespace_that_cannot_go_yet_gets_no_new_child(fleet: Any) -> N
 
         await running.looked_again(fleet.name, 2)
 
-        assert running.writes == []
+        assert running.writes_of(fleet) == []
         await fleet.bench.patch(NAMESPACES, fleet.ns("b"), {"metadata": {"finalizers": None}})
 
 

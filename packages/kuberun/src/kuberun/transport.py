@@ -24,6 +24,7 @@ from kuberun.connection import ClientCertificate, Connection, Credential
 from kuberun.errors import BadAnswer, ConfigError, Unauthorized, Unreachable, from_status
 from kuberun.permit import permitted
 from kuberun.requests import Request
+from kuberun.sockets import Sockets, break_off
 from kuberun.tls import client_context
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class AiohttpTransport:
         self._connection = connection
         self._limits = limits
         self._session: aiohttp.ClientSession | None = None
+        self._sockets = Sockets()
         self._context: ssl.SSLContext | None = None
         self._context_for: ClientCertificate | None = None
         self._server = connection.server.rstrip("/")
@@ -86,12 +88,13 @@ class AiohttpTransport:
         try:
             yield _Lines(response.content, request)
         finally:
-            response.close()  # whatever is still to come is of no use to the next request
+            break_off(response)  # whatever is still to come is of no use to the next request
 
     async def close(self) -> None:
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()
+            await self._sockets.closed()
 
     async def _authenticated(self, call: Callable[[Request, Credential], Awaitable[T]], request: Request) -> T:
         """The call with the current credentials, and once more with new ones if the server refuses those."""
@@ -148,7 +151,7 @@ class AiohttpTransport:
 
     def _opened_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(
+            connector = self._sockets.connector(
                 limit=self._limits.connections, keepalive_timeout=self._limits.keep_alive_seconds
             )
             self._session = aiohttp.ClientSession(

@@ -42,7 +42,6 @@ from kuberun.transport import AiohttpTransport, Transport
 T = TypeVar("T")
 
 PATIENCE = 30.0
-_FAREWELL = 0.1  # dozens of broken-off watches still say goodbye to their TLS peer; a loop that ends before leaks them
 SERVICE = "provider-scripted"
 PORT = 8080
 LABEL = {"external-secrets.io/provider": "true"}
@@ -163,7 +162,6 @@ class Bench:
             raise failures.exceptions[0] from None  # the test's own complaint reads better without the group
         finally:
             await client.close()
-            await SystemClock().sleep(_FAREWELL)
 
     # --- the provider -------------------------------------------------------------------------------------------------
 

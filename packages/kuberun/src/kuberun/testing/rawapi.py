@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import aiohttp
 from multidict import CIMultiDictProxy
 
+from kuberun.sockets import Sockets, break_off
+
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -131,7 +133,10 @@ class RawApi:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS),
             read_bufsize=2**22,
         ) as response:
-            yield Frames(response)
+            try:
+                yield Frames(response)
+            finally:
+                break_off(response)
 
     def _headers(self, more: Mapping[str, str] | None) -> dict[str, str]:
         headers = {"Content-Type": "application/json", **(more or {})}
@@ -142,10 +147,12 @@ class RawApi:
 
 @asynccontextmanager
 async def raw_api(url: str, token: str, ca_file: str) -> AsyncIterator[RawApi]:
-    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=ca_file))
+    sockets = Sockets()
+    connector = sockets.connector(ssl=ssl.create_default_context(cafile=ca_file))
     timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         yield RawApi(session, url, token)
+    await sockets.closed()
 
 
 def _query(query: Mapping[str, object] | None) -> dict[str, str]:
