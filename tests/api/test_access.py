@@ -49,9 +49,16 @@ async def grant(api: RawApi, namespace: str, account: str, *rules: dict[str, Any
     assert (role.status, binding.status) == (201, 201)
 
 
+def header(token: str) -> dict[str, Any]:
+    return _decoded(token.split(".", maxsplit=1)[0])
+
+
 def claims(token: str) -> dict[str, Any]:
-    body = token.split(".")[1]
-    decoded: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    return _decoded(token.split(".")[1])
+
+
+def _decoded(part: str) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     return decoded
 
 
@@ -147,6 +154,55 @@ class TestTokenRequest:
 
         assert (reply.status, reply.reason) == (404, "NotFound")
         assert reply.message == 'serviceaccounts "missing" not found'
+
+
+KEYS, ABOUT = "/openid/v1/jwks", "/.well-known/openid-configuration"
+KEY_SET = "application/jwk-set+json"
+
+
+class TestPublishedKeys:
+    """By which others check tokens: two documents, each in the one media type that its standard says."""
+
+    @pytest.mark.parametrize(
+        ("path", "accept", "content_type"),
+        [
+            pytest.param(KEYS, KEY_SET, KEY_SET, id="the keys by their own type"),
+            pytest.param(KEYS, "*/*", KEY_SET, id="the keys by any type"),
+            pytest.param(KEYS, f"application/json, {KEY_SET}", KEY_SET, id="the keys by their own type among others"),
+            pytest.param(ABOUT, "application/json", "application/json", id="the configuration as JSON"),
+            pytest.param(ABOUT, "*/*", "application/json", id="the configuration by any type"),
+        ],
+    )
+    async def test_a_document_comes_in_its_media_type(
+        self, api: RawApi, path: str, accept: str, content_type: str
+    ) -> None:
+        reply = await api.get(path, accept=accept)
+
+        assert reply.status == 200
+        assert reply.headers["Content-Type"] == content_type
+        assert reply.headers["Cache-Control"] == "public, max-age=3600"
+        assert {KEYS: "keys", ABOUT: "jwks_uri"}[path] in reply.body
+
+    @pytest.mark.parametrize(
+        ("path", "accept"),
+        [
+            pytest.param(KEYS, "application/json", id="the keys as plain JSON"),
+            pytest.param(KEYS, "application/*", id="the keys as any application type"),
+            pytest.param(ABOUT, KEY_SET, id="the configuration as a set of keys"),
+        ],
+    )
+    async def test_there_is_no_other_media_type(self, api: RawApi, path: str, accept: str) -> None:
+        reply = await api.get(path, accept=accept)
+
+        assert reply.status == 406
+
+    async def test_the_key_of_a_token_is_among_them(self, api: RawApi, accounts: str) -> None:
+        await api.post(accounts, {"metadata": {"name": "robot"}})
+        issued = await api.post(f"{accounts}/robot/token", {"spec": {}})
+
+        published = await api.get(KEYS, accept=KEY_SET)
+
+        assert header(issued.body["status"]["token"])["kid"] in {key["kid"] for key in published.body["keys"]}
 
 
 class TestTokenReview:

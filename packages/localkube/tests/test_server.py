@@ -393,7 +393,7 @@ async def test_health_in_detail(admin: RawApi) -> None:
 
 async def test_tokens_can_be_checked_by_others(admin: RawApi) -> None:
     configuration = (await admin.get("/.well-known/openid-configuration")).body
-    keys = (await admin.get("/openid/v1/jwks")).body["keys"]
+    keys = (await admin.get("/openid/v1/jwks", accept="application/jwk-set+json")).body["keys"]
 
     assert configuration["issuer"] == "https://kubernetes.default.svc"
     assert (keys[0]["kty"], keys[0]["alg"]) == ("EC", "ES256")

@@ -10,10 +10,10 @@ import msgspec
 
 from kuberun.meta import JsonObject
 from localkube.discovery import Discovery
-from localkube.errors import method_not_allowed, no_such_path
+from localkube.errors import method_not_allowed, no_such_path, not_acceptable
 from localkube.openapi import OpenApi
 from localkube.wire.http import Reply, Request
-from localkube.wire.negotiation import accepted, compressed, is_pretty, reply, wants_aggregated_discovery
+from localkube.wire.negotiation import accepted, clauses, compressed, is_pretty, reply, wants_aggregated_discovery
 from localkube.wire.routes import PathTarget, Query, first
 
 MAJOR, MINOR = "1", "36"
@@ -34,8 +34,15 @@ VERSION: Final = {
     "platform": "linux/amd64",
 }
 Check = Callable[[], bool]
-Document = Callable[[], JsonObject]
 Action = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Something published in one media type only, which may be kept for an hour."""
+
+    media: str
+    content: Callable[[], JsonObject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class Paths:
         if (known or path in self._documents) and target.method not in {"GET", "HEAD"}:
             raise method_not_allowed()
         if path in self._documents:
-            return self._formed(self._documents[path](), request, query)
+            return _published(self._documents[path], request)
         match head:
             case "" if path == "/":
                 return self._formed({"paths": self._discovery.paths()}, request, query)
@@ -126,6 +133,13 @@ class Paths:
         if answer.body and is_pretty(first(query, "pretty"), request.header("User-Agent")):
             answer.body = msgspec.json.format(answer.body, indent=2) + b"\n"
         return answer
+
+
+def _published(document: Document, request: Request) -> Reply:
+    if not any(clause.media in {document.media, "*/*"} for clause in clauses(request.header("Accept"))):
+        raise not_acceptable(document.media)
+    headers = [("Cache-Control", "public, max-age=3600")]
+    return Reply(200, msgspec.json.encode(document.content()), document.media, headers)
 
 
 def not_found_page() -> Reply:

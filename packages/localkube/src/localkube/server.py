@@ -25,7 +25,7 @@ from localkube.access.auth import Authenticator
 from localkube.access.bootstrap import create_default_roles
 from localkube.access.certificates import Certificates
 from localkube.access.files import private_directory, write_private
-from localkube.access.issuer import key_set, openid_configuration
+from localkube.access.issuer import KEY_SET, key_set, openid_configuration
 from localkube.access.kubeconfig import Access, kubeconfig
 from localkube.access.policies import Policies
 from localkube.access.reviews import Reviews
@@ -33,10 +33,11 @@ from localkube.api import Api
 from localkube.cluster import Cluster
 from localkube.discovery import Discovery
 from localkube.openapi import OpenApi
-from localkube.paths import Extras, Paths
+from localkube.paths import Document, Extras, Paths
 from localkube.resources import Resources
 from localkube.stream import Streams
 from localkube.wire.http import HttpServer
+from localkube.wire.negotiation import JSON
 
 log = structlog.get_logger(__name__)
 
@@ -133,8 +134,8 @@ class LocalKube:
         return Extras(
             checks={"ping": lambda: True, "shutdown": lambda: not self._closing},
             documents={
-                "/.well-known/openid-configuration": lambda: openid_configuration(self.url),
-                "/openid/v1/jwks": lambda: key_set(cluster.tokens),
+                "/.well-known/openid-configuration": Document(JSON, lambda: openid_configuration(self.url)),
+                "/openid/v1/jwks": Document(KEY_SET, lambda: key_set(cluster.tokens)),
             },
             actions={"/localkube/compact": compact},
         )

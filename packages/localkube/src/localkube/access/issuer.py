@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+from typing import Final
 
 from kuberun.meta import JsonObject
 from localkube.cluster.tokens import ISSUER, Tokens
+
+KEY_SET: Final = "application/jwk-set+json"
 
 
 def openid_configuration(server: str) -> JsonObject:
