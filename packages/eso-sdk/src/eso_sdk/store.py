@@ -99,6 +99,14 @@ class Store(Backend[C]):
         del items, resume_token
         raise unsupported("this store does not report changes")
 
+    async def acknowledged(self, resume_token: str) -> None:
+        """What happened up to this token has been read since: a backend that keeps events until taken may drop them.
+
+        Opening a stream with a token says nothing of the kind. The token may be one of an earlier stream, of another
+        process, or forgotten; one that is not known is no error. What fails here is logged and the stream goes on: the
+        next token is for everything before it.
+        """
+
 
 def store_operations(store: type[Store[Any]]) -> frozenset[Operation]:
     """What a class does: what it overrides, and what its methods are marked with."""

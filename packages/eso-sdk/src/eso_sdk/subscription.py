@@ -2,6 +2,7 @@
 
 SubscribeOpen -> author's subscribe(items, token) -> ChangeEvent ... Heartbeat ...
 SubscribeUpdate -> the same again with the new items, from the last token on
+SubscribeAck -> author's acknowledged(token), beside the stream
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
+import structlog
+
 from eso_sdk.errors import invalid_request
 from eso_sdk.reading import closing
+from eso_sdk.redaction import Redactor
 from eso_sdk.store import Store
 from eso_wire.bounds import MAX_WATCHES
+from eso_wire.errors import ErrorReason
 from eso_wire.values import (
     ChangeEvent,
     Heartbeat,
@@ -25,8 +30,13 @@ from eso_wire.values import (
     WatchItem,
 )
 from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+
+_log = structlog.get_logger("eso_sdk.subscription")
 
 HEARTBEAT_SECONDS: Final = 30.0
+ACKNOWLEDGE_SECONDS: Final = 30.0
+"""How long an author may take to let the backend forget. The caller acknowledges about once a minute."""
 
 Event = ChangeEvent | Heartbeat
 Emit = Callable[[Event], Awaitable[None]]
@@ -51,15 +61,18 @@ class Subscription:
         self._resume_token = opened.resume_token
         self._writing = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._acknowledged = ""
+        self._settled = asyncio.Event()
 
     async def run(self, incoming: AsyncIterator[SubscribeMessage]) -> None:
         """Until the changes end. The caller may stop talking; it is still told."""
         async with asyncio.TaskGroup() as group:
             beats = group.create_task(self._heartbeats())
             listening = group.create_task(self._listen(incoming))
+            settling = group.create_task(self._acknowledgements())
             await self._follow()
-            beats.cancel()
-            listening.cancel()
+            for task in (beats, listening, settling):
+                task.cancel()
 
     async def _follow(self) -> None:
         """The author's changes, begun anew whenever the watches change."""
@@ -91,12 +104,31 @@ class Subscription:
             match message:
                 case SubscribeUpdate():
                     self._update(message)
-                case SubscribeAck():
-                    continue  # the backend keeps no queue for us; tokens are the caller's to remember
+                case SubscribeAck(resume_token=token):
+                    self._acknowledged = token
+                    self._settled.set()
                 case SubscribeOpen():
                     raise invalid_request("a subscription is opened once; open another stream for another store")
                 case _ as never:
                     assert_never(never)
+
+    async def _acknowledgements(self) -> None:
+        """One at a time; of those that come meanwhile only the last, which is for all before it."""
+        while True:
+            await self._settled.wait()
+            self._settled.clear()
+            if self._acknowledged:
+                await self._acknowledge(self._acknowledged)
+
+    async def _acknowledge(self, token: str) -> None:
+        """The stream outlives what goes wrong here: what the backend still has comes again, or goes with the next."""
+        try:
+            async with Deadline(self._beat.clock, ACKNOWLEDGE_SECONDS):
+                await self._store.acknowledged(token)
+        except Exception as exc:  # noqa: BLE001 - author code may raise anything
+            error = Redactor(()).of_exception(exc)
+            place = {"error": error.message} if error.reason is ErrorReason.INTERNAL else {}
+            _log.warning("acknowledgement failed; a later one covers it", reason=error.reason.value, **place)
 
     def _update(self, update: SubscribeUpdate) -> None:
         for watch_id in update.remove:

@@ -75,6 +75,7 @@ class Script:
     push: Callable[[Any, PushItem], Awaitable[PushOutcome | Pushed]] | None = None
     validate: Callable[[Any], Awaitable[Validation]] | None = None
     subscribe: Callable[[Any, Sequence[WatchItem], str], AsyncIterator[ChangeEvent]] | None = None
+    acknowledged: Callable[[Any, str], Awaitable[None]] | None = None
     generate: Callable[[Any, GenerateRequest], Awaitable[Generated | Mapping[str, bytes]]] | None = None
     finds_by_key: bool = False
     """Whether generators find what they made by the idempotency key of the call."""
@@ -159,6 +160,10 @@ class Scripted(Store[ScriptedConfig]):
             async with closing(self.script.subscribe(self, items, resume_token)) as events:
                 async for event in events:
                     yield event
+
+    async def acknowledged(self, resume_token: str) -> None:
+        if self.script.acknowledged is not None:
+            await self.script.acknowledged(self, resume_token)
 
 
 @store_kind(kind="ReadOnly", plural="readonlies")
