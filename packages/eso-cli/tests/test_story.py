@@ -301,15 +301,13 @@ SYNCED = [{"type": "Ready", "status": "True", "reason": "Synced"}]
     ],
 )
 def test_a_push_is_told_from_its_secret_to_its_stores(status: dict[str, Any], source: Sight, said: str) -> None:
-    pushed = msgspec.convert(status, dict[str, Any])
-    pushed.pop("nextAttemptTime", None)
-
-    story = story_of(Evidence(push_secret(pushed), (STORE,), (), (source,)), NOW)
+    story = story_of(Evidence(push_secret(status), (STORE,), (), (source,)), NOW)
 
     assert [step.name for step in story.steps] == ["source", "store", "entry"]
     told = story.cause or story.steps[-1]
     assert told.what.startswith(said)
     assert story.healthy == (status["conditions"] is SYNCED)
+    assert story.next_attempt_time == ("" if story.healthy else SOON)
 
 
 def test_events_are_passed_on() -> None:

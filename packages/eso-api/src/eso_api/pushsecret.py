@@ -178,6 +178,8 @@ class PushSecretStatus(Fragment, frozen=True, kw_only=True):
     """When the last push began."""
     renew_time: NullableTimestamp = None
     """When generated values are made anew because they end; absent if they do not."""
+    next_attempt_time: NullableTimestamp = None
+    """After a failure: when it is tried again at the latest. Absent if that is soon, or only on a change."""
     synced_resource_version: str = ""
     """Generation and metadata hash of this object at the last push."""
     synced_push_secrets: dict[str, dict[str, PushData]] = {}

@@ -314,7 +314,7 @@ def _with_next_attempt(story: Story, subject: Subject, now: datetime) -> Story:
     cause, ready = story.cause, _ready(subject.status.conditions)
     if cause is None or ready is None or ready.status != "False":
         return story
-    at = subject.status.next_attempt_time if isinstance(subject, ExternalSecret) else None
+    at = subject.status.next_attempt_time
     attempt = moment(at, now) if at else "soon, or when something it depends on changes"
     noted = replace(cause, notes=(*cause.notes, f"next attempt: {attempt}"))
 

@@ -1,6 +1,7 @@
 """What goes wrong with a PushSecret, and how it says so (contract 1.11). No value is in any message."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from eso_operator.testing.operators import eventually
 from eso_operator.testing.pushsecrets import bulk, entry
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Limits
+from kuberun.clock import parse_rfc3339
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live
@@ -156,6 +158,23 @@ async def test_a_provider_that_throttles_is_asked_again_when_it_says(staged: Any
 
         await stage.holds(db="p")
         await stage.ready("db")
+
+
+async def test_the_status_says_when_a_failed_push_is_tried_again_until_it_succeeds(staged: Any) -> None:
+    async with staged() as stage:
+        busy = ProviderError(ErrorReason.BACKEND_ERROR, "come back later", retry_after=900.0)
+        stage.provider.push_errors["db"] = busy
+        await stage.source(password="p")
+        await stage.apply("db", entry("password", "db"))
+
+        failed = (await stage.broken("db", "come back later"))["status"]
+        stage.provider.push_errors.clear()
+        await stage.force("db")
+        mended = (await stage.ready("db"))["status"]
+
+        began = parse_rfc3339(failed["conditions"][0]["lastTransitionTime"])
+        assert parse_rfc3339(failed["nextAttemptTime"]) - began >= timedelta(seconds=900)
+        assert mended.get("nextAttemptTime") is None
 
 
 @pytest.mark.parametrize("policy", ["Replace", "IfNotExists"])

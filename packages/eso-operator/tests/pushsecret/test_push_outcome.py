@@ -173,6 +173,8 @@ def test_stores_are_checked_before_the_first_push(stores: Any, expected: type) -
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 FAILURE = Failure("spec.data[0]", "AccessDenied", "no permission", "prod/db", "SecretStore store")
+LIMITED = Failure("p", "RateLimited", "m", retry_after=90.0)
+NEVER = Failure("p", "NotImplemented", "m", retry=RetryClass.NEVER)
 
 
 def ready(report: Any) -> tuple[str, str]:
@@ -241,16 +243,41 @@ def test_a_failure_changes_neither_time_nor_version_and_says_the_same_once() -> 
 
 
 def test_a_failure_that_waiting_does_not_heal_is_looked_at_again_at_the_interval() -> None:
-    never = Failure("p", "NotImplemented", "m", retry=RetryClass.NEVER)
-
-    assert report_of(push_secret(), Failed("s", (never,)), NOW).then == After(3600.0, "it may have been put right")
-    assert report_of(push_secret(refreshInterval="0"), Failed("s", (never,)), NOW).then == Done()
+    assert report_of(push_secret(), Failed("s", (NEVER,)), NOW).then == After(3600.0, "it may have been put right")
+    assert report_of(push_secret(refreshInterval="0"), Failed("s", (NEVER,)), NOW).then == Done()
 
 
 def test_a_failure_is_retried_no_sooner_than_the_provider_says() -> None:
-    limited = Failure("p", "RateLimited", "m", retry_after=90.0)
+    assert report_of(push_secret(), Failed("s", (LIMITED, FAILURE)), NOW).then == Retry("s", 90.0, longest=3600.0)
 
-    assert report_of(push_secret(), Failed("s", (limited, FAILURE)), NOW).then == Retry("s", 90.0, longest=3600.0)
+
+@pytest.mark.parametrize(
+    ("interval", "failure", "within", "expected"),
+    [
+        pytest.param("1h", FAILURE, 64.0, 64, id="the back-off's longest"),
+        pytest.param("1h", FAILURE, 8.0, None, id="soon: not worth a write each time"),
+        pytest.param("1h", LIMITED, 8.0, 90, id="as the provider asked"),
+        pytest.param("1h", NEVER, 64.0, 3600, id="hopeless: at the interval"),
+        pytest.param("0", NEVER, 64.0, None, id="hopeless: only on a change"),
+    ],
+)
+def test_after_a_failed_push_the_status_says_when_it_is_tried_again(
+    interval: str, failure: Failure, within: float, expected: float | None
+) -> None:
+    push = push_secret(refreshInterval=interval)
+
+    status = report_of(push, Failed("s", (failure,)), NOW, retry_within=within).status
+
+    assert status.next_attempt_time == (None if expected is None else rfc3339(NOW + timedelta(seconds=expected)))
+
+
+@pytest.mark.parametrize("outcome", [Synced(), SourceDeleted()], ids=["synced", "source deleted"])
+def test_no_attempt_is_announced_once_nothing_fails(outcome: Any) -> None:
+    push = push_secret()
+    push.status = report_of(push, Failed("s", (LIMITED,)), NOW).status
+    assert push.status.next_attempt_time is not None
+
+    assert report_of(push, outcome, NOW).status.next_attempt_time is None
 
 
 def test_existing_values_are_a_condition_of_their_own_next_to_ready() -> None:

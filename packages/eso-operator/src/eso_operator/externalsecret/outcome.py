@@ -29,7 +29,7 @@ from eso_operator.externalsecret.refresh import current_version, interval_of, la
 from eso_operator.externalsecret.snapshot import Snapshot
 from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
-from eso_operator.sync.reporting import READY, News
+from eso_operator.sync.reporting import READY, News, next_attempt
 from eso_operator.sync.templates import TemplateVersion
 from eso_wire.errors import RetryClass
 from kuberun.clock import rfc3339
@@ -45,7 +45,6 @@ SYNCED, DELETED, MISSING, FAILED = "Synced", "Deleted", "Missing", "SyncedError"
 
 FLUSH_SECONDS: Final = 300.0
 """A refresh that changed nothing is written into the status at most this often."""
-_SOON: Final = 30.0
 _SHOWN_FAILURES: Final = 3
 _MAX_OUTCOMES: Final = 50
 _MAX_TEXT: Final = 1024
@@ -144,7 +143,8 @@ def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
             return _failed(snapshot, outcome)
         case Stalled(step=step, detail=detail):
             status = _with_ready(snapshot, _not_ready(es, step, detail))
-            status = msgspec.structs.replace(status, next_attempt_time=_attempt(snapshot, interval_of(es)), outcomes=[])
+            attempt = next_attempt(snapshot.now, interval_of(es))
+            status = msgspec.structs.replace(status, next_attempt_time=attempt, outcomes=[])
             return Report(status, _stalled_until(es), _complaint(es, status, detail or step), failed=True)
         case Collided(what=what):
             return Report(es.status, Retry(what))
@@ -191,7 +191,7 @@ def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
     within = interval_of(es) if hopeless else max(snapshot.retry_within, retry_after)
     status = msgspec.structs.replace(
         status,
-        next_attempt_time=_attempt(snapshot, within),
+        next_attempt_time=next_attempt(snapshot.now, within),
         outcomes=_outcomes(es, outcome.failures, snapshot.now),
     )
     news = (*outcome.news, *_complaint(es, status, detail or outcome.step))
@@ -271,11 +271,6 @@ def _renewal(outcome: Synced, now: datetime) -> str | None:
     """On record, so that a restart does not let values end."""
     within = outcome.refresh_within
     return None if within is None else rfc3339(now + timedelta(seconds=within))
-
-
-def _attempt(snapshot: Snapshot, within: float) -> str | None:
-    """Who looks at an object that is tried again in a moment need not know when; it would cost a write each time."""
-    return rfc3339(snapshot.now + timedelta(seconds=within)) if within >= _SOON else None
 
 
 def _next_refresh(es: ExternalSecret, within: float | None) -> Then:

@@ -30,7 +30,7 @@ from eso_operator.pushsecret.records import Pushed, recorded
 from eso_operator.pushsecret.refresh import SOURCE_DELETED, changed, current_version, interval_of, refreshed_at
 from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
-from eso_operator.sync.reporting import READY, News
+from eso_operator.sync.reporting import READY, News, next_attempt
 from eso_wire.errors import RetryClass
 from kuberun.clock import rfc3339
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
@@ -118,8 +118,8 @@ class Report:
     """Whether the status is worth writing at once, if it differs."""
 
 
-def report_of(push: PushSecret, outcome: Outcome, now: datetime) -> Report:
-    """The row of the table that this outcome is in."""
+def report_of(push: PushSecret, outcome: Outcome, now: datetime, *, retry_within: float = 0.0) -> Report:
+    """The row of the table that this outcome is in. `retry_within`: the most seconds until a retry, should it fail."""
     match outcome:
         case Synced():
             return _synced(push, outcome, now)
@@ -128,7 +128,7 @@ def report_of(push: PushSecret, outcome: Outcome, now: datetime) -> Report:
         case NotDue(after=after):
             return Report(push.status, Done() if after is None else _at(after))
         case Failed():
-            return _failed(push, outcome, now)
+            return _failed(push, outcome, now, retry_within)
         case Collided(what=what):
             return Report(push.status, Retry(what))
         case Ignored():
@@ -158,6 +158,7 @@ def _synced(push: PushSecret, outcome: Synced, now: datetime) -> Report:
         conditions=_with_existing(set_condition(push.status.conditions, ready, now), outcome.existing, now),
         refresh_time=rfc3339(now),
         renew_time=None if outcome.renew_within is None else rfc3339(now + timedelta(seconds=outcome.renew_within)),
+        next_attempt_time=None,
         synced_resource_version=current_version(push),
         synced_push_secrets=entries,
         synced_versions=versions,
@@ -180,17 +181,23 @@ def _source_deleted(push: PushSecret, outcome: SourceDeleted, now: datetime) -> 
     ready = Condition(type=READY, status=ConditionStatus.FALSE, reason=SOURCE_DELETED, message=message)
     conditions = remove_condition(set_condition(push.status.conditions, ready, now), ALREADY_EXISTS)
     status = msgspec.structs.replace(
-        push.status, conditions=conditions, synced_push_secrets={}, synced_versions={}, outcomes=[]
+        push.status,
+        conditions=conditions,
+        next_attempt_time=None,
+        synced_push_secrets={},
+        synced_versions={},
+        outcomes=[],
     )
     return Report(status, Done(), (*outcome.news, News(EventType.NORMAL, SOURCE_DELETED, message)))
 
 
-def _failed(push: PushSecret, outcome: Failed, now: datetime) -> Report:
+def _failed(push: PushSecret, outcome: Failed, now: datetime, retry_within: float) -> Report:
     message = f"{outcome.step}: {_told(outcome.failures)}"[:_MAX_TEXT]
     ready = Condition(type=READY, status=ConditionStatus.FALSE, reason=ERRORED, message=message)
     status = msgspec.structs.replace(
         push.status,
         conditions=set_condition(push.status.conditions, ready, now),
+        next_attempt_time=next_attempt(now, _wait(push, outcome, retry_within)),
         outcomes=_outcomes(push, outcome.failures, now),
     )
     if outcome.records is not None:
@@ -280,10 +287,22 @@ def _next_push(push: PushSecret, within: float | None) -> Then:
 
 def _after_failure(push: PushSecret, outcome: Failed) -> Then:
     interval = interval_of(push)
-    retry_after = max((failure.retry_after for failure in outcome.failures), default=0.0)
-    if not all(failure.retry is RetryClass.NEVER for failure in outcome.failures):
-        return Retry(outcome.step, retry_after, longest=interval)
+    if not _is_hopeless(outcome):
+        return Retry(outcome.step, _retry_after(outcome), longest=interval)
     return After(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()
+
+
+def _wait(push: PushSecret, outcome: Failed, retry_within: float) -> float:
+    """The most seconds until it is tried again; 0 if only a change makes it."""
+    return interval_of(push) if _is_hopeless(outcome) else max(retry_within, _retry_after(outcome))
+
+
+def _is_hopeless(outcome: Failed) -> bool:
+    return all(failure.retry is RetryClass.NEVER for failure in outcome.failures)
+
+
+def _retry_after(outcome: Failed) -> float:
+    return max((failure.retry_after for failure in outcome.failures), default=0.0)
 
 
 def _at(seconds: float) -> Then:

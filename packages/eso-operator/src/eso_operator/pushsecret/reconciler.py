@@ -27,7 +27,7 @@ from eso_operator.pushsecret.outcome import (
 )
 from eso_operator.pushsecret.plan import IF_NOT_EXISTS
 from eso_operator.pushsecret.records import recorded, union
-from eso_operator.pushsecret.refresh import changed, current_version
+from eso_operator.pushsecret.refresh import changed, current_version, interval_of
 from eso_operator.pushsecret.select import EntryError
 from eso_operator.pushsecret.settlement import Planned, Settlement, news_of
 from eso_operator.pushsecret.snapshot import NoChoice, Snapshot
@@ -48,7 +48,7 @@ from eso_render.errors import RenderError
 from eso_wire.errors import RetryClass
 from kuberun.client import Client
 from kuberun.clock import Clock
-from kuberun.controller import Done, Retry
+from kuberun.controller import Done, Retry, longest_wait
 from kuberun.controller import Outcome as Then
 from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventRecorder
@@ -241,7 +241,7 @@ class PushSecretReconciler:
         """Say what came of it, once: status, events, metrics."""
         if isinstance(outcome, Failed) and outcome.records is None and self._outside.memory.unrecorded(push):
             outcome = replace(outcome, records=self._outside.settlement.ours(push))
-        report = report_of(push, outcome, now)
+        report = report_of(push, outcome, now, retry_within=longest_wait(interval_of(push)))
         try:
             if report.flush and await write_status(
                 self._outside.client, _KIND, push.metadata, old=push.status, new=report.status

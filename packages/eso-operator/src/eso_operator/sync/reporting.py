@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from eso_operator.certs.problems import CertificateError
 from eso_operator.providers.errors import effect_of, is_infrastructure
 from eso_wire.errors import ErrorReason, ProviderError
+from kuberun.clock import rfc3339
 from kuberun.events import EventType
 
 READY: Final = "Ready"
 
 _UNREACHABLE: Final = "ProviderUnreachable"
 _NO_ANSWER: Final = "ProviderTimeout"
+_SOON: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,11 @@ class News:
     type: EventType
     reason: str
     message: str
+
+
+def next_attempt(now: datetime, within: float) -> str | None:
+    """Who looks at an object that is tried again in a moment need not know when; it would cost a write each time."""
+    return rfc3339(now + timedelta(seconds=within)) if within >= _SOON else None
 
 
 def cause_of(error: ProviderError) -> str:
