@@ -173,6 +173,43 @@ def watches_unnamed(answer: pb.SubscribeResponse) -> None:
         del answer.change.watch_ids[:]
 
 
+def acknowledgement_broken(request: pb.SubscribeRequest) -> None:
+    """Nobody opens a stream that is open: the provider ends it."""
+    if request.HasField("ack"):
+        request.open.SetInParent()
+
+
+class Strict:
+    """No acknowledgement passes but that of a token which was given out."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def answered(self, answer: pb.SubscribeResponse) -> None:
+        self._given.add(answer.resume_token)
+
+    def asked(self, request: pb.SubscribeRequest) -> None:
+        if request.HasField("ack") and request.ack.resume_token not in self._given:
+            acknowledgement_broken(request)
+
+
+class Repeating:
+    """Wherever a stream is to go on, it begins where the first one began."""
+
+    def __init__(self) -> None:
+        self._first = ""
+
+    def answered(self, answer: pb.SubscribeResponse) -> None:
+        self._first = self._first or answer.resume_token
+
+    def asked(self, request: pb.SubscribeRequest) -> None:
+        if request.open.resume_token:
+            request.open.resume_token = self._first
+
+
+STRICT, REPEATING = Strict(), Repeating()
+
+
 def nothing_made(answer: pb.GenerateResponse) -> None:
     answer.data.clear()
 
@@ -306,6 +343,24 @@ LIARS = [
         Liar("DeleteSecrets", asked=owners_ignored, answered=never_existed),
     ),
     ("subscribe", "watches are not named", "tells of a change", Liar("Subscribe", answered=watches_unnamed)),
+    (
+        "acknowledge",
+        "an acknowledgement ends the stream",
+        "goes on with the stream",
+        Liar("Subscribe", asked=acknowledgement_broken),
+    ),
+    (
+        "acknowledge",
+        "acknowledgements are taken at their word",
+        "whose token it does not know",
+        Liar("Subscribe", asked=STRICT.asked, answered=STRICT.answered),
+    ),
+    (
+        "acknowledge",
+        "streams begin anew",
+        "does not repeat what was acknowledged",
+        Liar("Subscribe", asked=REPEATING.asked, answered=REPEATING.answered),
+    ),
     ("tls", "no certificate is asked for", "a client without a certificate", Liar(anybody=True)),
     ("tls", "whoever has a certificate is let in", "another identity of the same", Liar()),
 ]

@@ -2,6 +2,7 @@
 
 from eso_conformance.cases import Case, Profile
 from eso_conformance.groups import (
+    acknowledging,
     errors,
     finding,
     generating,
@@ -24,6 +25,7 @@ CASES: tuple[Case, ...] = (
     *writing.CASES,
     *generating.CASES,
     *subscribing.CASES,
+    *acknowledging.CASES,
     *transport.CASES,
 )
 

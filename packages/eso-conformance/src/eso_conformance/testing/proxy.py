@@ -125,8 +125,9 @@ class _Proxy(grpc.GenericRpcHandler):
             requests: AsyncIterator[bytes], context: aio.ServicerContext[bytes, bytes]
         ) -> AsyncIterator[bytes]:
             call: Any = self._upstream.stream_stream(method)
+            asked = (self._asked(name, request) async for request in requests)
             try:
-                async for event in call(requests, timeout=context.time_remaining()):
+                async for event in call(asked, timeout=context.time_remaining()):
                     yield self._answered(name, event)
             except aio.AioRpcError as error:
                 await self._abort(error, name, b"", context)

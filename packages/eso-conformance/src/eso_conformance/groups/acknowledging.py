@@ -1,0 +1,150 @@
+"""Acknowledgements: the stream outlives them, whatever their token, and what was acknowledged does not come again.
+
+A provider learns of them only on a stream, and does not answer. So each is followed by changes that have to be heard:
+what it does to the stream shows by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from grpc import aio
+
+from eso_conformance.cases import NotApplicable, Profile, case, violated
+from eso_conformance.subject import Subject, remote
+from eso_wire._generated import provider_pb2 as pb
+
+_SECONDS: Final = 20.0
+_ROUNDS: Final = 3
+"""How many changes have to be heard after an acknowledgement, and how often one may come too late to be taken in."""
+
+
+@case(Profile.SUBSCRIBE, "acknowledge", "goes on with the stream after an acknowledgement")
+async def goes_on(subject: Subject) -> None:
+    key = _watchable(subject)
+    async with _listening(subject, {"watch": key}) as stream:
+        await subject.push(key, b"before")
+        await stream.changes_up_to("watch")
+
+        for at in range(_ROUNDS):
+            await stream.acknowledge(stream.place())
+            await subject.push(key, b"after %d" % at)
+            await stream.changes_up_to("watch")
+
+
+@case(Profile.SUBSCRIBE, "acknowledge", "ignores an acknowledgement whose token it does not know")
+async def ignores_unknown(subject: Subject) -> None:
+    key = _watchable(subject)
+    async with _listening(subject, {"watch": key}) as stream:
+        for at in range(_ROUNDS):
+            await stream.acknowledge(f"conformance-{uuid.uuid4()}")
+            await subject.push(key, b"after %d" % at)
+            await stream.changes_up_to("watch")
+
+
+@case(Profile.SUBSCRIBE, "acknowledge", "does not repeat what was acknowledged when a stream is taken up again")
+async def repeats_nothing(subject: Subject) -> None:
+    """The end of a stream may overtake the acknowledgement on it, so a provider gets more than one."""
+    keys = {"done": _watchable(subject), "later": subject.fresh_key()}
+    async with _listening(subject, keys) as stream:
+        await subject.push(keys["done"], b"done")
+        await stream.changes_up_to("done")
+        place = await _settled(subject, stream, keys["later"])
+    for _ in range(_ROUNDS):
+        async with _listening(subject, keys, resume=place) as stream:
+            await subject.push(keys["later"], b"later")
+            heard = await stream.changes_up_to("later")
+            if any(change.type == pb.CHANGE_TYPE_RESYNC for change in heard):
+                raise NotApplicable(f"{subject.name} asks for a resync instead of going on from its token")
+            if not any("done" in change.watch_ids for change in heard):
+                return
+            place = await _settled(subject, stream, keys["later"])
+    violated("a change that was acknowledged comes again, on every stream")
+
+
+def _watchable(subject: Subject) -> str:
+    """A key that can be watched and changed."""
+    subject.need(pb.OPERATION_SUBSCRIBE, pb.OPERATION_PUSH)
+    return subject.fresh_key()
+
+
+async def _settled(subject: Subject, stream: _Listener, later: str) -> str:
+    """Acknowledge all that was heard; where that was. What is heard afterwards says that the provider had its turn."""
+    place = stream.place()
+    await stream.acknowledge(place)
+    await subject.push(later, b"later still")
+    await stream.changes_up_to("later")
+    return place
+
+
+@asynccontextmanager
+async def _listening(subject: Subject, keys: Mapping[str, str], *, resume: str = "") -> AsyncIterator[_Listener]:
+    """A stream that stands, for as long as the block lasts. `keys` are by watch id."""
+    call: Any = subject.stores.Subscribe(timeout=_SECONDS)
+    try:
+        stream = _Listener(call, subject.name)
+        watches = [pb.WatchItem(watch_id=each, ref=remote(key)) for each, key in keys.items()]
+        opened = pb.SubscribeOpen(context=subject.context(), resume_token=resume, items=watches)
+        await stream.say(pb.SubscribeRequest(open=opened))
+        await stream.stands()
+        yield stream
+    finally:
+        call.cancel()
+
+
+class _Listener:
+    """Our end of one stream."""
+
+    def __init__(self, call: Any, name: str) -> None:
+        self._call = call
+        self._name = name
+        self._unread: list[pb.SubscribeResponse] = []
+        self._place = ""
+
+    def place(self) -> str:
+        """How far we have heard."""
+        if not self._place:
+            raise NotApplicable(f"{self._name} gives no resume tokens; there is nothing to acknowledge")
+        return self._place
+
+    async def stands(self) -> None:
+        """Its first message says so."""
+        self._unread.append(await self._next())
+
+    async def acknowledge(self, token: str) -> None:
+        await self.say(pb.SubscribeRequest(ack=pb.SubscribeAck(resume_token=token)))
+
+    async def say(self, request: pb.SubscribeRequest) -> None:
+        try:
+            await self._call.write(request)
+        except asyncio.InvalidStateError:
+            await self._next()  # it is over; reading says why
+
+    async def changes_up_to(self, watch_id: str) -> list[pb.ChangeEvent]:
+        """All changes, up to the first that concerns the watch."""
+        heard: list[pb.ChangeEvent] = []
+        while True:
+            response = self._unread.pop() if self._unread else await self._next()
+            self._place = response.resume_token or self._place
+            if not response.HasField("change"):
+                continue
+            heard.append(response.change)
+            if watch_id in response.change.watch_ids or response.change.type == pb.CHANGE_TYPE_RESYNC:
+                return heard
+
+    async def _next(self) -> pb.SubscribeResponse:
+        try:
+            response = await self._call.read()
+        except aio.AioRpcError as error:
+            violated(f"the stream broke with {error.code().name}")
+        if response is aio.EOF:
+            violated("the stream ended")
+        given: pb.SubscribeResponse = response
+        return given
+
+
+CASES = (goes_on, ignores_unknown, repeats_nothing)
