@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -82,6 +83,51 @@ async def test_changes_arrive_with_the_stream_they_came_from(subscribed: Subscri
 
     assert (changed.key, changed.event.watch_ids) == (key, ("w1",))
     assert subscribed.streams.places() == {key: (stream_name(bound_target()), "t1")}
+
+
+def lags(loop: LoopbackGateway) -> dict[tuple[tuple[str, str], ...], float]:
+    """Sums by labels: of every provider that anything is known of."""
+    samples = (sample for family in loop.registry.collect() for sample in family.samples)
+    name = "eso_provider_subscription_lag_seconds_sum"
+    return {tuple(sample.labels.items()): sample.value for sample in samples if sample.name == name}
+
+
+@pytest.mark.parametrize(
+    ("ago", "waits", "lag"),
+    [
+        pytest.param(5.0, 0.0, 5.0, id="what happened a while ago"),
+        pytest.param(5.0, 3.0, 8.0, id="with the time it waits for us"),
+        pytest.param(-5.0, 0.0, 0.0, id="what its provider dates ahead is on time"),
+    ],
+)
+async def test_a_change_is_as_late_as_it_is_acted_on(
+    subscribed: Subscribed, ago: float, waits: float, lag: float
+) -> None:
+    """Whatever the address and the credentials: there is one series for each provider."""
+    for name in ("one", "other"):
+        subscribed.streams.want(bound_target(endpoint(f"dns:///{name}:8080"), identity=name), ITEMS)
+    await subscribed.loop.clock.settle()
+    happened = subscribed.loop.clock.now() - timedelta(seconds=ago)
+    for _ in range(2):
+        await subscribed.send(replace(updated(), observed_at=happened))
+
+    await subscribed.loop.clock.advance(waits)
+    for _ in range(2):
+        subscribed.streams.handled(subscribed.streams.events.get_nowait())
+
+    assert lags(subscribed.loop) == {(("provider", "scripted"),): 2 * lag}
+
+
+async def test_a_change_of_unknown_time_and_one_that_nobody_wants_any_more_have_no_lag(subscribed: Subscribed) -> None:
+    key = subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.send(updated())
+    await subscribed.send(replace(updated(), observed_at=START))
+
+    subscribed.streams.handled(subscribed.streams.events.get_nowait())
+    subscribed.streams.drop(key)
+    subscribed.streams.handled(subscribed.streams.events.get_nowait())
+
+    assert lags(subscribed.loop) == {}
 
 
 async def test_equal_identities_share_one_stream(subscribed: Subscribed) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
@@ -117,6 +118,16 @@ async def test_an_event_brings_its_followers_into_the_queue_and_they_know_why(st
     assert stage.push.told_at(B) is None
     stage.push.heard(A, told)
     assert stage.push.told_at(A) is None
+
+
+async def test_how_late_an_event_is_acted_on_is_counted(stage: Stage) -> None:
+    await stage.follow(A, sight("x"))
+    happened = stage.clock.now() - timedelta(seconds=7)
+
+    await stage.say(replace(stage.loop.provider.changed("x"), observed_at=happened))
+
+    lag = stage.loop.registry.get_sample_value("eso_provider_subscription_lag_seconds_sum", {"provider": "scripted"})
+    assert lag == 7
 
 
 async def test_a_crowd_of_followers_is_one_stream_and_few_messages(stage: Stage) -> None:

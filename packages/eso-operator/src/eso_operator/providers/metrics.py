@@ -30,6 +30,10 @@ class RuntimeMetrics(Protocol):
 
     def subscriptions(self, open_streams: int, degraded: int) -> None: ...
 
+    def lag(self, provider: str, seconds: float) -> None:
+        """So long after it happened was a change acted on."""
+        ...
+
 
 class PrometheusMetrics:
     """The same as Prometheus collectors."""
@@ -63,6 +67,13 @@ class PrometheusMetrics:
             "eso_provider_identities_in_trouble", "Credential identities the backend has refused", registry=registry
         )
         self._streams = Gauge("eso_provider_subscriptions", "Streams of changes", ("state",), registry=registry)
+        self._lag = Histogram(
+            "eso_provider_subscription_lag_seconds",
+            "From when a change happened, as its provider says, until the operator acted on it",
+            ("provider",),
+            buckets=(0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600),
+            registry=registry,
+        )
 
     def started(self, method: str, provider: str) -> None:
         self._started.labels(method, provider).inc()
@@ -96,3 +107,6 @@ class PrometheusMetrics:
     def subscriptions(self, open_streams: int, degraded: int) -> None:
         self._streams.labels("open").set(open_streams)
         self._streams.labels("degraded").set(degraded)
+
+    def lag(self, provider: str, seconds: float) -> None:
+        self._lag.labels(provider).observe(seconds)

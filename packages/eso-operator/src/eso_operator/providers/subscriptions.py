@@ -211,6 +211,13 @@ class Subscriptions:
                 stream.acknowledged = stream.to_acknowledge = token
                 stream.changed.set()
 
+    def handled(self, changed: Changed) -> None:
+        """It was acted on. Clocks differ: what seems to come from the future was on time."""
+        stream, happened = self._streams.get(changed.key), changed.event.observed_at
+        if stream is not None and happened is not None:
+            late = (self._clock.now() - happened).total_seconds()
+            self._metrics.lag(stream.bound.target.endpoint.label, max(0.0, late))
+
     def works(self, key: StreamKey) -> bool:
         """Whether changes are heard at this moment, or will be: it is open, and was not broken lately."""
         stream = self._streams.get(key)

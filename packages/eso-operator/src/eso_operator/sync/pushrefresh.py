@@ -158,6 +158,7 @@ class PushRefresh:
         while True:
             changed = await self._subscriptions.events.get()
             self._ask(self._concerned(changed), changed.key)
+            self._subscriptions.handled(changed)
 
     def _ask(self, keys: Iterable[ObjectKey], stream: StreamKey) -> None:
         now = self._clock.monotonic()
