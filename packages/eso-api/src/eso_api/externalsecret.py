@@ -269,6 +269,17 @@ class Binding(Fragment, frozen=True, kw_only=True):
     """Name of the Secret."""
 
 
+class MadeManifest(Fragment, frozen=True, kw_only=True):
+    """An object of another kind than Secret, by name."""
+
+    api_version: str
+    """API version under which it was written."""
+    kind: str
+    """Kind of the object."""
+    name: str
+    """Name of the object."""
+
+
 class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
     """What happened last."""
 
@@ -284,6 +295,8 @@ class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
     """Ready says whether the target is up to date."""
     binding: Binding | None = None
     """The Secret that was written."""
+    manifests: list[MadeManifest] = []
+    """Objects of other kinds than Secret that it may have made; what is not its target any more is removed."""
     outcomes: list[KeyOutcome] = []
     """Entries of the spec that failed, with the cause."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eso_api.externalsecret import Binding
+from eso_api.externalsecret import Binding, MadeManifest
 from eso_operator.externalsecret.outcome import (
     DELETED,
     FLUSH_SECONDS,
@@ -25,11 +25,11 @@ from eso_operator.externalsecret.refresh import current_version
 from eso_operator.externalsecret.snapshot import LastSync
 from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
-from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
+from eso_operator.testing.externalsecrets import external_secret, intact, snapshot, synced
 from eso_wire.errors import RetryClass
 from kuberun.clock import rfc3339
 from kuberun.controller import After, Done, Retry
-from kuberun.meta import Condition
+from kuberun.meta import Condition, OwnerReference
 from kuberun.testing.clock import START
 from kuberun.workqueue import Lane
 
@@ -98,6 +98,41 @@ def test_what_is_intact_again_is_ready_and_as_old_as_it_was() -> None:
     assert report.status.refresh_time == es.status.refresh_time
     assert report.status.synced_resource_version == es.status.synced_resource_version
     assert (report.then, report.news, report.failed) == (Done(), (), False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "owner", "expected"),
+    [
+        pytest.param({}, "uid-db", Binding(name="db"), id="its own Secret"),
+        pytest.param({}, "uid-other", Binding(name="old"), id="not its own"),
+        pytest.param(MANIFEST, "uid-db", None, id="no Secret"),
+    ],
+)
+def test_what_is_intact_is_on_record_with_the_object_that_there_is(
+    spec: dict[str, Any], owner: str, expected: Binding | None
+) -> None:
+    made = MadeManifest(api_version="v1", kind="ConfigMap", name="old")
+    es = synced(external_secret(**spec), binding=Binding(name="old"), conditions=[READY], manifests=[made])
+    reference = OwnerReference(api_version="v1", kind="ExternalSecret", name="db", uid=owner, controller=True)
+    looked = snapshot(es, LATER, look=intact(owner_references=[reference]))
+
+    report = report_of(looked, Intact(5.0, manifests=()))
+
+    assert (report.status.binding, report.status.manifests) == (expected, [])
+    assert report.then == After(5.0, "a refresh is due", Lane.REFRESH)
+
+
+@pytest.mark.parametrize(
+    ("manifests", "flush"), [(None, False), ((), True)], ids=["what was on record", "nothing on record any more"]
+)
+def test_what_is_removed_goes_off_the_record_at_once(manifests: tuple[MadeManifest, ...] | None, flush: bool) -> None:
+    made = MadeManifest(api_version="v1", kind="ConfigMap", name="old")
+    es = synced(external_secret(), manifests=[made], conditions=[READY])
+
+    report = report_of(snapshot(es), Synced(manifests=manifests))
+
+    assert report.flush is flush
+    assert report.status.manifests == ([] if flush else [made])
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,6 @@ class Looked:
     async def delete(self, es: ExternalSecret) -> bool:
         raise NotImplementedError
 
-    async def delete_orphans(self, es: ExternalSecret) -> list[str]:
-        raise NotImplementedError
-
 
 async def test_a_sync_counts_although_it_was_not_written() -> None:
     gatherer, es = Cluster().gatherer(), synced(external_secret(), START)

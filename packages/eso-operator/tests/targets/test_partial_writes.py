@@ -12,6 +12,7 @@ from eso_operator.externalsecret.outcome import Collided, Failed
 from eso_operator.externalsecret.settlement import Settlement
 from eso_operator.externalsecret.snapshot import Rules
 from eso_operator.sync.fetch import Fetched
+from eso_operator.targets.leftovers import Leftovers
 from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Memories
@@ -67,7 +68,10 @@ async def test_who_writes_in_two_steps_knows_what_the_first_has_left(
     target = SecretTarget(client, secrets, Rendering(), Memories())
     fetched = Fetched(values={"password": SecretBytes(b"v1")})
 
-    outcome = await Settlement(client, Cleanup(client, Rules())).settle(external_secret(), target, fetched)
+    leftovers = Leftovers(client, secrets, generic_targets=False)
+    settlement = Settlement(client, Cleanup(client, Rules(), leftovers))
+
+    outcome = await settlement.settle(external_secret(), target, fetched)
 
     assert isinstance(outcome, expected)
     assert outcome.target_written is written

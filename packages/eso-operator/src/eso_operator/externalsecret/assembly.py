@@ -24,6 +24,7 @@ from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.pushrefresh import PushRefresh
 from eso_operator.sync.resolver import Resolver
 from eso_operator.targets.discovery import Discovery
+from eso_operator.targets.leftovers import Leftovers
 from eso_operator.targets.manifest import Follow, ManifestTarget
 from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.secret import SecretTarget
@@ -66,9 +67,7 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
     rendering = Rendering(sync.left_delimiter, sync.right_delimiter)
     secrets = SecretTarget(parts.client, parts.secrets, rendering, parts.memories)
     discovery = Discovery(parts.client, parts.clock)
-    manifests = ManifestTarget(
-        parts.client, discovery.resource, parts.follow, rendering=rendering, delete_secrets=secrets.delete_orphans
-    )
+    manifests = ManifestTarget(parts.client, discovery.resource, parts.follow, rendering=rendering)
 
     def target_of(es: ExternalSecret) -> Target:
         return secrets if es.spec.target.manifest is None else manifests
@@ -80,7 +79,8 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         cluster_stores=parts.settings.reconcilers.cluster_store,
         generic_targets=sync.generic_targets,
     )
-    cleanup = Cleanup(parts.client, rules)
+    leftovers = Leftovers(parts.client, parts.secrets, generic_targets=sync.generic_targets)
+    cleanup = Cleanup(parts.client, rules, leftovers)
     outside = Outside(
         client=parts.client,
         clock=parts.clock,

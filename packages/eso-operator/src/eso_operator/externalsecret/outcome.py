@@ -3,7 +3,7 @@
     outcome        Ready    reason                          event                 then
     Synced         True     SecretSynced, …Deleted, …       Created, Updated, …   at the next refresh
     NotDue         as is    as is                           none                  at the next refresh
-    Intact         True     SecretSynced                    none                  on a change
+    Intact         True     SecretSynced                    Deleted               at the next refresh, on a change
     Failed         False    SecretSyncedError               UpdateFailed          back-off, or when told
     Stalled        False    SecretSyncedError               UpdateFailed          at the interval, or on a change
     Unseen         as is    as is                           none                  back-off
@@ -24,13 +24,15 @@ from typing import Final, assert_never
 import msgspec
 
 from eso_api.conditions import KeyOutcome
-from eso_api.externalsecret import Binding, ExternalSecret, ExternalSecretStatus
+from eso_api.externalsecret import Binding, ExternalSecret, ExternalSecretStatus, MadeManifest
 from eso_operator.externalsecret.refresh import current_version, interval_of, last_sync
 from eso_operator.externalsecret.snapshot import Snapshot
 from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.reporting import READY, News, next_attempt
 from eso_operator.sync.templates import TemplateVersion
+from eso_operator.targets.marks import target_name
+from eso_operator.targets.target import Present
 from eso_wire.errors import RetryClass
 from kuberun.clock import rfc3339
 from kuberun.conditions import ConditionStatus, find_condition, same_verdict, set_condition
@@ -38,6 +40,7 @@ from kuberun.controller import After, Done, Retry
 from kuberun.controller import Outcome as Then
 from kuberun.events import EventType
 from kuberun.meta import Condition
+from kuberun.ownership import is_controlled_by
 from kuberun.workqueue import Lane
 
 SYNCED, DELETED, MISSING, FAILED = "Synced", "Deleted", "Missing", "SyncedError"
@@ -63,11 +66,22 @@ class Synced:
     refresh_within: float | None = None
     templates: frozenset[TemplateVersion] = frozenset()
     """What it was rendered from."""
+    manifests: tuple[MadeManifest, ...] | None = None
+    """What is on record from now on; None: what was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intact:
-    """It was reported as broken, and is as its one sync left it: nothing has to be read, or made anew, to say so."""
+    """It is as its last sync left it, and that was not said, or not all that it left behind was removed, until now.
+
+    Nothing has to be read, or made anew, to say so.
+    """
+
+    after: float | None = None
+    """As of NotDue."""
+    news: tuple[News, ...] = ()
+    manifests: tuple[MadeManifest, ...] | None = None
+    """As of Synced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +151,7 @@ def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
         case NotDue(after=after):
             return Report(es.status, Done() if after is None else _at_refresh(after))
         case Intact():
-            status = _with_ready(snapshot, _ready(es, Synced()))
-            return Report(msgspec.structs.replace(status, next_attempt_time=None, outcomes=[]), Done())
+            return _intact(snapshot, outcome)
         case Failed():
             return _failed(snapshot, outcome)
         case Stalled(step=step, detail=detail):
@@ -166,12 +179,14 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
         next_attempt_time=None,
         synced_resource_version=current_version(es),
         binding=_binding(es, outcome),
+        manifests=_on_record(es, outcome),
         outcomes=[],
     )
     before = last_sync(es)
     recent = before.at is not None and timedelta(0) <= now - before.at < timedelta(seconds=FLUSH_SECONDS)
     same = before.version == status.synced_resource_version and same_verdict(_ready_of(es), ready)
-    flush = outcome.changed or not (same and recent)
+    tidied = status.manifests != es.status.manifests
+    flush = outcome.changed or tidied or not (same and recent)
     return Report(status, _next_refresh(es, outcome.refresh_within), outcome.news, flush=flush)
 
 
@@ -180,6 +195,33 @@ def _binding(es: ExternalSecret, outcome: Synced) -> Binding | None:
     if outcome.binding:
         return Binding(name=outcome.binding)
     return es.status.binding if es.spec.target.manifest is None else None
+
+
+def _intact(snapshot: Snapshot, outcome: Intact) -> Report:
+    """What was said before stays if it is still true: a target of another kind may have been written meanwhile."""
+    es, told = snapshot.es, _ready_of(snapshot.es)
+    ready = _ready(es, Synced())
+    if told is not None and (told.status, told.reason) == (ready.status, ready.reason):
+        ready = told
+    status = msgspec.structs.replace(
+        _with_ready(snapshot, ready),
+        next_attempt_time=None,
+        binding=_binding(es, Synced(binding=_own_secret(snapshot))),
+        manifests=_on_record(es, outcome),
+        outcomes=[],
+    )
+    return Report(status, Done() if outcome.after is None else _at_refresh(outcome.after), outcome.news)
+
+
+def _own_secret(snapshot: Snapshot) -> str:
+    """The Secret that is there and the object's own; of others it is not known whether they were written."""
+    es, look = snapshot.es, snapshot.look
+    owned = isinstance(look, Present) and is_controlled_by(look.metadata, es.metadata.uid)
+    return target_name(es) if owned and es.spec.target.manifest is None else ""
+
+
+def _on_record(es: ExternalSecret, outcome: Synced | Intact) -> list[MadeManifest]:
+    return es.status.manifests if outcome.manifests is None else list(outcome.manifests)
 
 
 def _failed(snapshot: Snapshot, outcome: Failed) -> Report:

@@ -17,6 +17,7 @@ from eso_operator.externalsecret.outcome import (
     Collided,
     Failed,
     Ignored,
+    Intact,
     Outcome,
     Report,
     Stalled,
@@ -37,7 +38,8 @@ from eso_operator.sync.followers import Reading
 from eso_operator.sync.generate import GeneratorLedger, StateOwner
 from eso_operator.sync.pushrefresh import PushRefresh
 from eso_operator.sync.reporting import READY
-from eso_operator.targets.target import Absent, Target, UnknownKindError
+from eso_operator.targets.leftovers import is_on_record
+from eso_operator.targets.target import Absent, Present, Target, UnknownKindError
 from eso_operator.telemetry.objects import ObjectSeries, Subsystem
 from eso_wire.errors import ProviderError
 from kuberun.client import Client
@@ -48,6 +50,7 @@ from kuberun.controller import Outcome as Then
 from kuberun.errors import ApiError, Conflict, Forbidden, NotFound
 from kuberun.events import EventRecorder
 from kuberun.meta import ObjectKey
+from kuberun.ownership import is_controlled_by
 from kuberun.status import OwnWrites, write_status
 
 _log = structlog.get_logger(__name__)
@@ -98,9 +101,11 @@ class ExternalSecretReconciler:
         if (waiting := await self._prepare(es)) is not None:
             return waiting
         snapshot, outcome = await self._look(es)
-        outcome = outcome or first_stop(snapshot) or self._contended(snapshot) or await self._sync(snapshot)
+        outcome = outcome or first_stop(snapshot) or self._contended(snapshot)
+        snapshot, outcome = await self._on_record(snapshot, outcome)
+        outcome = outcome or await self._sync(snapshot)
         await self._listen(snapshot, outcome)
-        then = await self._report(snapshot, outcome)
+        then = await self._report(snapshot, await self._tidied(snapshot, outcome))
         self._outside.series.synced(es.metadata)
         self._outside.series.reconciled(
             Subsystem.EXTERNAL_SECRET, es.metadata, self._outside.clock.monotonic() - started
@@ -145,6 +150,42 @@ class ExternalSecretReconciler:
         if not repairs_drift(snapshot) or not self._repairs.exhausted(es.key, _wish(es)):
             return None
         return Failed(steps_of(es).write, _CONTENDED)
+
+    async def _on_record(self, snapshot: Snapshot, outcome: Outcome | None) -> tuple[Snapshot, Outcome | None]:
+        """Before a target is written that could not be found again when it is another one: with that on record.
+
+        Under an earlier release, or the existing operator, it was written without: then it is made up for.
+        """
+        made_before = isinstance(outcome, NotDue | Intact) and self._has_its_target(snapshot)
+        if is_on_record(snapshot.es) or not (outcome is None or made_before):
+            return snapshot, outcome
+        if self._own.behind(snapshot.es.metadata):
+            snapshot = await self._as_we_left_it(snapshot)
+        before = snapshot.es
+        try:
+            snapshot = replace(snapshot, es=await self._outside.cleanup.put_on_record(before))
+        except (Conflict, NotFound):
+            return snapshot, Collided("the ExternalSecret changed meanwhile")
+        except ApiError as problem:
+            return snapshot, Failed(steps_of(before).write, f"target not put on record: {refused(problem)}")
+        if snapshot.es.metadata.resource_version != before.metadata.resource_version:
+            self._own.wrote(before.metadata)
+        return snapshot, outcome
+
+    async def _tidied(self, snapshot: Snapshot, outcome: Outcome) -> Outcome:
+        """Whoever was stopped between writing a target and removing the one before it does the rest now."""
+        if not isinstance(outcome, NotDue | Intact) or not self._has_its_target(snapshot):
+            return outcome
+        return await self._outside.settlement.tidy(snapshot.es, outcome)
+
+    def _has_its_target(self, snapshot: Snapshot) -> bool:
+        """Whether the target is there and its own; an object as it was before our last word is not asked."""
+        es, look = snapshot.es, snapshot.look
+        return (
+            isinstance(look, Present)
+            and is_controlled_by(look.metadata, es.metadata.uid)
+            and not self._own.behind(es.metadata)
+        )
 
     async def _sync(self, snapshot: Snapshot) -> Outcome:
         """Fetch, then settle. State of generators is on record before the target is written, and until it is not."""

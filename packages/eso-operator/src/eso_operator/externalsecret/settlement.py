@@ -16,8 +16,9 @@ from typing import Final, assert_never
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
 from eso_operator.externalsecret.cleanup import Cleanup
-from eso_operator.externalsecret.outcome import DELETED, MISSING, Collided, Failed, Outcome, Stalled, Synced
+from eso_operator.externalsecret.outcome import DELETED, MISSING, Collided, Failed, Intact, Outcome, Stalled, Synced
 from eso_operator.providers.redaction import Veil
+from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Fetched, Missing
 from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateMissingError, read_templates
@@ -99,6 +100,17 @@ class Settlement:
             outcome = failed.outcome
         return replace(outcome, news=(*news, *outcome.news)) if isinstance(outcome, Synced | Failed) else outcome
 
+    async def tidy(self, es: ExternalSecret, fresh: NotDue | Intact) -> Outcome:
+        """Its target is written, but that may not have come to its end: what was there before goes now, and is told."""
+        if not self._cleanup.has_orphans(es) and not _names_another_secret(es):
+            return fresh
+        try:
+            async with _step(steps_of(es).orphans):
+                news, on_record = await self._cleanup.delete_orphans(es)
+        except _StepError as failed:
+            return failed.outcome
+        return Intact(fresh.after, news, on_record)
+
     async def _with_values(self, es: ExternalSecret, target: Target, fetched: Fetched) -> Outcome:
         """Plan and apply. What stood under an earlier name goes last: nobody is left without a Secret in between."""
         steps = steps_of(es)
@@ -117,9 +129,7 @@ class Settlement:
                 return Stalled(refusal.value, by)
             case _:
                 assert_never(change)
-        async with _step(steps.orphans, after=_Written.YES):
-            orphans = await self._cleanup.delete_orphans(es, target)
-        return replace(synced, news=(*synced.news, *orphans))
+        return await self._without_orphans(es, synced)
 
     async def _without_values(self, es: ExternalSecret, target: Target) -> Outcome | None:
         """The backend has nothing: what the deletion policy says. None means: go on with an empty target."""
@@ -129,11 +139,17 @@ class Settlement:
                     return Stalled(steps_of(es).delete, "deletionPolicy Delete needs creationPolicy Owner")
                 async with _step(steps_of(es).delete):
                     deleted = await target.delete(es)
-                return Synced(_DELETED, DELETED, (_deleted(es),) if deleted else (), changed=deleted)
+                gone = Synced(_DELETED, DELETED, (_deleted(es),) if deleted else (), changed=deleted)
+                return await self._without_orphans(es, gone)
             case "Retain":
                 return Synced("secret retained due to DeletionPolicy=Retain")
             case _:
                 return None
+
+    async def _without_orphans(self, es: ExternalSecret, synced: Synced) -> Synced:
+        async with _step(steps_of(es).orphans, after=_Written.YES):
+            orphans, on_record = await self._cleanup.delete_orphans(es)
+        return replace(synced, news=(*synced.news, *orphans), manifests=on_record)
 
 
 @asynccontextmanager
@@ -181,6 +197,12 @@ def refused(problem: ApiError) -> str:
 def _binding(es: ExternalSecret) -> str:
     """Only a Secret is something that a workload can bind to."""
     return target_name(es) if es.spec.target.manifest is None else ""
+
+
+def _names_another_secret(es: ExternalSecret) -> bool:
+    """Whether workloads are pointed to a Secret that is not the target any more."""
+    binding = es.status.binding
+    return binding is not None and binding.name not in ("", _binding(es))
 
 
 def _absent_target(es: ExternalSecret) -> str:

@@ -25,6 +25,14 @@ class _Resources(msgspec.Struct):
     resources: list[_Entry] = []
 
 
+class _Version(msgspec.Struct, rename="camel"):
+    group_version: str
+
+
+class _Group(msgspec.Struct):
+    versions: list[_Version] = []
+
+
 class Discovery:
     """One for the process; bounded."""
 
@@ -55,6 +63,20 @@ class Discovery:
 async def served_resource(client: Client, api_version: str, kind: str) -> Resource | None:
     """Asked now."""
     return next((found for found in await served_resources(client, api_version) if found.kind == kind), None)
+
+
+async def served_in_group(client: Client, group: str, kind: str) -> Resource | None:
+    """Asked now, in whichever version: an object outlives the version that it was written in."""
+    if not group:
+        return await served_resource(client, "v1", kind)
+    try:
+        served = await client.read(f"/apis/{group}", _Group)
+    except NotFound:
+        return None
+    for version in served.versions:
+        if (found := await served_resource(client, version.group_version, kind)) is not None:
+            return found
+    return None
 
 
 async def served_resources(client: Client, api_version: str) -> list[Resource]:

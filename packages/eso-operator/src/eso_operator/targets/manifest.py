@@ -55,9 +55,6 @@ Discover = Callable[[str, str], Awaitable[Resource | None]]
 Follow = Callable[[Resource], Awaitable[None]]
 """Have changes of that kind's objects told to whoever depends on them, from now on."""
 
-DeleteSecrets = Callable[[ExternalSecret], Awaitable[list[str]]]
-"""Delete those that it made and does not write any more; their names."""
-
 _DENIED_GROUPS: Final = re.compile(r"rbac\.authorization\.k8s\.io|(.+\.)?external-secrets\.io")
 """The operator may write some of these for itself. Written for somebody else they would hand out what is not theirs:
 a PushSecret takes any Secret of the namespace away, a RoleBinding gives rights."""
@@ -67,11 +64,8 @@ _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "generation", 
 class ManifestTarget:
     """All targets that are no plain Secret; one for the process."""
 
-    def __init__(
-        self, client: Client, discover: Discover, follow: Follow, *, rendering: Rendering, delete_secrets: DeleteSecrets
-    ) -> None:
+    def __init__(self, client: Client, discover: Discover, follow: Follow, *, rendering: Rendering) -> None:
         self._client = client
-        self._delete_secrets = delete_secrets
         self._discover = discover
         self._follow = follow
         self._rendering = rendering
@@ -145,13 +139,6 @@ class ManifestTarget:
             return False
         return True
 
-    async def delete_orphans(self, es: ExternalSecret) -> list[str]:
-        """Secrets from the time when the target was one.
-
-        Objects of other kinds go with their owner: which ones there were is on no record.
-        """
-        return await self._delete_secrets(es)
-
     def _memory(self, es: ExternalSecret) -> Memories:
         manifest = es.spec.target.manifest
         named = f"{manifest.api_version} {manifest.kind}" if manifest is not None else ""
@@ -167,14 +154,18 @@ class ManifestTarget:
         manifest = es.spec.target.manifest
         if manifest is None:
             raise UnknownKindError("spec.target.manifest must name an apiVersion and a kind")
-        group, _, version = manifest.api_version.rpartition("/")
-        if version and _DENIED_GROUPS.fullmatch(group):
+        if is_denied(manifest.api_version):
             raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} may not be a target: write it yourself")
         resource = await self._discover(manifest.api_version, manifest.kind)
         if resource is None or not resource.namespaced:
             what = "is not served by this API server" if resource is None else "is not a namespaced kind"
             raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} {what}")
         return raw(resource)
+
+
+def is_denied(api_version: str) -> bool:
+    """Whether kinds of this API version are nobody's target."""
+    return _DENIED_GROUPS.fullmatch(api_version.rpartition("/")[0]) is not None
 
 
 def content_digest(obj: Mapping[str, Any]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
-from eso_api.validation.externalsecret import writes_secret
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
 from eso_operator.targets.marks import (
     CREATED_BY_LABEL,
@@ -17,8 +16,6 @@ from eso_operator.targets.marks import (
     MANAGED_LABEL,
     NONE,
     ORPHAN,
-    OWNER,
-    created_by,
     field_manager_of,
     target_name,
 )
@@ -117,26 +114,6 @@ class SecretTarget:
             return False
         self._memories.forget(key)
         return True
-
-    async def delete_orphans(self, es: ExternalSecret) -> list[str]:
-        """Secrets that it made and still controls, but for its target, which may have another kind by now.
-
-        A copy by hand stays.
-        """
-        if es.spec.target.creation_policy != OWNER:
-            return []
-        wanted = target_name(es) if writes_secret(es.spec.target) else ""
-        deleted: list[str] = []
-        for secret in self._secrets.find(CREATED_BY_INDEX, (es.metadata.namespace, created_by(es))):
-            metadata = secret.metadata
-            if metadata.name == wanted or not is_controlled_by(metadata, es.metadata.uid):
-                continue
-            try:
-                await self._client.delete(_METADATA, metadata.key, DeleteOptions(uid=metadata.uid))
-            except NotFound:
-                continue
-            deleted.append(metadata.name)
-        return deleted
 
     def _fulfilled(self, es: ExternalSecret, desired: Desired) -> bool:
         found = self._secrets.get(_key(es))

@@ -85,10 +85,6 @@ class Target(Protocol):
         """Delete it if the ExternalSecret controls it; whether there was something to delete."""
         ...
 
-    async def delete_orphans(self, es: ExternalSecret) -> list[str]:
-        """Delete what the ExternalSecret made, still controls and does not write any more; the names."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class Memory:
