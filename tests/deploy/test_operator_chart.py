@@ -7,53 +7,91 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import yaml
 
 from eso_cli.testing.upprocess import UpProcess
 from eso_operator.flags import parse
-from eso_render.functions import functions
-from gotmpl.template import Engine
+from eso_operator.secretstore.kinds import (
+    CLUSTER_PROVIDER_KIND,
+    CLUSTER_STORE,
+    CLUSTER_STORE_V2,
+    PROVIDER_KIND,
+    STORE,
+    STORE_V2,
+    StoreKind,
+)
+from eso_operator.settings import Reconcilers, Settings
+from gotmpl.errors import TemplateError
 from kuberun.meta import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "deploy" / "charts" / "eso-operator"
 KUBECTL = Path(sys.executable).parent / "kubectl"
 NAMESPACE = "external-secrets"
 SECONDS = 100
 WHAT_A_DEMO_NEEDS = ("database-url", "generated-password", "read-back")
 
 
-def rendered(**values: Any) -> dict[str, JsonObject]:
-    """The chart's objects by kind, as `helm template` would give them."""
-    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
-    image = {"repository": "registry.example.com/eso-operator", "tag": "0.1.0"}
-    data = {"Values": {**defaults, "image": image, **values}, "Release": {"Namespace": NAMESPACE}}
-    engine = Engine(functions(lambda: 0))
-    texts = [engine.render(path.read_text(), data, name=path.name) for path in sorted(CHART.glob("templates/*.yaml"))]
-    return {document["kind"]: document for text in texts for document in yaml.safe_load_all(text) if document}
+class Chart(Protocol):
+    def __call__(self, *, release: str = NAMESPACE, **values: Any) -> list[JsonObject]: ...
 
 
-def rules(objects: dict[str, JsonObject]) -> list[JsonObject]:
-    return [*objects["ClusterRole"]["rules"], *objects["Role"]["rules"]]
+def rules(objects: list[JsonObject]) -> list[JsonObject]:
+    return [rule for each in objects for rule in each.get("rules", ())]
 
 
-def test_the_flags_are_those_of_the_command() -> None:
-    (container,) = rendered(args=["--concurrent=20"])["Deployment"]["spec"]["template"]["spec"]["containers"]
+def settings_of(objects: list[JsonObject]) -> Settings:
+    """What the operator makes of the flags that it is given."""
+    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return parse(container["args"], {})
 
-    settings = parse(container["args"], {})
+
+def test_the_flags_are_those_of_the_command(operator_chart: Chart) -> None:
+    settings = settings_of(operator_chart(args=["--concurrent=20"]))
 
     assert (settings.core_namespace, settings.workers) == (NAMESPACE, 20)
     assert settings.leader.enabled
+    assert settings.namespace == ""
+    assert settings.reconcilers == Reconcilers()
 
 
-def test_the_rights_are_those_of_its_work() -> None:
+def test_an_operator_of_one_namespace_keeps_its_cluster_wide_kinds_unless_its_rights_are_scoped_too(
+    operator_chart: Chart,
+) -> None:
+    narrow = settings_of(operator_chart(scopedNamespace="team-a"))
+    scoped = settings_of(operator_chart(scopedNamespace="team-a", scopedRBAC=True))
+
+    assert (narrow.namespace, narrow.reconcilers) == ("team-a", Reconcilers())
+    assert scoped.namespace == "team-a"
+    assert scoped.reconcilers == Reconcilers(
+        cluster_store=False, cluster_external_secret=False, cluster_push_secret=False
+    )
+
+
+def test_scoped_rights_are_in_that_namespace_and_the_operators_own_and_nowhere_else(operator_chart: Chart) -> None:
+    objects = operator_chart(scopedNamespace="team-a", scopedRBAC=True)
+
+    kinds = Counter((each["kind"], each["metadata"]["namespace"]) for each in objects if "rbac" in each["apiVersion"])
+    assert kinds == {(kind, place): 1 for kind in ("Role", "RoleBinding") for place in ("team-a", NAMESPACE)}
+    subjects = [subject for each in objects for subject in each.get("subjects", ())]
+    account = {"kind": "ServiceAccount", "name": NAMESPACE, "namespace": NAMESPACE}
+    assert subjects == [account, account]
+
+
+def test_rights_cannot_be_scoped_to_no_namespace(operator_chart: Chart) -> None:
+    with pytest.raises(TemplateError, match="scopedRBAC needs scopedNamespace"):
+        operator_chart(scopedRBAC=True)
+
+
+def test_the_rights_are_those_of_its_work(operator_chart: Chart) -> None:
     """No wildcard verb, nothing about workloads, rights or definitions, reviews only where they are asked for."""
-    granted = rules(rendered())
-    reviewing = rules(rendered(metricsAuth=True))
+    granted = rules(operator_chart())
+    reviewing = rules(operator_chart(metricsAuth=True))
 
     assert all("*" not in rule["verbs"] + rule["apiGroups"] for rule in granted)
     groups = {group for rule in granted for group in rule["apiGroups"]}
@@ -61,21 +99,46 @@ def test_the_rights_are_those_of_its_work() -> None:
     assert len(reviewing) == len(granted) + 2
 
 
-def test_more_can_be_granted_for_providers_and_targets_of_ones_own() -> None:
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        pytest.param(
+            {}, (STORE, STORE_V2, PROVIDER_KIND, CLUSTER_STORE, CLUSTER_STORE_V2, CLUSTER_PROVIDER_KIND), id="cluster"
+        ),
+        pytest.param(
+            {"scopedNamespace": "team-a", "scopedRBAC": True}, (STORE, STORE_V2, PROVIDER_KIND), id="one namespace"
+        ),
+    ],
+)
+def test_stores_can_be_held_for_as_long_as_something_pushed_to_them_is_to_be_deleted(
+    operator_chart: Chart, values: dict[str, Any], kinds: tuple[StoreKind, ...]
+) -> None:
+    granted = {
+        (group, resource)
+        for rule in rules(operator_chart(**values))
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if "patch" in rule["verbs"]
+    }
+
+    assert {(kind.resource.group, kind.resource.plural) for kind in kinds} <= granted
+
+
+def test_more_can_be_granted_for_providers_and_targets_of_ones_own(operator_chart: Chart) -> None:
     target = {"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["get", "patch"]}
 
-    granted = rules(rendered(targetRules=[target], providerGroups=["weather.example.com"]))
+    granted = rules(operator_chart(targetRules=[target], providerGroups=["weather.example.com"]))
 
     assert target in granted
     assert any(rule["apiGroups"] == ["weather.example.com"] for rule in granted)
 
 
 @pytest.mark.slow
-def test_the_operator_does_its_work_with_these_rights_alone(tmp_path: Path) -> None:
+def test_the_operator_does_its_work_with_these_rights_alone(operator_chart: Chart, tmp_path: Path) -> None:
     """The demo's stores, syncs, pushes, generators and fan-out, and their end, as the chart's service account."""
     manifests, limited = tmp_path / "manifests", tmp_path / "limited.kubeconfig"
     shutil.copytree(ROOT / "examples" / "demo", manifests)
-    objects = [each for kind, each in rendered().items() if kind not in ("Deployment", "Service")]
+    objects = [each for each in operator_chart() if each["kind"] not in ("Deployment", "Service")]
     (manifests / "rights.yaml").write_text(yaml.safe_dump_all(objects))
     providers = ("--provider", "fake", "--provider", "generators")
     flags = (f"--kubeconfig={limited}", "--enable-leader-election")

@@ -1,7 +1,7 @@
 """Which CustomResourceDefinitions of ours the API server lacks: said in the log and by the readiness probe.
 
-Looked for at the start, and every few seconds for as long as one is missing. The informers wait for their kinds by
-themselves; here is only what people are told.
+Looked for at the start, and every few seconds for as long as one is missing; a kind that is left out (`reach.py`) is
+not missed. The informers wait for their kinds by themselves; here is only what people are told.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 
 import structlog
 
+from eso_operator.reach import Reach
 from eso_operator.targets.discovery import served_resources
 from kuberun.client import Client
 from kuberun.clock import Clock
@@ -28,9 +29,10 @@ _log = structlog.get_logger(__name__)
 class Definitions:
     """`run` is a service of the manager, `check` a readiness check."""
 
-    def __init__(self, client: Client, clock: Clock, resources: Iterable[Resource]) -> None:
+    def __init__(self, client: Client, clock: Clock, resources: Iterable[Resource], *, reach: Reach) -> None:
         self._client = client
         self._clock = clock
+        self._reach = reach
         self._wanted: dict[str, set[Resource]] = {}
         for resource in resources:
             if resource.group:  # the core group has no definitions
@@ -51,7 +53,8 @@ class Definitions:
 
     async def _everything_is_served(self) -> bool:
         try:
-            missing = sorted([name for version in self._wanted for name in await self._missing_of(version)])
+            left_out = await self._reach.left_out()
+            missing = sorted([name for version in self._wanted for name in await self._missing_of(version, left_out)])
         except ApiError:
             return False  # the informers say so
         if missing and missing != self._missing:
@@ -61,8 +64,8 @@ class Definitions:
         self._missing = missing
         return not missing
 
-    async def _missing_of(self, api_version: str) -> list[str]:
+    async def _missing_of(self, api_version: str, left_out: frozenset[Resource]) -> list[str]:
         """With their version: a definition may be there, and serve older ones only."""
         served = {resource.plural for resource in await served_resources(self._client, api_version)}
-        wanted = self._wanted[api_version]
+        wanted = self._wanted[api_version] - left_out
         return [f"{each} ({each.version})" for each in wanted if each.plural not in served]

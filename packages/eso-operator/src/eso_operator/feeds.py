@@ -33,7 +33,8 @@ def feeds_of(informers: Informers, wakes: Wakes) -> Feeds:
         feeds.add(informer, partial(wakes.object_changed, _kind_id(kind.resource)))
     for generator, informer in zip((*GENERATOR_KINDS, CLUSTER_GENERATOR), informers.others, strict=True):
         feeds.add(informer, partial(wakes.object_changed, _kind_id(generator.resource())))
-    feeds.add(informers.services, partial(wakes.place_changed, SERVICE))
+    for services in (informers.services, *informers.shared_services):
+        feeds.add(services, partial(wakes.place_changed, SERVICE))
     for kind_id in (CLASS, CLUSTER_CLASS):
         feeds.add(informers.classes[kind_id], partial(wakes.place_changed, kind_id))
     return feeds

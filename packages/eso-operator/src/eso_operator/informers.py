@@ -46,6 +46,8 @@ class Informers:
     stores: dict[StoreKind, Informer[Any]]
     classes: dict[KindId, Informer[Any]]
     services: Informer[JsonObject]
+    shared_services: tuple[Informer[JsonObject], ...]
+    """Of namespaces with providers for everybody, for an operator that watches another one only."""
     secrets: Informer[Object]
     config_maps: Informer[Object]
     service_accounts: Informer[Object]
@@ -63,7 +65,7 @@ class Informers:
         synced = (self.external_secrets, self.generator_states)
         parents = self.parents.values()
         own = (*self.stores.values(), *self.classes.values())
-        return (*own, *known, *synced, *parents, self.namespaces, *self.others)
+        return (*own, *known, *self.shared_services, *synced, *parents, self.namespaces, *self.others)
 
     def version_of(self, kind: str, key: ObjectKey) -> str:
         """The resourceVersion of a Secret, ConfigMap or ServiceAccount, as its metadata is known."""
@@ -75,11 +77,12 @@ class Informers:
 def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
     kinds = (*NAMESPACED_KINDS, *(CLUSTER_KINDS if settings.reconcilers.cluster_store else ()))
     generators = (*GENERATOR_KINDS, CLUSTER_GENERATOR)
-    by_name = FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates
+    providers = "" if FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates else f"{PROVIDER_LABEL}=true"
     return Informers(
         stores={kind: watched.add(kind.kind) for kind in kinds},
         classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
-        services=watched.add(raw(SERVICES), labels="" if by_name else f"{PROVIDER_LABEL}=true"),
+        services=watched.add(raw(SERVICES), labels=providers),
+        shared_services=watched.add_in(raw(SERVICES), _elsewhere(settings), labels=providers),
         secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}),
         config_maps=watched.add(metadata_of(CONFIG_MAPS)),
         service_accounts=watched.add(metadata_of(SERVICE_ACCOUNTS)),
@@ -100,5 +103,13 @@ def fan_outs(settings: Settings) -> tuple[FanOut, ...]:
     return (*external, *push)
 
 
+def _elsewhere(settings: Settings) -> tuple[str, ...]:
+    """Where providers are, besides what is watched anyway."""
+    if not settings.namespace:
+        return ()
+    return tuple(each for each in settings.namespaces if each != settings.namespace)
+
+
 def _parents(watched: WatchedKinds, fan_out: FanOut) -> Informer[Any]:
-    return watched.add(fan_out.parent, indexes={CHILD_NAME_INDEX: by_child_name(fan_out)})
+    # Without a list of the namespaces there are, all of its children would seem to be in none of those it chooses.
+    return watched.add(fan_out.parent, indexes={CHILD_NAME_INDEX: by_child_name(fan_out)}, needs=NAMESPACES)

@@ -119,3 +119,10 @@ class Settings:
     sync: SyncSettings = field(default_factory=SyncSettings)
     gates: frozenset[FeatureGate] = frozenset()
     ignored: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """All that an operator of one namespace has to do with: that, its own, the providers'. Empty: the cluster."""
+        if not self.namespace:
+            return ()
+        return tuple(dict.fromkeys((self.namespace, self.core_namespace, *self.providers.namespaces)))

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import structlog
 
+from eso_operator.reach import Reach
 from eso_operator.stores.snapshot import Scope
 from eso_operator.targets.discovery import served_resource
 from eso_operator.targets.marks import MANAGED, MANAGED_LABEL
@@ -26,6 +28,7 @@ from kuberun.errors import ApiError
 from kuberun.informer import Informer
 from kuberun.meta import Kind, ObjectKey, Resource, meta_of, metadata_of, raw
 from kuberun.requests import Selection
+from kuberun.watch import Source
 
 T = TypeVar("T")
 
@@ -40,7 +43,7 @@ _MISSED_SECONDS: Final = 3600.0
 _SYNC_SECONDS: Final = 10.0
 _BY_NAMESPACE: Final = "namespace"
 _ALWAYS_TOLD: Final = frozenset({KindId("", "v1", "Secret"), KindId("", "v1", "ConfigMap")})
-"""Watched from the start, in every namespace, with their changes fed to the same listeners."""
+"""Watched from the start, wherever we look, with their changes fed to the same listeners."""
 
 _log = structlog.get_logger(__name__)
 
@@ -52,8 +55,9 @@ class WatchedKinds:
         self._client = client
         self._clock = clock
         self._namespace = namespace
+        self.reach = Reach(client, namespace)
         self.from_the_start: list[Resource] = []
-        self._informers: dict[KindId, tuple[Scope, Informer[Any]]] = {}
+        self._informers: dict[KindId, tuple[Resource, tuple[Informer[Any], ...]]] = {}
         self._included: set[KindId] = set()
         self._followed: set[KindId] = set()
         self._missing: dict[KindId, float] = {}
@@ -65,35 +69,55 @@ class WatchedKinds:
     # --- from the start -----------------------------------------------------------------------------------------------
 
     def add(
-        self, kind: Kind[T], *, labels: str = "", indexes: dict[str, IndexFunction[T]] | None = None
+        self,
+        kind: Kind[T],
+        *,
+        labels: str = "",
+        indexes: dict[str, IndexFunction[T]] | None = None,
+        needs: Resource | None = None,
     ) -> Informer[T]:
-        """Watch a kind. The informer is the caller's to run."""
+        """Watch a kind; a cluster-scoped one as `Reach` says. The informer is the caller's to run."""
         self.from_the_start.append(kind.resource)
-        informer = self._informer(kind, labels, indexes or {})
-        scope = Scope.NAMESPACED if kind.resource.namespaced else Scope.CLUSTER
-        self._informers[_id(kind.resource)] = (scope, informer)
+        if kind.resource.namespaced:
+            informer = self._informer(kind, self._namespace, labels=labels, indexes=indexes)
+        else:
+            informer = self._over(self.reach.source(kind, needs), str(kind.resource), indexes)
+        self._informers[_id(kind.resource)] = (kind.resource, (informer,))
         return informer
+
+    def add_in(self, kind: Kind[T], namespaces: Iterable[str], *, labels: str = "") -> tuple[Informer[T], ...]:
+        """Watch a kind that is watched already in these other namespaces as well."""
+        resource, before = self._informers[_id(kind.resource)]
+        more = tuple(self._informer(kind, namespace, labels=labels) for namespace in namespaces)
+        self._informers[_id(kind.resource)] = (resource, (*before, *more))
+        return more
 
     # --- what the resolver asks ---------------------------------------------------------------------------------------
 
     def get(self, kind: KindId, key: ObjectKey) -> Any | None:
-        found = self._informers.get(kind)
-        return None if found is None else found[1].store.get(key)
+        for informer in self._watching(kind):
+            if (found := informer.store.get(key)) is not None:
+                return found
+        return None
 
     def list(self, kind: KindId, namespace: str = "") -> Iterable[Any]:
-        found = self._informers.get(kind)
-        if found is None:
-            return []
-        store = found[1].store
-        return store.find(_BY_NAMESPACE, namespace) if namespace else store.objects()
+        stores = [informer.store for informer in self._watching(kind)]
+        found = (store.find(_BY_NAMESPACE, namespace) if namespace else store.objects() for store in stores)
+        return chain.from_iterable(found)
 
     def scope(self, kind: KindId) -> Scope | None:
         found = self._informers.get(kind)
-        return None if found is None else found[0]
+        if found is None or self.reach.leaves_out(found[0]):
+            return None
+        return Scope.NAMESPACED if found[0].namespaced else Scope.CLUSTER
 
     def revision(self, kind: KindId) -> int:
         found = self._informers.get(kind)
-        return -1 if found is None else found[1].store.revision
+        return -1 if found is None else sum(informer.store.revision for informer in found[1])
+
+    def _watching(self, kind: KindId) -> tuple[Informer[Any], ...]:
+        found = self._informers.get(kind)
+        return () if found is None else found[1]
 
     # --- on demand ----------------------------------------------------------------------------------------------------
 
@@ -127,7 +151,8 @@ class WatchedKinds:
         if kind in self._followed or kind in _ALWAYS_TOLD or kind in self._included or full or self._group is None:
             return
         self._followed.add(kind)
-        informer = self._informer(metadata_of(resource), f"{MANAGED_LABEL}={MANAGED}", {})
+        labels = f"{MANAGED_LABEL}={MANAGED}"
+        informer = self._informer(metadata_of(resource), self._home(resource), labels=labels)
         self._group.create_task(informer.run())
         self._group.create_task(self._tell(kind, informer))
         _log.info("kind is followed", kind=str(kind))
@@ -175,12 +200,11 @@ class WatchedKinds:
 
     async def _try(self, resource: Resource) -> None:
         """One object: anybody may name a kind that we must not read, and nobody should wait until that is clear."""
-        namespace = self._namespace if resource.namespaced else ""
-        source = self._client.source(raw(resource), Selection(namespace))
+        source = self._client.source(raw(resource), Selection(self._home(resource)))
         await source.list_page(limit=1, continue_token="", resource_version="")
 
     async def _start(self, kind: KindId, resource: Resource, group: asyncio.TaskGroup) -> bool:
-        informer = self._informer(raw(resource), "", {})
+        informer = self._informer(raw(resource), self._home(resource))
         running = [group.create_task(informer.run()), group.create_task(self._tell(kind, informer))]
         try:
             async with Deadline(self._clock, _SYNC_SECONDS):
@@ -190,8 +214,7 @@ class WatchedKinds:
             for task in running:
                 task.cancel()
             return False
-        scope = Scope.NAMESPACED if resource.namespaced else Scope.CLUSTER
-        self._informers[kind] = (scope, informer)
+        self._informers[kind] = (resource, (informer,))
         self._included.add(kind)
         _log.info("kind is watched", kind=str(kind))
         return True
@@ -203,14 +226,17 @@ class WatchedKinds:
                 for listener in self._listeners:
                     listener(kind, change)
 
-    def _informer(self, kind: Kind[T], labels: str, indexes: dict[str, IndexFunction[T]]) -> Informer[T]:
-        namespace = self._namespace if kind.resource.namespaced else ""
-        return Informer(
-            self._client.source(kind, Selection(namespace, label_selector=labels)),
-            clock=self._clock,
-            name=str(kind.resource),
-            indexes={_BY_NAMESPACE: _namespace_of, **indexes},
-        )
+    def _informer(
+        self, kind: Kind[T], namespace: str, *, labels: str = "", indexes: dict[str, IndexFunction[T]] | None = None
+    ) -> Informer[T]:
+        source = self._client.source(kind, Selection(namespace, label_selector=labels))
+        return self._over(source, str(kind.resource), indexes)
+
+    def _over(self, source: Source[T], name: str, indexes: dict[str, IndexFunction[T]] | None) -> Informer[T]:
+        return Informer(source, clock=self._clock, name=name, indexes={_BY_NAMESPACE: _namespace_of, **(indexes or {})})
+
+    def _home(self, resource: Resource) -> str:
+        return self._namespace if resource.namespaced else ""
 
 
 def _namespace_of(obj: Any) -> Iterable[str]:

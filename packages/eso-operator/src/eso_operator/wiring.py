@@ -128,7 +128,8 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     metrics_server = _metrics_server(settings, metrics, client, clock)
     if not settings.metrics.listen.disabled:
         manager.add_service("metrics", metrics_server.run)
-    _add_watches(manager, health, watched, Definitions(client, clock, watched.from_the_start))
+    definitions = Definitions(client, clock, watched.from_the_start, reach=watched.reach)
+    _add_watches(manager, health, watched, definitions)
     manager.add_service("wakes", feeds_of(informers, wakes).run)
     manager.add_informer(materials.informer)
     manager.add_service("certificates", materials.run)
@@ -175,12 +176,11 @@ def resolver_settings(settings: Settings) -> ResolverSettings:
 
 
 def certificate_settings(settings: Settings) -> CertificateSettings:
-    scoped = (settings.namespace, settings.core_namespace, *settings.providers.namespaces)
     return CertificateSettings(
         core_namespace=settings.core_namespace,
         cluster_domain=settings.providers.cluster_domain,
         trust_domain=settings.certificates.trust_domain,
-        namespaces=tuple(dict.fromkeys(scoped)) if settings.namespace else (),
+        namespaces=settings.namespaces,
         interval=settings.certificates.interval,
         lifetimes=settings.certificates.lifetimes,
     )

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from eso_operator.definitions import Definitions
+from eso_operator.reach import Reach
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.transports import UnservedGroup
 from kuberun.client import Client
@@ -58,7 +59,8 @@ class Story:
     def __init__(self, server: Discovery, *resources: Resource) -> None:
         self.server = server
         self.clock = VirtualClock()
-        self.definitions = Definitions(Client(server), self.clock, resources)
+        client = Client(server)
+        self.definitions = Definitions(client, self.clock, resources, reach=Reach(client, ""))
 
     async def looks(self, *servers: Sequence[Resource] | None) -> list[Healthy | Unhealthy]:
         """What the probe says after each look; None stands for a server that is away."""

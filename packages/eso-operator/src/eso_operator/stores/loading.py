@@ -36,9 +36,12 @@ def load(reference: Reference, picked: Picked, snapshot: Snapshot) -> Store:
     obj = snapshot.objects.get(picked.kind, ObjectKey(namespace, reference.name))
     if obj is None:
         where = f" in namespace {namespace}" if namespace else ""
+        message = f"there is no {reference}{where}: create it, or correct the reference"
+        if snapshot.objects.scope(picked.kind) is None:
+            message = f"{reference} is not known: this operator does not read objects of that kind; use another kind"
         raise ResolutionError(
             Reason.NOT_FOUND,
-            f"there is no {reference}{where}: create it, or correct the reference",
+            message,
             subject=named(picked.kind, ObjectKey(namespace, reference.name)),
         )
     ref = identity(picked.kind, obj)

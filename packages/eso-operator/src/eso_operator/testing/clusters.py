@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eso_api.kinds import KINDS
 from eso_api.values import SecretBytes
 from eso_operator.stores.credentials import Content
 from eso_operator.stores.need import Need
@@ -24,11 +25,17 @@ ALL_OPERATIONS = frozenset(Operation)
 
 
 class ObjectsInMemory:
-    """`Objects` from plain documents. A kind is known when one of its objects is, or when it is listed in `watched`."""
+    """`Objects` from plain documents. A kind is known when one of its objects is, or when it is listed in `watched`.
+
+    Those of the API are known from the start, as they are to an operator of the whole cluster.
+    """
 
     def __init__(self, documents: Iterable[JsonObject] = (), watched: Mapping[KindId, Scope] | None = None) -> None:
         self._objects: dict[tuple[str, str], dict[ObjectKey, Any]] = {}
-        self._scopes = {(kind.group, kind.kind): scope for kind, scope in (watched or {}).items()}
+        self._scopes = {
+            (kind.group, kind.name): Scope.NAMESPACED if kind.namespaced else Scope.CLUSTER for kind in KINDS
+        }
+        self._scopes |= {(kind.group, kind.kind): scope for kind, scope in (watched or {}).items()}
         for document in documents:
             self.add(document)
 
