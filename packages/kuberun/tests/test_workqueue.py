@@ -54,13 +54,35 @@ async def test_requests_of_a_lane_are_served_in_order_of_arrival() -> None:
 
 async def test_a_key_added_many_times_is_served_once() -> None:
     queue = queue_on(VirtualClock())
-    for reason in ("one", "two", "three"):
+    for reason in ("", "one", "two", "one"):
         queue.add(request("a", reason=reason))
 
     taken = await queue.take()
 
-    assert taken.reason == "one"
+    assert taken.reason == "one; two"
     assert queue.stats().depth[Lane.EVENT] == 0
+
+
+async def test_a_key_that_waits_for_its_time_keeps_the_reasons_of_later_times() -> None:
+    clock = VirtualClock()
+    queue = queue_on(clock)
+    queue.add(request("a", reason="retry"), after=1)
+    queue.add(request("a", reason="store became ready"), after=2)
+    await clock.advance(1)
+
+    taken = await queue.take()
+
+    assert taken.reason == "retry; store became ready"
+
+
+async def test_reasons_are_bounded() -> None:
+    queue = queue_on(VirtualClock())
+    for number in range(1000):
+        queue.add(request("a", reason=f"reason {number}"))
+
+    taken = await queue.take()
+
+    assert 200 < len(taken.reason) < 220
 
 
 async def test_a_key_added_while_it_runs_is_served_again_afterwards_and_never_at_the_same_time() -> None:

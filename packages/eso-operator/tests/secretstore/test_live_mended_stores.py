@@ -52,7 +52,7 @@ def inline(spec: dict[str, Any], **config: Any) -> dict[str, Any]:
 
 def looked_at_because(lines: Lines, reason: str) -> Callable[[], Awaitable[bool]]:
     async def look() -> bool:
-        return any(line["event"] == "reconcile starts" and line["reason"] == reason for line in lines)
+        return any(line["event"] == "reconcile starts" and reason in line["reason"] for line in lines)
 
     return look
 

@@ -8,7 +8,7 @@
 - **Lanes.** The best lane that has work is served, oldest first. So that no lane starves, every eighth take goes to
   the request that has waited longest in any lane: a flood in a better lane slows the worse ones to an eighth, never to
   nothing, and a new object waits for at most one request of a worse lane.
-- A key queued in two lanes keeps the better lane and the longer wait.
+- A key queued in two lanes keeps the better lane and the longer wait. Of several reasons the first few are kept.
 
 It decides nothing about what a reconcile does, and it is used from one event loop only. Every operation is O(log n).
 """
@@ -39,6 +39,9 @@ class Lane(IntEnum):
 
 FAIR_SHARE = 8
 """Every take of this number serves the request that waited longest, whatever its lane."""
+
+_REASONS = 200
+"""Characters of reasons after which no further one is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,8 @@ class WorkQueue:
         if known is None or due < known:
             self._timers.push(request.key, due)
             self._delayed[request.key] = request
+        else:
+            self._delayed[request.key] = _both(self._delayed[request.key], request)
 
     def _wake_due(self) -> None:
         now = self._clock.monotonic()
@@ -234,5 +239,12 @@ def until_phase(uid: str, interval: float, now: float) -> float:
 def _merged(known: _Waiting | None, new: _Waiting) -> _Waiting:
     if known is None:
         return new
-    better = new.request if new.request.lane < known.request.lane else known.request
-    return _Waiting(better, min(known.since, new.since), max(known.asked, new.asked))
+    return _Waiting(_both(known.request, new.request), min(known.since, new.since), max(known.asked, new.asked))
+
+
+def _both(first: Request, second: Request) -> Request:
+    """One request for both reasons, in the better lane."""
+    reasons, new = first.reason, second.reason
+    if new not in reasons and len(reasons) <= _REASONS:
+        reasons = f"{reasons}; {new}" if reasons else new
+    return Request(first.key, reasons, min(first.lane, second.lane))
