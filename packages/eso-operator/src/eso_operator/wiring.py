@@ -45,6 +45,7 @@ from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies, OnObject
 from eso_operator.sync.followers import Followers
+from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.misfits import Misfits
 from eso_operator.sync.pace import Pace
 from eso_operator.sync.pushrefresh import PushRefresh
@@ -299,7 +300,7 @@ def _external_secret_controller(
             objects=objects,
             secrets=informers.secrets.store,
             memories=memories,
-            states=informers.generator_states.store,
+            ledger=_ledger(parts, gateway),
             resolver=parts.resolver,
             bind=bound,
             gateway=gateway,
@@ -346,7 +347,7 @@ def _push_secret_controllers(
         client=parts.client,
         clock=parts.clock,
         watches=pushing.Watches(informers.push_secrets, informers.secrets, informers.stores, informers.namespaces),
-        states=informers.generator_states.store,
+        ledger=_ledger(parts, gateway),
         watched=watched,
         resolver=parts.resolver,
         bind=bound,
@@ -358,6 +359,14 @@ def _push_secret_controllers(
         recorder=parts.recorder("pushsecret"),
     )
     return {Subsystem.PUSH_SECRET: pushing.controller(made_from, make=parts.controller)}
+
+
+def _ledger(parts: _Parts, gateway: Gateway) -> StateLedger | NoLedger:
+    """Without the controller that cleans up, a state would only be in the way."""
+    if not parts.settings.reconcilers.generator_state:
+        return NoLedger()
+    states, grace = parts.informers.generator_states.store, parts.settings.sync.generator_grace
+    return StateLedger(parts.client, states, gateway, clock=parts.clock, grace=grace)
 
 
 def _generator_state_controllers(

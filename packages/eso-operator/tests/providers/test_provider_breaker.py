@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eso_operator.providers.breaker import Breaker
+from eso_operator.providers.breaker import MAX_BREAKERS, Breaker, BreakerKey, Breakers
 from eso_operator.providers.errors import NoAnswerError
 from eso_operator.providers.settings import BreakerSettings
 from eso_operator.providers.valve import Admission
@@ -48,6 +48,33 @@ async def test_after_some_failures_in_a_row_calls_are_refused_at_once(loop: Loop
 
     assert calls_started(loop) == THRESHOLD
     assert state(loop) == "open"
+
+
+async def test_the_state_that_is_shown_is_the_worst_of_the_providers_breakers(loop: LoopbackGateway) -> None:
+    """Callers with timeouts of their own have a breaker of their own: one that works says nothing of the others'."""
+    patient = replace(ONCE, call_timeout=7.0)
+    loop.down = TransportError("refused")
+    await fail(loop, THRESHOLD)
+    loop.down = None
+
+    await loop.gateway.get(bound_target(policy=patient), wanted("a"))
+    meanwhile = state(loop)
+    await loop.clock.advance(2.0)
+    await loop.gateway.get(bound_target(policy=ONCE), wanted("a"))
+
+    assert meanwhile == "open"
+    assert state(loop) == "closed"
+
+
+def test_breakers_are_bounded_and_one_that_is_forgotten_is_no_longer_the_worst() -> None:
+    breakers = Breakers(VirtualClock(), replace(BreakerSettings(), threshold=1))
+    breakers.of("down", BreakerKey("first", None, None)).failed(TransportError("refused"), Admission.OPEN)
+    before = breakers.worst("down")
+
+    for number in range(MAX_BREAKERS):
+        breakers.of("up", BreakerKey(str(number), None, None))
+
+    assert (before, breakers.worst("down"), breakers.worst("up")) == ("open", "closed", "closed")
 
 
 async def test_the_refusal_says_what_went_wrong_and_when_to_come_again(loop: LoopbackGateway) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -57,13 +58,48 @@ async def test_what_takes_longer_is_done_in_a_thread_and_from_then_on_there_at_o
     made = await rendering.run(rendering_all(20, threads), of="a")
 
     assert made == [b"x"] * 20
-    assert threads == {threading.current_thread().name, "templates_0"}
+    assert len(threads) == 2
+    assert threading.current_thread().name in threads
     threads.clear()
     await rendering.run(rendering_all(1, threads), of="a")
-    assert threads == {"templates_0"}
+    assert len(threads) == 1
+    assert threading.current_thread().name not in threads
     threads.clear()
     await rendering.run(rendering_all(1, threads), of="another object")
     assert threads == {threading.current_thread().name}
+
+
+async def test_slow_objects_have_their_turn_one_after_the_other() -> None:
+    rendering, loop_thread = Rendering(seconds=Stopwatch(QUICK_SECONDS / 4)), threading.current_thread()
+    story: list[str] = []
+    release = threading.Event()
+
+    def working(name: str) -> Callable[[RenderText], None]:
+        def work(render: RenderText) -> None:
+            if threading.current_thread() is loop_thread:
+                rendering_all(20, set())(render)
+                return
+            story.append(f"{name} begins")
+            release.wait(30)
+            story.append(f"{name} ends")
+
+        return work
+
+    async with asyncio.TaskGroup() as group:
+        for name in ("a", "b", "c"):
+            group.create_task(rendering.run(working(name), of=name))
+        group.create_task(asyncio.to_thread(release.set))
+
+    assert story == ["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]
+
+
+def test_no_thread_is_left_when_the_process_ends() -> None:
+    before, threads = set(threading.enumerate()), set[str]()
+
+    asyncio.run(Rendering(seconds=Stopwatch(QUICK_SECONDS / 4)).run(rendering_all(20, threads), of="a"))
+
+    assert len(threads) == 2
+    assert set(threading.enumerate()) == before
 
 
 async def test_templates_that_take_too_long_together_fail_with_what_to_know() -> None:

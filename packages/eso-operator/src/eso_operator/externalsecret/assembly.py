@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from eso_api.externalsecret import ExternalSecret
-from eso_api.generators.generatorstate import GeneratorState
 from eso_operator.externalsecret.classes import controller_classes
 from eso_operator.externalsecret.cleanup import Cleanup
 from eso_operator.externalsecret.gather import Gatherer, VersionOf
@@ -47,7 +46,7 @@ class Parts:
     objects: Store[ExternalSecret]
     secrets: Store[Object]
     memories: Memories
-    states: Store[GeneratorState]
+    ledger: StateLedger | NoLedger
     resolver: Resolver
     bind: Callable[[ResolvedTarget], Awaitable[BoundTarget]]
     gateway: Gateway
@@ -72,8 +71,7 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
     def target_of(es: ExternalSecret) -> Target:
         return secrets if es.spec.target.manifest is None else manifests
 
-    ledger = _ledger(parts)
-    generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=parts.clock, intents=ledger)
+    generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=parts.clock, intents=parts.ledger)
     rules = Rules(
         controller_class=parts.settings.controller_class,
         cluster_stores=parts.settings.reconcilers.cluster_store,
@@ -85,7 +83,7 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         client=parts.client,
         clock=parts.clock,
         fetcher=Fetcher(parts.resolver, parts.bind, planner=parts.planner, finds=parts.gateway, generators=generators),
-        ledger=ledger,
+        ledger=parts.ledger,
         settlement=Settlement(parts.client, cleanup),
         cleanup=cleanup,
         dependencies=parts.dependencies,
@@ -104,10 +102,3 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         stretch=lambda key: sync.push_refresh_multiplier if parts.push.is_covered(key) else 1.0,
     )
     return ExternalSecretReconciler(gatherer, outside)
-
-
-def _ledger(parts: Parts) -> StateLedger | NoLedger:
-    if not parts.settings.reconcilers.generator_state:
-        return NoLedger()
-    grace = parts.settings.sync.generator_grace
-    return StateLedger(parts.client, parts.states, parts.gateway, clock=parts.clock, grace=grace)

@@ -8,12 +8,67 @@ is silent, and that must not lock out the others. Handshakes are made all the sa
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
 from eso_operator.providers.errors import NoAnswerError, is_infrastructure
 from eso_operator.providers.settings import BreakerSettings
 from eso_operator.providers.valve import Admission, Valve
 from eso_wire.errors import ProviderError
 from kuberun.backoff import Random, system_random
 from kuberun.clock import Clock
+
+STATES: Final = ("closed", "half-open", "open")
+"""From good to bad."""
+
+MAX_BREAKERS: Final = 1000
+
+
+class BreakerKey(NamedTuple):
+    """One user's bad certificates, or a timeout nobody could keep to, say nothing about the others."""
+
+    connection: str
+    connect_timeout: float | None
+    call_timeout: float | None
+
+
+class Breakers:
+    """All of them, with the provider that each belongs to; bounded, the oldest is made anew when it is needed."""
+
+    def __init__(self, clock: Clock, settings: BreakerSettings, draw: Random = system_random) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._draw = draw
+        self._known: OrderedDict[BreakerKey, tuple[str, Breaker]] = OrderedDict()
+        self._of_provider: dict[str, dict[BreakerKey, Breaker]] = {}
+
+    def of(self, provider: str, key: BreakerKey) -> Breaker:
+        if (known := self._known.get(key)) is not None:
+            return known[1]
+        breaker = Breaker(self._clock, self._settings, self._draw)
+        self._known[key] = provider, breaker
+        self._of_provider.setdefault(provider, {})[key] = breaker
+        if len(self._known) > MAX_BREAKERS:
+            self._forget_oldest()
+        return breaker
+
+    def worst(self, provider: str) -> str:
+        """The state of that provider's breaker which is in the worst one."""
+        states = [breaker.state for breaker in self._of_provider.get(provider, {}).values()]
+        return max(states, key=STATES.index, default=STATES[0])
+
+    def reopen(self, connection: str) -> None:
+        """A handshake was answered: nobody has to wait for a rest, whatever timeouts their calls have."""
+        for key, (_, breaker) in self._known.items():
+            if key.connection == connection:
+                breaker.answered()
+
+    def _forget_oldest(self) -> None:
+        key, (provider, _) = self._known.popitem(last=False)
+        of_provider = self._of_provider[provider]
+        del of_provider[key]
+        if not of_provider:
+            del self._of_provider[provider]
 
 
 class Breaker:

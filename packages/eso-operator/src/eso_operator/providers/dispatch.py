@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
-from eso_operator.providers.breaker import Breaker
+from eso_operator.providers.breaker import Breaker, BreakerKey, Breakers
 from eso_operator.providers.budget import Budgets
 from eso_operator.providers.channel import GrpcTransport
 from eso_operator.providers.client import ProviderClient
@@ -113,7 +113,7 @@ class Dispatcher:
         self.pool = ChannelPool(dial, clock, settings=settings.pool, metrics=metrics, draw=seams.draw)
         self._budgets = Budgets(clock, seams.draw)
         self._diagnoses = Diagnoses(clock, seams.probe)
-        self._breakers: OrderedDict[tuple[str, float | None, float | None], Breaker] = OrderedDict()
+        self._breakers = Breakers(clock, settings.breaker, seams.draw)
         self._slots: OrderedDict[tuple[str, str], InFlight] = OrderedDict()
         self._fingerprints: OrderedDict[Connection, str] = OrderedDict()
         self.listeners: list[FailureListener] = []
@@ -200,7 +200,7 @@ class Dispatcher:
             code = "OK"
             passes.answered(job.trouble(answer))
             if not route.identity:
-                self._reopen(route.connection)
+                self._breakers.reopen(route.connection.key)
         except ProviderError as error:
             code, reason = CODE_OF[error.reason].name, error.reason.value
             passes.failed(error)
@@ -210,7 +210,7 @@ class Dispatcher:
             seconds = self._clock.monotonic() - started
             self._metrics.handled(method, label, code=code, reason=reason, seconds=seconds)
             _report(job, label, code=code, reason=reason, seconds=seconds)
-            self._metrics.breaker(label, self._breaker(route).state)
+            self._metrics.breaker(label, self._breakers.worst(label))
             self._metrics.budgets(self._budgets.in_trouble)
         return answer
 
@@ -268,19 +268,9 @@ class Dispatcher:
         return ProviderClient(lease.transport, label, options, self._settings.calls, token=route.token)
 
     def _breaker(self, route: Route) -> Breaker:
-        """One user's bad certificates, or a timeout nobody could keep to, say nothing about the others."""
-        key = (route.connection.key, route.policy.connect_timeout, route.policy.call_timeout)
-        breaker = self._breakers.get(key)
-        if breaker is None:
-            breaker = self._breakers[key] = Breaker(self._clock, self._settings.breaker, self._draw)
-            _trim(self._breakers)
-        return breaker
-
-    def _reopen(self, connection: Connection) -> None:
-        """A handshake was answered: nobody has to wait for a rest, whatever timeouts their calls have."""
-        for (key, *_), breaker in self._breakers.items():
-            if key == connection.key:
-                breaker.answered()
+        connection, policy = route.connection, route.policy
+        key = BreakerKey(connection.key, policy.connect_timeout, policy.call_timeout)
+        return self._breakers.of(connection.endpoint.label, key)
 
     def _in_flight(self, route: Route) -> InFlight:
         endpoint, calls = route.connection.endpoint, self._settings.calls

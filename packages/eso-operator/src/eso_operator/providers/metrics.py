@@ -6,7 +6,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-BREAKER_STATES = ("closed", "half-open", "open")
+from eso_operator.providers.breaker import STATES
 
 
 class RuntimeMetrics(Protocol):
@@ -22,7 +22,9 @@ class RuntimeMetrics(Protocol):
         """A read of `items` distinct items that answers `wanted` of the callers; none, if an earlier read did."""
         ...
 
-    def breaker(self, provider: str, state: str) -> None: ...
+    def breaker(self, provider: str, state: str) -> None:
+        """Of several that a provider has, the one in the worst state."""
+        ...
 
     def pool(self, channels: int, draining: int) -> None: ...
 
@@ -59,7 +61,10 @@ class PrometheusMetrics:
             "eso_provider_reads_merged", "Items answered by another caller's read", ("provider",), registry=registry
         )
         self._breaker = Gauge(
-            "eso_provider_breaker_state", "1 for the state the breaker is in", ("provider", "state"), registry=registry
+            "eso_provider_breaker_state",
+            "1 for the state that the provider's breaker is in, of several (by certificates and timeouts) the worst",
+            ("provider", "state"),
+            registry=registry,
         )
         self._breaker_states: dict[str, str] = {}
         self._pool = Gauge("eso_provider_channels", "Channels to providers", ("state",), registry=registry)
@@ -94,7 +99,7 @@ class PrometheusMetrics:
         if self._breaker_states.get(provider) == state:
             return
         self._breaker_states[provider] = state
-        for each in BREAKER_STATES:
+        for each in STATES:
             self._breaker.labels(provider, each).set(1 if each == state else 0)
 
     def pool(self, channels: int, draining: int) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eso_api.generators.generatorstate import GeneratorState
 from eso_api.pushsecret import PushSecret
 from eso_operator.providers.gateway import Gateway
 from eso_operator.pushsecret.claims import PLACES_INDEX, Claims, places_of
@@ -30,7 +29,6 @@ from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.resolver import Resolver, WatchedObjects
 from eso_operator.targets.rendering import Rendering
 from eso_operator.telemetry.objects import ObjectSeries
-from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.controller import Controller, Reconcile
@@ -60,7 +58,7 @@ class Parts:
     client: Client
     clock: Clock
     watches: Watches
-    states: Store[GeneratorState]
+    ledger: StateLedger | NoLedger
     watched: WatchedObjects
     resolver: Resolver
     bind: Bind
@@ -88,8 +86,7 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
     """The reconciler with everything it works with."""
     client, clock = parts.client, parts.clock
     chooser = StoreChooser(parts.watched, client, parts.settings.controller_class)
-    ledger = _ledger(parts)
-    generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=clock, intents=ledger)
+    generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=clock, intents=parts.ledger)
     sources = SourceReader(client, parts.watches.secrets.store, generators)
     memory, objects = Memory(), parts.watches.push_secrets.store
     claims = Claims(objects)
@@ -99,7 +96,7 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
         clock=clock,
         sources=sources,
         settlement=Settlement(Pusher(parts.resolver, parts.bind, parts.gateway), remover, memory, claims),
-        ledger=ledger,
+        ledger=parts.ledger,
         finalizer=Finalizer(client),
         memory=memory,
         dependencies=parts.dependencies,
@@ -112,11 +109,3 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
     return PushSecretReconciler(
         Gatherer(objects, memory, sources=sources, chooser=chooser, version_of=parts.version_of), outside
     )
-
-
-def _ledger(parts: Parts) -> StateLedger | NoLedger:
-    """Without the controller that cleans up, a state would only be in the way."""
-    if not parts.settings.reconcilers.generator_state:
-        return NoLedger()
-    grace = parts.settings.sync.generator_grace
-    return StateLedger(parts.client, parts.states, parts.gateway, clock=parts.clock, grace=grace)

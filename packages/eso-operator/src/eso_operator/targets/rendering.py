@@ -1,10 +1,12 @@
 """Templates, rendered so that those of one object hold up no other object.
 
     quick    on the event loop, for a twentieth of a second in all: nearly every template of nearly every object
-    patient  in one thread beside it, for two seconds in all; an object that needed this goes there at once next time
+    patient  one after the other, each in a thread beside it, for two seconds in all; an object that needed this goes
+             there at once next time
 
 The bounds are of processor time, and count for all templates of an object together: a thousand slow templates are as
 bad as one. Thread and event loop share the interpreter: the loop becomes slower meanwhile, but it never stands still.
+The threads are those of the event loop: they end with it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeVar
 
@@ -31,13 +32,13 @@ _REMEMBERED: Final = 4096
 
 
 class Rendering:
-    """For one set of delimiters; each has its own thread. `seconds` is the processor time of the calling thread."""
+    """For one set of delimiters, and one slow object at a time. `seconds` is the calling thread's processor time."""
 
     def __init__(self, left: str = "{{", right: str = "}}", *, seconds: Seconds = busy_seconds) -> None:
         self._quick = partial(_renderer(QUICK_SECONDS, seconds).render, left=left, right=right)
         self._patient = partial(_renderer(PATIENT_SECONDS, seconds).render, left=left, right=right)
         self._seconds = seconds
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="templates")
+        self._patience = asyncio.Lock()
         self._slow: OrderedDict[Hashable, None] = OrderedDict()
 
     async def run(self, work: Callable[[RenderText], T], of: Hashable) -> T:
@@ -54,7 +55,8 @@ class Rendering:
                     return made
         self._remember(of)
         patient = Budget(self._patient, PATIENT_SECONDS, self._seconds)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, patient)
+        async with self._patience:
+            return await asyncio.to_thread(work, patient)
 
     def _remember(self, of: Hashable) -> None:
         self._slow[of] = None
