@@ -74,6 +74,7 @@ def test_merge_that_said_that_its_target_is_missing_waits_for_it() -> None:
 
     assert isinstance(first_stop(snapshot(es, SOON, look=ABSENT)), NotDue)
     assert first_stop(snapshot(es, SOON, look=edited())) is None
+    assert first_stop(snapshot(es, SOON, look=intact())) is None
 
 
 BROKEN = Condition(type="Ready", status="False", reason="SecretSyncedError", message="")

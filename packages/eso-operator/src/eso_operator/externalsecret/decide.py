@@ -102,13 +102,15 @@ def _is_valid(snapshot: Snapshot) -> bool:
     policy = snapshot.es.spec.target.creation_policy
     if policy in (ORPHAN, NONE):
         return True
+    # Merge does not create: once that is said, a missing target is no reason to read the backend again, and one that
+    # is there, whoever made it, was never merged into.
+    ready = find_condition(snapshot.es.status.conditions, READY)
+    said_missing = policy == MERGE and ready is not None and ready.reason.endswith(MISSING)
     match snapshot.look:
         case Absent():
-            # Merge does not create: once that is said, a missing target is no reason to read the backend again.
-            ready = find_condition(snapshot.es.status.conditions, READY)
-            return policy == MERGE and ready is not None and ready.reason.endswith(MISSING)
+            return said_missing
         case Present(valid=valid):
-            return valid
+            return valid and not said_missing
 
 
 def _is_still_ours(snapshot: Snapshot) -> bool:

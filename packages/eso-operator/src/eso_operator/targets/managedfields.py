@@ -6,7 +6,7 @@ at: keys of data (which many kinds have in their spec), labels, annotations, fin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,16 @@ def fields_of(obj: Mapping[str, Any], manager: str) -> Fields:
         mine = entry.get("manager") == manager and not entry.get("subresource")
         (ours if mine else others).update(_parts(entry))
     return Fields(frozenset(ours), frozenset(others))
+
+
+def parts_of(obj: Mapping[str, Any], is_meant: Callable[[str], bool]) -> frozenset[Path]:
+    """The parts that any manager of these names owns."""
+    return frozenset(part for entry in _entries(obj) if is_meant(str(entry.get("manager"))) for part in _parts(entry))
+
+
+def managers_of(obj: Mapping[str, Any]) -> frozenset[str]:
+    """Who owns anything of the object."""
+    return frozenset(str(entry.get("manager")) for entry in _entries(obj))
 
 
 def conversion(obj: Mapping[str, Any], manager: str) -> list[JsonObject]:

@@ -23,7 +23,6 @@ from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
 from eso_operator.targets.hashes import digest
 from eso_operator.targets.managedfields import SECTIONS, fields_of
 from eso_operator.targets.marks import (
-    CREATE_OR_MERGE,
     CREATED_BY_LABEL,
     HASH_ANNOTATION,
     MANAGED,
@@ -36,8 +35,9 @@ from eso_operator.targets.marks import (
     field_manager_of,
     target_name,
 )
-from eso_operator.targets.plan import owners_after, ownership_refusal
+from eso_operator.targets.plan import KEEPS_FOREIGN, owners_after, ownership_refusal
 from eso_operator.targets.rendering import Rendering
+from eso_operator.targets.shares import Shares
 from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, Present, UnknownKindError
 from eso_render.errors import Place, TargetError
 from eso_render.manifest import render_manifest
@@ -70,6 +70,7 @@ class ManifestTarget:
         self._follow = follow
         self._rendering = rendering
         self._memories: dict[str, Memories] = {}
+        self._shares = Shares()
 
     async def look(self, es: ExternalSecret) -> Look:
         if es.spec.target.creation_policy == NONE:
@@ -83,12 +84,14 @@ class ManifestTarget:
             return Present(metadata, valid=es.spec.target.creation_policy == ORPHAN)
         ours = self._memory(es).of(metadata)
         intact = ours is not None or metadata.annotations.get(HASH_ANNOTATION) == content_digest(live)
+        if es.spec.target.creation_policy in KEEPS_FOREIGN and self._shares.look(es, live) is False:
+            return Present(metadata, valid=False)
         return Present(metadata, intact or es.spec.target.creation_policy == ORPHAN)
 
     async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
         policy = es.spec.target.creation_policy
         live = None if policy == NONE else await self._read(es)
-        merges = policy in (MERGE, CREATE_OR_MERGE)
+        merges = policy in KEEPS_FOREIGN
         desired = await self._rendering.run(
             lambda render: render_manifest(
                 es.spec.target,
@@ -114,6 +117,7 @@ class ManifestTarget:
         wanted, known = _digest_of(document), self._memory(es).of(metadata)
         if (known is not None and known.wanted == wanted) or _same(_cleaned(live), document):
             self._memory(es).keep(metadata, wanted=wanted, valid=True)
+            self._shares.keep(es, live)
             return Keep(Untouched.UNCHANGED)
         return Update(_for_version(document, metadata), wanted)
 
@@ -126,6 +130,7 @@ class ManifestTarget:
         if written.get("spec") is None and written.get("data") is None:
             raise TargetError(f"{kind.resource.kind} keeps neither spec nor data: use another kind", Place(()))
         self._memory(es).keep(meta_of(written), wanted=change.wanted, valid=True)
+        self._shares.keep(es, written)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, target_name(es))
 
     async def delete(self, es: ExternalSecret) -> bool:

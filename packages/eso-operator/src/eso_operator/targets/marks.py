@@ -31,6 +31,11 @@ def field_manager_of(name: str) -> str:
     return f"{_MANAGER}/sha3/{hashlib.sha3_224(name.encode()).hexdigest()}"
 
 
+def is_field_manager(name: str) -> bool:
+    """Whether an ExternalSecret writes under this name, whichever it is."""
+    return name.startswith(f"{_MANAGER}/")
+
+
 def created_by(es: ExternalSecret) -> str:
     """The value of the label that says which ExternalSecret created a Secret."""
     return owner_digest(es.metadata.namespace, es.metadata.name)

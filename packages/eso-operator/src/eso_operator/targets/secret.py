@@ -10,6 +10,7 @@ from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
+from eso_operator.targets.managedfields import managers_of
 from eso_operator.targets.marks import (
     CREATED_BY_LABEL,
     MANAGED,
@@ -17,10 +18,12 @@ from eso_operator.targets.marks import (
     NONE,
     ORPHAN,
     field_manager_of,
+    is_field_manager,
     target_name,
 )
-from eso_operator.targets.plan import LiveSecret, live_secret, plan, wanted_digest
+from eso_operator.targets.plan import KEEPS_FOREIGN, LiveSecret, live_secret, plan, wanted_digest
 from eso_operator.targets.rendering import Rendering
+from eso_operator.targets.shares import Shares
 from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, PartlyAppliedError, Present
 from eso_render.secret import Desired, Values, render_secret
 from eso_render.sources import TemplateObjects
@@ -51,24 +54,24 @@ class SecretTarget:
         self._secrets = secrets
         self._rendering = rendering
         self._memories = memories
+        self._shares = Shares()
 
     async def look(self, es: ExternalSecret) -> Look:
         key = _key(es)
         found = self._secrets.get(key)
         if found is None or isinstance(found, Malformed):
             # The cache may be behind our own write: what was just created is not missing.
-            live = await self._read(key) if self._memories.has(key) else None
-            return Absent() if live is None else Present(live.metadata, live.matches_its_hash)
+            return self._seen(es, await self._read(key) if self._memories.has(key) else None)
         metadata = found.metadata
         if es.spec.target.creation_policy == ORPHAN:
             return Present(metadata, valid=True)
         if metadata.labels.get(MANAGED_LABEL) != MANAGED:
             return Present(metadata, valid=False)
         memory = self._memories.of(metadata)
-        if memory is not None:
-            return Present(metadata, memory.valid)
-        live = await self._read(key)
-        return Absent() if live is None else Present(live.metadata, live.matches_its_hash)
+        share = self._shares.verdict(es, metadata) if _may_share(es) else True
+        if memory is not None and share is not None:
+            return Present(metadata, memory.valid and share)
+        return self._seen(es, await self._read(key))
 
     async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
         desired = await self._rendering.run(
@@ -84,6 +87,8 @@ class SecretTarget:
         change = plan(es, live, desired)
         if live is not None and isinstance(change, Keep) and change.why is Untouched.UNCHANGED:
             self._memories.keep(live.metadata, wanted=wanted_digest(es, desired), valid=True)
+            if _may_share(es):
+                self._shares.keep(es, live.raw)
         return change
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
@@ -100,6 +105,8 @@ class SecretTarget:
                 raise PartlyAppliedError(problem) from problem
             raise
         self._memories.keep(meta_of(written), wanted=change.wanted, valid=live_secret(written).matches_its_hash)
+        if _may_share(es):
+            self._shares.keep(es, written)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, key.name)
 
     async def delete(self, es: ExternalSecret) -> bool:
@@ -114,6 +121,19 @@ class SecretTarget:
             return False
         self._memories.forget(key)
         return True
+
+    def _seen(self, es: ExternalSecret, live: LiveSecret | None) -> Look:
+        """What others share may be as its hash says, and lack what is ours.
+
+        If it is not known what that is, then whether it holds anything of ours, should it be somebody's like us.
+        """
+        if live is None:
+            return Absent()
+        held = self._shares.look(es, live.raw) if _may_share(es) else True
+        if held is None:
+            writers = {name for name in managers_of(live.raw) if is_field_manager(name)}
+            held = not writers or field_manager_of(es.metadata.name) in writers
+        return Present(live.metadata, live.matches_its_hash and held)
 
     def _fulfilled(self, es: ExternalSecret, desired: Desired) -> bool:
         found = self._secrets.get(_key(es))
@@ -142,6 +162,10 @@ class SecretTarget:
             patched = await self._client.merge_patch(_RAW, key, patch, options=WriteOptions(field_manager=manager))
             version = meta_of(patched).resource_version
         return {**document, "metadata": {**document["metadata"], "resourceVersion": version}}
+
+
+def _may_share(es: ExternalSecret) -> bool:
+    return es.spec.target.creation_policy in KEEPS_FOREIGN
 
 
 def _key(es: ExternalSecret) -> ObjectKey:
