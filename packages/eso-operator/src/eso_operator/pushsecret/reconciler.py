@@ -88,6 +88,8 @@ class PushSecretReconciler:
         self._gatherer = gatherer
         self._outside = outside
         self._own = OwnWrites()
+        # Of objects on their way out, by uid: what is in their places from now on is somebody else's.
+        self._emptied: dict[ObjectKey, str] = {}
 
     async def reconcile(self, key: ObjectKey) -> Then:
         """Make the stores of one PushSecret hold what its source holds."""
@@ -222,11 +224,13 @@ class PushSecretReconciler:
 
     async def _finish(self, push: PushSecret) -> Then:
         """Being deleted: first what it pushed, then itself."""
-        failed, removal = await self._outside.settlement.finish(push)
-        self._depend(push, removal.depends_on)
-        if failed is not None:
-            return await self._say(push, failed, self._outside.clock.now())
-        self._tell(push, news_of(removal))
+        if self._emptied.get(push.key) != push.metadata.uid:
+            failed, removal = await self._outside.settlement.finish(push)
+            self._depend(push, removal.depends_on)
+            if failed is not None:
+                return await self._say(push, failed, self._outside.clock.now())
+            self._tell(push, news_of(removal))
+            self._emptied[push.key] = push.metadata.uid
         return await self._outside.finalizer.release(push)
 
     # --- telling ------------------------------------------------------------------------------------------------------
@@ -293,6 +297,7 @@ class PushSecretReconciler:
         self._release(self._outside.dependencies.forget(Dependant(Subsystem.PUSH_SECRET, key)))
         self._outside.memory.forget(key)
         self._own.forget(key)
+        self._emptied.pop(key, None)
         self._outside.settlement.forget(key)
         return Done()
 
