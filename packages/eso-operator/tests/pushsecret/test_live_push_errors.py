@@ -1,6 +1,8 @@
 """What goes wrong with a PushSecret, and how it says so (contract 1.11). No value is in any message."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +15,9 @@ from eso_operator.testing.pushsecrets import bulk, entry
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Limits
 from kuberun.clock import parse_rfc3339
+from kuberun.requests import Request
 from kuberun.testing.builders import SECRETS
+from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
 
@@ -21,6 +25,27 @@ PUSHES = PUSH_SECRET.resource()
 CANARY = "CANARY-5f2d1c"
 LIKE = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
 NOBODY = {"matchLabels": {"no": "body"}}
+
+
+class StatusWrites:
+    """Notes what the API server took at a path that ends like this."""
+
+    def __init__(self, inner: Transport, end: str) -> None:
+        self._inner = inner
+        self._end = end
+        self.taken: list[str] = []
+
+    async def request(self, request: Request) -> bytes:
+        answer = await self._inner.request(request)
+        if request.method == "PATCH" and request.path.endswith(self._end):
+            self.taken.append((request.body or b"").decode())
+        return answer
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
 
 
 @pytest.mark.parametrize(
@@ -122,6 +147,29 @@ async def test_one_store_that_fails_does_not_hold_up_the_others_and_nothing_is_f
             "SecretStore broken",
         }
         assert stage.provider.deletions == []
+
+
+async def test_what_cannot_be_sent_is_not_on_record_meanwhile(staged: Any) -> None:
+    """Its store cannot be used: nothing has to be taken back, so a retry that finds nothing new writes nothing."""
+    held: list[StatusWrites] = []
+
+    def through(plain: Transport) -> Transport:
+        held.append(StatusWrites(plain, "/pushsecrets/db/status"))
+        return held[0]
+
+    async with staged(through=through) as stage:
+        await stage.source(password="p")
+        await stage.store("broken", provider={"vault": {"server": "x"}})
+        stores = [{"name": "broken"}]
+        await stage.apply("db", entry("password", "db"), deletionPolicy="Delete", secretStoreRefs=stores)
+        await stage.broken("db", "vault")
+        before = list(held[0].taken)
+
+        await stage.change("db", secretStoreRefs=[{"name": "store"}])
+        await stage.ready("db")
+
+        assert not any("syncedPushSecrets" in status for status in before)
+        assert any("syncedPushSecrets" in status for status in held[0].taken)
 
 
 async def test_a_provider_that_cannot_take_all_at_once_gets_several_calls(staged: Any) -> None:

@@ -95,6 +95,40 @@ def test_only_what_was_announced_can_be_refused() -> None:
     assert known.refused(OLD) == {}
 
 
+def test_what_was_interrupted_may_have_landed_although_the_next_push_is_refused() -> None:
+    """A reconcile that took too long: nobody heard what became of it, and it is on record."""
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.sent(NEW)
+    known.announce(NEW, [])
+    known.pushed(NEW, [])
+
+    assert known.refused(NEW) == {}
+    assert known.other(OLD, PLACE) == Claim(NEW.key, settled=True)
+
+
+def test_what_was_announced_and_never_sent_is_refused_with_the_next_push() -> None:
+    """The API server took the announcement, and its answer was lost."""
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.announce(NEW, [])
+    known.sent(NEW)
+    known.pushed(NEW, [])
+
+    assert known.refused(NEW) == {"SecretStore/store": [("db", "")]}
+
+
+def test_an_announcement_that_somebody_elses_write_came_before_is_none() -> None:
+    """It is on record nevertheless, by another operator that pushed it: not ours to take off again."""
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.withdraw(NEW)
+    known.pushed(NEW, [])
+
+    assert known.refused(NEW) == {}
+    assert known.other(OLD, PLACE) == Claim(NEW.key, settled=True)
+
+
 def test_a_refused_value_that_is_announced_again_is_open_again() -> None:
     known = claims(OLD, NEW)
     known.announce(NEW, [PLACE])

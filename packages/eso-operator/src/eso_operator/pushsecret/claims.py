@@ -34,7 +34,10 @@ def places_of(push: PushSecret) -> Iterable[Hashable]:
 class _Fate(Enum):
     """What became of a value that was announced."""
 
-    UNKNOWN = "unknown"
+    ANNOUNCED = "announced"
+    """Not pushed yet."""
+    SENT = "sent"
+    """On its way; if nobody hears what became of it, it may have landed."""
     REFUSED = "refused"
 
 
@@ -54,8 +57,18 @@ class Claims:
         self._announced: dict[ObjectKey, dict[Place, _Fate]] = {}
 
     def announce(self, push: PushSecret, places: Iterable[Place]) -> None:
-        """They go on record now, and are pushed then."""
-        self._announced.setdefault(push.key, {}).update(dict.fromkeys(places, _Fate.UNKNOWN))
+        """They go on record now, and are pushed then. A push before that was interrupted counts as landed."""
+        self._drop(push, _Fate.SENT)
+        self._announced.setdefault(push.key, {}).update(dict.fromkeys(places, _Fate.ANNOUNCED))
+
+    def withdraw(self, push: PushSecret) -> None:
+        """The announcement certainly did not get on record: whoever has it there by now is somebody else."""
+        self._drop(push, _Fate.ANNOUNCED)
+
+    def sent(self, push: PushSecret) -> None:
+        """What was announced is on its way to the backends."""
+        announced = self._announced.get(push.key, {})
+        announced.update({place: _Fate.SENT for place, fate in announced.items() if fate is _Fate.ANNOUNCED})
 
     def pushed(self, push: PushSecret, landed: Iterable[Place]) -> None:
         """What was announced and did not land was refused; what may have landed counts as landed."""
@@ -88,6 +101,11 @@ class Claims:
                 if fates - {_Fate.REFUSED}:
                     return Claim(other.key, settled=None in fates)
         return None
+
+    def _drop(self, push: PushSecret, gone: _Fate) -> None:
+        left = {place: fate for place, fate in self._announced.pop(push.key, {}).items() if fate is not gone}
+        if left:
+            self._announced[push.key] = left
 
 
 def _recorded(push: PushSecret) -> Iterator[Place]:

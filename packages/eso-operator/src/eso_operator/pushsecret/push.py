@@ -1,8 +1,9 @@
 """Pushes to one store: resolve, compare, write in as few calls as can be, and say what became of each entry.
 
-    resolve -> bind -> check what may be there already -> push the rest -> StoreResult
+    bind: resolve, read credentials -> push: check what may be there already, push the rest -> StoreResult
 
-Entries fail one by one. Nothing here raises for what a store, provider or backend does.
+Nothing is written before `push`: what a store could not be bound for was certainly not pushed to it. Entries fail one
+by one. Nothing here raises for what a store, provider or backend does.
 """
 
 from __future__ import annotations
@@ -136,6 +137,15 @@ class StoreResult:
         self.left += later.left
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundDelivery:
+    """A delivery and its way to the backend; None if there is none, and then `result` says why."""
+
+    delivery: Delivery
+    result: StoreResult
+    bound: BoundTarget | None = field(default=None, repr=False)
+
+
 class Pusher:
     """One for the process."""
 
@@ -144,20 +154,25 @@ class Pusher:
         self._bind = bind
         self._gateway = gateway
 
-    async def push(self, delivery: Delivery) -> StoreResult:
-        """Everything of one delivery."""
+    async def bind(self, delivery: Delivery) -> BoundDelivery:
+        """Find the way. Nothing is written, and nothing is asked of the backend."""
         result = StoreResult(delivery.store)
         try:
-            bound = await self._bound(delivery, result)
+            return BoundDelivery(delivery, result, await self._bound(delivery, result))
         except (ResolutionError, ProviderError) as error:
             result.depends_on |= _might_help(error)
             for entry in delivery.entries:
                 result.fail(entry, error)
-            return result
-        round_ = _Round(delivery, Policy.of(delivery.spec, bound.target.operations), bound, result)
-        if await self._look(round_):
-            for parcel in delivery.parcels:
-                await self._write(round_, parcel)
+            return BoundDelivery(delivery, result)
+
+    async def push(self, way: BoundDelivery) -> StoreResult:
+        """Everything of one delivery. Once."""
+        delivery, bound, result = way.delivery, way.bound, way.result
+        if bound is not None:
+            round_ = _Round(delivery, Policy.of(delivery.spec, bound.target.operations), bound, result)
+            if await self._look(round_):
+                for parcel in delivery.parcels:
+                    await self._write(round_, parcel)
         return result
 
     async def _bound(self, delivery: Delivery, result: StoreResult) -> BoundTarget:

@@ -177,12 +177,16 @@ class PushSecretReconciler:
         status = msgspec.structs.replace(push.status, synced_push_secrets=entries, synced_versions=versions)
         if (patch := status_patch(push.metadata, push.status, status)) is None:
             return push
-        written = await self._outside.client.merge_patch(_KIND, push.key, patch, subresource="status")
+        try:
+            written = await self._outside.client.merge_patch(_KIND, push.key, patch, subresource="status")
+        except Conflict:
+            self._outside.settlement.withdraw(push)
+            raise
         self._own.wrote(push.metadata)
         return written
 
     async def _planned(self, snapshot: Snapshot, sources: Sources) -> Planned | Outcome:
-        """What goes where; an outcome if the spec does not say so."""
+        """What goes where, and by which way; an outcome if the spec does not say so."""
         push = snapshot.push
         stores = () if isinstance(snapshot.stores, NoChoice) else snapshot.stores
         try:
@@ -191,8 +195,9 @@ class PushSecretReconciler:
                 lambda render: [templated(push, source, templates.objects, render) for source in sources.found],
                 of=push.metadata.uid,
             )
-            planned = tuple(deliveries(push, stores, rendered, self._known(snapshot)))
-            return Planned(planned, self._outside.settlement.ours(push), templates.versions)
+            wanted = tuple(deliveries(push, stores, rendered, self._known(snapshot)))
+            bound = await self._outside.settlement.bind(wanted)
+            return Planned(bound, self._outside.settlement.ours(push), templates.versions)
         except EntryError as problem:
             return _failed(problem.path, "InvalidSpec", str(problem), problem.remote_key)
         except (TemplateMissingError, RenderError) as problem:

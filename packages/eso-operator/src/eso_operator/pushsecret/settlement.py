@@ -1,10 +1,12 @@
 """What a push comes to: values into their stores, what is stale out of them, and an outcome that forgets nothing.
 
-    announce -> deliver -> remember -> remove what is stale -> look again at what that may have taken along -> Outcome
+    bind -> announce -> deliver -> remember -> remove what is stale -> look again at what that may have taken along
+    -> Outcome
 
 What is ours is what the status records and what was pushed since without getting on record. What will have to be
 deleted some day is announced: on record before it is pushed, so that it is not forgotten if the process ends in
-between.
+between. What cannot even be sent to a store is not announced: it would have to be taken back at once, and again after
+every retry.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from eso_operator.pushsecret.decide import NOT_PUSHED
 from eso_operator.pushsecret.memory import LastPush, Learned, Memory, Place
 from eso_operator.pushsecret.outcome import Failed, Outcome, Records, SourceDeleted, Synced, left_alone, orphaned
 from eso_operator.pushsecret.plan import DELETE, IF_NOT_EXISTS, Guarantee
-from eso_operator.pushsecret.push import Delivery, Pusher, StoreResult
+from eso_operator.pushsecret.push import BoundDelivery, Delivery, Pusher, StoreResult
 from eso_operator.pushsecret.refresh import current_version
 from eso_operator.pushsecret.removal import Removal, Remover, Urgency
 from eso_operator.pushsecret.snapshot import Snapshot
@@ -40,7 +42,7 @@ NOT_DELETED: Final = "could not delete secret"
 class Planned:
     """Everything that is to be pushed, and the versions of the templates that shaped it."""
 
-    deliveries: tuple[Delivery, ...]
+    deliveries: tuple[BoundDelivery, ...]
     ours: Records
     """What was ours before."""
     templates: frozenset[TemplateVersion] = frozenset()
@@ -74,16 +76,20 @@ class Settlement:
         written = records.without(written, self._claims.refused(push))
         return records.union(self._memory.unrecorded(push), written)
 
+    async def bind(self, deliveries: Sequence[Delivery]) -> tuple[BoundDelivery, ...]:
+        """The way of each to its backend, as far as there is one."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._pusher.bind(delivery)) for delivery in deliveries]
+        return tuple(task.result() for task in tasks)
+
     def announce(self, push: PushSecret, planned: Planned) -> Records:
         """What will have to be deleted some day and is on no record yet. It has to go on record before it is pushed.
 
         Under IfNotExists it is not known before whether it will be ours: what is not may never be deleted.
         """
-        if not _announces(push):
-            return {}
         ours = self.ours(push)
         new: dict[str, list[records.Pushed]] = {}
-        for delivery in planned.deliveries:
+        for delivery in _sendable(planned) if _announces(push) else ():
             known = {records.spot_of(each.data) for each in ours.get(delivery.store.key, ())}
             if fresh := [
                 records.Pushed(one.data) for one in delivery.entries if records.spot_of(one.data) not in known
@@ -92,19 +98,29 @@ class Settlement:
         self._claims.announce(push, _places(new))
         return new
 
+    def withdraw(self, push: PushSecret) -> None:
+        """The announcement was refused: nothing of it is on record, or pushed."""
+        self._claims.withdraw(push)
+
     def forget(self, key: ObjectKey) -> None:
         self._claims.forget(key)
 
     async def push(self, snapshot: Snapshot, sources: Sources, planned: Planned) -> Settled:
         """Push everything; then, if all of it is in place, remove what is stale."""
         push, old, removal = snapshot.push, planned.ours, Removal()
-        results = await self._delivered(planned.deliveries)
+        self._claims.sent(push)
+        try:
+            results = await self._delivered(planned.deliveries)
+        except BaseException:
+            # Interrupted, or a mistake of ours: what has landed by then is ours nevertheless.
+            self._remember(push, [each.result for each in planned.deliveries])
+            raise
         unsure = {result.store.key: result.unsure for result in results if result.unsure and _announces(push)}
         self._claims.pushed(push, _places(records.union(_pushed(results), unsure)))
         self._remember(push, results)
         if not _failures(results) and push.spec.deletion_policy == DELETE:
             removal = await self._removed(push, records.stale(_pushed(results), old), Urgency.STALE)
-            await self._restored(planned.deliveries, results, removal)
+            await self._restored([each.delivery for each in planned.deliveries], results, removal)
             self._remember(push, results)
         old = records.without(old, removal.gone)
         news = news_of(removal)
@@ -138,7 +154,7 @@ class Settlement:
         left = records.without(old, removal.gone)
         return Failed(NOT_DELETED, tuple(removal.failures), left, news_of(removal)), removal
 
-    async def _delivered(self, deliveries: Sequence[Delivery]) -> list[StoreResult]:
+    async def _delivered(self, deliveries: Sequence[BoundDelivery]) -> list[StoreResult]:
         """Every store on its own: one that fails does not hold up the others."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._pusher.push(delivery)) for delivery in deliveries]
@@ -159,7 +175,7 @@ class Settlement:
         known = {place: each for result in results for place, each in result.known.items()}
         by_store = {result.store.key: result for result in results}
         parts = [part for each in deliveries if (part := each.again(lost, known)) is not None]
-        for later in await self._delivered(parts):
+        for later in await self._delivered(await self.bind(parts)):
             by_store[later.store.key].take_over(later, lost)
 
     def _remember(self, push: PushSecret, results: Sequence[StoreResult]) -> None:
@@ -171,6 +187,10 @@ class Settlement:
 def news_of(removal: Removal) -> tuple[News, ...]:
     """What there is to say about what was not deleted."""
     return (*orphaned(removal.orphans), *left_alone(removal.others))
+
+
+def _sendable(planned: Planned) -> list[Delivery]:
+    return [each.delivery for each in planned.deliveries if each.bound is not None]
 
 
 def _announces(push: PushSecret) -> bool:
