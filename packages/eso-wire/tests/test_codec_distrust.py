@@ -219,6 +219,17 @@ def many_keys(count: int) -> dict[str, bytes]:
         pytest.param(
             pb.GenerateResponse(data=many_keys(10_001)), codec.from_generate_response, "data has 10001", id="many keys"
         ),
+        *(
+            pytest.param(
+                pb.GenerateResponse(state_json=state), codec.from_generate_response, "state_json is not JSON", id=id_
+            )
+            for state, id_ in [
+                (b"token-7", "a state that is no JSON"),
+                (b"\xff", "a state that is no text"),
+                (b'{"ttl": NaN}', "a state with a number that is none"),
+                (b"[" * 100_000, "a state without an end"),
+            ]
+        ),
         pytest.param(pb.ValidateResponse(), codec.from_validate_response, "state is not set", id="no state"),
         pytest.param(pb.SubscribeResponse(), codec.from_subscribe_response, "message is not set", id="nothing told"),
     ],

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from typing import NoReturn
+
+from eso_api.values import SecretBytes
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.codec.context import decode_context, to_context
-from eso_wire.codec.fields import document, identifier, of_request, of_response, part, required, revealed, secret_map
+from eso_wire.codec.fields import (
+    Malformed,
+    document,
+    identifier,
+    of_request,
+    of_response,
+    part,
+    required,
+    revealed,
+    secret_map,
+)
 from eso_wire.codec.reading import decode_metadata, encode_metadata
 from eso_wire.values import CleanupOutcome, CleanupRequest, Context, Generated, GenerateRequest
 
@@ -39,12 +53,27 @@ def to_generate_response(generated: Generated) -> pb.GenerateResponse:
 
 @of_response
 def from_generate_response(message: pb.GenerateResponse) -> Generated:
-    state = document("state_json", message.state_json, bounds.MAX_STATE_BYTES)
     return Generated(
         data=secret_map("data", message.data),
-        state=state or None,
+        state=_state(message.state_json),
         metadata=part("metadata", message.metadata, decode_metadata),
     )
+
+
+def _state(value: bytes) -> SecretBytes | None:
+    """It is put on record as JSON before the values are used: better refused here than lost there."""
+    state = document("state_json", value, bounds.MAX_STATE_BYTES)
+    if not value:
+        return None
+    try:
+        json.loads(value, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Malformed("state_json", "is not JSON") from None
+    return state
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)  # NaN and infinities, which Python reads and nobody else does
 
 
 def to_cleanup_request(context: Context, request: CleanupRequest) -> pb.CleanupRequest:
