@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +25,9 @@ seconds = st.integers(0, 10**8).map(lambda milliseconds: milliseconds / 1000)
 moments = st.datetimes(timezones=st.just(UTC))
 maybe_moments = st.none() | moments
 secrets = st.binary(max_size=20).map(SecretBytes)
-states = st.none() | st.binary(min_size=1, max_size=20).map(SecretBytes)
+states = st.none() | st.dictionaries(names, names, max_size=2).map(
+    lambda state: SecretBytes(json.dumps(state).encode())
+)
 labels = st.dictionaries(names, names, max_size=3)
 secret_maps = st.dictionaries(names, secrets, max_size=3)
 
