@@ -33,6 +33,7 @@ from eso_operator.stores.target import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_operator.testing.keepingprovider import KeepingProvider, keeping
 from eso_operator.testing.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds
+from eso_operator.testing.transports import Between
 from eso_operator.wiring import Operator
 from kuberun.errors import Forbidden
 from kuberun.meta import JsonObject, ObjectKey
@@ -40,7 +41,6 @@ from kuberun.requests import Request
 from kuberun.testing.builders import SECRETS
 from kuberun.testing.rawapi import RawApi, raw_api
 from kuberun.testing.servers import ApiServer
-from kuberun.transport import Transport
 
 ACCOUNT = "external-secrets"
 LEFT_OUT = "cluster-scoped kinds are left out: they may not be listed"
@@ -65,32 +65,24 @@ class Chart(Protocol):
     def __call__(self, *, release: str, **values: Any) -> list[JsonObject]: ...
 
 
-class Noted:
+class Noted(Between):
     """Stands before the API server and notes what is asked, and what of it is refused."""
 
     def __init__(self) -> None:
         self.paths: Counter[str] = Counter()
         self.forbidden: Counter[str] = Counter()
-        self._inner: Transport
-
-    def before(self, inner: Transport) -> Transport:
-        self._inner = inner
-        return self
 
     async def request(self, request: Request) -> bytes:
         self.paths[request.path] += 1
         try:
-            return await self._inner.request(request)
+            return await self.inner.request(request)
         except Forbidden:
             self.forbidden[request.path] += 1
             raise
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         self.paths[request.path] += 1
-        return self._inner.stream(request)
-
-    async def close(self) -> None:
-        await self._inner.close()
+        return self.inner.stream(request)
 
     def outside(self, *namespaces: str) -> set[str]:
         """What was asked of no namespace, or of another one; discovery aside."""
@@ -242,7 +234,7 @@ async def test_an_operator_with_rights_in_one_namespace_does_its_work_there_and_
     provider = keeping(state=b"{}", data={"greeting": b"hello"})
 
     with capture_logs() as lines:
-        async with site.home.operator(site.settings, through=noted.before) as operator:
+        async with site.home.operator(site.settings, through=noted.over) as operator:
             await eventually(lambda: is_ready(operator), "never ready")
             host = await site.home.install(provider)
             try:

@@ -3,14 +3,13 @@
 Each test has operators of its own, one after the other.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 import pytest
 
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.scenes import Scene, generic, running, scene
+from eso_operator.testing.transports import Between
 from kuberun.errors import Forbidden, Unreachable
 from kuberun.meta import JsonObject, Resource
 from kuberun.requests import Request
@@ -26,7 +25,7 @@ REFRESHES = [pytest.param({}, id="periodic"), pytest.param(ONCE, id="created onc
 
 
 @dataclass
-class Killed:
+class Killed(Between):
     """From one request on, that one included or not, nothing reaches the API server: as if the process were killed."""
 
     inner: Transport
@@ -44,12 +43,6 @@ class Killed:
         self.dead = fatal or self.dead
         return answer
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.inner.stream(request)
-
-    async def close(self) -> None:
-        await self.inner.close()
-
     async def happened(self) -> None:
         async def dead() -> bool:
             return self.dead
@@ -58,7 +51,7 @@ class Killed:
 
 
 @dataclass
-class Unwilling:
+class Unwilling(Between):
     """Refuses to delete, for as long as it is told to."""
 
     inner: Transport
@@ -68,12 +61,6 @@ class Unwilling:
         if self.refuses and request.method == "DELETE":
             raise Forbidden(403, "Forbidden", "not now")
         return await self.inner.request(request)
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.inner.stream(request)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 async def until_gone(bench: Bench, resource: Resource) -> None:

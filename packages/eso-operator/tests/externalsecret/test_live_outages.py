@@ -3,8 +3,7 @@
 Each test has an operator of its own: two of them on one cluster would do each other's work.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from eso_operator.providers import transport as methods
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.scenes import ES, STORE, STORES, Scene, generic, running, scene
+from eso_operator.testing.transports import Between
 from eso_wire import codec
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Validation, ValidationState
@@ -320,16 +320,10 @@ class Meddler:
 
 
 @dataclass
-class MeddledTransport:
+class MeddledTransport(Between):
     inner: Transport
     meddler: Meddler
 
     async def request(self, request: Request) -> bytes:
         await self.meddler.look_at(request)
         return await self.inner.request(request)
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.inner.stream(request)
-
-    async def close(self) -> None:
-        await self.inner.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from eso_operator.fanout.reconciler import Outside
 from eso_operator.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_operator.testing.operators import Bench, eventually
+from eso_operator.testing.transports import Between
 from kuberun import config
 from kuberun.client import Client
 from kuberun.clock import SystemClock
@@ -39,8 +40,8 @@ SPEC: JsonObject = {
 }
 
 
-@dataclass(slots=True)
-class CountingTransport:
+@dataclass
+class CountingTransport(Between):
     """Notes every write that the server took; fails those whose `where` holds a key of `broken`.
 
     A write decided on old facts is refused and changes nothing, so it does not count.
@@ -59,12 +60,6 @@ class CountingTransport:
         if counts:
             self.writes.append(request.where)
         return answer
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.inner.stream(request)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 @dataclass(slots=True)

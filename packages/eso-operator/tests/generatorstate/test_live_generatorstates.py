@@ -18,7 +18,6 @@ from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.clock import SystemClock, parse_rfc3339, rfc3339
 from kuberun.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES, SECRETS
-from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
 
@@ -130,23 +129,19 @@ async def test_a_value_that_may_be_in_use_is_not_cleaned_up(
     workshop: Any, trouble: type[LostAnswers | LostWrites], path: str
 ) -> None:
     """Hearing of the write may fail, and so may what follows it: the Secret holds the new value all the same."""
-    doors: list[LostAnswers | LostWrites] = []
+    door = trouble()
 
-    def through(plain: Transport) -> Transport:
-        doors.append(trouble(plain))
-        return doors[0]
-
-    async with workshop(through=through) as shop:
+    async with workshop(through=door.over) as shop:
         await furnished(shop)
         await shop.sync("db", GENERATORS, "gen", refreshInterval="1h", target={"name": "former"})
 
-        doors[0].losing = path
+        door.losing = path
         await shop.bench.patch(ES, "db", {"spec": {"target": {"name": "db"}}})
         await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
         assert await shop.bench.find(SECRETS, "db") is not None
         assert not any(map(retired, await shop.states()))
         assert shop.provider.cleaned == []
-        doors[0].losing = ""
+        door.losing = ""
 
         await shop.bench.ready(ES, "db", lambda condition: condition.status == "True")
         (state,) = await shop.until_states(held, "what is not in use any more does not go")

@@ -20,7 +20,6 @@ from kuberun.health import Healthy, Unhealthy
 from kuberun.meta import Resource
 from kuberun.requests import Request
 from kuberun.testing.clock import VirtualClock
-from kuberun.transport import Transport
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 THINGS = Resource("example.com", "v1", "things", "Thing")
@@ -122,14 +121,10 @@ async def probed(port: int) -> tuple[int, str]:
 
 @pytest.mark.live
 async def test_an_operator_waits_for_its_definitions_and_becomes_ready_when_they_appear(bench: Bench) -> None:
-    hiding: list[UnservedGroup] = []
-
-    def hidden(inner: Transport) -> Transport:
-        hiding.append(UnservedGroup(inner, "generator.external-secrets.io"))
-        return hiding[0]
+    group = UnservedGroup("generator.external-secrets.io")
 
     with capture_logs() as lines:
-        async with bench.operator(through=hidden) as operator:
+        async with bench.operator(through=group.over) as operator:
             port = await operator.health.wait_listening()
 
             async def said() -> bool:
@@ -146,6 +141,6 @@ async def test_an_operator_waits_for_its_definitions_and_becomes_ready_when_they
             text = await eventually(unready, "the probe does not say what is missing")
             assert "generators.generator.external-secrets.io (v2alpha1)" in text
 
-            hiding[0].hides = False
+            group.hides = False
 
             await eventually(ready, "not ready, although everything is there", within=90)

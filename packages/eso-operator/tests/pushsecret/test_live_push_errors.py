@@ -1,8 +1,6 @@
 """What goes wrong with a PushSecret, and how it says so (contract 1.11). No value is in any message."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -12,12 +10,12 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.testing.keepingprovider import denied, keeping
 from eso_operator.testing.operators import eventually
 from eso_operator.testing.pushsecrets import bulk, entry
+from eso_operator.testing.transports import Between
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Limits
 from kuberun.clock import parse_rfc3339
 from kuberun.requests import Request
 from kuberun.testing.builders import SECRETS
-from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
 
@@ -27,25 +25,18 @@ LIKE = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
 NOBODY = {"matchLabels": {"no": "body"}}
 
 
-class StatusWrites:
+class StatusWrites(Between):
     """Notes what the API server took at a path that ends like this."""
 
-    def __init__(self, inner: Transport, end: str) -> None:
-        self._inner = inner
+    def __init__(self, end: str) -> None:
         self._end = end
         self.taken: list[str] = []
 
     async def request(self, request: Request) -> bytes:
-        answer = await self._inner.request(request)
+        answer = await self.inner.request(request)
         if request.method == "PATCH" and request.path.endswith(self._end):
             self.taken.append((request.body or b"").decode())
         return answer
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._inner.stream(request)
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 @pytest.mark.parametrize(
@@ -151,25 +142,21 @@ async def test_one_store_that_fails_does_not_hold_up_the_others_and_nothing_is_f
 
 async def test_what_cannot_be_sent_is_not_on_record_meanwhile(staged: Any) -> None:
     """Its store cannot be used: nothing has to be taken back, so a retry that finds nothing new writes nothing."""
-    held: list[StatusWrites] = []
+    writes = StatusWrites("/pushsecrets/db/status")
 
-    def through(plain: Transport) -> Transport:
-        held.append(StatusWrites(plain, "/pushsecrets/db/status"))
-        return held[0]
-
-    async with staged(through=through) as stage:
+    async with staged(through=writes.over) as stage:
         await stage.source(password="p")
         await stage.store("broken", provider={"vault": {"server": "x"}})
         stores = [{"name": "broken"}]
         await stage.apply("db", entry("password", "db"), deletionPolicy="Delete", secretStoreRefs=stores)
         await stage.broken("db", "vault")
-        before = list(held[0].taken)
+        before = list(writes.taken)
 
         await stage.change("db", secretStoreRefs=[{"name": "store"}])
         await stage.ready("db")
 
         assert not any("syncedPushSecrets" in status for status in before)
-        assert any("syncedPushSecrets" in status for status in held[0].taken)
+        assert any("syncedPushSecrets" in status for status in writes.taken)
 
 
 async def test_a_provider_that_cannot_take_all_at_once_gets_several_calls(staged: Any) -> None:

@@ -11,7 +11,6 @@ from eso_operator.testing.keepingprovider import keeping
 from eso_operator.testing.operators import eventually
 from eso_operator.testing.pushsecrets import entry
 from eso_operator.testing.transports import LaggingWatch
-from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
 
@@ -21,17 +20,13 @@ STORES = SECRET_STORE.resource()
 
 async def test_a_place_that_is_somebody_elses_by_now_is_not_emptied_again(staged: Any) -> None:
     """The backend keeps no owners, so nothing but us protects the value."""
-    held: list[LaggingWatch] = []
-
-    def through(plain: Transport) -> Transport:
-        held.append(LaggingWatch(plain, "pushsecrets"))
-        return held[0]
+    watch = LaggingWatch("pushsecrets")
 
     async def lag() -> None:
-        held[0].flowing.clear()
+        watch.flowing.clear()
 
     with capture_logs() as lines:
-        async with staged(keeping(marks_owners=False), through=through) as stage:
+        async with staged(keeping(marks_owners=False), through=watch.over) as stage:
             await stage.source(password="p")
             await stage.push("db", entry("password", "db"), deletionPolicy="Delete")
             stage.provider.meanwhile["DeleteSecrets"] = lag
@@ -47,6 +42,6 @@ async def test_a_place_that_is_somebody_elses_by_now_is_not_emptied_again(staged
                 return any("SecretStore" in line.get("reason", "") for line in lines[before:])
 
             await eventually(looked_again, "nobody looked at what the cache still shows")
-            held[0].flowing.set()
+            watch.flowing.set()
             await stage.push("other", entry("password", "other"))
             assert stage.provider.values == {"db": b"theirs", "other": b"p"}

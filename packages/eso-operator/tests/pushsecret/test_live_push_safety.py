@@ -22,7 +22,6 @@ from eso_operator.testing.transports import LaggingWatch, LostWrites
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
-from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
 
@@ -147,20 +146,16 @@ async def test_what_has_to_be_deleted_some_day_gets_on_record_though_the_status_
     staged: Any, policy: str
 ) -> None:
     """A source gets a new key. Replace: its place is on record before it is pushed. IfNotExists: as soon as can be."""
-    held: list[LostWrites] = []
+    writes = LostWrites()
 
-    def through(plain: Transport) -> Transport:
-        held.append(LostWrites(plain))
-        return held[0]
-
-    async with staged(through=through) as stage:
+    async with staged(through=writes.over) as stage:
         await stage.source(one="1")
         await stage.push("db", dataTo=[bulk()], deletionPolicy="Delete", updatePolicy=policy)
-        held[0].losing = "/pushsecrets/db/status"
+        writes.losing = "/pushsecrets/db/status"
         await stage.edit(two="2")
-        await stage.until(lambda: held[0].lost > 0, "no status was written")
+        await stage.until(lambda: writes.lost > 0, "no status was written")
         assert ("two" in stage.provider.values) is (policy == "IfNotExists")
-        held[0].losing = ""
+        writes.losing = ""
 
         await eventually(lambda: _recorded_is(stage, ["one", "two"]), "the record is lost")
         await stage.holds(one="1", two="2")
@@ -205,16 +200,12 @@ async def test_what_may_have_been_pushed_stays_on_record(staged: Any) -> None:
 
 async def test_a_watch_that_lags_neither_forgets_a_failure_nor_what_was_pushed(staged: Any) -> None:
     """The cache shows the object as it was before we wrote: a retry that was promised still comes."""
-    held: list[LaggingWatch] = []
+    watch = LaggingWatch("pushsecrets")
 
-    def through(plain: Transport) -> Transport:
-        held.append(LaggingWatch(plain, "pushsecrets"))
-        return held[0]
-
-    async with staged(through=through) as stage:
+    async with staged(through=watch.over) as stage:
         await stage.source(password="one")
         await stage.push("db", entry("password", "db"), deletionPolicy="Delete")
-        held[0].flowing.clear()
+        watch.flowing.clear()
         stage.provider.push_errors["db"] = denied("db")
         await stage.edit(password="two")
         await stage.broken("db", "AccessDenied")
@@ -223,7 +214,7 @@ async def test_a_watch_that_lags_neither_forgets_a_failure_nor_what_was_pushed(s
 
         await stage.ready("db")
         await stage.holds(db="two")
-        held[0].flowing.set()
+        watch.flowing.set()
 
 
 @pytest.mark.parametrize("policy", ["Replace", "IfNotExists"])

@@ -9,7 +9,6 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +19,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.testing.keepingprovider import KeepingProvider, keeping
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.pushsecrets import entry
+from eso_operator.testing.transports import Between
 from kuberun.clock import SystemClock
 from kuberun.meta import JsonObject
 from kuberun.requests import Request
@@ -35,8 +35,8 @@ SCALE = os.environ.get("ESO_PUSH_SCALE", "100x10")
 LONG = 900.0
 
 
-@dataclass(slots=True)
-class WritesCounted:
+@dataclass
+class WritesCounted(Between):
     """Notes everything that the operator writes about one test's objects, recorded events included."""
 
     inner: Transport
@@ -47,12 +47,6 @@ class WritesCounted:
         if request.method != "GET" and self.mark in request.path:
             self.writes.append(f"{request.method} {request.path}")
         return await self.inner.request(request)
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.inner.stream(request)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ from eso_operator.testing.operators import Bench, scripted, with_interval
 from eso_operator.testing.transports import LaggingWatch
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.meta import Condition, JsonObject
-from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
 
@@ -28,45 +27,37 @@ def is_broken(condition: Condition) -> bool:
 
 
 async def test_a_store_that_recovers_before_its_own_verdict_is_seen_is_ready_again(bench: Bench) -> None:
-    held: list[LaggingWatch] = []
+    watch = LaggingWatch("secretstores")
 
-    def through(plain: Transport) -> Transport:
-        held.append(LaggingWatch(plain, "secretstores"))
-        return held[0]
-
-    async with bench.operator(with_interval(bench.settings, 1.0), through=through):
+    async with bench.operator(with_interval(bench.settings, 1.0), through=watch.over):
         host = await bench.install(scripted())
         await bench.create(STORES, "fake", spec=FAKE)
         await bench.ready(STORES, "fake", is_ready)
-        held[0].flowing.clear()
+        watch.flowing.clear()
         await host.stop()
         await bench.ready(STORES, "fake", is_broken)
         await host.start()
 
         await bench.ready(STORES, "fake", is_ready)
 
-        held[0].flowing.set()
+        watch.flowing.set()
 
 
 async def test_an_externalsecret_that_recovers_before_its_own_verdict_is_seen_is_ready_again(bench: Bench) -> None:
-    held: list[LaggingWatch] = []
+    watch = LaggingWatch("externalsecrets")
 
-    def through(plain: Transport) -> Transport:
-        held.append(LaggingWatch(plain, "externalsecrets"))
-        return held[0]
-
-    async with bench.operator(through=through):
+    async with bench.operator(through=watch.over):
         host = await bench.install(scripted(data={"a": b"1"}))
         await bench.create(STORES, "fake", spec=FAKE)
         entry = {"secretKey": "key", "remoteRef": {"key": "a"}}
         spec = {"refreshInterval": "1s", "secretStoreRef": {"name": "fake"}, "data": [entry]}
         await bench.create(EXTERNAL_SECRETS, "one", spec=spec)
         await bench.ready(EXTERNAL_SECRETS, "one", is_ready)
-        held[0].flowing.clear()
+        watch.flowing.clear()
         host.provider.item_errors["a"] = ProviderError(ErrorReason.SECRET_NOT_FOUND, "not there")
         await bench.ready(EXTERNAL_SECRETS, "one", is_broken)
         host.provider.item_errors.clear()
 
         await bench.ready(EXTERNAL_SECRETS, "one", is_ready)
 
-        held[0].flowing.set()
+        watch.flowing.set()

@@ -13,9 +13,9 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.targets.marks import FINALIZER
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.scenes import ES, STORES
+from eso_operator.testing.transports import Between
 from kuberun.meta import JsonObject, Resource
 from kuberun.requests import Request
-from kuberun.transport import Transport
 
 pytestmark = pytest.mark.live
 
@@ -25,24 +25,18 @@ SPEC: JsonObject = {"secretStoreRef": {"name": "any"}, "data": [ENTRY]}
 PUSH: JsonObject = {"secretStoreRefs": [{"name": "any"}], "selector": {"secret": {"name": "any"}}}
 
 
-class OddAnswers:
+class OddAnswers(Between):
     """A text that the API server has is a list for whoever reads it through here."""
 
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-
     async def request(self, request: Request) -> bytes:
-        return _odd(await self._inner.request(request))
+        return _odd(await self.inner.request(request))
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._stream(request)
 
-    async def close(self) -> None:
-        await self._inner.close()
-
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncGenerator[AsyncIterator[bytes], None]:
-        async with self._inner.stream(request) as lines:
+        async with self.inner.stream(request) as lines:
             yield _each(lines)
 
 
@@ -72,7 +66,7 @@ async def test_people_are_told_which_field_of_an_object_does_not_fit(
     name = f"odd-{bench.namespace}"
     await bench.create(resource, name, spec={**spec, field: ODD})
 
-    async with bench.operator(through=OddAnswers):
+    async with bench.operator(through=OddAnswers().over):
         found = await bench.ready(resource, name, lambda condition: condition.status == "False")
         await eventually(lambda: _told(bench, name), "no event is recorded")
 
@@ -89,7 +83,7 @@ async def _told(bench: Bench, name: str) -> bool:
 async def test_what_fits_again_is_looked_at_as_ever(bench: Bench) -> None:
     await bench.create(ES, "odd", spec={**SPEC, "refreshInterval": ODD})
 
-    async with bench.operator(through=OddAnswers):
+    async with bench.operator(through=OddAnswers().over):
         await bench.ready(ES, "odd", lambda condition: "$.spec.refreshInterval" in condition.message)
         await bench.patch(ES, "odd", {"spec": {"refreshInterval": "1h"}})
 
@@ -101,7 +95,7 @@ async def test_what_does_not_fit_can_be_deleted(bench: Bench) -> None:
     spec = {**SPEC, "refreshInterval": ODD, "target": {"deletionPolicy": "Delete"}}
     await bench.create(ES, "odd", metadata={"finalizers": [FINALIZER]}, spec=spec)
 
-    async with bench.operator(through=OddAnswers):
+    async with bench.operator(through=OddAnswers().over):
         await bench.ready(ES, "odd", lambda condition: condition.status == "False")
         await bench.delete(ES, "odd")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import itertools
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_operator.settings import Settings
 from eso_operator.testing.operators import Bench, eventually, scripted
 from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_operator.testing.transports import Between
 from eso_operator.wiring import Operator
 from kuberun.meta import Condition, JsonObject
 from kuberun.requests import Request
@@ -33,8 +34,8 @@ STORE = "fake"
 _SENTINEL = "sentinel"
 
 
-@dataclass(slots=True)
-class CountedTransport:
+@dataclass
+class CountedTransport(Between):
     """Notes what the operator asks of the API server. Watches and the records of events are not counted."""
 
     inner: Transport
@@ -44,12 +45,6 @@ class CountedTransport:
         if not request.path.endswith("/events") and "/events/" not in request.path:
             self.seen.append((request.method, request.path))
         return await self.inner.request(request)
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.inner.stream(request)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
     def about(self, *words: str) -> list[tuple[str, str]]:
         """Requests whose path holds all of these words."""

@@ -5,33 +5,46 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Self
 
 from kuberun.errors import NotServed, ServiceUnavailable, Unreachable
 from kuberun.requests import Request
 from kuberun.transport import Transport
 
 
-class LaggingWatch:
+class Between:
+    """Passes everything on; what comes of it is for those who build on it. Used as `through=between.over`."""
+
+    inner: Transport
+
+    def over(self, inner: Transport) -> Self:
+        self.inner = inner
+        return self
+
+    async def request(self, request: Request) -> bytes:
+        return await self.inner.request(request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self.inner.stream(request)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class LaggingWatch(Between):
     """Holds back what a watch says about one resource for as long as `flowing` is not set."""
 
-    def __init__(self, inner: Transport, plural: str) -> None:
-        self._inner = inner
+    def __init__(self, plural: str) -> None:
         self._end = f"/{plural}"
         self.flowing = asyncio.Event()
         self.flowing.set()
 
-    async def request(self, request: Request) -> bytes:
-        return await self._inner.request(request)
-
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._held(request) if request.path.endswith(self._end) else self._inner.stream(request)
-
-    async def close(self) -> None:
-        await self._inner.close()
+        return self._held(request) if request.path.endswith(self._end) else self.inner.stream(request)
 
     @asynccontextmanager
     async def _held(self, request: Request) -> AsyncGenerator[AsyncIterator[bytes], None]:
-        async with self._inner.stream(request) as lines:
+        async with self.inner.stream(request) as lines:
             yield self._later(lines)
 
     async def _later(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
@@ -40,11 +53,10 @@ class LaggingWatch:
             yield line
 
 
-class LostWrites:
+class LostWrites(Between):
     """Writes to paths that end like `losing` do not arrive; `lost` counts them."""
 
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
+    def __init__(self) -> None:
         self.losing = ""
         self.lost = 0
 
@@ -52,55 +64,38 @@ class LostWrites:
         if self.losing and request.method != "GET" and request.path.endswith(self.losing):
             self.lost += 1
             raise ServiceUnavailable(503, "ServiceUnavailable", "the API server is away")
-        return await self._inner.request(request)
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._inner.stream(request)
-
-    async def close(self) -> None:
-        await self._inner.close()
+        return await self.inner.request(request)
 
 
-class LostAnswers:
+class LostAnswers(Between):
     """Writes to paths that end like `losing` arrive, and nobody hears of it; `lost` counts them."""
 
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
+    def __init__(self) -> None:
         self.losing = ""
         self.lost = 0
 
     async def request(self, request: Request) -> bytes:
-        answer = await self._inner.request(request)
+        answer = await self.inner.request(request)
         if self.losing and request.method != "GET" and request.path.endswith(self.losing):
             self.lost += 1
             raise Unreachable("the connection broke off")
         return answer
 
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._inner.stream(request)
 
-    async def close(self) -> None:
-        await self._inner.close()
-
-
-class UnservedGroup:
+class UnservedGroup(Between):
     """An API group that the API server does not have, for as long as `hides` is set."""
 
-    def __init__(self, inner: Transport, group: str) -> None:
-        self._inner = inner
+    def __init__(self, group: str) -> None:
         self._root = f"/apis/{group}/"
         self.hides = True
 
     async def request(self, request: Request) -> bytes:
         self._refuse(request)
-        return await self._inner.request(request)
+        return await self.inner.request(request)
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         self._refuse(request)
-        return self._inner.stream(request)
-
-    async def close(self) -> None:
-        await self._inner.close()
+        return self.inner.stream(request)
 
     def _refuse(self, request: Request) -> None:
         if self.hides and request.path.startswith(self._root):
