@@ -1,6 +1,6 @@
 """Who owns what, as managedFields say."""
 
-from eso_operator.targets.managedfields import conversion, fields_of
+from eso_operator.targets.managedfields import beginning, conversion, fields_of
 from kuberun.meta import JsonObject
 
 OURS = "externalsecrets.external-secrets.io/db"
@@ -92,3 +92,14 @@ def test_several_entries_become_one_with_the_fields_of_all() -> None:
     [only] = entries["value"]
     assert only["operation"] == "Apply"
     assert only["fieldsV1"] == {**data("a", "b"), "f:metadata": {"f:labels": {"f:x": {}}}}
+
+
+def test_an_account_is_begun_where_there_is_none() -> None:
+    empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}
+    path = ("metadata", "annotations", "hash")
+
+    begun = beginning(empty, OURS, path)
+
+    assert begun == [entry({"f:metadata": {"f:annotations": {"f:hash": {}}}}, operation="Update")]
+    assert fields_of({"metadata": {"managedFields": begun}}, OURS).ours == {path}
+    assert beginning(secret(entry(data("a"))), OURS, path) == []

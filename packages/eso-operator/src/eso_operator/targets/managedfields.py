@@ -74,6 +74,21 @@ def conversion(obj: Mapping[str, Any], manager: str) -> list[JsonObject]:
     ]
 
 
+def beginning(obj: Mapping[str, Any], manager: str, path: Path) -> list[JsonObject]:
+    """The entries to send along with a write of `path` to an object that has none.
+
+    An API server keeps no account of objects that were created without a single field, an empty ConfigMap for example,
+    until somebody begins one.
+    """
+    if _entries(obj):
+        return []
+    fields: JsonObject = {}
+    for step in reversed(path):
+        fields = {f"f:{step}": fields}
+    kind = {"apiVersion": obj.get("apiVersion"), "fieldsType": "FieldsV1"}
+    return [{"manager": manager, "operation": "Update", **kind, "fieldsV1": fields}]
+
+
 def _entries(obj: Mapping[str, Any]) -> list[JsonObject]:
     metadata = obj.get("metadata") or {}
     return [entry for entry in metadata.get("managedFields") or [] if isinstance(entry, dict)]

@@ -21,7 +21,7 @@ import msgspec
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
 from eso_operator.targets.hashes import digest
-from eso_operator.targets.managedfields import SECTIONS, fields_of
+from eso_operator.targets.managedfields import SECTIONS, beginning, fields_of
 from eso_operator.targets.marks import (
     CREATED_BY_LABEL,
     HASH_ANNOTATION,
@@ -119,7 +119,7 @@ class ManifestTarget:
             self._memory(es).keep(metadata, wanted=wanted, valid=True)
             self._shares.keep(es, live)
             return Keep(Untouched.UNCHANGED)
-        return Update(_for_version(document, metadata), wanted)
+        return Update(_over(live, document, field_manager_of(es.metadata.name)), wanted)
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
         kind, options = await self._kind(es), WriteOptions(field_manager=field_manager_of(es.metadata.name))
@@ -196,8 +196,12 @@ def _document(es: ExternalSecret, content: JsonObject, live: ObjectMeta) -> Json
     return {**content, "metadata": metadata}
 
 
-def _for_version(document: JsonObject, live: ObjectMeta) -> JsonObject:
-    version = {"uid": live.uid, "resourceVersion": live.resource_version}
+def _over(live: JsonObject, document: JsonObject, manager: str) -> JsonObject:
+    """The document as an update of exactly this object; what is ours in it is on account from then on."""
+    metadata = meta_of(live)
+    version: JsonObject = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
+    if first := beginning(live, manager, ("metadata", "annotations", HASH_ANNOTATION)):
+        version["managedFields"] = first
     return {**document, "metadata": {**document["metadata"], **version}}
 
 
