@@ -272,10 +272,20 @@ async def test_who_asks_again_while_it_waits_wants_to_know_how_it_is_now() -> No
     assert queue.asked_at(key("a")) == asked_again
 
 
-async def test_retries_back_off_for_each_key_on_its_own_until_it_is_forgotten() -> None:
-    queue = queue_on(VirtualClock())
+async def failing(queue: WorkQueue, clock: VirtualClock, name: str, times: int, *, longest: float = 0.0) -> list[float]:
+    """The delays of a key that fails whenever its time has come."""
+    delays = []
+    for _ in range(times):
+        delays.append(queue.retry(request(name), longest=longest))
+        await clock.advance(delays[-1])
+    return delays
 
-    delays = [queue.retry(request("a")) for _ in range(3)]
+
+async def test_retries_back_off_for_each_key_on_its_own_until_it_is_forgotten() -> None:
+    clock = VirtualClock()
+    queue = queue_on(clock)
+
+    delays = await failing(queue, clock, "a", 3)
     other = queue.retry(request("b"))
     queue.forget(key("a"))
     after = queue.retry(request("a"))
@@ -284,13 +294,27 @@ async def test_retries_back_off_for_each_key_on_its_own_until_it_is_forgotten() 
 
 
 async def test_a_retry_of_one_key_may_back_off_beyond_the_cap_of_the_queue() -> None:
-    queue = WorkQueue(VirtualClock(), backoff=Backoff(first=1, cap=2, jitter=0))
+    clock = VirtualClock()
+    queue = WorkQueue(clock, backoff=Backoff(first=1, cap=2, jitter=0))
 
-    patient = [queue.retry(request("a"), longest=10) for _ in range(5)]
-    plain = [queue.retry(request("b")) for _ in range(3)]
+    patient = await failing(queue, clock, "a", 5, longest=10)
+    plain = await failing(queue, clock, "b", 3)
 
     assert patient == [1, 2, 4, 8, 10]
     assert plain == [1, 2, 2]
+
+
+async def test_failures_before_the_next_try_is_due_do_not_put_it_off() -> None:
+    """Whoever is woken by events all the time, and fails each time, is still tried soon after the last of them."""
+    clock = VirtualClock()
+    queue = queue_on(clock)
+    await failing(queue, clock, "a", 2)
+
+    woken = [queue.retry(request("a")) for _ in range(100)]
+    await clock.advance(woken[-1])
+
+    assert set(woken) == {4}
+    assert queue.retry(request("a")) == 8
 
 
 async def test_a_retry_waits_at_least_as_long_as_the_server_asked() -> None:

@@ -245,6 +245,7 @@ async def test_stores_and_secrets_of_other_namespaces_are_never_used(staged: Any
         await stage.broken("db", "store")
 
         assert bench.namespace not in stage.provider.callers
+        await bench.delete(NAMESPACES, other)
 
 
 # --- generators -------------------------------------------------------------------------------------------------------

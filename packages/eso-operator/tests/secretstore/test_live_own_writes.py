@@ -6,16 +6,23 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.testing.operators import Bench, scripted, with_interval
+from eso_operator.testing.operators import Bench, eventually, scripted, with_interval
 from eso_operator.testing.transports import LaggingWatch
 from eso_wire.errors import ErrorReason, ProviderError
+from kuberun.errors import ServiceUnavailable
 from kuberun.meta import Condition, JsonObject
+from kuberun.requests import Request
 
 pytestmark = pytest.mark.live
 
 STORES = SECRET_STORE.resource()
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
 FAKE: JsonObject = {"provider": {"fake": {"data": []}}}
+EVERY_SECOND: JsonObject = {
+    "refreshInterval": "1s",
+    "secretStoreRef": {"name": "fake"},
+    "data": [{"secretKey": "key", "remoteRef": {"key": "a"}}],
+}
 
 
 def is_ready(condition: Condition) -> bool:
@@ -49,9 +56,7 @@ async def test_an_externalsecret_that_recovers_before_its_own_verdict_is_seen_is
     async with bench.operator(through=watch.over):
         host = await bench.install(scripted(data={"a": b"1"}))
         await bench.create(STORES, "fake", spec=FAKE)
-        entry = {"secretKey": "key", "remoteRef": {"key": "a"}}
-        spec = {"refreshInterval": "1s", "secretStoreRef": {"name": "fake"}, "data": [entry]}
-        await bench.create(EXTERNAL_SECRETS, "one", spec=spec)
+        await bench.create(EXTERNAL_SECRETS, "one", spec=EVERY_SECOND)
         await bench.ready(EXTERNAL_SECRETS, "one", is_ready)
         watch.flowing.clear()
         host.provider.item_errors["a"] = ProviderError(ErrorReason.SECRET_NOT_FOUND, "not there")
@@ -61,3 +66,44 @@ async def test_an_externalsecret_that_recovers_before_its_own_verdict_is_seen_is
         await bench.ready(EXTERNAL_SECRETS, "one", is_ready)
 
         watch.flowing.set()
+
+
+class DeafOperator(LaggingWatch):
+    """Whose reads of one object are refused as well, for as long as `refusing` is set; `refused` counts them."""
+
+    def __init__(self, plural: str, name: str) -> None:
+        super().__init__(plural)
+        self._path = f"/{plural}/{name}"
+        self.refusing = False
+        self.refused = 0
+
+    async def request(self, request: Request) -> bytes:
+        if self.refusing and request.method == "GET" and request.path.endswith(self._path):
+            self.refused += 1
+            raise ServiceUnavailable(503, "ServiceUnavailable", "the API server is away")
+        return await super().request(request)
+
+
+async def test_a_store_that_recovers_while_its_own_verdict_cannot_be_read_is_ready_again(bench: Bench) -> None:
+    """What the cache shows is as good as the new verdict: there would be nothing to write."""
+    deaf = DeafOperator("secretstores", "fake")
+
+    async def asked_twice() -> bool:
+        return deaf.refused >= 2
+
+    async with bench.operator(through=deaf.over):
+        host = await bench.install(scripted(data={"a": b"1"}))
+        await bench.create(STORES, "fake", spec=FAKE)
+        await bench.create(EXTERNAL_SECRETS, "one", spec=EVERY_SECOND)
+        await bench.ready(EXTERNAL_SECRETS, "one", is_ready)
+        deaf.flowing.clear()
+        await host.stop()
+        await bench.ready(STORES, "fake", is_broken)
+        deaf.refusing = True
+        await host.start()
+        await eventually(asked_twice, "nobody looked at the store")
+
+        deaf.refusing = False
+
+        await bench.ready(STORES, "fake", is_ready)
+        deaf.flowing.set()

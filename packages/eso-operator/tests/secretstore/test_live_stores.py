@@ -73,7 +73,11 @@ async def test_a_v1_store_is_bridged_unedited_and_becomes_valid(bench: Bench) ->
         store = await bench.ready(STORES, "fake", valid)
 
         identity = StoreIdentity(STORES.group, STORES.kind, ObjectKey(bench.namespace, "fake"))
-        assert operator.stores.of(identity) is Readiness.READY
+
+        async def is_known() -> bool:
+            return operator.stores.of(identity) is Readiness.READY
+
+        await eventually(is_known, "the operator does not know what it wrote")
     assert store["status"]["capabilities"] == "ReadOnly"
     assert store["spec"] == FAKE
 

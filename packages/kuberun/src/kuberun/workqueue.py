@@ -75,6 +75,14 @@ class _Waiting:
     """When it was last asked for: what is known from before then does not answer it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """How many in a row, and when the next try was set for."""
+
+    count: int
+    until: float
+
+
 class WorkQueue:
     def __init__(self, clock: Clock, *, backoff: Backoff | None = None, draw: Random = system_random) -> None:
         self._clock = clock
@@ -87,7 +95,7 @@ class WorkQueue:
         self._running: dict[ObjectKey, float] = {}
         self._asked: dict[ObjectKey, float] = {}
         self._again: dict[ObjectKey, _Waiting] = {}
-        self._failures: dict[ObjectKey, int] = {}
+        self._failures: dict[ObjectKey, _Failures] = {}
         self._takes = 0
         self._changed = asyncio.Event()
         self._closed = False
@@ -128,10 +136,14 @@ class WorkQueue:
         The back-off may grow up to `longest` if that is more than the queue's own cap.
 
         It had its turn in the better lanes: it comes back in the event lane, so that a crowd of failing new objects
-        does not stand before one that has never been tried.
+        does not stand before one that has never been tried. A failure before the time that was set says nothing new:
+        however many events wake the key meanwhile, its back-off does not grow.
         """
-        failures = self._failures[request.key] = self._failures.get(request.key, 0) + 1
+        now = self._clock.monotonic()
+        known = self._failures.get(request.key)
+        failures = 1 if known is None else known.count + (now >= known.until)
         delay = max(self._backoff.up_to(longest).delay(failures, self._draw), at_least)
+        self._failures[request.key] = _Failures(failures, now + delay)
         self.add(Request(request.key, request.reason, max(request.lane, Lane.EVENT)), after=delay)
         return delay
 
@@ -140,7 +152,8 @@ class WorkQueue:
         self._failures.pop(key, None)
 
     def failures(self, key: ObjectKey) -> int:
-        return self._failures.get(key, 0)
+        known = self._failures.get(key)
+        return 0 if known is None else known.count
 
     def longest_wait(self, key: ObjectKey, *, longest: float = 0.0) -> float:
         """The most seconds that pass before the key's next turn if it fails now."""

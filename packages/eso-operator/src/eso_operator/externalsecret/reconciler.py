@@ -159,15 +159,15 @@ class ExternalSecretReconciler:
         made_before = isinstance(outcome, NotDue | Intact) and self._has_its_target(snapshot)
         if is_on_record(snapshot.es) or not (outcome is None or made_before):
             return snapshot, outcome
-        if self._own.behind(snapshot.es.metadata):
-            snapshot = await self._as_we_left_it(snapshot)
-        before = snapshot.es
         try:
+            if self._own.behind(snapshot.es.metadata):
+                snapshot = await self._as_we_left_it(snapshot)
+            before = snapshot.es
             snapshot = replace(snapshot, es=await self._outside.cleanup.put_on_record(before))
         except (Conflict, NotFound):
             return snapshot, Collided("the ExternalSecret changed meanwhile")
         except ApiError as problem:
-            return snapshot, Failed(steps_of(before).write, f"target not put on record: {refused(problem)}")
+            return snapshot, Failed(steps_of(snapshot.es).write, f"target not put on record: {refused(problem)}")
         if snapshot.es.metadata.resource_version != before.metadata.resource_version:
             self._own.wrote(before.metadata)
         return snapshot, outcome
@@ -244,7 +244,12 @@ class ExternalSecretReconciler:
         """Say what came of it, once: events, status, metrics."""
         report = report_of(snapshot, outcome)
         if report.status is not snapshot.es.status and self._own.behind(snapshot.es.metadata):
-            snapshot = await self._as_we_left_it(snapshot)
+            try:
+                snapshot = await self._as_we_left_it(snapshot)
+            except NotFound:
+                return Done()
+            except ApiError as problem:
+                return _untold(problem)
             report = report_of(snapshot, outcome)
         es = snapshot.es
         if report.failed:
@@ -258,7 +263,7 @@ class ExternalSecretReconciler:
         except Conflict:
             return Retry("the ExternalSecret changed meanwhile")
         except ApiError as problem:
-            return Retry(f"status not written: the API server answered {problem.reason or problem.code}")
+            return _untold(problem)
         if isinstance(outcome, Synced):
             # Not before it is on record: a status that was lost has to be said again.
             self._gatherer.remember(es, snapshot.now, outcome.templates, renew_within=outcome.refresh_within)
@@ -278,10 +283,7 @@ class ExternalSecretReconciler:
     async def _as_we_left_it(self, snapshot: Snapshot) -> Snapshot:
         """With our own last word on the object: against an older one, what is to be said may look like no news."""
         known = snapshot.es.metadata
-        try:
-            live = await self._outside.client.get(_KIND, snapshot.es.key)
-        except ApiError:
-            return snapshot  # what is written on an old version is refused, and it is looked at again
+        live = await self._outside.client.get(_KIND, snapshot.es.key)
         same = (live.metadata.uid, live.metadata.generation) == (known.uid, known.generation)
         return replace(snapshot, es=live) if same else snapshot
 
@@ -304,6 +306,10 @@ class ExternalSecretReconciler:
         self._gatherer.forget(key)
         self._own.forget(key)
         return Done()
+
+
+def _untold(problem: ApiError) -> Retry:
+    return Retry(f"status not written: the API server answered {problem.reason or problem.code}")
 
 
 def _cause(report: Report) -> dict[str, str]:

@@ -105,7 +105,12 @@ class StoreReconciler:
         store = self._gather(key)
         if store is None:
             return self._drop(key)
-        store = await self._put_finalizer_right(await self._as_we_left_it(store))
+        try:
+            store = await self._put_finalizer_right(await self._as_we_left_it(store))
+        except NotFound:
+            return Done()
+        except ApiError as error:
+            return Retry(f"the store cannot be read: the API server answered {error.reason or error.code}")
         if store is None:
             return Retry("the store changed meanwhile")
         report = await self._validate(store)
@@ -124,13 +129,13 @@ class StoreReconciler:
         return store
 
     async def _as_we_left_it(self, store: Any) -> Any:
-        """The store with our own last word on it, which the cache may not have heard yet."""
+        """The store with our own last word on it, which the cache may not have heard yet.
+
+        Against an older one a new verdict may look like no news, and would never be written.
+        """
         if not self._own.behind(store.metadata):
             return store
-        try:
-            live = await self._outside.client.get(self._kind.kind, store.metadata.key)
-        except ApiError:
-            return store  # what is written on an old version is refused, and it is looked at again
+        live = await self._outside.client.get(self._kind.kind, store.metadata.key)
         return live if live.metadata.uid == store.metadata.uid else store
 
     def _drop(self, key: ObjectKey) -> Outcome:
