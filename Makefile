@@ -80,14 +80,14 @@ gen-check: setup
 
 test: setup ## every test that needs no Go toolchain
 	$(call say,tests on the embedded API server)
-	@$(BIN)/pytest -n $(JOBS) packages providers tests
+	@$(BIN)/python tools/run_tests.py -n $(JOBS) packages providers tests
 
 test-cluster: setup ## the API and runtime suites on a real kube-apiserver (needs Go once)
 	$(call say,tests on a real kube-apiserver)
 	@versions=$$($(BIN)/python tools/kube-apiserver/build.py --versions); \
 	for version in $$versions; do \
 	  assets=$$($(BIN)/python tools/kube-apiserver/build.py $$version); \
-	  KUBEBUILDER_ASSETS=$$assets $(BIN)/pytest -n $(JOBS) --apiserver=kube -m live packages tests; \
+	  KUBEBUILDER_ASSETS=$$assets $(BIN)/python tools/run_tests.py -n $(JOBS) --apiserver=kube -m live packages tests; \
 	done
 
 bench: setup ## measure, as ratios within one run
