@@ -15,6 +15,7 @@ from eso_sdk.store import Store
 from eso_sdk.subscription import ACKNOWLEDGE_SECONDS
 from eso_sdk.testing import Client, InMemory, ProviderServer, call_context
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted, ScriptedConfig
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     ChangeEvent,
     ChangeType,
@@ -145,6 +146,9 @@ async def test_the_token_of_an_earlier_stream_is_passed_on_too(served: ProviderS
     ("trouble", "said"),
     [
         pytest.param(unavailable("CANARY is gone"), {"reason": "BACKEND_UNAVAILABLE"}, id="an error of the author"),
+        pytest.param(
+            ProviderError(ErrorReason.INTERNAL, "CANARY broke"), {"reason": "INTERNAL"}, id="a bug, as the author says"
+        ),
         pytest.param(KeyError("CANARY"), {"reason": "INTERNAL"}, id="a bug"),
     ],
 )

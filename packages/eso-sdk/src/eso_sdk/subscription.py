@@ -16,10 +16,9 @@ import structlog
 
 from eso_sdk.errors import invalid_request
 from eso_sdk.reading import closing
-from eso_sdk.redaction import Redactor
+from eso_sdk.redaction import Redactor, seat
 from eso_sdk.store import Store
 from eso_wire.bounds import MAX_WATCHES
-from eso_wire.errors import ErrorReason
 from eso_wire.values import (
     ChangeEvent,
     Heartbeat,
@@ -126,9 +125,9 @@ class Subscription:
             async with Deadline(self._beat.clock, ACKNOWLEDGE_SECONDS):
                 await self._store.acknowledged(token)
         except Exception as exc:  # noqa: BLE001 - author code may raise anything
-            error = Redactor(()).of_exception(exc)
-            place = {"error": error.message} if error.reason is ErrorReason.INTERNAL else {}
-            _log.warning("acknowledgement failed; a later one covers it", reason=error.reason.value, **place)
+            # Type and place only: what the author wrote into the message may be anything.
+            reason = Redactor(()).of_exception(exc).reason.value
+            _log.warning("acknowledgement failed; a later one covers it", reason=reason, error=seat(exc))
 
     def _update(self, update: SubscribeUpdate) -> None:
         for watch_id in update.remove:
