@@ -11,7 +11,7 @@ from kuberun.backoff import Backoff
 from kuberun.cache import Change, Store
 from kuberun.controller import After, Controller, Done, Outcome, Retry, longest_wait
 from kuberun.informer import Informer
-from kuberun.meta import Malformed, Object, ObjectKey
+from kuberun.meta import Malformed, Object, ObjectKey, meta_of
 from kuberun.permit import permitted
 from kuberun.testing.clock import VirtualClock
 from kuberun.testing.source import FakeCollection
@@ -283,6 +283,33 @@ async def test_changes_reach_the_queue_through_the_mapping_and_a_mapping_that_fa
     for task in (running, informing):
         task.cancel()
     await asyncio.wait({running, informing})
+
+
+async def test_an_object_that_changes_while_its_mapping_fails_is_mapped_once_when_it_works_again() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    informer = Informer(collection, clock=clock, name="things")
+    asked: list[tuple[object, str]] = []
+    broken = True
+
+    def mapping(change: Change[Object]) -> Iterable[Request]:
+        asked.append((change.old, meta_of(change.last).labels["turn"]))
+        if broken:
+            raise KeyError(change.key.name)
+        return [Request(change.key)]
+
+    controller = Controller("things", Recorder(clock).reconcile, clock=clock)
+    controller.watch(informer, mapping)
+    tasks = {asyncio.ensure_future(informer.run()), asyncio.ensure_future(controller.run())}
+    for turn in "123":
+        collection.put("bad", labels={"turn": turn})
+        await clock.settle()
+    broken = False
+    await clock.advance(60)
+
+    assert asked == [(None, turn) for turn in "1233"]
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 async def test_a_controller_sees_the_effect_of_its_own_writes_and_comes_to_rest() -> None:

@@ -175,6 +175,18 @@ async def test_a_plugin_that_has_no_other_credential_says_none(tmp_path: Path, p
             "only one of certificate and key",
             id="a key without certificate",
         ),
+        pytest.param(
+            json.dumps(
+                {
+                    "kind": "ExecCredential",
+                    "apiVersion": V1,
+                    "status": {"token": PLANTED, "expirationTimestamp": "2030-01-01T00:00:00"},
+                }
+            ),
+            "",
+            "did not print an ExecCredential",
+            id="an end without a time zone",
+        ),
         pytest.param("x", "head -c 2000000 /dev/zero", "more than 1 MiB", id="endless output"),
     ],
 )

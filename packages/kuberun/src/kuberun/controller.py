@@ -27,7 +27,7 @@ from kuberun.backoff import Backoff, Random, system_random
 from kuberun.cache import Change
 from kuberun.clock import Clock
 from kuberun.deadline import Deadline
-from kuberun.informer import Informer, Subscription
+from kuberun.informer import Informer, Subscription, merge_into
 from kuberun.meta import ObjectKey
 from kuberun.permit import Permit, always, work_by
 from kuberun.triggers import Mapping
@@ -211,14 +211,19 @@ class Controller:
                 assert_never(outcome)
 
     async def _feed(self, subscription: Subscription[T], mapping: Mapping[T]) -> None:
-        """Map changes as they come. One whose mapping fails is tried again with the next ones, or after a while."""
-        failed: list[Change[T]] = []
+        """Map changes as they come. One whose mapping fails is tried again with the next ones, or after a while.
+
+        Of an object whose mapping fails again and again one change is kept, however often it changes.
+        """
+        failed: dict[ObjectKey, Change[T]] = {}
         while True:
             changes = await (subscription.take_within(_MAPPING_RETRY) if failed else subscription.take())
-            again, failed = failed, []
-            for count, change in enumerate(itertools.chain(again, changes), start=1):
+            if failed:
+                merge_into(failed, changes)
+                changes, failed = list(failed.values()), {}
+            for count, change in enumerate(changes, start=1):
                 if not self._map(change, mapping):
-                    failed.append(change)
+                    failed[change.key] = change
                 if count % 500 == 0:
                     await self._clock.sleep(0)  # a long list must not hold up everybody else
 

@@ -45,16 +45,8 @@ class Subscription(Generic[T]):
         return self._drain()
 
     def put(self, changes: Iterable[Change[T]]) -> None:
-        pending = self._pending
-        for change in changes:
-            known = pending.get(change.key)
-            if known is None:
-                pending[change.key] = change
-            elif merged := _merged(known, change):
-                pending[change.key] = merged
-            else:
-                del pending[change.key]
-        if pending:
+        merge_into(self._pending, changes)
+        if self._pending:
             self._arrived.set()
 
     def _drain(self) -> list[Change[T]]:
@@ -121,6 +113,18 @@ class Informer(Generic[T]):
             subscription.put(changes)
         if isinstance(event, Listed):
             self._synced.set()
+
+
+def merge_into(pending: dict[ObjectKey, Change[T]], changes: Iterable[Change[T]]) -> None:
+    """Add changes to those that somebody has not dealt with yet, so that one is left for each key."""
+    for change in changes:
+        known = pending.get(change.key)
+        if known is None:
+            pending[change.key] = change
+        elif merged := _merged(known, change):
+            pending[change.key] = merged
+        else:
+            del pending[change.key]
 
 
 def _merged(known: Change[T], newer: Change[T]) -> Change[T] | None:
