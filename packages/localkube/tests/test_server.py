@@ -21,8 +21,10 @@ import yaml
 
 import localkube.api
 from kuberun.clock import SystemClock
+from kuberun.testing.clock import VirtualClock
 from kuberun.testing.rawapi import RawApi, raw_api
 from localkube.server import LocalKube, UnsafeAddressError
+from localkube.storage import StorageError
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -60,6 +62,33 @@ async def test_a_restart_keeps_objects_token_and_authority(tmp_path: Path) -> No
 
         assert found.body["data"] == {"a": "b"}
         assert (token_of(second), second.certificates.authority_pem) == before
+
+
+async def test_a_second_server_leaves_the_keys_of_the_first_alone(tmp_path: Path) -> None:
+    keys = tmp_path / "data" / "pki"
+    async with LocalKube(tmp_path / "data"):
+        before = {file.name: file.read_bytes() for file in keys.iterdir()}
+
+        with pytest.raises(StorageError, match="in use by another server"):
+            await LocalKube(tmp_path / "data", host="192.0.2.1", reachable_from_network=True).__aenter__()
+
+        assert {file.name: file.read_bytes() for file in keys.iterdir()} == before
+
+
+async def test_a_certificate_that_cannot_be_renewed_is_tried_again(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    keys, away = tmp_path / "data" / "pki", tmp_path / "away"
+    async with LocalKube(tmp_path / "data", clock=clock):
+        keys.rename(away)
+        keys.touch()
+        await clock.advance(13 * 3600)
+        keys.unlink()
+        away.rename(keys)
+        (keys / "server.crt").unlink()
+
+        await clock.advance(13 * 3600)
+
+        assert (keys / "server.crt").exists()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com"])  # noqa: S104 - must be refused

@@ -36,6 +36,7 @@ from localkube.openapi import OpenApi
 from localkube.paths import Document, Extras, Paths
 from localkube.resources import Resources
 from localkube.stream import Streams
+from localkube.traces import report_defect
 from localkube.wire.http import HttpServer
 from localkube.wire.negotiation import JSON
 
@@ -90,10 +91,11 @@ class LocalKube:
 
     async def _start(self, stack: AsyncExitStack) -> None:
         home = self._home(stack)
+        # Locks the directory: until then its keys may be those of a server that runs.
+        self.cluster = await stack.enter_async_context(Cluster(self._data_dir, clock=self._clock))
         self.certificates = Certificates(home / "pki", extra_names=() if _is_loopback(self._host) else (self._host,))
         self.certificates.ensure(self._clock.now())
         token = _admin_token(home / "admin.token")
-        self.cluster = await stack.enter_async_context(Cluster(self._data_dir, clock=self._clock))
         streams = Streams()
         http = await self._wire(token, streams)
         context = self.certificates.server_context()
@@ -153,9 +155,12 @@ class LocalKube:
         """Replace the serving certificate before it ends, for as long as the server runs."""
         while True:
             await self._clock.sleep(_RENEWAL_CHECK)
-            if self.certificates.ensure(self._clock.now()):
-                self.certificates.reload(context)
-                log.info("serving certificate renewed")
+            try:
+                if self.certificates.ensure(self._clock.now()):
+                    self.certificates.reload(context)
+                    log.info("serving certificate renewed")
+            except (OSError, ValueError) as problem:  # a full disk, a damaged file: there are weeks left to try again
+                report_defect(log, "serving certificate not renewed, will try again", problem)
 
 
 def _is_loopback(host: str) -> bool:
