@@ -1,13 +1,18 @@
 """What goes to one store: data and dataTo over the values of one source (contract 1.6; seeds 11, 12)."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from eso_api.values import SecretBytes
 from eso_operator.pushsecret.conversion import read_key, read_keys
+from eso_operator.pushsecret.deliveries import deliveries
 from eso_operator.pushsecret.select import EntryError, entries_for
+from eso_operator.pushsecret.sources import Source
 from eso_operator.sync.errors import ShapeError
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, revealed, values
+from eso_wire.values import SourceSecret
 
 SOURCE = values(user="u", password="p", host="h")
 ESCAPED = values(db_U002f_user="u", plain="x")
@@ -279,3 +284,39 @@ def test_escapes_become_characters(key: str, expected: str) -> None:
 def test_keys_that_read_the_same_are_refused() -> None:
     with pytest.raises(ShapeError, match="both read as"):
         read_keys({"_U002f_": 1, "/": 2}, "ReverseUnicode")
+
+
+class Counted(dict[str, SecretBytes]):
+    """A source that counts how often its keys are gone through."""
+
+    rounds = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.rounds += 1
+        return super().__iter__()
+
+
+def test_the_keys_of_a_source_are_read_once_however_many_entries_take_from_it() -> None:
+    """A thousand entries of a thousand keys held up every other object for a second, for each store."""
+    few, many = Counted(values(user="u")), Counted(values(user="u"))
+
+    entries_for(STORE, push_secret(entry("user", "r")).spec, few)
+    entries_for(STORE, push_secret(*(entry("user", f"r{number}") for number in range(50))).spec, many)
+
+    assert many.rounds == few.rounds
+
+
+def test_templates_that_rename_keys_are_rendered_by_whoever_bounds_their_time() -> None:
+    """On their own each has two seconds, and nothing else happens meanwhile: a slow one stopped the operator."""
+    push = push_secret(dataTo=[bulk(rewrite=[{"transform": {"template": "{{ .value }}"}}])])
+    rendered: list[tuple[str, str]] = []
+
+    def render(template: str, values: Mapping[str, bytes], *, name: str) -> bytes:
+        rendered.append((name, template))
+        return b"app/" + values["value"]
+
+    source = Source("source", "mark", SourceSecret(), values(user="u"))
+    (delivery,) = deliveries(push, [STORE], sources=[source], known={}, render=render)
+
+    assert [each.remote.key for each in delivery.entries] == ["app/user"]
+    assert rendered == [("transform", "{{ .value }}")]

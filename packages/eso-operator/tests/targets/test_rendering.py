@@ -133,3 +133,16 @@ def test_keys_that_are_renamed_share_one_budget() -> None:
         shape_fetched(values, RemoteRef(key="a"), [step], Budget(plain, PATIENT_SECONDS, watch))
 
     assert watch.now < 3 * PATIENT_SECONDS
+
+
+async def test_work_that_names_its_failure_otherwise_gets_its_time_in_a_thread_all_the_same() -> None:
+    """Keys of PushSecrets are renamed by templates, and what goes wrong there is an error of the entry."""
+    rendering = Rendering(seconds=Stopwatch(QUICK_SECONDS / 4))
+
+    def work(render: RenderText) -> list[bytes]:
+        try:
+            return rendering_all(20, set())(render)
+        except RenderError as problem:
+            raise ShapeError(str(problem)) from None
+
+    assert await rendering.run(work, of="a") == [b"x"] * 20

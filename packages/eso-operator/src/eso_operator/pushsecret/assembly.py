@@ -105,6 +105,7 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
         recorder=parts.recorder,
         homes=Homes(parts.watches.namespaces.store),
         rendering=Rendering(parts.settings.sync.left_delimiter, parts.settings.sync.right_delimiter),
+        selecting=Rendering(),
     )
     return PushSecretReconciler(
         Gatherer(objects, memory, sources=sources, chooser=chooser, version_of=parts.version_of), outside

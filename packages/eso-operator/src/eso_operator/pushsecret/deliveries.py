@@ -37,13 +37,18 @@ def templated(push: PushSecret, source: Source, objects: TemplateObjects, render
 
 
 def deliveries(
-    push: PushSecret, stores: Sequence[Chosen], sources: Sequence[Source], known: Mapping[Place, Known]
+    push: PushSecret,
+    stores: Sequence[Chosen],
+    *,
+    sources: Sequence[Source],
+    known: Mapping[Place, Known],
+    render: RenderText,
 ) -> Iterator[Delivery]:
     """One for each store. Raises EntryError."""
     for store in stores:
         yield Delivery(
             store=store,
-            parcels=tuple(_parcels(push, store, sources)),
+            parcels=tuple(_parcels(push, store, sources, render)),
             spec=push.spec,
             caller=caller_of(push),
             owner_token=owner_token(push),
@@ -52,9 +57,9 @@ def deliveries(
         )
 
 
-def _parcels(push: PushSecret, store: Chosen, sources: Sequence[Source]) -> Iterator[Parcel]:
+def _parcels(push: PushSecret, store: Chosen, sources: Sequence[Source], render: RenderText) -> Iterator[Parcel]:
     """What each source gives. Where several give to one place, the last in the order of names does."""
-    selected = [(source, entries_for(store, push.spec, source.values)) for source in sources]
+    selected = [(source, entries_for(store, push.spec, source.values, render=render)) for source in sources]
     winner: dict[Spot, str] = {spot_of(entry.data): source.name for source, entries in selected for entry in entries}
     for source, entries in selected:
         won: tuple[Entry, ...] = tuple(entry for entry in entries if winner[spot_of(entry.data)] == source.name)

@@ -79,6 +79,9 @@ class Outside:
     recorder: EventRecorder
     homes: Homes
     rendering: Rendering
+    """Of templates."""
+    selecting: Rendering
+    """Of the templates that rename keys: their delimiters are no setting."""
 
 
 class PushSecretReconciler:
@@ -195,7 +198,11 @@ class PushSecretReconciler:
                 lambda render: [templated(push, source, templates.objects, render) for source in sources.found],
                 of=push.metadata.uid,
             )
-            wanted = tuple(deliveries(push, stores, rendered, self._known(snapshot)))
+            known = self._known(snapshot)
+            wanted = await self._outside.selecting.run(
+                lambda render: tuple(deliveries(push, stores, sources=rendered, known=known, render=render)),
+                of=push.metadata.uid,
+            )
             bound = await self._outside.settlement.bind(wanted)
             return Planned(bound, self._outside.settlement.ours(push), templates.versions)
         except EntryError as problem:

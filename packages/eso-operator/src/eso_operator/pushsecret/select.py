@@ -9,8 +9,9 @@ the backend gets them (must be unique).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from eso_api.pushsecret import PushData, PushDataTo, PushMatch, PushRemoteRef, PushRewrite, PushSecretSpec
@@ -21,6 +22,8 @@ from eso_operator.pushsecret.snapshot import Chosen
 from eso_operator.pushsecret.stores import targets_store
 from eso_operator.sync.errors import ShapeError
 from eso_operator.sync.rewrite import rewritten
+from eso_render.engine import render_text
+from eso_render.scopes import RenderText
 from eso_wire.values import RemoteRef, SecretMap
 from gotmpl.sprig.regexes import BadPatternError, compiled
 
@@ -62,11 +65,23 @@ class Entry:
         raise EntryError(self.path, "metadata must be an object", self.remote.key)
 
 
-def entries_for(store: Chosen, spec: PushSecretSpec, values: Values) -> tuple[Entry, ...]:
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is selected from: values, and their keys as a strategy reads them, each strategy once for all entries."""
+
+    values: Values
+    names: Callable[[str], dict[str, str]]
+
+
+def entries_for(
+    store: Chosen, spec: PushSecretSpec, values: Values, *, render: RenderText = render_text
+) -> tuple[Entry, ...]:
     """Everything that one source gives to one store."""
-    explicit = [_explicit(f"spec.data[{index}]", each, values) for index, each in enumerate(spec.data)]
-    taken = {_source_key(each, values) for each in spec.data}
-    many = [entry for entry in _many(store, spec.data_to, values) if entry.data.match.secret_key not in taken]
+    source = _Source(values, cache(lambda strategy: read_keys(values, strategy)))
+    explicit = [_explicit(f"spec.data[{index}]", each, source) for index, each in enumerate(spec.data)]
+    taken = {_source_key(each, source) for each in spec.data}
+    found = _many(store, spec.data_to, source, render)
+    many = [entry for entry in found if entry.data.match.secret_key not in taken]
     entries = (*many, *explicit)
     _refuse_twice(entries, "the same place")
     for entry in entries:
@@ -77,20 +92,20 @@ def entries_for(store: Chosen, spec: PushSecretSpec, values: Values) -> tuple[En
 # --- dataTo -----------------------------------------------------------------------------------------------------------
 
 
-def _many(store: Chosen, rules: Sequence[PushDataTo], values: Values) -> list[Entry]:
+def _many(store: Chosen, rules: Sequence[PushDataTo], source: _Source, render: RenderText) -> list[Entry]:
     entries = [
         entry
         for index, rule in enumerate(rules)
         if rule.store_ref is not None and targets_store(rule.store_ref, store)
-        for entry in _expanded(f"spec.dataTo[{index}]", rule, values)
+        for entry in _expanded(f"spec.dataTo[{index}]", rule, source, render)
     ]
     _refuse_twice(entries, "the same remote key")
     return entries
 
 
-def _expanded(path: str, rule: PushDataTo, values: Values) -> Iterator[Entry]:
+def _expanded(path: str, rule: PushDataTo, source: _Source, render: RenderText) -> Iterator[Entry]:
     """One rule: an entry for each matching key, or one for all of them."""
-    raw_of = _names(path, values, rule.conversion_strategy)
+    values, raw_of = source.values, _names(path, source, rule.conversion_strategy)
     matching = [name for name in sorted(raw_of) if _matches(path, rule, name)]
     if not matching:
         return
@@ -99,7 +114,7 @@ def _expanded(path: str, rule: PushDataTo, values: Values) -> Iterator[Entry]:
         yield Entry(path, _recorded("", rule.remote_key, rule.metadata), bundle)
         return
     for name in matching:
-        remote_key = _rewritten(path, name, rule.rewrite)
+        remote_key = _rewritten(path, name, rule.rewrite, render)
         if not remote_key:
             raise EntryError(path, f'rewrite turns key "{name}" into an empty remote key')
         yield Entry(path, _recorded(raw_of[name], remote_key, rule.metadata), values[raw_of[name]])
@@ -115,10 +130,10 @@ def _matches(path: str, rule: PushDataTo, name: str) -> bool:
         raise EntryError(path, f"match.regexp is no regular expression (RE2): {problem}") from None
 
 
-def _rewritten(path: str, name: str, steps: Sequence[PushRewrite]) -> str:
+def _rewritten(path: str, name: str, steps: Sequence[PushRewrite], render: RenderText) -> str:
     shaped = [Rewrite(regexp=step.regexp, transform=step.transform) for step in steps]
     try:
-        return next(iter(rewritten({name: SecretBytes(b"")}, shaped)))
+        return next(iter(rewritten({name: SecretBytes(b"")}, shaped, render)))
     except ShapeError as problem:
         raise EntryError(path, str(problem)) from None
 
@@ -131,9 +146,9 @@ def _recorded(secret_key: str, remote_key: str, metadata: Any) -> PushData:
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def _explicit(path: str, data: PushData, values: Values) -> Entry:
+def _explicit(path: str, data: PushData, source: _Source) -> Entry:
     remote_key, wanted = data.match.remote_ref.remote_key, data.match.secret_key
-    raw_of = _names(path, values, data.conversion_strategy)
+    values, raw_of = source.values, _names(path, source, data.conversion_strategy)
     if not wanted:
         return Entry(path, data, {name: values[raw] for name, raw in raw_of.items()})
     if wanted not in raw_of:
@@ -141,15 +156,15 @@ def _explicit(path: str, data: PushData, values: Values) -> Entry:
     return Entry(path, data, values[raw_of[wanted]])
 
 
-def _source_key(data: PushData, values: Values) -> str:
+def _source_key(data: PushData, source: _Source) -> str:
     """The key that an entry takes, as the Secret has it."""
-    raw_of = _names("spec.data", values, data.conversion_strategy)
+    raw_of = _names("spec.data", source, data.conversion_strategy)
     return raw_of.get(data.match.secret_key, data.match.secret_key)
 
 
-def _names(path: str, values: Values, strategy: str) -> dict[str, str]:
+def _names(path: str, source: _Source, strategy: str) -> dict[str, str]:
     try:
-        return read_keys(values, strategy)
+        return source.names(strategy)
     except ShapeError as problem:
         raise EntryError(path, str(problem)) from None
 

@@ -47,7 +47,7 @@ class Rendering:
             quick = Budget(self._quick, QUICK_SECONDS, self._seconds)
             try:
                 made = work(quick)
-            except RenderError:
+            except Exception:  # whoever renders may say in words of its own that it failed
                 if not quick.spent:
                     raise
             else:
