@@ -236,8 +236,8 @@ async def test_a_state_that_is_gone_already_needs_no_deadline() -> None:
 # --- calls that are on record before they are made --------------------------------------------------------------------
 
 
-def cleaning() -> BoundTarget:
-    return bound_target()
+def cleaning(spec: bytes = b"{}") -> BoundTarget:
+    return bound_target(spec=spec)
 
 
 async def test_a_call_is_on_record_before_it_is_made_and_ends_by_itself() -> None:
@@ -289,6 +289,19 @@ async def test_an_attempt_after_a_lost_answer_is_the_same_call() -> None:
 
     assert again == lost
     assert another.idempotency_key != lost.idempotency_key
+
+
+async def test_after_a_lost_answer_another_generator_gets_a_call_of_its_own() -> None:
+    """Entries are known by their places: what the one before made must not be cleaned up as if this one had made it."""
+    states = States()
+    ledger = states.ledger()
+
+    lost = await ledger.intend(cleaning(), 0)
+    other = await ledger.intend(cleaning(spec=b'{"length": 40}'), 0)
+
+    assert other.idempotency_key != lost.idempotency_key
+    assert [state["spec"]["resource"]["spec"] for state in states.stored.values()] == [{}, {"length": 40}]
+    assert states.deadlines() == [rfc3339(START + timedelta(seconds=INTENT_SECONDS))] * 2
 
 
 @pytest.mark.parametrize("how", ["given up", "no state", "rolled back"])

@@ -33,6 +33,8 @@ class Intent:
     record: ObjectKey | None = None
     place: tuple[str, str] = ("", "")
     """For whom, and for which entry of it."""
+    asks: str = ""
+    """A digest of the generator that is asked: what another one made is not cleaned up in its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ only a few stay: the oldest, which is what the places hold that were never reach
 
 A call whose answer gets lost, or an operator that dies before it has one, leaves the intent behind: a state that names
 the call's idempotency key in an annotation, and has a deadline from the start. An attempt that follows in the same
-process is the same call once more, under the same key.
+process is the same call once more, under the same key, unless the generator is another one by then, or looks different.
 
 States that passed their deadline, or lost their owner, are cleaned up by their own controller.
 """
@@ -33,7 +33,7 @@ from eso_operator.stores.target import BoundTarget
 from eso_operator.sync.generate import Intent, Kept, Made, StateOwner
 from eso_operator.targets.hashes import digest
 from eso_wire.errors import ProviderError
-from eso_wire.values import CleanupOutcome, CleanupRequest, ObjectRef, Operation
+from eso_wire.values import CleanupOutcome, CleanupRequest, Operation
 from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.clock import Clock, rfc3339
@@ -103,12 +103,17 @@ class StateLedger:
         caller = bound.target.caller
         entry = entry_name(caller.kind, index)
         ends = rfc3339(self._clock.now() + timedelta(seconds=INTENT_SECONDS))
-        left = self._open.get((caller.uid, entry))
-        if left is not None and left.record is not None and await self._extended(left.record, ends):
+        left, asks = self._open.get((caller.uid, entry)), digest(_resource(bound))
+        if (
+            left is not None
+            and left.record is not None
+            and left.asks == asks
+            and await self._extended(left.record, ends)
+        ):
             return left
         key = uuid.uuid4().hex
         created = await self._client.create(_RAW, _intent(bound, entry, key, ends))
-        intent = Intent(key, meta_of(created).key, (caller.uid, entry))
+        intent = Intent(key, meta_of(created).key, (caller.uid, entry), asks)
         self._open[intent.place] = intent
         if len(self._open) > MAX_OPEN:
             del self._open[next(iter(self._open))]
@@ -231,8 +236,7 @@ class StateLedger:
                 _log.warning("generated state not retired", state=str(key), why=problem.reason)
 
     def _due_now(self, made: Made) -> JsonObject:
-        caller: ObjectRef = made.bound.target.caller
-        now: datetime = self._clock.now()
+        caller, now = made.bound.target.caller, self._clock.now()
         return {
             "metadata": {
                 "generateName": _prefix(caller.kind, caller.name),
@@ -240,7 +244,7 @@ class StateLedger:
                 "finalizers": [FINALIZER],
             },
             "spec": {
-                "resource": resource_of(made),
+                "resource": _resource(made.bound),
                 "state": _json(made),
                 "garbageCollectionDeadline": rfc3339(now),
             },
@@ -271,12 +275,8 @@ class NoLedger:
         """Nothing is cleaned up."""
 
 
-def resource_of(made: Made) -> JsonObject:
-    """The generator as it was: what is needed to clean up after it has changed or gone."""
-    return _resource(made.bound)
-
-
 def _resource(bound: BoundTarget) -> JsonObject:
+    """The generator as it is: what is needed to clean up after it has changed or gone."""
     spec = bound.config.spec_json
     return snapshot_of(bound.target, None if spec is None else msgspec.json.decode(spec.reveal()))
 
@@ -291,7 +291,7 @@ def _document(owner: StateOwner, made: Made, key: str) -> JsonObject:
             "ownerReferences": [msgspec.to_builtins(owner_reference(owner.resource, meta))],
             "finalizers": [FINALIZER],
         },
-        "spec": {"resource": resource_of(made), "state": _json(made)},
+        "spec": {"resource": _resource(made.bound), "state": _json(made)},
     }
 
 
