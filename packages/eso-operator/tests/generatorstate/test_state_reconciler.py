@@ -47,7 +47,8 @@ class Agreeable:
     async def request(self, request: Request) -> bytes:
         assert request.path == PATH
         self.asked.append((request.method, None if request.body is None else msgspec.json.decode(request.body)))
-        return msgspec.json.encode({"metadata": {}, "spec": {"resource": {}, "state": {}}})
+        written = {"name": "state", "namespace": "team-a", "uid": "u", "resourceVersion": "4"}
+        return msgspec.json.encode({"metadata": written, "spec": {"resource": {}, "state": {}}})
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         raise NotImplementedError
@@ -123,7 +124,12 @@ def patch(*finalizers: str) -> tuple[str, Any]:
 
 
 HELD: dict[str, Any] = {"finalizers": [FINALIZER]}
-DELETE = ("DELETE", {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"}})
+
+
+def delete(version: str) -> tuple[str, Any]:
+    """Of the version that was seen: a deadline that was moved since means that the state is in use."""
+    preconditions = {"uid": "u", "resourceVersion": version}
+    return "DELETE", {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
 
 
 @pytest.mark.parametrize(
@@ -133,8 +139,8 @@ DELETE = ("DELETE", {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions
         pytest.param(None, HELD, [], Done(), id="once"),
         pytest.param(None, {"finalizers": ["x/y"]}, [patch("x/y", FINALIZER)], Done(), id="besides others"),
         pytest.param(60.0, HELD, [], After(60.0, "deadline"), id="an exact timer"),
-        pytest.param(-1.0, HELD, [DELETE], Done(), id="deleted at its deadline"),
-        pytest.param(-1.0, {}, [patch(FINALIZER), DELETE], Done(), id="never without being held"),
+        pytest.param(-1.0, HELD, [delete("3")], Done(), id="deleted at its deadline"),
+        pytest.param(-1.0, {}, [patch(FINALIZER), delete("4")], Done(), id="never without being held"),
     ],
 )
 async def test_a_state_is_held_and_deleted_at_its_deadline(

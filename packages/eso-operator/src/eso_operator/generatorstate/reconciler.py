@@ -99,8 +99,11 @@ class GeneratorStateReconciler:
                 await add_finalizer(client, _KIND, meta, FINALIZER)
                 return Done() if seconds is None else After(seconds, "deadline")
             case Delete():
-                await add_finalizer(client, _KIND, meta, FINALIZER)
-                await client.delete(_KIND, meta.key, DeleteOptions(uid=meta.uid))
+                held = await add_finalizer(client, _KIND, meta, FINALIZER)
+                seen = meta if held is None else held.metadata
+                # Exactly what was seen: where the deadline was moved or taken back meanwhile, it is in use.
+                exactly = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
+                await client.delete(_KIND, meta.key, exactly)
                 return Done()  # that deletion has begun comes back as an event
             case CleanUp(waited=waited):
                 return await self._clean_up(state, waited)
