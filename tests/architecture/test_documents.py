@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from eso_api.kinds import KINDS, AnyKind, installed_kinds
+from eso_wire.versions import CURRENT, SUPPORTED, spelled
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = (ROOT / "examples" / "stores-v2" / "README.md").read_text(encoding="utf-8")
@@ -95,6 +96,16 @@ def test_the_recommendation_answers_each_open_question(number: int, subject: str
 
     assert subject in question
     assert len(answer.split()) > 10
+
+
+def test_the_guide_on_upgrades_says_which_versions_work_together() -> None:
+    """R159: what is said there is proved by `test_skew.py` and by the fault tests."""
+    guide = (ROOT / "docs" / "guides" / "install.md").read_text(encoding="utf-8")
+    upgrades = " ".join(guide.partition("\n## Upgrade and go back\n")[2].partition("\n## ")[0].split())
+
+    assert f"its own version and the one before, today {spelled(SUPPORTED)}." in upgrades
+    assert "`ProviderIncompatible`" in upgrades
+    assert [version.minor for version in SUPPORTED] == [CURRENT.minor - 1, CURRENT.minor]
 
 
 def fields_of(kind: AnyKind, version: str) -> dict[str, Any]:

@@ -64,6 +64,10 @@ def test_a_template_has_the_outcome_it_has_in_go(vector: Vector) -> None:
         assert output.decode() == vector["expect_output"]
 
 
+def test_no_outcome_got_lost() -> None:
+    assert len({vector["id"] for vector in vectors()}) == len(vectors()) == 1612
+
+
 def test_error_texts_are_gos_word_for_word_except_where_go_quotes_data() -> None:
     different: set[str] = set()
 

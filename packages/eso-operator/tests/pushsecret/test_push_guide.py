@@ -40,5 +40,18 @@ def test_every_reason_is_explained(reason: str) -> None:
 
 
 def test_the_warning_about_idempotency_is_there() -> None:
-    """R10."""
-    assert "not idempotent" in TEXT
+    """R10: where the policy is explained, and apart from the text."""
+    section = TEXT.partition("\n## IfNotExists\n")[2].partition("\n## ")[0]
+
+    assert re.search(r"^> \*\*.*not idempotent", section, re.MULTILINE)
+
+
+def test_kubectl_explains_both_policies() -> None:
+    """R10: in the API's own text, with the default."""
+    (version,) = PUSH_SECRET.crd()["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+
+    text = spec["updatePolicy"]["description"]
+
+    assert "Replace (default)" in text
+    assert [value for value in spec["updatePolicy"]["enum"] if value not in text] == []

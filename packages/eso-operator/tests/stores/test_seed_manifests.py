@@ -169,6 +169,7 @@ def one(kind: str, name: str) -> JsonObject:
     ],
 )
 def test_a_manifest_is_its_twin(kind: str, name: str, form: Form) -> None:
+    """R196: whichever option is taken, it is a store with everything left out that has a default."""
     document = one(kind, name)
     namespace = document["metadata"].get("namespace", CORE)
     twin = twin_of(document)
