@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, installed, plan
+from eso_cli.serving import trial_flags
 
 Eso = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -89,6 +90,32 @@ def test_a_provider_is_served_with_the_flags_of_its_own_command(eso: Eso, tmp_pa
     assert missing in known.stderr
     assert "unrecognized" not in known.stderr
     assert "unrecognized" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "flags"),
+    [
+        pytest.param([], {}, ["--listen", "--tls-dir", "--allowed-client"], id="nothing named"),
+        pytest.param([], {"ESO_PROVIDER_LISTEN": "[::1]:1"}, ["--tls-dir", "--allowed-client"], id="an address"),
+        pytest.param(["--tls-dir=mine"], {}, [], id="certificates"),
+        pytest.param([], {"ESO_PROVIDER_TLS_DIR": "mine"}, [], id="certificates, by a variable"),
+        pytest.param(["--help"], {}, [], id="help"),
+    ],
+)
+def test_a_provider_that_is_tried_out_serves_this_machine_with_certificates_made_here(
+    arguments: list[str],
+    environment: dict[str, str],
+    flags: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    given = trial_flags("fake", arguments, environment)
+
+    assert given[::2] == flags
+    assert "--listen" not in given or given[1] == "127.0.0.1:8080"
+    assert (tmp_path / ".eso").exists() is bool(flags)
 
 
 def test_an_unknown_provider_is_answered_with_the_known_ones(eso: Eso) -> None:

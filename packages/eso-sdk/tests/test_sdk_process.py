@@ -190,6 +190,12 @@ async def test_flags_may_come_from_the_environment_and_certificates_later(proces
         pytest.param(
             ["--tls-dir", "{tls}", "--allowed-client", "x", "--listen", "nowhere"], 1, "write host:port", id="address"
         ),
+        pytest.param(
+            ["--tls-dir", "{tls}", "--allowed-client", "x", "--listen", "127.0.0.1:0", "--ready-file", "absent/ready"],
+            1,
+            "cannot write the ready file absent/ready: No such file or directory",
+            id="a ready file in no folder",
+        ),
     ],
 )
 async def test_what_cannot_start_says_why(process: Process, arguments: list[str], code: int, said: str) -> None:

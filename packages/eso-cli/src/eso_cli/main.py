@@ -200,7 +200,7 @@ def list_providers() -> None:
 def serve_provider(context: typer.Context, name: str) -> None:
     """Run an installed provider; `eso provider serve NAME --help` lists its flags.
 
-    Without --tls-dir, certificates for trying it out are made in .eso/serve.
+    Without --tls-dir, certificates for trying it out are made in .eso/serve, and it listens on 127.0.0.1:8080.
     """
     if name in ("--help", "-h"):
         typer.echo(context.get_help())

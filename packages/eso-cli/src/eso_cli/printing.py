@@ -1,7 +1,7 @@
 """Rendered objects as YAML for people: values masked, or in the clear where that was asked for.
 
-A masked value shows its length and the start of its SHA-256, enough to see whether two are equal. Text that the
-manifest itself spells out (a label without a template) is no secret and stays.
+A masked value shows its length and nothing else. Text that the manifest itself spells out (a label without a template)
+is no secret and stays.
 """
 
 from __future__ import annotations

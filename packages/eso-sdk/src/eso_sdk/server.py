@@ -224,5 +224,8 @@ async def _serve(provider: Provider, options: ServeOptions) -> int:
 def _write_ready(path: Path, content: dict[str, Any]) -> None:
     """At once or not at all: whoever waits for the file reads it as soon as it is there."""
     partial = path.with_name(f"{path.name}.part")
-    partial.write_text(json.dumps(content), encoding="utf-8")
-    partial.replace(path)
+    try:
+        partial.write_text(json.dumps(content), encoding="utf-8")
+        partial.replace(path)
+    except OSError as exc:
+        raise ServeError(f"cannot write the ready file {path}: {exc.strerror}") from None
