@@ -180,6 +180,29 @@ async def test_what_a_deleted_service_left_behind_is_removed_at_the_next_start(
         await gone(api, namespace, f"{team}.provider-issuer")
 
 
+async def test_of_a_deleted_service_no_certificate_ends_any_more(
+    client: Client, api: RawApi, namespace: str, team: str
+) -> None:
+    """Who watches the ends of certificates would wait for one that nobody renews."""
+    service = ServiceKey(team, "provider")
+    await create_service(api, service)
+    await label(api, service)
+
+    async with operator(client, namespace) as running:
+
+        async def ends() -> bool:
+            return bool(running.reports) and running.reports[-1].expires_at is not None
+
+        async def nothing_ends() -> bool:
+            last = running.reports[-1]
+            return (last.service, last.problem, last.expires_at) == (service, None, None)
+
+        await eventually(ends)
+        await api.delete(f"/api/v1/namespaces/{team}/services/provider")
+
+        await eventually(nothing_ends)
+
+
 async def test_a_secret_that_somebody_deletes_is_issued_again_at_once(
     client: Client, api: RawApi, namespace: str, team: str
 ) -> None:

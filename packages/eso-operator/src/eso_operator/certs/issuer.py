@@ -207,7 +207,7 @@ class Issuer:
             message = f"Service {service} does not exist: create it, or correct the address in the store"
             self._report(Report(service, Problem(ProblemName.SERVICE_NOT_FOUND, message)))
         else:
-            self._problems.pop(service, None)
+            self._report(Report(service))  # nothing is wrong, and nothing ends any more
         return Done()
 
     async def _delete(self, metadata: ObjectMeta) -> None:
