@@ -6,7 +6,8 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.testing.operators import Bench, eventually, scripted, with_interval
+from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_operator.testing.operators import SERVICE, Bench, eventually, scripted, with_interval
 from eso_operator.testing.transports import LaggingWatch
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.errors import ServiceUnavailable
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.live
 
 STORES = SECRET_STORE.resource()
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
+CLASSES = PROVIDER_CLASS.resource()
 FAKE: JsonObject = {"provider": {"fake": {"data": []}}}
 EVERY_SECOND: JsonObject = {
     "refreshInterval": "1s",
@@ -46,6 +48,22 @@ async def test_a_store_that_recovers_before_its_own_verdict_is_seen_is_ready_aga
         await host.start()
 
         await bench.ready(STORES, "fake", is_ready)
+
+        watch.flowing.set()
+
+
+async def test_a_class_whose_provider_is_back_before_its_own_verdict_is_seen_is_ready_again(bench: Bench) -> None:
+    watch = LaggingWatch("providerclasses")
+
+    async with bench.operator(with_interval(bench.settings, 1.0), through=watch.over):
+        host = await bench.install(scripted())
+        await bench.ready(CLASSES, SERVICE, is_ready)
+        watch.flowing.clear()
+        await host.stop()
+        await bench.ready(CLASSES, SERVICE, is_broken)
+        await host.start()
+
+        await bench.ready(CLASSES, SERVICE, is_ready)
 
         watch.flowing.set()
 

@@ -26,7 +26,7 @@ from kuberun.controller import Done, Outcome, Retry
 from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventRecorder
 from kuberun.meta import Malformed, ObjectKey
-from kuberun.status import write_status
+from kuberun.status import OwnWrites, write_status
 
 _log = structlog.get_logger(__name__)
 
@@ -70,6 +70,7 @@ class ClassReconciler:
         self._kind = kind
         self._classes = classes
         self._outside = outside
+        self._own = OwnWrites()
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
         """Say on the class whether its provider answers."""
@@ -77,6 +78,12 @@ class ClassReconciler:
         found = self._classes.get(key)
         if found is None or isinstance(found, Malformed):
             return self._drop(key)
+        try:
+            found = await self._as_we_left_it(found)
+        except NotFound:
+            return Done()
+        except ApiError as error:
+            return Retry(f"the class cannot be read: the API server answered {error.reason or error.code}")
         result = await self._ask(found)
         report = report_of(
             found.spec, found.status, result, now=self._outside.clock.now(), interval=self._outside.interval
@@ -84,6 +91,13 @@ class ClassReconciler:
         written = await self._publish(found, report)
         self._outside.series.reconciled(self._kind.subsystem, found.metadata, self._outside.clock.monotonic() - started)
         return written or report.then
+
+    async def _as_we_left_it(self, found: Any) -> Any:
+        """With our own last word on it: against an older one a new answer may look like no news."""
+        if not self._own.behind(found.metadata):
+            return found
+        live = await self._outside.client.get(self._kind.custom.kind(), found.metadata.key)
+        return live if live.metadata.uid == found.metadata.uid else found
 
     async def _ask(self, found: Any) -> Result:
         outside, resource = self._outside, self._kind.custom.resource()
@@ -108,7 +122,7 @@ class ClassReconciler:
     async def _publish(self, found: Any, report: ClassReport) -> Outcome | None:
         outside, resource = self._outside, self._kind.custom.resource()
         try:
-            await write_status(
+            changed = await write_status(
                 outside.client, self._kind.custom.kind(), found.metadata, old=found.status, new=report.status
             )
         except NotFound:
@@ -117,6 +131,8 @@ class ClassReconciler:
             return Retry("the class changed meanwhile")
         except ApiError as error:
             return Retry(f"status not written: the API server answered {error.reason or error.code}")
+        if changed:
+            self._own.wrote(found.metadata)
         for news in report.news:
             _log.info("class looked at", provider_class=str(found.metadata.key), reason=news.reason)
             outside.recorder.record(resource, found.metadata, news.type, news.reason, news.message)
@@ -135,6 +151,7 @@ class ClassReconciler:
             self._outside.directory.forget(unused)
 
     def _drop(self, key: ObjectKey) -> Outcome:
+        self._own.forget(key)
         self._outside.series.forget(self._kind.subsystem, key)
         for unused in self._outside.dependencies.forget(self._dependant(key)):
             self._outside.directory.forget(unused)
