@@ -64,11 +64,16 @@ class ServiceClasses:
         _log.info("class follows its Service", provider_class=str(owner.key))
 
     async def _remove(self, existing: ProviderClass | Malformed | None) -> None:
-        """Only what followed from a Service. Of a Service that is gone the garbage collector does the same."""
+        """Only what followed from a Service. Of a Service that is gone the garbage collector does the same.
+
+        And only as it was seen: whoever took the class over meanwhile keeps it.
+        """
         if existing is None or not _follows_a_service(existing.metadata):
             return
+        seen = existing.metadata
+        exactly = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
         try:
-            await self._client.delete(_CLASSES, existing.metadata.key, DeleteOptions(uid=existing.metadata.uid))
+            await self._client.delete(_CLASSES, seen.key, exactly)
         except NotFound:
             return
 
