@@ -222,7 +222,7 @@ async def test_a_deleted_store_leaves_no_metric_series(bench: Bench) -> None:
     "kind",
     [
         pytest.param(SECRET_STORE_V2, id="SecretStore v2, R77 R86"),
-        pytest.param(PROVIDER, id="Provider"),
+        pytest.param(PROVIDER, id="Provider, R179 R180"),
     ],
 )
 async def test_a_v2_store_of_a_providers_own_kind_becomes_valid(bench: Bench, kind: Any) -> None:
@@ -242,7 +242,7 @@ async def test_a_v2_store_of_a_providers_own_kind_becomes_valid(bench: Bench, ki
 async def test_a_v2_store_wakes_when_its_configuration_and_its_secret_appear(
     bench: Bench, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """R82, R99, R193: an explicit address of a Service; the credential that the configuration names is sent along."""
+    """R82, R99, R187, R193: the address of a Service; the credential that the configuration names is sent along."""
     spec = {"providerConfig": {**BY_REF["providerConfig"], "address": f"grpc://{SERVICE}:8080"}}
     async with bench.operator() as operator:
         await bench.install(scripted())

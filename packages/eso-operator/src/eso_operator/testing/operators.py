@@ -178,9 +178,9 @@ class Bench:
         await self.host.start()
         return self.host
 
-    async def server_material(self) -> TlsMaterial | None:
+    async def server_material(self, service: str = SERVICE) -> TlsMaterial | None:
         """What the operator issued for the provider, as its pod would have it mounted."""
-        found = await self.find(SECRETS, f"{SERVICE}-provider-tls")
+        found = await self.find(SECRETS, f"{service}-provider-tls")
         if found is None:
             return None
         data = {name: base64.b64decode(value) for name, value in found["data"].items()}

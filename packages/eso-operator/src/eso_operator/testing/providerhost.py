@@ -67,6 +67,8 @@ class ProviderHost:
     port: int = 0
     server: aio.Server | None = None
     options: Options = SERVER_OPTIONS
+    socket: str = ""
+    """The path of a Unix socket, instead of a port."""
 
     @property
     def target(self) -> str:
@@ -77,7 +79,8 @@ class ProviderHost:
         self.server = aio.server(options=self.options)
         self.server.add_generic_rpc_handlers(_handlers(self.provider))
         credentials = ServerCertificates(lambda: self.material).credentials()
-        self.port = self.server.add_secure_port(f"127.0.0.1:{self.port}", credentials)
+        place = f"unix:{self.socket}" if self.socket else f"127.0.0.1:{self.port}"
+        self.port = self.server.add_secure_port(place, credentials)
         await self.server.start()
 
     async def stop(self, grace: float | None = None) -> None:

@@ -37,6 +37,7 @@ from eso_wire.values import (
     Heartbeat,
     KindInfo,
     Limits,
+    ObjectRef,
     PushOutcome,
     PushResult,
     SecretMap,
@@ -93,6 +94,8 @@ class ScriptedProvider:
     identities: list[bytes] = field(default_factory=list)
     credentials: list[tuple[bytes, ...]] = field(default_factory=list, repr=False)
     """What came along with each read."""
+    configurations: list[ObjectRef] = field(default_factory=list)
+    """The object that each read names as its configuration."""
     openings: list[SubscribeOpen] = field(default_factory=list)
     acks: list[str] = field(default_factory=list)
     watches: dict[str, WatchItem] = field(default_factory=dict)
@@ -188,6 +191,7 @@ class ScriptedProvider:
                 self.identities.append(context.config.spec_json.reveal() if context.config.spec_json else b"")
                 sent = (each.value for each in context.config.credentials)
                 self.credentials.append(tuple(value.reveal() for value in sent if isinstance(value, SecretBytes)))
+                self.configurations.append(context.config.ref)
                 return codec.to_get_response([self._get(item) for item in items])
             case "CheckSecrets":
                 _, items = codec.from_check_request(pb.CheckSecretsRequest.FromString(request))
