@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-import structlog
-
 from eso_api.pushsecret import PushSecret
 from eso_operator.pushsecret.memory import LastPush, Memory
 from eso_operator.pushsecret.snapshot import Snapshot
@@ -14,8 +12,6 @@ from eso_operator.pushsecret.sources import SourceReader
 from eso_operator.pushsecret.stores import StoreChooser
 from kuberun.cache import Store
 from kuberun.meta import Malformed, ObjectKey
-
-_log = structlog.get_logger(__name__)
 
 VersionOf = Callable[[str, ObjectKey], str]
 """The resourceVersion of a Secret or ConfigMap, by kind and key; empty when there is none."""
@@ -40,12 +36,9 @@ class Gatherer:
         self._version_of = version_of
 
     def find(self, key: ObjectKey) -> PushSecret | None:
-        """The object, if it is there and can be read."""
+        """The object, if it is there and can be read. What cannot is told by `sync.misfits`."""
         found = self._objects.get(key)
-        if isinstance(found, Malformed):
-            _log.warning("push secret does not fit its type", push_secret=str(key), problem=found.error)
-            return None
-        return found
+        return None if isinstance(found, Malformed) else found
 
     async def gather(self, push: PushSecret, now: datetime) -> Snapshot:
         last = self._memory.last(push)

@@ -119,12 +119,13 @@ class StoreReconciler:
         return written or report.then
 
     def _gather(self, key: ObjectKey) -> Any | None:
-        """The store, if it is there and ours."""
+        """The store, if it is there and ours. One that cannot be read is told by `sync.misfits`."""
         store = self._stores.get(key)
-        if isinstance(store, Malformed):
-            _log.warning("store does not fit its type", store=str(key), problem=store.error)
-            return None
-        if store is None or store.spec.controller not in ("", self._settings.controller_class):
+        if (
+            store is None
+            or isinstance(store, Malformed)
+            or store.spec.controller not in ("", self._settings.controller_class)
+        ):
             return None
         return store
 
