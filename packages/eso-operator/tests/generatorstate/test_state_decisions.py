@@ -50,6 +50,7 @@ def state(deadline: str | None = None, **metadata: Any) -> GeneratorState:
     ("given", "wanted"),
     [
         pytest.param(state(), Keep(), id="no deadline"),
+        pytest.param(state("0000-01-01T00:00:00Z"), Keep(), id="no deadline that can be read"),
         pytest.param(state(at(90)), Keep(90.0), id="deadline ahead: an exact timer"),
         pytest.param(state(at(0)), Delete(), id="deadline now"),
         pytest.param(state(at(-5)), Delete(), id="deadline past"),

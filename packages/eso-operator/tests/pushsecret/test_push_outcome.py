@@ -131,6 +131,22 @@ def test_a_restart_does_not_let_generated_values_end() -> None:
     assert report_of(push, Synced(), NOW).status.renew_time is None
 
 
+@pytest.mark.parametrize("written", ["soon", "0000-01-01T00:00:00Z", "2024-05-01T11:59:00"])
+def test_a_time_that_nobody_can_read_was_never_written(written: str) -> None:
+    """Anybody can write a status."""
+    push = synced_ago(60)
+    push.status = msgspec.structs.replace(push.status, refresh_time=written, renew_time=written)
+
+    assert refresh_due(snapshot(push)) == Due("it never pushed")
+    assert report_of(push, Synced(), NOW).status.refresh_time == rfc3339(NOW)
+
+
+def test_a_time_that_lies_in_the_future_is_put_right_at_once() -> None:
+    push = synced_ago(-3600)
+
+    assert report_of(push, Synced(), NOW).flush
+
+
 @pytest.mark.parametrize("field", ["labels", "annotations"])
 def test_an_edit_of_metadata_pushes_again(field: str) -> None:
     """Seed 14."""

@@ -19,9 +19,8 @@ from eso_api.externalsecret import ExternalSecret
 from eso_api.policies import POLL
 from eso_operator.externalsecret.snapshot import LastSync, Snapshot
 from eso_operator.externalsecret.windows import may_refresh, next_change
-from eso_operator.sync.due import Due, NotDue
+from eso_operator.sync.due import Due, NotDue, moment
 from eso_operator.targets.hashes import synced_version
-from kuberun.clock import parse_rfc3339
 from kuberun.workqueue import until_phase
 
 DEFAULT_INTERVAL: Final = 3600.0
@@ -33,7 +32,7 @@ _LONGEST_TURN: Final = timedelta(seconds=LONGEST_SPREAD)
 def last_sync(es: ExternalSecret) -> LastSync:
     """What the status says."""
     status = es.status
-    return LastSync(_moment(status.refresh_time), status.synced_resource_version, _moment(status.renew_time))
+    return LastSync(moment(status.refresh_time), status.synced_resource_version, moment(status.renew_time))
 
 
 def current_version(es: ExternalSecret) -> str:
@@ -80,15 +79,6 @@ def refresh_due(snapshot: Snapshot) -> Due | NotDue:
             return _changed(snapshot) or NotDue("it did not change", None)
         case _:
             return _periodic(snapshot, last.at)
-
-
-def _moment(written: str | None) -> datetime | None:
-    """Anybody can write a status: what is no point in time was never written."""
-    try:
-        read = parse_rfc3339(written or "")
-    except ValueError:
-        return None
-    return read if read.tzinfo is not None else None
 
 
 def _changed(snapshot: Snapshot) -> Due | None:

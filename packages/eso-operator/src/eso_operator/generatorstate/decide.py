@@ -23,6 +23,7 @@ from typing import Final
 
 from eso_api.generators.generatorstate import GeneratorState
 from eso_operator.stores.target import Reason, ResolutionError
+from eso_operator.sync.due import moment
 from eso_operator.sync.ledger import FINALIZER
 from eso_operator.sync.limit import Limit
 from eso_wire.errors import ErrorReason, ProviderError
@@ -96,10 +97,10 @@ def decide(state: GeneratorState, now: datetime) -> Decision:
         if FINALIZER not in meta.finalizers:
             return Ignore()
         return CleanUp((now - parse_rfc3339(meta.deletion_timestamp)).total_seconds())
-    deadline = state.spec.garbage_collection_deadline
-    if not deadline:
+    deadline = moment(state.spec.garbage_collection_deadline)
+    if deadline is None:
         return Keep()
-    left = (parse_rfc3339(deadline) - now).total_seconds()
+    left = (deadline - now).total_seconds()
     return Keep(left) if left > 0 else Delete()
 
 

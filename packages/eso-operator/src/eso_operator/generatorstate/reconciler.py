@@ -79,8 +79,7 @@ class GeneratorStateReconciler:
     async def reconcile(self, key: ObjectKey) -> Outcome:
         state = self._states.get(key)
         if isinstance(state, Malformed):
-            _log.warning("generator state does not fit its type", state=str(key), problem=state.error)
-            return Done()
+            return Done()  # told by `sync.misfits`
         if state is None:
             return self._finished(key)
         try:

@@ -165,7 +165,7 @@ def _synced(push: PushSecret, outcome: Synced, now: datetime) -> Report:
         outcomes=[],
     )
     at = refreshed_at(push)
-    recent = at is not None and now - at < timedelta(seconds=FLUSH_SECONDS)
+    recent = at is not None and timedelta(0) <= now - at < timedelta(seconds=FLUSH_SECONDS)
     same = not changed(push) and _said_the_same(push.status, status)
     told = () if same and not outcome.wrote else (News(EventType.NORMAL, SYNCED, ready.message),)
     return Report(

@@ -15,10 +15,9 @@ from eso_api import durations
 from eso_api.pushsecret import PushSecret
 from eso_operator.pushsecret.memory import LastPush
 from eso_operator.pushsecret.snapshot import Snapshot
-from eso_operator.sync.due import Due, NotDue
+from eso_operator.sync.due import Due, NotDue, moment
 from eso_operator.sync.reporting import READY
 from eso_operator.targets.hashes import synced_version
-from kuberun.clock import parse_rfc3339
 from kuberun.conditions import ConditionStatus, find_condition
 
 DEFAULT_INTERVAL: Final = 3600.0
@@ -40,8 +39,7 @@ def interval_of(push: PushSecret) -> float:
 
 def refreshed_at(push: PushSecret) -> datetime | None:
     """What the status says."""
-    written = push.status.refresh_time
-    return parse_rfc3339(written) if written else None
+    return moment(push.status.refresh_time)
 
 
 def changed(push: PushSecret) -> bool:
@@ -109,5 +107,4 @@ def _renew_at(snapshot: Snapshot) -> datetime | None:
     """When generated values end, as remembered, or as written by a process before this one."""
     if snapshot.remembered is not None:
         return snapshot.remembered.renew_at
-    written = snapshot.push.status.renew_time
-    return parse_rfc3339(written) if written else None
+    return moment(snapshot.push.status.renew_time)
