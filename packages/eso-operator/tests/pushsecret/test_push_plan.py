@@ -348,10 +348,22 @@ async def test_patience(trial: Trial, ends: bool) -> None:
 
     verdicts = []
     for _ in range(4):
-        verdicts.append(patience.is_over("uid", "store", trial))
+        verdicts.append(patience.is_over(push_secret().metadata, "store", trial))
         await clock.advance(2)
 
     assert verdicts == [False, False, False, ends]
+
+
+async def test_patience_is_with_one_object_and_ends_with_it() -> None:
+    """Nobody counts for one that is gone, nor against another of its name."""
+    clock, first, second = VirtualClock(), push_secret().metadata, push_secret(metadata={"uid": "uid-2"}).metadata
+    patience = Patience(clock, Limits(gone=Limit(2, 0)))
+
+    patience.is_over(first, "store", Trial.GONE)
+    another = patience.is_over(second, "store", Trial.GONE)
+    patience.forget(second.key)
+
+    assert (another, len(patience)) == (False, 0)
 
 
 def test_an_entry_shows_no_value() -> None:

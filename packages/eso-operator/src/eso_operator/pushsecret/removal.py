@@ -33,7 +33,7 @@ from eso_operator.sync.resolver import Resolver
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import DeleteBatch, DeleteItem, DeleteResult, Operation, RemoteRef
 from kuberun.clock import Clock
-from kuberun.meta import ObjectKey
+from kuberun.meta import ObjectKey, ObjectMeta
 
 REMOVAL: Final = Need(frozenset({Operation.DELETE}), Gate.POLICY)
 
@@ -111,11 +111,12 @@ class Remover:
                 if alone := self._unshared(push, store, each, removal):
                     group.create_task(self._from_store(_Order(push, store, tuple(alone), urgency), removal))
         if not removal.failures:
-            self._patience.forget(push.metadata.uid)
+            self._patience.forget(push.key)
         return removal
 
-    def forget(self, uid: str) -> None:
-        self._patience.forget(uid)
+    def forget(self, key: ObjectKey) -> None:
+        """The PushSecret is gone."""
+        self._patience.forget(key)
 
     def _unshared(
         self, push: PushSecret, store: str, entries: Sequence[PushData], removal: Removal
@@ -170,7 +171,7 @@ class Remover:
         left = [entry for entry in order.entries if spot_of(entry) in errors]
         gone = all(isinstance(error, ResolutionError) and error.reason in _GONE for error in errors.values())
         urgency = order.urgency
-        if self._patience.is_over(order.push.metadata.uid, order.store, Trial.GONE if gone else Trial(urgency.value)):
+        if self._patience.is_over(order.push.metadata, order.store, Trial.GONE if gone else Trial(urgency.value)):
             removal.settle(order.store, left)
             why = next(iter(errors.values())).message
             names = ", ".join(sorted(map(entry_key, left)))
@@ -219,26 +220,40 @@ class Trial(Enum):
     GONE = "gone"
 
 
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """How often and since when, by store; of this very object, not of one that had its name before."""
+
+    uid: str
+    stores: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+
 class Patience:
     """Counts failed attempts for each object and store."""
 
     def __init__(self, clock: Clock, limits: Limits) -> None:
         self._clock = clock
         self._limits = limits
-        self._tries: dict[str, dict[str, tuple[int, float]]] = {}
+        self._tried: dict[ObjectKey, _Tried] = {}
 
-    def is_over(self, uid: str, store: str, trial: Trial) -> bool:
+    def is_over(self, push: ObjectMeta, store: str, trial: Trial) -> bool:
         """One more failure. Whether that was enough; an object that lives on can wait as long as its store exists."""
         now = self._clock.monotonic()
-        count, since = self._tries.setdefault(uid, {}).get(store, (0, now))
-        self._tries[uid][store] = (count + 1, since)
+        tried = self._tried.get(push.key)
+        if tried is None or tried.uid != push.uid:
+            tried = self._tried[push.key] = _Tried(push.uid)
+        count, since = tried.stores.get(store, (0, now))
+        tried.stores[store] = (count + 1, since)
         if trial is Trial.STALE:
             return False
         limit = self._limits.gone if trial is Trial.GONE else self._limits.failing
         return limit.is_over(count + 1, now - since)
 
-    def forget(self, uid: str) -> None:
-        self._tries.pop(uid, None)
+    def forget(self, key: ObjectKey) -> None:
+        self._tried.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._tried)
 
 
 def _remote(entry: PushData) -> RemoteRef:

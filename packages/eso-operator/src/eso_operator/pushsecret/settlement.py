@@ -104,6 +104,7 @@ class Settlement:
 
     def forget(self, key: ObjectKey) -> None:
         self._claims.forget(key)
+        self._remover.forget(key)
 
     async def push(self, snapshot: Snapshot, sources: Sources, planned: Planned) -> Settled:
         """Push everything; then, if all of it is in place, remove what is stale."""
