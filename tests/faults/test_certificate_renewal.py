@@ -127,6 +127,7 @@ async def _holds(thing: object) -> object:
 
 
 async def test_no_call_fails_while_leaf_certificates_are_renewed(site: Any) -> None:
+    """R147."""
     load, mount = await seen_under_load(site, LEAVES, "renewals")
 
     assert load.failures == []
@@ -135,6 +136,7 @@ async def test_no_call_fails_while_leaf_certificates_are_renewed(site: Any) -> N
 
 
 async def test_no_call_fails_while_the_authority_is_replaced_in_three_phases(site: Any) -> None:
+    """R147."""
     load, mount = await seen_under_load(site, AUTHORITIES, "replaced")
 
     assert load.failures == []

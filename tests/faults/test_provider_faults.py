@@ -54,7 +54,7 @@ async def _knows_another(operator: Operator, bound: BoundTarget) -> bool:
 
 
 async def test_a_rolled_provider_answers_the_same_stores(site: Any) -> None:
-    """A roll asks the old process to end. A target that was resolved before stays good."""
+    """R146: a roll asks the old process to end. A target that was resolved before stays good."""
     await site.start()
     async with site.running() as operator:
         await site.create_store()

@@ -21,7 +21,7 @@ ACCOUNT = {"serviceAccountRef": {"name": "robot"}}
 async def test_a_store_without_the_account_that_its_provider_requires_names_the_field_to_set(
     site: Any, api: RawApi, tmp_path: Path
 ) -> None:
-    """R158."""
+    """R85, R158: the account that a store names is the one that its provider sees."""
     keys, about = await api.get("/openid/v1/jwks", accept="*/*"), await api.get("/.well-known/openid-configuration")
     jwks = tmp_path / "jwks.json"
     jwks.write_text(json.dumps(keys.body))

@@ -10,11 +10,21 @@ import pytest
 
 from eso_operator.providers import transport as methods
 from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.scenes import ES, STORE, STORES, Scene, generic, running, scene
+from eso_operator.testing.scenes import (
+    ES,
+    FAKE_STORE,
+    STORE,
+    STORES,
+    Scene,
+    generic,
+    running,
+    scene,
+    scripted_with,
+)
 from eso_operator.testing.transports import Between
 from eso_wire import codec
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import Validation, ValidationState
+from eso_wire.values import Operation, Validation, ValidationState
 from kuberun.errors import Forbidden
 from kuberun.requests import Request
 from kuberun.testing.builders import CONFIG_MAPS
@@ -52,6 +62,28 @@ async def test_a_failing_backend_leaves_the_secret_alone_and_is_retried(bench: B
         stage.provider.broken = None
         await stage.ready("db")
         await stage.ready("old")
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Merge"])
+async def test_nothing_is_removed_on_the_word_of_a_provider_that_cannot_tell_absence_from_failure(
+    bench: Bench, policy: str
+) -> None:
+    """R59."""
+    provider = scripted_with({"db": "v1"})
+    provider.kinds = tuple(
+        replace(each, operations=each.operations - {Operation.NOT_FOUND_SEMANTICS}) for each in provider.kinds
+    )
+    async with running(bench, provider) as stage:
+        await bench.install(provider)
+        await bench.create(STORES, STORE, spec=FAKE_STORE)
+        await stage.sync("db", ONE, target={"deletionPolicy": policy})
+        before = await stage.secret("db")
+        del provider.data["db"]
+
+        await stage.force("db")
+
+        await stage.broken("db", "use Retain")
+        assert await stage.secret("db") == before
 
 
 async def test_a_store_that_is_not_ready_is_not_asked_and_wakes_everybody_when_it_is(bench: Bench) -> None:

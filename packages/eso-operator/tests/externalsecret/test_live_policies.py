@@ -100,7 +100,7 @@ async def test_of_two_that_merge_the_same_key_the_last_refresh_wins(stage: Scene
     ],
 )
 async def test_what_is_not_owned_outlives_its_external_secret(stage: Scene, policies: JsonObject) -> None:
-    """With everything that was written to it."""
+    """R52: with everything that was written to it."""
     stage.backend(db="v1")
     await stage.put_secret("db", {"password": "before"})
     await stage.sync("db", ONE, target=policies)

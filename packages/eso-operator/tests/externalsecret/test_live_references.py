@@ -15,8 +15,12 @@ from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.values import SecretBytes
+from eso_operator.providers import transport as methods
 from eso_operator.testing.operators import BACKEND, MAKER, eventually
 from eso_operator.testing.scenes import FAKE_STORE, STORE, STORES, Scene
+from eso_wire import codec
+from eso_wire.values import Generated, ValueMetadata
 from kuberun.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 
@@ -217,11 +221,13 @@ async def test_values_that_end_are_made_anew_before_whatever_the_interval_says(s
     entry = {"sourceRef": {"generatorRef": reference(MAKER, "maker")}}
 
     await stage.sync("db", dataFrom=[entry], refreshInterval="1h")
-
-    async def made_again() -> bool:
-        return stage.provider.calls["Generate"] >= 3
-
-    await eventually(made_again, "it is not made anew")
+    renewed = Generated({"password": SecretBytes(b"renewed")}, metadata=ValueMetadata(suggested_refresh=3600.0))
+    answer = codec.to_generate_response(renewed).SerializeToString()
+    stage.provider.nonsense = lambda method, _: answer if methods.short_name(method) == "Generate" else None
+    try:
+        await stage.until("db", {"password": "renewed"})
+    finally:
+        stage.provider.nonsense = None
 
 
 async def states(stage: Scene) -> dict[str, str | None]:

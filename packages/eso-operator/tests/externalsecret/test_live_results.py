@@ -98,7 +98,7 @@ async def test_an_immutable_secret_with_the_same_data_gets_our_marks_in_one_writ
 
 
 async def test_under_retain_a_missing_key_is_an_error_and_nothing_is_written(stage: Scene) -> None:
-    """P5, R56."""
+    """P5, R56: neither a Secret of what is there, nor a change of one that is there already."""
     stage.backend(db="v1")
 
     await stage.apply("db", BOTH)
@@ -110,8 +110,14 @@ async def test_under_retain_a_missing_key_is_an_error_and_nothing_is_written(sta
     await stage.until_event("db", "Warning", "UpdateFailed", "user")
     stage.backend(user="u1")
     healed = await stage.ready("db")
+    before = await stage.secret("db")
     assert await stage.data("db") == {"password": "v1", "user": "u1"}
     assert "outcomes" not in healed["status"]
+    stage.backend(db="v2")
+    del stage.provider.data["user"]
+    await stage.force("db")
+    await stage.broken("db", "spec.data[1] (key: user)")
+    assert await stage.secret("db") == before
 
 
 async def test_every_failing_entry_is_listed_with_its_cause(stage: Scene) -> None:

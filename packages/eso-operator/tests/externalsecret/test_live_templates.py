@@ -6,7 +6,7 @@ import json
 import pytest
 
 from eso_operator.targets.marks import HASH_ANNOTATION, MANAGED_LABEL
-from eso_operator.testing.operators import eventually
+from eso_operator.testing.operators import MAKER, eventually
 from eso_operator.testing.scenes import ES, Scene
 from kuberun.meta import JsonObject
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
@@ -67,20 +67,25 @@ async def test_templates_make_the_data(stage: Scene, template: JsonObject, expec
     assert "own" not in secret["metadata"]["labels"]
 
 
-async def test_a_template_makes_a_registry_login(stage: Scene) -> None:
-    """R26."""
-    prepared(stage)
-    login = '{"auths": {"reg": {"auth": "{{ printf "%s:%s" .user .password | b64enc }}"}}}'
+@pytest.mark.parametrize("source", ["fetched", "generated"])
+async def test_a_template_makes_a_registry_login(stage: Scene, source: str) -> None:
+    """R26: of a token that is fetched or, as with a registry's own tokens, one that a generator makes."""
+    stage.backend(db="generated")
+    login = '{"auths": {"reg": {"auth": "{{ printf "%s:%s" "AWS" .password | b64enc }}"}}}'
+    target = templated(type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": login})
+    await stage.bench.create(MAKER.resource(), "registry", spec={})
+    ref = {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "registry"}
 
-    await stage.sync(
-        "db", BOTH, target=templated(type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": login})
-    )
+    if source == "fetched":
+        await stage.sync("db", {"password": "db"}, target=target)
+    else:
+        await stage.sync("db", dataFrom=[{"sourceRef": {"generatorRef": ref}}], target=target)
 
     secret = await stage.secret("db")
     assert secret is not None
     assert secret["type"] == "kubernetes.io/dockerconfigjson"
     auths = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]
-    assert base64.b64decode(auths["reg"]["auth"]) == b"u1:v1"
+    assert base64.b64decode(auths["reg"]["auth"]) == b"AWS:generated"
 
 
 async def test_metadata_is_templated_and_our_own_marks_win(stage: Scene) -> None:

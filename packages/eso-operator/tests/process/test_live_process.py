@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,10 +20,28 @@ STORES = SECRET_STORE.resource()
 FAKE = {"provider": {"fake": {"data": [{"key": "a", "value": "b"}]}}}
 
 
+ALONE = """
+import sys
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        root = name.partition(".")[0]
+        if root.startswith("eso_provider_") or root in {"eso_sdk", "eso_conformance", "eso_cli", "localkube"}:
+            raise ModuleNotFoundError(f"{root} is no part of the core", name=root)
+
+sys.meta_path.insert(0, NotInstalled())
+"""
+"""What Python runs before anything else: of the distributions of the workspace, only those of the core are there."""
+
+
 @contextmanager
 def running(log: Path, arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    (log.parent / "sitecustomize.py").write_text(ALONE)
+    command = [sys.executable, "-m", "eso_operator", *arguments]
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-m", "eso_operator", *arguments], stdout=output, stderr=output)
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, "PYTHONPATH": str(log.parent)}
+        )
     try:
         yield process
     finally:
@@ -42,6 +61,7 @@ async def fetched(url: str) -> tuple[int, str] | None:
 async def test_the_process_leads_serves_probes_and_metrics_validates_a_store_and_stops_in_good_order(
     bench: Bench, tmp_path: Path
 ) -> None:
+    """R70, R166: where no provider is installed."""
     live, metrics, log = free_port(), free_port(), tmp_path / "log"
     arguments = [
         f"--kubeconfig={bench.kubeconfig}",

@@ -138,6 +138,7 @@ def verified(api_server: ApiServer, tmp_path: Path) -> CallAuth:
 async def test_the_token_that_the_operator_asks_for_is_the_one_that_a_provider_accepts(
     credentials: KubeCredentials, verified: CallAuth, api: RawApi, namespace: str
 ) -> None:
+    """R85."""
     seen: list[ServiceAccount | None] = []
 
     async def get(store: Scripted, _: RemoteRef) -> bytes:

@@ -163,7 +163,7 @@ async def test_no_selected_secret_and_nothing_pushed_is_no_error(staged: Any) ->
 
 
 async def test_stores_by_name_and_label_each_get_everything(staged: Any) -> None:
-    """Seed 10: namespaced and cluster-scoped ones together; another operator's are left out; a late one is found."""
+    """R13, seed 10: namespaced and cluster-scoped ones; another operator's are left out; a late one is found."""
     async with staged(ready=False) as stage:
         name = stage.bench.namespace
         labels = {"labels": {"push": name}}
@@ -199,31 +199,39 @@ async def test_a_store_of_another_operator_alone_is_none_of_our_business(staged:
 
 
 async def test_stores_of_every_form_are_pushed_to_and_told_apart_in_the_status(staged: Any) -> None:
-    """Status keys: v1 kinds and Providers as ever, others with their group; deletion finds each of them again."""
+    """R72, R95, R191: v1 kinds and Providers have the keys they ever had, others their group; deletion finds them."""
     async with staged(ready=False) as stage:
         bench = stage.bench
-        by_ref = {"providerConfig": {"providerRef": {"kind": "Backend", "name": "direct"}}}
+        by_ref = {"providerRef": {"kind": "Backend", "name": "direct"}}
         await bench.create(BACKEND.resource(), "direct", spec={"url": "x"})
         await stage.store("same")
-        await bench.create(SECRET_STORE_V2.resource(), "same", spec=by_ref)
+        await bench.create(SECRET_STORE_V2.resource(), "same", spec={"providerConfig": by_ref})
+        await bench.create(PROVIDER.resource(), "same", spec=by_ref)
         refs = [
             {"name": "same"},
             {"name": "same", "apiVersion": SECRET_STORE_V2.resource().api_version, "kind": "SecretStore"},
+            {"name": "same", "kind": "Provider"},
             {"name": "direct", "apiVersion": BACKEND.resource().api_version, "kind": "Backend"},
         ]
         await stage.source(password="p")
 
         found = await stage.push("wide", entry("password", "db"), secretStoreRefs=refs, deletionPolicy="Delete")
         assert sorted(found["status"]["syncedPushSecrets"]) == [
+            "Provider/same",
             "SecretStore/same",
             f"{BACKEND.group}/Backend/direct",
             f"{SECRET_STORE_V2.group}/SecretStore/same",
         ]
+        assert sorted(stage.provider.stores) == [
+            "Backend/direct",
+            "Provider/same",
+            "SecretStore/same",
+            "SecretStore/same",
+        ]
         await bench.delete(PUSHES, "wide")
         await stage.gone("wide")
 
-        assert len(stage.provider.deletions) == 3
-    assert PROVIDER.group == STORES.group
+        assert len(stage.provider.deletions) == 4
 
 
 async def test_stores_and_secrets_of_other_namespaces_are_never_used(staged: Any, bench: Any) -> None:

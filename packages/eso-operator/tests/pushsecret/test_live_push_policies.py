@@ -27,7 +27,7 @@ FINALIZER = "pushsecret.externalsecrets.io/finalizer"
 @pytest.mark.parametrize("delete", ["Delete", "None"])
 @pytest.mark.parametrize("update", ["Replace", "IfNotExists"])
 async def test_update_and_deletion_policy(staged: Any, update: str, delete: str, before: str) -> None:
-    """R1, R2, R3, R5, R17: what was there before, what is there while the PushSecret is, what stays after it."""
+    """R1, R2, R3, R4, R5, R17: what was there before, what is there while the PushSecret is, what stays after it."""
     ours = update == "Replace" or not before
     during = {"db": b"p" if ours else b"x"}
     after = {} if ours and delete == "Delete" else during
@@ -196,7 +196,7 @@ async def test_an_unchanged_value_is_not_pushed_again(staged: Any) -> None:
 
 @pytest.mark.parametrize("damage", ["changed", "deleted"])
 async def test_damage_at_the_other_end_is_repaired_at_the_next_interval(staged: Any, damage: str) -> None:
-    """R2: every refresh puts the value back."""
+    """R1, R2, R4: unless another policy is asked for, every refresh puts the value back."""
     async with staged() as stage:
         await stage.source(password="p")
         await stage.push("db", entry("password", "db"), refreshInterval="1s")
@@ -223,6 +223,23 @@ async def test_under_if_not_exists_a_changed_source_is_not_pushed_over_its_own_v
         await stage.bench.delete(PUSHES, "db")
         await stage.gone("db")
         assert stage.provider.values == {"other": b"two"}
+
+
+async def test_under_if_not_exists_the_remote_value_outlives_its_source_and_is_not_replaced_by_the_next(
+    staged: Any,
+) -> None:
+    """R6: a Secret that is lost and made again has another password, and everybody uses the first one."""
+    async with staged() as stage:
+        await stage.source(password="first")
+        await stage.push("db", entry("password", "db"), updatePolicy="IfNotExists")
+        await stage.bench.delete(SECRETS, "source")
+        await stage.broken("db", "source does not exist")
+        assert stage.provider.values == {"db": b"first"}
+
+        await stage.source(password="second")
+        await stage.ready("db")
+
+        assert stage.provider.values == {"db": b"first"}
 
 
 async def test_after_a_restart_what_is_fresh_is_not_pushed(staged: Any, bench: Any) -> None:
