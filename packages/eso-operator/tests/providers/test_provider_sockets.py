@@ -163,7 +163,9 @@ async def test_a_handshake_gives_what_the_provider_says(wired: WiredGateway) -> 
     assert handshake.instance_id == "instance-1"
 
 
-@pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "100.100.100.200", "fd00:ec2::254"])
+@pytest.mark.parametrize(
+    "address", ["169.254.169.254", "fe80::1", "100.100.100.200", "fd00:ec2::254", "::ffff:169.254.169.254"]
+)
 async def test_a_name_that_leads_to_a_metadata_service_is_not_dialled(address: str) -> None:
     clock = SystemClock()
 

@@ -7,7 +7,6 @@ new ones need a new channel (`pool.py`).
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
@@ -17,6 +16,7 @@ from grpc import aio
 from eso_operator.providers.diagnosis import Address, address_of
 from eso_operator.providers.errors import NoAnswerError, restated
 from eso_operator.providers.transport import CallOptions, short_name
+from eso_operator.stores.addresses import is_never_dialled
 from eso_operator.stores.target import Endpoint
 from eso_wire.errors import ProviderError
 from eso_wire.options import CLIENT_OPTIONS
@@ -34,8 +34,6 @@ _OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 250),
     ("grpc.dns_min_time_between_resolutions_ms", 2_000),
 )
-
-_METADATA = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "168.63.129.16")))
 
 Resolve = Callable[[Address], Awaitable[Sequence[str]]]
 """The addresses of a name; raises OSError."""
@@ -137,7 +135,7 @@ class GrpcTransport:
             addresses = await self._resolve(name)
         except OSError:
             return False  # gRPC will say that it does not resolve
-        return any(each.is_link_local or each in _METADATA for each in map(ipaddress.ip_address, addresses))
+        return any(map(is_never_dialled, addresses))
 
     def _error(self, failure: aio.AioRpcError, method: str) -> ProviderError:
         explained = any(key == DETAILS_KEY for key, _ in failure.trailing_metadata() or ())

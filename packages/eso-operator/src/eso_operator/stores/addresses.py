@@ -92,6 +92,12 @@ def service_of(host: str, home: str, settings: ResolverSettings) -> ServiceKey |
     return ServiceKey(namespace, name)
 
 
+def is_never_dialled(address: str) -> bool:
+    """Whether an IP address, however it is spelled, is where clouds hand out the credentials of a machine."""
+    literal = _ip(address)
+    return literal is not None and (literal.is_link_local or literal in _METADATA_ADDRESSES)
+
+
 def _trusted_at(dialled: str, settings: ResolverSettings) -> ServiceKey | None:
     return next((service for service, address in settings.trusted.items() if address == dialled), None)
 
@@ -119,7 +125,7 @@ def _is_alias(service: ServiceKey, snapshot: Snapshot) -> bool:
 
 def _external(host: str, port: int, author: Author, source: EndpointSource, settings: ResolverSettings) -> Endpoint:
     literal = _ip(host)
-    if literal is not None and (literal.is_link_local or literal in _METADATA_ADDRESSES):
+    if is_never_dialled(host):
         raise _denied(author, "is a link-local or metadata address, which is never dialled")
     if not any(_allows(entry, host, port, literal) for entry in settings.allowed_addresses):
         what = "is an IP address" if literal is not None else "is neither a Service nor on the operator's allow-list"
