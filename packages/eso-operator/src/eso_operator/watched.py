@@ -142,7 +142,7 @@ class WatchedKinds:
             return included
 
     async def follow(self, resource: Resource) -> None:
-        """Have listeners told of changes of managed objects of a kind. Only metadata is read, and none of it kept long.
+        """Have listeners told of changes of managed objects of a kind. Only their metadata is read, and kept.
 
         Returns at once: objects that are there already are told of when the first list arrives.
         """
@@ -209,10 +209,12 @@ class WatchedKinds:
         try:
             async with Deadline(self._clock, _SYNC_SECONDS):
                 await informer.wait_synced()
-        except TimeoutError:
-            _log.warning("kind cannot be read", kind=str(kind))
+        except BaseException as error:  # whoever asked may be cancelled meanwhile: nobody would know of this watch
             for task in running:
                 task.cancel()
+            if not isinstance(error, TimeoutError):
+                raise
+            _log.warning("kind cannot be read", kind=str(kind))
             return False
         self._informers[kind] = (resource, (informer,))
         self._included.add(kind)

@@ -137,3 +137,36 @@ async def test_no_more_than_so_many_kinds_are_looked_for() -> None:
         await cluster.clock.advance(FIVE_SECONDS)
 
     assert cluster.server.asked == [f"/apis/example.com/v{number}" for number in range(8, MAX_MISSING + 8)]
+
+
+@dataclass
+class Slow(Server):
+    """It shows that it has Widgets, and takes for ever to list them."""
+
+    listing: int = 0
+
+    async def request(self, request: Request) -> bytes:
+        answer = await super().request(request)
+        if self.asked.count("/apis/example.com/v1/widgets") < 2:
+            return answer
+        self.listing += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.listing -= 1
+        return answer
+
+
+async def test_a_watch_that_was_begun_for_somebody_who_gave_up_ends_with_that() -> None:
+    """A reconcile has a deadline; nobody would know of the watch, and the next to ask would begin another."""
+    server = Slow(installed=True)
+    cluster = Cluster(server)
+    async with cluster.running(), asyncio.TaskGroup() as group:
+        asking = group.create_task(cluster.watched.include(WIDGET))
+        await cluster.clock.settle()
+        begun = server.listing
+
+        asking.cancel()
+        await cluster.clock.settle()
+
+        assert (begun, server.listing) == (1, 0)
