@@ -158,7 +158,7 @@ def commands(step: str) -> str:
 
 
 def test_the_commands_of_the_guide_on_switching_take_a_cluster_over(tmp_path: Path) -> None:
-    """As they stand, but for the ports. The embedded API server has no webhooks to delete, so step 2 is left out."""
+    """R30, R35: as they stand, but for the ports. The embedded API server has no webhooks for step 2 to delete."""
     (tmp_path / "old.yaml").write_text(OLD_OBJECTS)
     wait = "kubectl wait --for=condition=Ready --timeout=120s externalsecret/database --namespace=default"
     story = [commands("1."), commands("3."), "kubectl create -f old.yaml", commands("4."), commands("5."), wait]
@@ -171,7 +171,8 @@ def test_the_commands_of_the_guide_on_switching_take_a_cluster_over(tmp_path: Pa
 
     assert code == 0, output[-3000:]
     assert "fake" in output.split()
-    assert re.search(r"externalsecret\S*/database .* SecretSynced +True", output), output
+    shown = r"externalsecret\S*/database +backend +1h +SecretSynced +True"
+    assert re.search(shown, output), output
 
 
 def test_the_commands_of_the_guide_on_providers_try_a_new_one(tmp_path: Path) -> None:
