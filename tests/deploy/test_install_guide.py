@@ -51,6 +51,7 @@ def test_the_images_are_targets_of_the_containerfile() -> None:
     ],
 )
 def test_an_image_holds_a_distribution_with_those_it_needs(target: str, distribution: str) -> None:
+    """R63, R98."""
     stage = CONTAINERFILE.partition(f"FROM base AS {target}")[2].partition("\nFROM ")[0]
     name = distribution.removeprefix("eso-provider-")
     wheels = {wheel.replace("_", "-") for wheel in re.findall(r"\./(\w+)-\*", stage.replace('"$NAME"', name))}

@@ -31,6 +31,7 @@ from eso_wire.values import ObjectRef
 from kuberun.clock import SystemClock
 from kuberun.meta import Condition, JsonObject, Resource
 from kuberun.testing.builders import SECRETS
+from kuberun.testing.rawapi import MERGE_PATCH
 
 pytestmark = pytest.mark.live
 
@@ -93,7 +94,7 @@ async def test_a_providers_releases_run_side_by_side_and_a_store_names_the_one_i
 
 
 async def test_a_store_brings_the_certificate_that_its_provider_asks_for(bench: Bench) -> None:
-    """R84: without one, that of the class is shown; here it is one that the provider does not accept."""
+    """R84, R104: Secrets as cert-manager writes them. Without one of its own, a store shows that of its class."""
     accepted, other = TestAuthority(SystemClock().now()), TestAuthority(SystemClock().now())
     address = f"127.0.0.1:{bench.port}"
     outside = replace(bench.settings, providers=ProviderSettings(allowed_addresses=(address,)))
@@ -156,15 +157,21 @@ async def test_a_provider_on_a_unix_socket_is_reached_over_mutual_tls_only(bench
 async def test_a_request_names_the_configuration_that_the_store_refers_to(
     bench: Bench, resource: Resource, ref: JsonObject
 ) -> None:
-    """R86: also with what the reference leaves out."""
+    """R86, R87: also with what the reference leaves out. The object and its status are the provider's own."""
     provider, name = scripted(data={"a": b"b"}), f"store-{bench.namespace}"
     said = {key: bench.namespace if value == "{own}" else value for key, value in ref.items()}
     async with bench.operator():
         await bench.install(provider)
         created = await bench.create(BACKENDS, "one", spec={"url": "https://backend"})
+        status = {
+            "conditions": [{"type": "Synced", "status": "False", "reason": "Theirs", "message": "their business"}]
+        }
+        path = f"{BACKENDS.path(bench.namespace, 'one')}/status"
+        written = await bench.api.patch(path, {"status": status}, MERGE_PATCH)
         await bench.create(resource, name, spec={"providerConfig": {"providerRef": {**REF["providerRef"], **said}}})
         try:
             await read(bench, "reader", resource, name)
+            after = await bench.find(BACKENDS, "one")
         finally:
             await bench.delete(resource, name)
 
@@ -178,3 +185,4 @@ async def test_a_request_names_the_configuration_that_the_store_refers_to(
     )
     # Objects of earlier tests may find this provider, too, while their namespaces are on their way out.
     assert {one for one in provider.configurations if one.namespace == bench.namespace} == {wanted}
+    assert (written.status, after) == (200, written.body)
