@@ -15,7 +15,7 @@ from eso_operator.stores.target import CallPolicy
 from eso_operator.testing.boundtargets import bound_target, wanted
 from eso_operator.testing.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import GenerateRequest, PushBatch, PushItem, RemoteRef
+from eso_wire.values import FindQuery, GenerateRequest, PushBatch, PushItem, RemoteRef
 
 CANARY = "CANARY-7f3a9e51c2"
 ONCE = CallPolicy(gated=False, max_retries=0)
@@ -116,6 +116,23 @@ async def test_a_configuration_that_is_too_deep_to_search_hides_no_error(loop: L
 
     with pytest.raises(ProviderError, match="the backend is broken"):
         await loop.gateway.get(bound_target(policy=ONCE, spec=deep), wanted("a"))
+
+
+async def test_a_value_that_was_found_is_masked_in_the_error_that_ends_the_search(loop: LoopbackGateway) -> None:
+    loop.provider.data, loop.provider.page_size = {"a": CANARY.encode(), "b": b"value"}, 1
+
+    def broken_off(_method: str, answer: bytes) -> bytes:
+        if CANARY.encode() in answer:
+            return answer
+        raise ProviderError(ErrorReason.BACKEND_ERROR, f"after {CANARY}", backend_code=CANARY)
+
+    loop.provider.nonsense = broken_off
+
+    with pytest.raises(ProviderError) as caught:
+        await loop.gateway.find(bound_target(policy=ONCE), FindQuery())
+
+    assert CANARY not in str(caught.value) + caught.value.backend_code
+    assert str(caught.value).startswith("after")
 
 
 async def test_a_pushed_value_is_masked(loop: LoopbackGateway) -> None:

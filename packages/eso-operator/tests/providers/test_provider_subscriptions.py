@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from eso_operator.providers.metrics import PrometheusMetrics
-from eso_operator.providers.settings import SubscriptionSettings
+from eso_operator.providers.settings import CallSettings, SubscriptionSettings
 from eso_operator.providers.subscriptions import StreamKey, StreamState, Subscriptions, stream_name
 from eso_operator.stores.target import BoundTarget, CallPolicy
 from eso_operator.testing.boundtargets import bound_target, endpoint
@@ -171,6 +171,19 @@ async def test_a_silent_stream_is_degraded_and_a_heartbeat_heals_it(subscribed: 
     assert degraded is not None
     assert "no heartbeat" in degraded.message
     assert subscribed.states[-1].error is None
+
+
+async def test_a_provider_that_takes_no_opening_is_asked_again(subscribed: Subscribed) -> None:
+    """It is there, and answers pings: only the deadline of a call ends that."""
+    subscribed.loop.provider.hangs = True
+    subscribed.streams.want(bound_target(), ITEMS)
+    await subscribed.loop.clock.advance(CallSettings().timeout)
+    subscribed.loop.provider.hangs = False
+
+    await subscribed.loop.clock.advance(2.0)
+
+    assert subscribed.loop.provider.calls["Subscribe"] == 2
+    assert len(subscribed.loop.provider.openings) == 1
 
 
 async def test_heartbeats_keep_a_quiet_stream_open(subscribed: Subscribed) -> None:

@@ -56,6 +56,8 @@ V = TypeVar("V")
 
 _CHANGING = frozenset({methods.PUSH, methods.DELETE, methods.GENERATE, methods.CLEANUP})
 """What leaves something else behind than an answer."""
+_VEILED_FOUND = 1000
+"""So many found values, the last ones, are looked for in an error that follows them: all could take seconds."""
 
 
 class _Answer(Protocol):
@@ -99,7 +101,12 @@ class ProviderClient:
         """All pages. A stream that is too long, too large or cut off is an error, never a shorter answer."""
         found: list[Found] = []
         size = 0
-        with _Veiled(lambda: self.secrets(context)):
+
+        def secrets() -> Iterator[bytes]:
+            yield from self.secrets(context)
+            yield from (each.value.reveal() for each in found[-_VEILED_FOUND:])
+
+        with _Veiled(secrets):
             request = self.encoded(methods.FIND, lambda: codec.to_find_request(context, query))
             async with aclosing(self._pages(request)) as pages:
                 async for page, weight in pages:
@@ -193,7 +200,11 @@ class ProviderClient:
     async def subscribe(self, opening: SubscribeOpen) -> ChangeStream:
         with _Veiled(lambda: self.secrets(opening.context)):
             stream = ChangeStream(await self.transport.duplex(methods.SUBSCRIBE, self.options), self, opening.context)
-            await stream.send(opening)
+            try:
+                await stream.send(opening)
+            except BaseException:
+                stream.cancel()
+                raise
         return stream
 
     def secrets(self, context: Context) -> Iterator[bytes]:

@@ -23,7 +23,7 @@ from eso_operator.providers.budget import Budgets
 from eso_operator.providers.channel import GrpcTransport
 from eso_operator.providers.client import ProviderClient
 from eso_operator.providers.diagnosis import Diagnoses, Probe
-from eso_operator.providers.errors import is_infrastructure
+from eso_operator.providers.errors import NoAnswerError, is_infrastructure
 from eso_operator.providers.limits import InFlight
 from eso_operator.providers.metrics import RuntimeMetrics
 from eso_operator.providers.pool import ChannelPool, Dial
@@ -42,6 +42,7 @@ from eso_wire.values import Limits
 from kuberun.backoff import Random, system_random
 from kuberun.clock import Clock
 from kuberun.controller import TRACE_ID
+from kuberun.deadline import Deadline
 
 T = TypeVar("T")
 
@@ -152,7 +153,7 @@ class Dispatcher:
         try:
             async with self._leased(route) as lease:
                 client = self._client(route, lease, self._options(route, job.request_id, timeout=None))
-                yield await self._measured(route, job, passes, client), lease
+                yield await self._opened(route, job, passes, client), lease
         except TransportError as error:
             raise await self._explained(route, error) from None
         finally:
@@ -213,6 +214,15 @@ class Dispatcher:
             self._metrics.breaker(label, self._breakers.worst(label))
             self._metrics.budgets(self._budgets.in_trouble)
         return answer
+
+    async def _opened(self, route: Route, job: Job[T], passes: _Passes, client: ProviderClient) -> T:
+        """A stream has no deadline; its opening has that of a call: a provider may be there and take nothing."""
+        try:
+            async with Deadline(self._clock, self._seconds(route.policy, job.within)):
+                return await self._measured(route, job, passes, client)
+        except TimeoutError:
+            label = route.connection.endpoint.label
+            raise NoAnswerError(f"provider {label} did not take {short_name(job.method)} in time") from None
 
     @asynccontextmanager
     async def _leased(self, route: Route) -> AsyncIterator[Lease]:
