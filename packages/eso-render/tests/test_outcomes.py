@@ -50,8 +50,14 @@ EC_KEY = (
         pytest.param(
             "{{ lower `İST` }} {{ upper `ᾀß` }} {{ untitle `İST` }}", "ist ᾈß iST", id="case of one character"
         ),
+        pytest.param(
+            "{{ lower `ΑΣ` }} {{ swapcase `ⅷⓐ` }} {{ camelcase `ⅧA` }}", "\u03b1\u03c3 ⅷⓐ ⅧA", id="case of letters only"
+        ),
+        pytest.param('{{ derivePassword +0 "pin" "p" "u" "s" }}', "9426", id="zero with a sign"),
+        pytest.param("{{ round -0.0 2 }} {{ round -0.04 1 }}", "-0 -0.1", id="rounding keeps the sign of zero"),
         pytest.param("{{ seq 9223372036854775807 }}", "", id="a sequence to the last number wraps around"),
         pytest.param('{{ derivePassword 4294967296 "long" "p" "u" "s" }}', "WupeHanuFiyi6@", id="a counter of 32 bits"),
+        pytest.param(r'{{ js "\x7f\x1f\u0080" }}', "\x7f\\u001F\\u0080", id="control characters in scripts"),
         pytest.param("{{ urlquery `a b/c~é` }}", "a+b%2Fc~%C3%A9", id="queries are escaped"),
     ],
 )
@@ -99,6 +105,7 @@ def test_a_template_renders_as_in_go(template: str, expected: str) -> None:
         pytest.param("{{- -}}", 'tpl:1: illegal number syntax: "-"', id="one space cannot serve two trim markers"),
         pytest.param("{{ 0xFFFFFFFFFFFFFFFFFF }}", "illegal number syntax", id="a hexadecimal overflow"),
         pytest.param("{{ 0x1i }}", "illegal number syntax", id="a hexadecimal imaginary number"),
+        pytest.param("{{ 1+i }}", "tpl:1: syntax error scanning complex number", id="no imaginary number"),
         pytest.param("{{\n$x\n}}", 'tpl:3: undefined variable "$x"', id="the line of an unknown variable"),
         pytest.param("{{\nnil.x\n}}", 'tpl:2: unexpected . after term "nil"', id="the line of a field of a literal"),
     ],
@@ -123,6 +130,20 @@ def test_messages_show_the_delimiters_of_the_template(template: str, message: st
         render_text(template, {}, left="[[", right="]]")
 
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("template", "left", "right", "expected"),
+    [
+        pytest.param("$ if .user $y$ else $n$ end $", "$", "$", "y", id="dollar signs"),
+        pytest.param("a .user | upper b", "a", "b", "ADA", id="letters"),
+        pytest.param("1 .user 2", "1", "2", "ada", id="digits"),
+    ],
+)
+def test_a_closing_delimiter_goes_before_whatever_else_it_could_be(
+    template: str, left: str, right: str, expected: str
+) -> None:
+    assert render_text(template, {"user": b"ada"}, left=left, right=right).decode() == expected
 
 
 def test_yaml_does_not_know_the_escaped_slash_of_json() -> None:

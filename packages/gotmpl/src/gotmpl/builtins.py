@@ -149,7 +149,7 @@ def _js_char(char: str) -> str:
         return _JS[char]
     if "\udc80" <= char <= "\udcff":
         return char
-    if char < " " or (char > "~" and not is_print(char)):
+    if char < " " or (char > "\x7f" and not is_print(char)):
         return f"\\u{ord(char):04X}"
     return char
 

@@ -40,7 +40,11 @@ def read_field(run: Run, receiver: Value, name: str, *, in_interface: bool, call
         if method is not None:
             return (call or _call_bare)(run, receiver, method)
         if name in receiver.refusals:
+            if call is not None:
+                call(run, receiver, Func(name, _call_bare))
             raise run.error(receiver.refusals[name])
+        if name in receiver.unexported:
+            raise run.error(f"{name} is an unexported field of struct type {receiver.go_type}")
         read = receiver.fields.get(name)
         if read is not None:
             if call is not None and call is not _call_bare:

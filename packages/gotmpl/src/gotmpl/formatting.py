@@ -12,7 +12,7 @@ from gotmpl.bounds import bounded, bounded_value
 from gotmpl.errors import FuncError
 from gotmpl.floats import format_float
 from gotmpl.quoting import is_print, quote, quote_ascii
-from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, Int64, Value, go_kind, go_type, to_bytes
+from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, Value, go_type, to_bytes
 
 
 class Spec:
@@ -135,6 +135,7 @@ def _bad(value: Value, spec: Spec) -> str:
 # Integers.
 
 _BASES = {"b": "b", "o": "o", "O": "o", "x": "x", "X": "X", "d": "d", "v": "d"}
+_INTEGER_VERBS = frozenset("boOxXdcqU")
 
 
 def _integer(value: int, spec: Spec) -> str:
@@ -309,11 +310,13 @@ def _map(value: dict[str, Value], spec: Spec) -> str:
 
 
 def _object(value: GoObject, spec: Spec) -> str:
+    number = value.go_int()
     if spec.go_syntax and spec.verb == "v":
-        return value.go_syntax()
+        return value.go_syntax() if number is None else _integer(number, spec)
     if spec.verb in "vsxXq":
         return _string(value.go_string(), spec.but(verb="s" if spec.verb == "v" else spec.verb))
-    number = value.json_value()
-    if go_kind(value) in {"int", "int64"} and isinstance(number, int):
-        return _integer(Int64(number), spec)
-    return f"%!{spec.verb}({value.go_type}={value.go_string()})"
+    if number is None:
+        return f"%!{spec.verb}({value.go_type}={value.go_string()})"
+    if spec.verb in _INTEGER_VERBS:
+        return _integer(number, spec)
+    return f"%!{spec.verb}({value.go_type}={_integer(number, spec.but(verb='v'))})"

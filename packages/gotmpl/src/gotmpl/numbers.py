@@ -28,7 +28,7 @@ def parse_number(pos: int, text: str, *, is_char: bool = False, is_complex: bool
         return number
     if is_complex:
         value = _complex(text)
-        return _simplified(pos, text, value) if value is not None else f"illegal number syntax: {quote(text)}"
+        return _simplified(pos, text, value) if value is not None else "syntax error scanning complex number"
     if text.endswith("i"):
         imaginary = real(text[:-1])
         if imaginary is not None:
@@ -44,7 +44,7 @@ def _real(pos: int, text: str) -> Number | str:
             number.int_value = exact
         if 0 <= exact < 2**64 and text[0] not in "+-":
             number.uint_value = exact
-        if exact == 0 and text[0] == "-":
+        if exact == 0:
             number.uint_value = 0
     if number.int_value is not None or number.uint_value is not None:
         number.float_value = float(number.int_value if number.int_value is not None else exact or 0)
@@ -55,10 +55,9 @@ def _real(pos: int, text: str) -> Number | str:
     if not any(mark in text for mark in ".eEpP"):
         return f"integer overflow: {quote(text)}"
     number.float_value = value
-    if value == int(value) if abs(value) < 2**63 else False:
-        number.int_value = int(value)
-        if value >= 0:
-            number.uint_value = int(value)
+    if value == int(value):
+        number.int_value = int(value) if -(2**63) <= value < 2**63 else None
+        number.uint_value = int(value) if 0 <= value < 2**64 else None
     return number
 
 

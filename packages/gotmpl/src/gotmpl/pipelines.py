@@ -7,9 +7,9 @@ from typing import Protocol
 from gotmpl.calls import MISSING, Missing, arity_error, check, invoke
 from gotmpl.constants import typed
 from gotmpl.fields import CallMethod
-from gotmpl.operands import LITERALS, PATHS, Nil, Operand, Variable, as_command
+from gotmpl.operands import LITERALS, PATHS, Operand, Variable, as_command
 from gotmpl.run import Run
-from gotmpl.signatures import ANY, Func, GoType
+from gotmpl.signatures import Func
 from gotmpl.values import Value
 
 
@@ -51,19 +51,14 @@ class Application:
             if problem:
                 raise run.error(problem)
             values = [
-                _as_argument(arg, kind).eval(run, dot) for arg, kind in zip(self.args, method.params, strict=False)
+                check(run, typed(arg, kind).eval(run, dot), kind)
+                for arg, kind in zip(self.args, method.params, strict=False)
             ]
             if final is not MISSING:
-                values.append(final)
-            checked = [check(run, value, kind) for value, kind in zip(values, method.params, strict=True)]
-            return invoke(run, method, [receiver, *checked], self.word)
+                values.append(check(run, final, method.params[-1]))
+            return invoke(run, method, [receiver, *values], self.word)
 
         return call
-
-
-def _as_argument(node: Operand, kind: GoType) -> Operand:
-    """The type of a method's parameter is known only when it is called; nil is checked then like any value."""
-    return typed(node, ANY if isinstance(node, Nil) else kind)
 
 
 class Pipe:

@@ -91,7 +91,9 @@ class GoObject:
     """Name -> Func (see signatures.py); the receiver is passed first."""
     fields: ClassVar[Mapping[str, Callable[[Any], Value]]] = {}
     refusals: ClassVar[Mapping[str, str]] = {}
-    """Methods a template may not call, and why."""
+    """Methods without parameters a template may not call, and why."""
+    unexported: ClassVar[frozenset[str]] = frozenset()
+    """Fields of the struct that Go keeps to itself."""
 
     def go_string(self) -> str:
         """What fmt prints with %v."""
@@ -157,7 +159,7 @@ def go_kind(value: Value) -> str:
 def truth(value: Value) -> bool:
     """Whether `if` takes the value: anything but the zero value of its type; a struct is always true."""
     if isinstance(value, GoObject):
-        return True
+        return value.go_int() != 0
     return bool(value)
 
 

@@ -8,7 +8,7 @@ import re
 from gotmpl.floats import format_float
 from gotmpl.formatting import Spec, format_value
 from gotmpl.numbers import integer, real
-from gotmpl.values import GoObject, StrSlice, Value
+from gotmpl.values import GoObject, StrSlice, Value, truth
 
 _PLAIN = Spec()
 _ZERO_FRACTION = re.compile(r"\.[0-9_]*\Z")
@@ -39,6 +39,8 @@ def to_int(value: Value) -> int:
             return int(value)
         case float():
             return int(value) if math.isfinite(value) and abs(value) < 2**63 else -(2**63)
+        case GoObject():
+            return value.go_int() or 0
         case str():
             exact = integer(_ZERO_FRACTION.sub("", value))
             return exact if exact is not None and -(2**63) <= exact < 2**63 else 0
@@ -51,6 +53,8 @@ def to_float(value: Value) -> float:
     match value:
         case bool() | int() | float():
             return float(value)
+        case GoObject():
+            return float(value.go_int() or 0)
         case str():
             return _parsed_float(value)
         case _:
@@ -69,9 +73,7 @@ def _parsed_float(text: str) -> float:
 
 def is_empty(value: Value) -> bool:
     """Sprig's empty: the zero value of anything but a struct."""
-    if isinstance(value, GoObject):
-        return False
-    return not value
+    return not truth(value)
 
 
 def decimal_text(value: Value) -> str:

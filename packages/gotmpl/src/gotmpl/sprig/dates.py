@@ -25,6 +25,7 @@ _DECIMAL = re.compile(r"[+-]?[0-9]{1,40}")
 class Time(GoObject):
     go_type: ClassVar[str] = "time.Time"
     kind: ClassVar[str] = "struct"
+    unexported: ClassVar[frozenset[str]] = frozenset({"wall", "ext", "loc"})
 
     moment: Moment
 
@@ -55,9 +56,6 @@ class Duration(GoObject):
     def go_string(self) -> str:
         return format_duration(self.nanos)
 
-    def go_syntax(self) -> str:
-        return str(self.nanos)
-
     def json_value(self) -> Value:
         return self.nanos
 
@@ -73,9 +71,6 @@ class Named(GoObject):
 
     def go_string(self) -> str:
         return self.word
-
-    def go_syntax(self) -> str:
-        return str(self.number)
 
     def json_value(self) -> Value:
         return self.number
@@ -94,10 +89,11 @@ class Location(GoObject):
     go_type: ClassVar[str] = "*time.Location"
     kind: ClassVar[str] = "ptr"
 
-    name: str
+    moment: Moment
+    """One in that zone."""
 
     def go_string(self) -> str:
-        return self.name
+        return self.moment.zone_name or ("UTC" if self.moment.zone is UTC else "")
 
     def json_value(self) -> Value:
         return {}
@@ -105,6 +101,7 @@ class Location(GoObject):
 
 TIME = GoType("time.Time", (Time,))
 DURATION = GoType("time.Duration", (Duration,), "integer", box=Duration)
+LOCATION = GoType("*time.Location", (Location,), nilable=True)
 
 
 def _add_date(time: Time, years: int, months: int, days: int) -> Time:
@@ -147,6 +144,12 @@ def _to_multiple(nanos: int, step: int) -> int:
     return _cut_to_multiple(nanos + (step // 2 if nanos >= 0 else -(step // 2)), step) if step > 0 else nanos
 
 
+def _in(time: Time, place: Location | None) -> Time:
+    if place is None:
+        raise FuncError("time: missing Location in call to Time.In")
+    return Time(Moment(time.moment.nanos, place.moment.zone, place.moment.zone_name))
+
+
 def _month(time: Time) -> Month:
     number = time.moment.civil.month
     return Month(gotime.MONTHS[number - 1], number)
@@ -175,7 +178,8 @@ Time.methods = {
         ("UnixNano", lambda t: Int64(wrap64(t.moment.nanos)), ()),
         ("IsZero", lambda t: t.moment.nanos == gotime.ZERO.nanos, ()),
         ("IsDST", lambda _t: False, ()),
-        ("Location", lambda t: Location(t.moment.zone_name or ("UTC" if t.moment.zone is UTC else "")), ()),
+        ("Location", lambda t: Location(t.moment), ()),
+        ("In", _in, (LOCATION,)),
         ("UTC", lambda t: Time(Moment(t.moment.nanos)), ()),
         ("Local", lambda t: Time(Moment(t.moment.nanos)), ()),
         ("String", lambda t: t.go_string(), ()),
@@ -197,9 +201,10 @@ Time.refusals = {
     "Clock": "function Clock has 3 return values; should be 1 or 2",
     "ISOWeek": "invalid function signature for ISOWeek: second return value should be error; is int",
     "Zone": "invalid function signature for Zone: second return value should be error; is int",
+    "ZoneBounds": "invalid function signature for ZoneBounds: second return value should be error; is time.Time",
 }
 Named.methods = {"String": Func("String", lambda n: n.word)}
-Location.methods = {"String": Func("String", lambda place: place.name)}
+Location.methods = {"String": Func("String", lambda place: place.go_string())}
 Duration.methods = {
     name: Func(name, call, tuple(params))
     for name, call, *params in (
@@ -237,8 +242,8 @@ def with_clock(now: Callable[[], int]) -> Functions:
         return gotime.format_moment(gotime.in_zone(moment_of(value), zone), layout)
 
     def ago(value: Value) -> str:
-        elapsed = current().nanos - moment_of(value).nanos
-        return format_duration(_rounded_to_second(elapsed))
+        elapsed = _span(current().nanos - moment_of(value).nanos)
+        return format_duration(_rounded_to_second(elapsed.nanos))
 
     functions.add("now")(lambda: Time(current()))
     functions.add("date", params=(STRING, ANY))(lambda layout, value: in_zone(layout, value, "Local"))
@@ -262,7 +267,7 @@ def _duration_round(value: Value, now: Moment) -> str:
         case Int64():
             nanos = int(value)
         case Time():
-            nanos = now.nanos - value.moment.nanos
+            nanos = _span(now.nanos - value.moment.nanos).nanos
         case _:
             nanos = 0
     sizes = (("y", 365 * 24 * 3600), ("mo", 30 * 24 * 3600), ("d", 24 * 3600), ("h", 3600), ("m", 60), ("s", 1))

@@ -171,7 +171,7 @@ def round_(value: Value, places: int, *threshold: float) -> float:
     digit = power * to_float(value)
     if not math.isfinite(digit):
         return math.nan if math.isinf(power) or math.isnan(digit) else digit
-    whole = math.ceil(digit) if math.modf(digit)[0] >= edge else math.floor(digit)
+    whole = math.copysign(math.ceil(digit) if math.modf(digit)[0] >= edge else math.floor(digit), digit)
     if power == 0:
         return math.nan if whole == 0 else math.copysign(math.inf, whole)
     return whole / power

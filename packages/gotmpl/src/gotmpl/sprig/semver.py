@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -25,8 +25,11 @@ _PRERELEASE = re.compile(r"(?!.*(?:^|\.)0[0-9]+(?:\.|$))[0-9A-Za-z-]+(?:\.[0-9A-
 
 @dataclass(frozen=True)
 class Version(GoObject):
+    """What `semver` gives, a pointer. Its methods that make another version give a VersionValue."""
+
     go_type: ClassVar[str] = "*semver.Version"
     kind: ClassVar[str] = "ptr"
+    unexported: ClassVar[frozenset[str]] = frozenset({"major", "minor", "patch", "pre", "metadata", "original"})
 
     major: int
     minor: int
@@ -42,12 +45,19 @@ class Version(GoObject):
 
     def copied(self) -> Version:
         """The original's deep copy leaves every private field behind."""
-        return Version(0, 0, 0)
+        return type(self)(0, 0, 0)
 
     def go_syntax(self) -> str:
         numbers = f"major:{self.major:#x}, minor:{self.minor:#x}, patch:{self.patch:#x}"
         texts = f"pre:{quote(self.prerelease)}, metadata:{quote(self.metadata)}, original:{quote(self.original)}"
-        return f"&semver.Version{{{numbers}, {texts}}}"
+        return f"{self.go_type.replace('*', '&')}{{{numbers}, {texts}}}"
+
+
+class VersionValue(Version):
+    """A version that is not behind a pointer: it has no methods to compare it, and no function takes it."""
+
+    go_type: ClassVar[str] = "semver.Version"
+    kind: ClassVar[str] = "struct"
 
 
 VERSION = GoType("*semver.Version", (Version,), nilable=True)
@@ -71,7 +81,9 @@ def parse(text: str) -> Version:
     return Version(int(major), int(minor or 0), int(patch or 0), prerelease or "", metadata or "", text)
 
 
-def compare(left: Version, right: Version) -> int:
+def compare(left: Version, right: Version | None) -> int:
+    if right is None:
+        raise FuncError("runtime error: invalid memory address or nil pointer dereference")
     a, b = _key(left), _key(right)
     return (a > b) - (a < b)
 
@@ -82,34 +94,34 @@ def _key(version: Version) -> tuple[Any, ...]:
     return (version.major, version.minor, version.patch, not version.prerelease, parts)
 
 
-def _increment_patch(version: Version) -> Version:
-    if version.prerelease:
-        return _fresh(version.major, version.minor, version.patch)
-    return _fresh(version.major, version.minor, version.patch + 1)
+def _increment_patch(version: Version) -> VersionValue:
+    return _next(version, version.major, version.minor, version.patch + (not version.prerelease))
 
 
-def _fresh(major: int, minor: int, patch: int) -> Version:
-    return Version(major, minor, patch, original=f"{major}.{minor}.{patch}")
+def _next(version: Version, major: int, minor: int, patch: int) -> VersionValue:
+    return _changed(replace(version, major=major, minor=minor, patch=patch, prerelease="", metadata=""))
 
 
-def _set_prerelease(version: Version, text: str) -> Version:
+def _set_prerelease(version: Version, text: str) -> VersionValue:
     if text and not _PRERELEASE.fullmatch(text):
         raise FuncError("invalid prerelease string")
-    return _with_original(replace(version, prerelease=text))
+    return _changed(replace(version, prerelease=text))
 
 
-def _set_metadata(version: Version, text: str) -> Version:
+def _set_metadata(version: Version, text: str) -> VersionValue:
     if text and not _PARTS.fullmatch(text):
         raise FuncError("invalid metadata string")
-    return _with_original(replace(version, metadata=text))
+    return _changed(replace(version, metadata=text))
 
 
-def _with_original(version: Version) -> Version:
+def _changed(version: Version) -> VersionValue:
+    """As a value, which keeps the letter v that its original may have begun with."""
     prefix = "v" if version.original.startswith("v") else ""
-    return replace(version, original=prefix + version.go_string())
+    numbers = version.major, version.minor, version.patch
+    return VersionValue(*numbers, version.prerelease, version.metadata, prefix + version.go_string())
 
 
-_METHODS: Mapping[str, Func] = {
+VersionValue.methods = {
     name: Func(name, call, params)
     for name, call, params in (
         ("Major", lambda v: Uint64(v.major), ()),
@@ -117,22 +129,27 @@ _METHODS: Mapping[str, Func] = {
         ("Patch", lambda v: Uint64(v.patch), ()),
         ("Prerelease", lambda v: v.prerelease, ()),
         ("Metadata", lambda v: v.metadata, ()),
-        ("Original", lambda v: v.original, ()),
         ("String", lambda v: v.go_string(), ()),
-        ("IncMajor", lambda v: _fresh(v.major + 1, 0, 0), ()),
-        ("IncMinor", lambda v: _fresh(v.major, v.minor + 1, 0), ()),
+        ("IncMajor", lambda v: _next(v, v.major + 1, 0, 0), ()),
+        ("IncMinor", lambda v: _next(v, v.major, v.minor + 1, 0), ()),
         ("IncPatch", _increment_patch, ()),
-        ("Compare", compare, (VERSION,)),
-        ("Equal", lambda v, o: compare(v, o) == 0, (VERSION,)),
-        ("LessThan", lambda v, o: compare(v, o) < 0, (VERSION,)),
-        ("GreaterThan", lambda v, o: compare(v, o) > 0, (VERSION,)),
-        ("LessThanEqual", lambda v, o: compare(v, o) <= 0, (VERSION,)),
-        ("GreaterThanEqual", lambda v, o: compare(v, o) >= 0, (VERSION,)),
         ("SetPrerelease", _set_prerelease, (STRING,)),
         ("SetMetadata", _set_metadata, (STRING,)),
     )
 }
-Version.methods = _METHODS
+_COMPARISONS: Mapping[str, Callable[[Version, Version | None], bool | int]] = {
+    "Compare": compare,
+    "Equal": lambda v, o: o is not None and compare(v, o) == 0,
+    "LessThan": lambda v, o: compare(v, o) < 0,
+    "GreaterThan": lambda v, o: compare(v, o) > 0,
+    "LessThanEqual": lambda v, o: compare(v, o) <= 0,
+    "GreaterThanEqual": lambda v, o: compare(v, o) >= 0,
+}
+Version.methods = {
+    **VersionValue.methods,
+    "Original": Func("Original", lambda v: v.original),
+    **{name: Func(name, call, (VERSION,)) for name, call in _COMPARISONS.items()},
+}
 
 
 @FUNCTIONS.add("semver", params=(STRING,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 import zlib
 
 from gotmpl.bounds import bounded, bounded_items
@@ -31,7 +32,10 @@ FUNCTIONS.add("lower", params=(STRING,))(lambda text: simple_case(text, "lower")
 
 def simple_case(text: str, how: str) -> str:
     """One rune stays one rune in Go; a character whose other case is longer stays as it is, but for a few."""
-    text = text if text.isascii() else INVALID.sub("\ufffd", text)
+    if not text.isascii():
+        text = INVALID.sub("\ufffd", text)
+        if how == "lower":
+            text = text.replace("\u03a3", "\u03c3")  # Python has another small sigma for the end of a word
     changed: str = getattr(text, how)()
     if len(changed) == len(text):
         return changed
@@ -139,9 +143,10 @@ def swapcase(text: str) -> str:
 
 
 def _swapped(char: str, before: str) -> str:
-    if char.isupper() or char.istitle():
+    category = unicodedata.category(char)
+    if category in {"Lu", "Lt"}:
         return simple_case(char, "lower")
-    if char.islower():
+    if category == "Ll":
         return char.title() if before in SPACE and len(char.title()) == 1 else simple_case(char, "upper")
     return char
 

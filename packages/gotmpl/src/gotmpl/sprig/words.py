@@ -114,6 +114,11 @@ def _is_connector(char: str) -> bool:
     return char in "-_" or char in SPACE
 
 
+def _is_capital(char: str) -> bool:
+    """Go's upper case is letters only; Python's has Roman numerals and letters in circles too."""
+    return unicodedata.category(char) == "Lu"
+
+
 @FUNCTIONS.add("camelcase", params=(STRING,))
 def camelcase(text: str) -> str:
     """PascalCase; leading and doubled connectors survive, and so does one at the end."""
@@ -129,10 +134,10 @@ def camelcase(text: str) -> str:
                 out.append(char)
             after_connector = True
         elif after_connector:
-            shouting, after_connector = char.isupper(), False
+            shouting, after_connector = _is_capital(char), False
             out.append(simple_case(char, "upper"))
         else:
-            shouting = shouting and char.isupper()
+            shouting = shouting and _is_capital(char)
             out.append(simple_case(char, "lower") if shouting else char)
     return "".join(out)
 
@@ -245,4 +250,4 @@ def _lowered(word: tuple[_Kind, str], mark: str) -> str:
         return mark * len(text)
     if kind is not _Kind.UPPER:
         return text
-    return "".join(simple_case(char, "lower") if char.isupper() else char for char in text)
+    return "".join(simple_case(char, "lower") if _is_capital(char) else char for char in text)
