@@ -54,8 +54,6 @@ async def test_a_connection_is_asked_once_and_then_known(listed: Listed) -> None
 
     assert listed.calls == 1
     assert listed.heard == [Change.CONNECTED]
-    assert listed.directory.bridges() == {"scripted": (CONNECTION,)}
-    assert listed.directory.serving(KIND) == (CONNECTION,)
 
 
 async def test_concurrent_first_users_share_one_handshake(listed: Listed) -> None:
@@ -156,7 +154,6 @@ async def test_a_provider_that_serves_something_else_is_news(listed: Listed) -> 
     await listed.directory.refresh(CONNECTION)
 
     assert listed.heard == [Change.CONNECTED, Change.DIFFERENT]
-    assert listed.directory.bridges() == {}
 
 
 async def test_a_known_provider_that_is_away_stays_known_and_is_found_again(listed: Listed) -> None:

@@ -9,7 +9,6 @@ from eso_operator.providers.diagnosis import Address, address_of
 from eso_operator.providers.errors import (
     EFFECTS,
     NoAnswerError,
-    Retry,
     StoreHealth,
     effect_of,
     heals_by_itself,
@@ -45,7 +44,6 @@ def test_every_reason_has_an_effect_with_a_known_condition(reason: ErrorReason) 
 @pytest.mark.parametrize("reason", sorted(NOT_FOUND_REASONS))
 def test_what_is_not_there_leaves_the_store_alone(reason: ErrorReason) -> None:
     assert EFFECTS[reason].store_health is StoreHealth.UNAFFECTED
-    assert EFFECTS[reason].retry is Retry.AT_INTERVAL
 
 
 @pytest.mark.parametrize(

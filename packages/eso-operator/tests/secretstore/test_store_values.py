@@ -16,7 +16,6 @@ from eso_operator.secretstore.health import (
     StoreHealth,
     StoreIdentity,
     readiness_of,
-    wake_delay,
 )
 from eso_operator.secretstore.kinds import CLUSTER_STORE, STORE, STORE_V2, StoreKind
 from eso_operator.secretstore.reconciler import interval_of
@@ -113,15 +112,6 @@ async def test_saying_the_same_again_wakes_nobody() -> None:
 def test_readiness_is_what_the_condition_says(status: str, readiness: Readiness) -> None:
     assert readiness_of(Condition(type="Ready", status=status)) is readiness
     assert readiness_of(None) is Readiness.UNKNOWN
-
-
-def test_many_dependants_are_woken_over_seconds_and_one_at_once() -> None:
-    delays = [wake_delay(f"uid-{number}", 1000) for number in range(1000)]
-
-    assert wake_delay("uid", 1) == 0.0
-    assert max(delays) <= 5.0
-    assert max(delays) - min(delays) > 4.0
-    assert max(wake_delay(f"uid-{number}", 1_000_000) for number in range(100)) <= 15.0
 
 
 # --- dependencies ----------------------------------------------------------------------------------------------------

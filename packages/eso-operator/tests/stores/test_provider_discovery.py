@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eso_api.references import StoreRef
-from eso_operator.stores.resolve import resolve, resolve_connection
+from eso_operator.stores.resolve import resolve
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.target import (
     Connection,
@@ -458,12 +458,6 @@ def test_a_service_account_of_the_store_sends_its_token() -> None:
     assert said is not None
     assert said.audiences == ("x",)
     assert resolved(STORE_REF, empty, CLASS).call_token is None
-
-
-def test_a_connection_is_known_before_anybody_shook_hands() -> None:
-    connection = resolve_connection(STORE_REF, caller(), snapshot=cluster(STORE, CLASS), settings=SETTINGS)
-
-    assert connection.endpoint.service == ServiceKey(CORE, "classy")
 
 
 def test_connections_differ_by_their_certificates() -> None:

@@ -1,4 +1,4 @@
-"""What is known of providers: who answered a handshake with what, which kinds they serve, which v1 keys they bridge.
+"""What is known of providers: who answered a handshake with what.
 
     ensure(connection) -> handshake now, unless it is known     run() -> again from time to time, sooner after failures
 
@@ -19,7 +19,7 @@ from typing import Protocol
 from eso_operator.providers.errors import restated
 from eso_operator.stores.target import Connection, Endpoint, TlsSource
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import Handshake, KindId
+from eso_wire.values import Handshake
 from kuberun.backoff import Backoff, Random, system_random
 from kuberun.clock import Clock
 from kuberun.deadline import happens_within
@@ -97,24 +97,6 @@ class Directory:
     def handshakes(self) -> Mapping[str, Handshake | str]:
         """By `Connection.key`: what the provider said, or why there was no handshake. A live view."""
         return MappingProxyType(self._known)
-
-    def bridges(self) -> dict[str, tuple[Connection, ...]]:
-        """Which providers serve a key of v1 stores, such as `aws`."""
-        table: dict[str, tuple[Connection, ...]] = {}
-        for entry in self._entries.values():
-            for info in entry.handshake.kinds if entry.handshake else ():
-                known = table.get(info.v1_provider_key, ())
-                if info.v1_provider_key and entry.connection not in known:
-                    table[info.v1_provider_key] = (*known, entry.connection)
-        return table
-
-    def serving(self, kind: KindId) -> tuple[Connection, ...]:
-        """Which providers said that they serve this kind."""
-        return tuple(
-            entry.connection
-            for entry in self._entries.values()
-            if entry.handshake and any(info.kind == kind for info in entry.handshake.kinds)
-        )
 
     def listen(self, listener: Listener) -> None:
         """Call it on every change, at once and in the loop; it must not block."""

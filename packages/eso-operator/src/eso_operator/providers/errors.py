@@ -3,7 +3,7 @@
     ProviderError                      as the wire carries it (eso_wire.errors)
     ├── TransportError                 the process was not reached (eso_wire.status)
     ├── CertificateError               it could not even be tried (certs.problems)
-    └── NoAnswerError                       it was reached and stayed silent until the deadline
+    └── NoAnswerError                  it was reached and stayed silent until the deadline
 
 Controllers do not look at reasons: they ask `effect_of`, one row for each reason.
 """
@@ -38,35 +38,23 @@ class StoreHealth(StrEnum):
     """The class is not ready either."""
 
 
-class Retry(StrEnum):
-    """When asking again makes sense."""
-
-    AT_INTERVAL = "at the refresh interval"
-    AFTER_CHANGE = "after a change"
-    SLOWLY = "after a change, and slowly by itself"
-    WITH_BACKOFF = "with back-off"
-    WHEN_TOLD = "after the time the provider names"
-    NEW_INSTANCE = "when another provider instance answers"
-
-
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What controllers do about one error: `reason` is the condition's."""
+    """What controllers make of one error: `reason` is the condition's."""
 
     store_health: StoreHealth
     reason: str
-    retry: Retry
 
 
 _SYNC_FAILED = "SecretSyncedError"
-_ABSENT = Effect(StoreHealth.UNAFFECTED, _SYNC_FAILED, Retry.AT_INTERVAL)
-_BAD_CONFIG = Effect(StoreHealth.NOT_READY, "InvalidProviderConfig", Retry.AFTER_CHANGE)
-_NO_ACCESS = Effect(StoreHealth.NOT_READY, "AuthenticationFailed", Retry.SLOWLY)
-_CONFLICT = Effect(StoreHealth.UNAFFECTED, "Conflict", Retry.WITH_BACKOFF)
-_UNREACHABLE = Effect(StoreHealth.UNREACHABLE, _SYNC_FAILED, Retry.WITH_BACKOFF)
-_FAILED = Effect(StoreHealth.UNAFFECTED, _SYNC_FAILED, Retry.WITH_BACKOFF)
-_BAD_REQUEST = Effect(StoreHealth.UNAFFECTED, "InvalidSpec", Retry.AFTER_CHANGE)
-_INCOMPATIBLE = Effect(StoreHealth.INCOMPATIBLE, "ProviderIncompatible", Retry.NEW_INSTANCE)
+_ABSENT = Effect(StoreHealth.UNAFFECTED, _SYNC_FAILED)
+_BAD_CONFIG = Effect(StoreHealth.NOT_READY, "InvalidProviderConfig")
+_NO_ACCESS = Effect(StoreHealth.NOT_READY, "AuthenticationFailed")
+_CONFLICT = Effect(StoreHealth.UNAFFECTED, "Conflict")
+_UNREACHABLE = Effect(StoreHealth.UNREACHABLE, _SYNC_FAILED)
+_FAILED = Effect(StoreHealth.UNAFFECTED, _SYNC_FAILED)
+_BAD_REQUEST = Effect(StoreHealth.UNAFFECTED, "InvalidSpec")
+_INCOMPATIBLE = Effect(StoreHealth.INCOMPATIBLE, "ProviderIncompatible")
 
 EFFECTS: dict[ErrorReason, Effect] = {
     ErrorReason.UNSPECIFIED: _FAILED,
@@ -77,15 +65,15 @@ EFFECTS: dict[ErrorReason, Effect] = {
     ErrorReason.CONFIG_INVALID: _BAD_CONFIG,
     ErrorReason.CREDENTIALS_NOT_FOUND: _NO_ACCESS,
     ErrorReason.CREDENTIALS_REJECTED: _NO_ACCESS,
-    ErrorReason.PERMISSION_DENIED: Effect(StoreHealth.UNAFFECTED, "AccessDenied", Retry.WITH_BACKOFF),
-    ErrorReason.NAMESPACE_DENIED: Effect(StoreHealth.UNAFFECTED, "NamespaceDenied", Retry.AFTER_CHANGE),
-    ErrorReason.ALREADY_EXISTS: Effect(StoreHealth.UNAFFECTED, "SecretAlreadyExists", Retry.AT_INTERVAL),
+    ErrorReason.PERMISSION_DENIED: Effect(StoreHealth.UNAFFECTED, "AccessDenied"),
+    ErrorReason.NAMESPACE_DENIED: Effect(StoreHealth.UNAFFECTED, "NamespaceDenied"),
+    ErrorReason.ALREADY_EXISTS: Effect(StoreHealth.UNAFFECTED, "SecretAlreadyExists"),
     ErrorReason.OWNERSHIP_CONFLICT: _CONFLICT,
     ErrorReason.PRECONDITION_FAILED: _CONFLICT,
-    ErrorReason.UNSUPPORTED_OPERATION: Effect(StoreHealth.UNAFFECTED, "NotImplemented", Retry.AFTER_CHANGE),
+    ErrorReason.UNSUPPORTED_OPERATION: Effect(StoreHealth.UNAFFECTED, "NotImplemented"),
     ErrorReason.UNSUPPORTED_KIND: _INCOMPATIBLE,
     ErrorReason.PROTOCOL_INCOMPATIBLE: _INCOMPATIBLE,
-    ErrorReason.RATE_LIMITED: Effect(StoreHealth.THROTTLED, _SYNC_FAILED, Retry.WHEN_TOLD),
+    ErrorReason.RATE_LIMITED: Effect(StoreHealth.THROTTLED, _SYNC_FAILED),
     ErrorReason.BACKEND_UNAVAILABLE: _UNREACHABLE,
     ErrorReason.BACKEND_TIMEOUT: _UNREACHABLE,
     ErrorReason.BACKEND_ERROR: _FAILED,

@@ -1,22 +1,19 @@
-"""Which stores are ready, told to whoever waits for it: controllers whose objects use those stores.
+"""Which stores are ready, told to whoever holds the operator and wants to know (`wiring.Operator.stores`).
 
-    StoreReconciler -> StoreHealth.report -> HealthFeed (one for each controller) -> dependants, spread over seconds
+    StoreReconciler -> StoreHealth.report -> HealthFeed, one for each listener
 
-A feed holds at most one change for each store, so a slow listener costs no memory and sees the newest state.
+Controllers do not go by this: they hear of changes of a store through `sync.wakes`, and read its condition. A feed
+holds at most one change for each store, so a slow listener costs no memory and sees the newest state.
 """
 
 from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kuberun.conditions import ConditionStatus
 from kuberun.meta import Condition, ObjectKey
-from kuberun.workqueue import phase
-
-WAKES_PER_SECOND: Final = 200.0
-LONGEST_SPREAD: Final = 15.0
 
 
 class Readiness(Enum):
@@ -107,9 +104,3 @@ def readiness_of(condition: Condition | None) -> Readiness:
     if condition is None or condition.status == ConditionStatus.UNKNOWN:
         return Readiness.UNKNOWN
     return Readiness.READY if condition.status == ConditionStatus.TRUE else Readiness.NOT_READY
-
-
-def wake_delay(uid: str, dependants: int) -> float:
-    """When one of so many dependants should be looked at: a few at once, many spread over seconds, always the same."""
-    spread = min(dependants / WAKES_PER_SECOND, LONGEST_SPREAD)
-    return phase(uid, spread) if dependants > 1 else 0.0

@@ -122,14 +122,6 @@ def is_built_in(kind: KindId) -> bool:
     return "." not in group or group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io")
 
 
-def is_cluster_scoped(kind: KindId) -> bool | None:
-    """Whether a store or generator of ours is cluster-scoped; None for a provider's own kind."""
-    for custom in (*_STORES, *_GENERATORS):
-        if (custom.group, custom.name) == (kind.group, kind.kind):
-            return not custom.namespaced
-    return None
-
-
 def is_ours(kind: KindId) -> bool:
     """Whether a kind is a store, a generator or anything else of this API, and so no configuration of a provider."""
     return kind.group in _OUR_GROUPS

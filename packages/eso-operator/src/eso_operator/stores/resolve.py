@@ -3,9 +3,8 @@
     reference -> form -> object -> controller class -> namespace -> configuration -> endpoint -> credentials
               -> channel -> gate -> handshake
 
-`resolve` gives the target or raises the first stage's error; `resolve_connection` stops before the gate;
-`explain` tells the story stage by stage. All rules about namespaces are enforced here at run time, whatever was or was
-not checked when the objects were written.
+`resolve` gives the target or raises the first stage's error; `explain` tells the story stage by stage. All rules about
+namespaces are enforced here at run time, whatever was or was not checked when the objects were written.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from eso_operator.stores.configuration import Configuration, configure
 from eso_operator.stores.discovery import Located, locate
 from eso_operator.stores.gate import check_ready
 from eso_operator.stores.loading import load
-from eso_operator.stores.need import VALIDATION, Need
+from eso_operator.stores.need import Need
 from eso_operator.stores.reference import normalise, pick
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import Snapshot
@@ -67,13 +66,6 @@ def resolve(
 ) -> ResolvedTarget:
     """Everything about how a provider is called for one reference and one caller."""
     return _result(_to_target(ref, caller, need, snapshot, settings))
-
-
-def resolve_connection(
-    ref: StoreRef | GeneratorRef, caller: ObjectRef, *, snapshot: Snapshot, settings: ResolverSettings
-) -> Connection:
-    """Where the provider is, for whoever wants to shake hands before the target can be known."""
-    return _result(_to_channel(ref, caller, VALIDATION, snapshot, settings)).connection
 
 
 def explain(
