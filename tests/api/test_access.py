@@ -149,6 +149,23 @@ class TestTokenRequest:
         assert (reply.status, reply.reason) == (422, "Invalid")
         assert [cause["field"] for cause in reply.causes] == ["spec.expirationSeconds"]
 
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            pytest.param("all", id="the spec"),
+            pytest.param({"audiences": "vault"}, id="audiences"),
+            pytest.param({"expirationSeconds": "3600"}, id="a lifetime"),
+            pytest.param({"boundObjectRef": "pod"}, id="a bound object"),
+        ],
+    )
+    async def test_what_has_another_type_is_refused(self, api: RawApi, accounts: str, spec: Any) -> None:
+        await api.post(accounts, {"metadata": {"name": "robot"}})
+
+        reply = await api.post(f"{accounts}/robot/token", {"spec": spec})
+
+        assert (reply.status, reply.reason) == (400, "BadRequest")
+        assert 'TokenRequest in version "v1" cannot be handled as a TokenRequest' in reply.message
+
     async def test_a_missing_account_is_not_found(self, api: RawApi, accounts: str) -> None:
         reply = await api.post(f"{accounts}/missing/token", {"spec": {}})
 
@@ -312,6 +329,37 @@ class TestRbac:
 
         assert (reply.status, reply.reason) == (403, "Forbidden")
         assert "is attempting to grant RBAC permissions not currently held" in reply.message
+
+    async def test_only_those_who_may_do_everything_gather_the_rules_of_others(
+        self, api: RawApi, namespace: str, login: Login, eventually: Any
+    ) -> None:
+        robot = await login("robot")
+        managing, aggregating, plain = f"{namespace}-managing", f"{namespace}-aggregating", f"{namespace}-plain"
+        manage = {
+            "apiGroups": ["rbac.authorization.k8s.io"],
+            "resources": ["clusterroles"],
+            "verbs": ["create", "list", "patch"],
+        }
+        gather = {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"gathered-by": namespace}}]}}
+        subject = {"kind": "ServiceAccount", "name": "robot", "namespace": namespace}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": managing}
+        await api.post(f"{RBAC}/clusterroles", {"metadata": {"name": managing}, "rules": [manage]})
+        binding = {"metadata": {"name": managing}, "subjects": [subject], "roleRef": reference}
+        await api.post(f"{RBAC}/clusterrolebindings", binding)
+        await eventually(lambda: robot.get(f"{RBAC}/clusterroles"), lambda reply: reply.status == 200)
+
+        own = await api.post(f"{RBAC}/clusterroles", {"metadata": {"name": aggregating}, **gather})
+        allowed = await robot.post(f"{RBAC}/clusterroles", {"metadata": {"name": plain}})
+        created = await robot.post(f"{RBAC}/clusterroles", {"metadata": {"name": f"{plain}-2"}, **gather})
+        patched = await robot.patch(f"{RBAC}/clusterroles/{plain}", gather)
+        freed = await robot.patch(f"{RBAC}/clusterroles/{aggregating}", {"aggregationRule": None})
+
+        assert (own.status, allowed.status) == (201, 201)
+        assert [(reply.status, reply.reason) for reply in (created, patched, freed)] == [(403, "Forbidden")] * 3
+        assert created.message == (
+            f'clusterroles.rbac.authorization.k8s.io "{plain}-2" is forbidden: '
+            "must have cluster-admin privileges to use the aggregationRule"
+        )
 
     async def test_a_bindings_role_cannot_change(self, api: RawApi, namespace: str) -> None:
         await grant(api, namespace, "robot", RULE)

@@ -276,6 +276,8 @@ class TestBadRequests:
         [
             pytest.param({"apiVersion": "v2"}, id="another version"),
             pytest.param({"kind": None}, id="no kind"),
+            pytest.param({"apiVersion": 1}, id="a version that is no text"),
+            pytest.param({"kind": ["ConfigMap"]}, id="a kind that is no text"),
         ],
     )
     async def test_kind_and_version_must_be_right(self, api: RawApi, configmaps: str, change: dict[str, Any]) -> None:

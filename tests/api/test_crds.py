@@ -116,6 +116,18 @@ async def test_a_bad_definition_is_invalid(api: RawApi, crd: Any, spoil: Any, fi
     assert reply.body["details"]["kind"] == "CustomResourceDefinition"
 
 
+async def test_a_path_that_is_no_text_is_refused(api: RawApi, crd: Any) -> None:
+    chairs = crd("chairs", "Chair")
+    chairs["spec"]["versions"][0]["subresources"] = {
+        "scale": {"specReplicasPath": 1, "statusReplicasPath": ".status.n"}
+    }
+
+    reply = await api.post(CRDS, chairs)
+
+    assert (reply.status, reply.reason) == (400, "BadRequest")
+    assert "specReplicasPath" in reply.message
+
+
 async def test_a_kind_that_is_taken_is_not_accepted(api: RawApi, crd: Any, install: Any, eventually: Any) -> None:
     await install(crd("pens", "Pen"))
     second = crd("stylos", "Pen", names={"listKind": "StyloList"})

@@ -81,6 +81,12 @@ async def test_a_malformed_body_on_create(api: RawApi, configmaps: str, body: st
             "cannot unmarshal number into Go struct field ConfigMap.data of type string",
             id="a value of the wrong type names its field",
         ),
+        pytest.param(
+            '{"kind": "ConfigMap", "apiVersion": 1, "metadata": {"name": "a"}}',
+            "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; "
+            "json parse error: json: cannot unmarshal number into Go struct field .apiVersion of type string",
+            id="a version that is no text",
+        ),
     ],
 )
 async def test_the_message_of_a_malformed_body(api: RawApi, configmaps: str, body: str, text: str) -> None:

@@ -1,6 +1,7 @@
 """Nobody grants more than they hold: writes of roles and bindings by users who are not administrators.
 
 The object as it would be stored is worked out by a dry run first, so that a patch is judged like any other write.
+A ClusterRole that aggregates others can come to hold anything, so writing one takes every permission there is.
 The verbs `escalate` (on roles) and `bind` (on the role that a binding names) lift the rule.
 """
 
@@ -11,7 +12,7 @@ from typing import Final
 
 from kuberun.meta import JsonObject
 from localkube.access.policies import Policies
-from localkube.access.rbac import GROUP, Rule, missing, rules_of
+from localkube.access.rbac import EVERYTHING, GROUP, Rule, missing, rules_of
 from localkube.errors import StatusError, forbidden
 from localkube.model import User
 from localkube.wire.routes import ResourceTarget
@@ -38,10 +39,18 @@ def check_grant(policies: Policies, user: User, target: ResourceTarget, obj: Jso
         return
     namespace = target.namespace
     wanted = rules_of(obj) if target.resource in _ROLES else policies.rules_of_role(obj.get("roleRef") or {}, namespace)
-    lacking = missing(policy.rules_for(user, namespace), wanted)
-    if lacking:
-        name = obj.get("metadata", {}).get("name", target.name)
+    held = policy.rules_for(user, namespace)
+    name = obj.get("metadata", {}).get("name", target.name)
+    if lacking := missing(held, wanted):
         raise _escalates(user, target.resource, name, lacking)
+    if _aggregates(policies, target, obj) and missing(held, EVERYTHING):
+        why = "must have cluster-admin privileges to use the aggregationRule"
+        raise forbidden(target.resource, name, why, group=GROUP)
+
+
+def _aggregates(policies: Policies, target: ResourceTarget, obj: JsonObject) -> bool:
+    """Whether the ClusterRole gathers the rules of others, or did so before this write."""
+    return target.resource == "clusterroles" and bool(obj.get("aggregationRule") or policies.aggregates(target.name))
 
 
 def _lifting_target(target: ResourceTarget, obj: JsonObject) -> ResourceTarget:

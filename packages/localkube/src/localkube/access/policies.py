@@ -34,6 +34,11 @@ class Policies:
         record = self._store.get(Key(_RESOURCES[1], namespace, name))
         return rules_of(record.decode()) if record else ()
 
+    def aggregates(self, name: str) -> bool:
+        """Whether there is a ClusterRole of that name that gathers the rules of others."""
+        record = self._store.get(Key(_RESOURCES[0], "", name))
+        return record is not None and bool(record.decode().get("aggregationRule"))
+
     def _objects(self, resource: str) -> list[JsonObject]:
         return [record.decode() for _, record in self._store.scan(resource)]
 

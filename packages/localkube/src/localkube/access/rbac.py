@@ -49,6 +49,9 @@ class Rule:
         return bool(slash) and f"*/{subresource}" in self.resources
 
 
+EVERYTHING: Final = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """The rules that one binding gives to one subject, in one namespace or (empty) everywhere."""
@@ -103,7 +106,7 @@ class Policy:
 
     def rules_for(self, user: User, namespace: str) -> list[Rule]:
         """Every rule that holds for the user in a namespace (empty: at the cluster scope)."""
-        found = [Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",))] if MASTERS in user.groups else []
+        found = list(EVERYTHING) if MASTERS in user.groups else []
         for grant in self._grants_of(user):
             if grant.namespace in {"", namespace}:
                 found += grant.rules

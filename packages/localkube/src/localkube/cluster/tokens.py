@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import jwt
+import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -84,7 +85,7 @@ class Tokens:
     def request(self, namespace: str, name: str, obj: JsonObject) -> JsonObject:
         """Answer a TokenRequest for a service account."""
         account = self._store.get(Key("serviceaccounts", namespace, name))
-        spec = obj.get("spec") or {}
+        spec = _readable_spec(obj)
         seconds = _checked_seconds(spec)
         if account is None:
             raise not_found("serviceaccounts", name)
@@ -180,12 +181,38 @@ class Tokens:
         return True
 
 
+class _BoundObject(msgspec.Struct, rename="camel"):
+    kind: str | None = None
+    api_version: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    audiences: list[str] | None = None
+    expiration_seconds: int | None = None
+    bound_object_ref: _BoundObject | None = None
+
+
+class _TokenRequest(msgspec.Struct):
+    spec: _Spec | None = None
+
+
+def _readable_spec(obj: JsonObject) -> JsonObject:
+    """The spec of a TokenRequest, whose fields are of the types that they must have."""
+    try:
+        msgspec.convert(obj, _TokenRequest)
+    except msgspec.ValidationError as exc:
+        why = f'TokenRequest in version "v1" cannot be handled as a TokenRequest: {exc}'
+        raise bad_request(why) from None
+    spec: JsonObject = obj.get("spec") or {}
+    return spec
+
+
 def _checked_seconds(spec: JsonObject) -> int:
-    seconds = spec.get("expirationSeconds")
+    seconds: int | None = spec.get("expirationSeconds")
     if seconds is None:
         return _DEFAULT
-    if not isinstance(seconds, int) or isinstance(seconds, bool):
-        raise bad_request("spec.expirationSeconds must be a number")
     if seconds < _SHORTEST:
         raise _bad_seconds(seconds, "may not specify a duration less than 10 minutes")
     if seconds > _LONGEST:

@@ -180,7 +180,7 @@ def _endpoint(api_version: str, subresource: str, reset: FieldSet | None) -> _En
 
 
 def _check_config(live: JsonObject | None, config: JsonObject, api_version: str) -> None:
-    version, kind = config.get("apiVersion") or "", config.get("kind") or ""
+    version, kind = (said if isinstance(said := config.get(name), str) else "" for name in ("apiVersion", "kind"))
     if version != api_version or not kind or (live is not None and live.get("kind", kind) != kind):
         raise bad_request(f"invalid object type: {_type_text(version, kind)}")
     if entries_of(config) is not None:

@@ -126,6 +126,13 @@ def _read(body: bytes, content_type: str) -> tuple[Any, list[str]]:
 
 
 def _settle_kind(value: JsonObject, wanted: Expected) -> None:
+    for name in ("kind", "apiVersion"):
+        if not isinstance(value.get(name), str | None):
+            raise bad_request(
+                f"the object provided is unrecognized (must be of type {wanted.kind}): couldn't get version/kind; "
+                f"json parse error: json: cannot unmarshal {_shape(value[name])} into Go struct field .{name} "
+                "of type string"
+            )
     said_kind, said_version = value.get("kind") or "", value.get("apiVersion") or ""
     if wanted.custom:
         if not said_kind:

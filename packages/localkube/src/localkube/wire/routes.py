@@ -42,10 +42,6 @@ class ResourceTarget:
     selected_name: str = ""
     """The name that a field selector pins a collection to: rules limited to names then apply to it."""
 
-    @property
-    def on_collection(self) -> bool:
-        return not self.name
-
 
 @dataclass(frozen=True, slots=True)
 class PathTarget:

@@ -95,10 +95,20 @@ def _version(schema: JsonObject) -> JsonObject:
         "What the objects look like.",
         {"openAPIV3Schema": schema},
     )
+    scale = struct(
+        f"{_EXTENSIONS}.CustomResourceSubresourceScale",
+        "Where the scale subresource finds its fields.",
+        {
+            "specReplicasPath": text("Where the wanted number of replicas is."),
+            "statusReplicasPath": text("Where the present number of replicas is."),
+            "labelSelectorPath": text("Where the selector of the replicas is."),
+        },
+        required=["specReplicasPath", "statusReplicasPath"],
+    )
     subresources = struct(
         f"{_EXTENSIONS}.CustomResourceSubresources",
         "Parts of the objects with URLs of their own.",
-        {"status": anything("The status subresource."), "scale": anything("The scale subresource.")},
+        {"status": anything("The status subresource."), "scale": scale},
     )
     return struct(
         f"{_EXTENSIONS}.CustomResourceDefinitionVersion",

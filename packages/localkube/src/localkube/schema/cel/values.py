@@ -5,7 +5,6 @@ bool, int (64 bits), float, str, bytes, None, list and dict stand for themselves
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -113,5 +112,3 @@ _TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
     (TypeValue, "type"),
     (Optional, "optional_type"),
 )
-
-Implementation = Callable[..., Any]
