@@ -245,11 +245,13 @@ def test_a_changed_object_is_always_on_record() -> None:
 def test_a_refresh_that_was_not_written_goes_out_with_the_next_thing_that_is_said(outcome: Outcome) -> None:
     """So that the printed time of the last sync is right."""
     es = synced(external_secret(), START, conditions=[READY])
-    remembered = LastSync(START + timedelta(seconds=200), current_version(es))
+    ends = START + timedelta(seconds=900)
+    remembered = LastSync(START + timedelta(seconds=200), current_version(es), ends)
 
     report = report_of(snapshot(es, LATER, last=remembered), outcome)
 
     assert report.status.refresh_time == rfc3339(START + timedelta(seconds=200))
+    assert report.status.renew_time == rfc3339(ends)
 
 
 def test_every_failing_entry_is_listed_and_the_message_names_the_first() -> None:

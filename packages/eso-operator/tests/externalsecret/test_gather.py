@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import pytest
+
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.externalsecret.gather import Gatherer
@@ -17,6 +19,7 @@ from eso_operator.testing.externalsecrets import external_secret, intact, synced
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from kuberun.cache import Store
+from kuberun.errors import Unreachable
 from kuberun.meta import ObjectKey
 from kuberun.testing.clock import START
 
@@ -132,6 +135,21 @@ async def test_only_the_first_look_gives_an_overdue_refresh_its_turn() -> None:
     assert first.turn is not None
     assert first.turn > START + 2 * HOUR
     assert second.turn == first.turn
+
+
+async def test_a_look_that_fails_is_none() -> None:
+    """What is shown of an object is shown at the first look: one that was never had must not count."""
+
+    class Away(Looked):
+        async def look(self, es: ExternalSecret) -> Look:
+            raise Unreachable(f"{es.key}: away")
+
+    gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
+
+    with pytest.raises(Unreachable):
+        await gatherer.gather(es, Away(), START)
+
+    assert (await gatherer.gather(es, Looked(), START)).first_look
 
 
 async def test_templates_are_new_when_their_version_is_another_one() -> None:

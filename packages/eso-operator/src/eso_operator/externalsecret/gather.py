@@ -80,13 +80,14 @@ class Gatherer:
 
     async def gather(self, es: ExternalSecret, target: Target, now: datetime) -> Snapshot:
         """Raises what looking at the target does: ApiError, UnknownKindError."""
-        first_look = self._of(es) is None
+        look = await self._look(es, target)
+        first_look = self._of(es) is None  # until one succeeds
         known = self._of(es) or self._keep(es, _Known(es.metadata.uid, turn_of(es, last_sync(es), now)))
         return Snapshot(
             es=es,
             last=_later(known.last, last_sync(es)),
             now=now,
-            look=await self._look(es, target),
+            look=look,
             rules=self._rules,
             foreign_class=self._foreign(es),
             turn=known.turn,

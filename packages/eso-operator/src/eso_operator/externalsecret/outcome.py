@@ -263,7 +263,12 @@ def _with_ready(snapshot: Snapshot, ready: Condition) -> ExternalSecretStatus:
     """With the condition, and with a refresh that was not worth a write of its own."""
     status, last = snapshot.es.status, snapshot.last
     if last.at is not None and last != last_sync(snapshot.es):
-        status = msgspec.structs.replace(status, refresh_time=rfc3339(last.at), synced_resource_version=last.version)
+        status = msgspec.structs.replace(
+            status,
+            refresh_time=rfc3339(last.at),
+            renew_time=None if last.renew_at is None else rfc3339(last.renew_at),
+            synced_resource_version=last.version,
+        )
     return msgspec.structs.replace(status, conditions=set_condition(status.conditions, ready, snapshot.now))
 
 
