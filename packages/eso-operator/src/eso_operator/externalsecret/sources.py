@@ -12,8 +12,8 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.reference import normalise, parse_kind
 from eso_operator.stores.target import ResolutionError
 from eso_operator.sync.dependencies import Dependency, OnObject
+from eso_operator.sync.templates import template_sources
 from eso_operator.targets.marks import target_name
-from eso_render.sources import references
 from eso_wire.values import KindId, ObjectRef
 from kuberun.meta import ObjectKey
 
@@ -30,7 +30,8 @@ def references_of(spec: ExternalSecretSpec) -> tuple[StoreRef | GeneratorRef, ..
 
 def sources_of(es: ExternalSecret) -> frozenset[Dependency]:
     """The objects whose change should be looked at."""
-    return frozenset((*_of_references(es), *_of_templates(es), *_of_target(es)))
+    templates = template_sources(es.spec.target.template, es.metadata.namespace)
+    return frozenset((*_of_references(es), *templates, *_of_target(es)))
 
 
 def manifest_kind(es: ExternalSecret) -> KindId | None:
@@ -49,13 +50,6 @@ def _of_references(es: ExternalSecret) -> Iterator[Dependency]:
             continue
         yield OnObject(kind.group, kind.kind, ObjectKey(namespace, ref.name))
         yield OnObject(kind.group, kind.kind, ObjectKey("", ref.name))
-
-
-def _of_templates(es: ExternalSecret) -> Iterator[Dependency]:
-    wanted = references(es.spec.target.template)
-    for kind, names in (("ConfigMap", wanted.config_maps), ("Secret", wanted.secrets)):
-        for name in names:
-            yield OnObject("", kind, ObjectKey(es.metadata.namespace, name))
 
 
 def _of_target(es: ExternalSecret) -> Iterator[Dependency]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
+from eso_operator.sync.wakes import said_changed
 from eso_operator.targets.marks import target_name
 from kuberun import triggers
 from kuberun.cache import Change, Store
@@ -15,10 +16,6 @@ from kuberun.workqueue import Request
 
 TARGET_INDEX: Final = "target"
 
-_WRITTEN = triggers.any_of(
-    triggers.generation_changed, triggers.labels_changed, triggers.annotations_changed, triggers.deletion_started
-)
-
 
 def target_of(es: ExternalSecret) -> list[tuple[str, str]]:
     """The index by which the users of a Secret are found. Other kinds have watches of their own."""
@@ -27,7 +24,7 @@ def target_of(es: ExternalSecret) -> list[tuple[str, str]]:
 
 def own_changes(change: Change[ExternalSecret]) -> Iterable[Request]:
     """What people wrote, not what we report. A finalizer that somebody took off counts too."""
-    if _WRITTEN(change) or triggers.resynced(change) or _finalizers_differ(change):
+    if said_changed(change) or triggers.resynced(change) or _finalizers_differ(change):
         return triggers.itself()(change)
     return ()
 

@@ -1,1 +1,1 @@
-"""From remote refs to shaped values: fetch, rewrite, convert, decode."""
+"""What both directions share: remote refs to shaped values, whom to wake and when, generated state, what is told."""

@@ -1,7 +1,8 @@
-"""Which stores and classes to look at again when something else changes: a Secret, a configuration, a provider.
+"""Which objects to look at again when something else changes: a Secret, a configuration, a store, a provider.
 
-After every validation a store names what it went by. A store that did not get as far as a provider waits for any
-provider to appear. One table for all kinds, so that it is known when nobody needs a connection any more.
+Whoever was looked at (a store, a class, an ExternalSecret, …) names what it went by. One that did not get as far as a
+provider waits for any provider to appear. One table for all kinds, so that it is known when nobody needs a connection
+any more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kuberun.meta import ObjectKey
 
 
 class Dependant(NamedTuple):
-    """A store or class: which controller handles it, and its key there."""
+    """An object that is reconciled: which controller handles it, and its key there."""
 
     controller: Subsystem
     key: ObjectKey
@@ -65,7 +66,7 @@ def on_connection(connection: Connection) -> OnConnection:
 
 
 class Dependencies:
-    """Both directions; bounded by the stores and classes there are."""
+    """Both directions; bounded by the objects that are reconciled."""
 
     def __init__(self) -> None:
         self._of: dict[Dependant, frozenset[Dependency]] = {}

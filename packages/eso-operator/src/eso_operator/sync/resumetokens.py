@@ -40,7 +40,6 @@ class ResumeTokens:
         self._lease: JsonObject | None = None
         self._known: dict[str, str] = {}
         self._found: dict[str, str] = {}
-        self._taken: set[str] = set()
         self._loaded = False
 
     async def load(self) -> None:
@@ -61,10 +60,10 @@ class ResumeTokens:
 
     def take(self, name: str) -> str:
         """Where an earlier process was, once: after that, this process knows better."""
-        if name in self._taken:
-            return ""
-        self._taken.add(name)
-        return self._found.get(name, "")
+        token = self._found.get(name, "")
+        if token:
+            self._found[name] = ""  # heard all the same
+        return token
 
     async def save(self, tokens: Mapping[str, str]) -> None:
         """Keep these, besides those of streams that are not among them. Writes nothing that is on record."""

@@ -1,4 +1,4 @@
-"""Wakes stores and classes when something they went by changes.
+"""Wakes whoever is reconciled (stores, classes, ExternalSecrets, …) when something it went by changes.
 
 Secret, ConfigMap, configuration     those that read it, or that miss it
 class, Service                       those that use the provider, and those that wait for one
@@ -59,7 +59,7 @@ class Wakes:
             self.wake(ANY_PROVIDER, f"provider {label} answers")
 
     def object_changed(self, kind: KindId, change: Change[Any]) -> None:
-        """An object that stores may have read, or may have missed."""
+        """An object that somebody may have read, or may have missed."""
         self.wake(OnObject(kind.group, kind.kind, change.key), f"{kind.kind} {change.key} changed")
 
     def kind_appeared(self, kind: KindId) -> None:

@@ -109,12 +109,12 @@ class ManifestTarget:
             if policy == MERGE:
                 return Keep(Untouched.MISSING)
             document = _document(es, desired.content, ObjectMeta())
-            return Create(document, _digest_of(document))
+            return Create(document, digest(document))
         metadata = meta_of(live)
         if refusal := ownership_refusal(es, metadata):
             return refusal
         document = _document(es, desired.content, metadata)
-        wanted, known = _digest_of(document), self._memory(es).of(metadata)
+        wanted, known = digest(document), self._memory(es).of(metadata)
         if (known is not None and known.wanted == wanted) or _same(_cleaned(live), document):
             self._memory(es).keep(metadata, wanted=wanted, valid=True)
             self._shares.keep(es, live)
@@ -233,10 +233,6 @@ def _same(live: JsonObject, wanted: JsonObject) -> bool:
 
 def _filled(metadata: JsonObject) -> JsonObject:
     return {key: value for key, value in metadata.items() if value}
-
-
-def _digest_of(document: JsonObject) -> str:
-    return digest(document)
 
 
 def _key(es: ExternalSecret) -> ObjectKey:
