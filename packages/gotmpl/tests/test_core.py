@@ -29,6 +29,13 @@ def render(text: str, limits: Limits | None = None) -> str:
             "{{ range $k, $v := . }}{{ $k }}={{ $v }};{{ end }}", "empty=;n=42;user=ada;", id="maps are sorted"
         ),
         pytest.param('{{ define "x" }}[{{ . }}]{{ end }}{{ template "x" .user }}', "[ada]", id="templates nest"),
+        pytest.param('{{ define "tpl" }}[{{ .user }}]{{ end }} \n', "[ada]", id="a text may define all that it is"),
+        pytest.param('{{ define "tpl" }} {{ end }}x', "x", id="nothing under its own name changes nothing"),
+        pytest.param(
+            '{{ if ne (print .) "ada" }}<{{ template "tpl" .user }}>{{ else }}{{ . }}{{ end }}',
+            "<ada>",
+            id="a text includes itself",
+        ),
         pytest.param('{{ printf "%05d|%-4s|%q" 42 "ab" "c" }}', '00042|ab  |"c"', id="printf pads and quotes"),
         pytest.param('{{ .user | printf "%s-%s" "x" }}', "x-ada", id="the piped value is the last argument"),
         pytest.param('{{ and .user .empty "z" }}|{{ or .empty "z" .nope }}', "|z", id="and, or stop early"),
@@ -50,6 +57,11 @@ def test_templates_render_as_go_renders_them(text: str, expected: str | None) ->
         pytest.param("{{ .user-name }}", "template: tpl:1: bad character U+002D '-'", id="a dash in a field name"),
         pytest.param("\n{{ nosuch }}", 'template: tpl:2: function "nosuch" not defined', id="unknown function"),
         pytest.param("{{ (1 }}", "template: tpl:1: unclosed left paren", id="open parenthesis"),
+        pytest.param(
+            '{{ define "tpl" }}x{{ end }}\ny',
+            'template: tpl:2: template: multiple definition of template "tpl"',
+            id="a body, and a definition under the same name",
+        ),
     ],
 )
 def test_parse_errors_have_gos_words(text: str, message: str) -> None:

@@ -23,6 +23,7 @@ from gotmpl.statements import (
     If,
     Include,
     Loop,
+    Parsed,
     Range,
     ShownField,
     Statement,
@@ -33,9 +34,9 @@ from gotmpl.statements import (
 )
 
 
-def parse(text: str, functions: Mapping[str, Func], *, left: str = "{{", right: str = "}}") -> Template:
+def parse(text: str, functions: Mapping[str, Func], *, left: str = "{{", right: str = "}}") -> Parsed:
     try:
-        return _Parser(text, functions, left or "{{", right or "}}").template()
+        return _Parser(text, functions, left or "{{", right or "}}").parsed()
     except RecursionError:
         raise Unparsable("nested too deeply", 1) from None
 
@@ -47,7 +48,7 @@ class _Parser(Expressions):
         self._range_depth = 0
         self._defined: dict[str, Template] = {}
 
-    def template(self) -> Template:
+    def parsed(self) -> Parsed:
         body: Body = []
         tokens = self.tokens
         while (kind := self.peek()[0]) != _EOF:
@@ -60,7 +61,7 @@ class _Parser(Expressions):
             if isinstance(node, _Stop):
                 self.fail("unexpected " + self._shown(node))
             body.append(node)
-        return Template(body, self.scope.size)
+        return Parsed(Template(body, self.scope.size), self._defined)
 
     def _shown(self, stop: _Stop) -> str:
         left, right = self._delimiters

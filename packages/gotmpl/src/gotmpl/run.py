@@ -37,14 +37,22 @@ class Node(Protocol):
         """Where it begins: an index into the text."""
 
 
+class Whole(Protocol):
+    """A template that can be executed."""
+
+    def execute(self, run: Run, dot: Value, /) -> None: ...
+
+
 class Run:
     __slots__ = (
-        *("_deadline", "_limits", "_name", "alarm", "data", "depth", "left", "node", "out", "steps", "template"),
+        *("_deadline", "_limits", "alarm", "data", "depth", "left", "name", "node", "out", "root", "steps", "template"),
         *("text", "vars"),
     )
 
-    def __init__(self, name: str, text: str, limits: Limits, data: Value = None) -> None:
-        self._name = name
+    def __init__(self, name: str, text: str, limits: Limits, data: Value, root: Whole) -> None:
+        self.name = name
+        self.root = root
+        """What has that name: an inclusion of it starts over."""
         self.text = text
         """The source: what it spells out, messages may show."""
         self.template = name
@@ -104,9 +112,9 @@ class Run:
     def _located(self, message: str) -> tuple[str, int, int]:
         node = self.node
         if node is None:
-            return f"template: {self._name}: {message}", 0, 0
+            return f"template: {self.name}: {message}", 0, 0
         before = self.text[: node.pos]
         line = before.count("\n") + 1
         column = len(to_bytes(before[before.rfind("\n") + 1 :]))
-        where = f"{self._name}:{line}:{column}"
+        where = f"{self.name}:{line}:{column}"
         return f"template: {where}: executing {quote(self.template)} at <{node}>: {message}", line, column

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gotmpl.errors import FuncError
 from gotmpl.formatting import display
@@ -211,6 +211,20 @@ class Template:
         perform(self.body, run, dot)
 
 
+class Parsed(NamedTuple):
+    """A text: what it does by itself, and the templates it defines."""
+
+    body: Template
+    defined: Mapping[str, Template]
+
+    def named(self, name: str) -> Template | None:
+        """What has the name that the text itself is given. None if the text has a body and defines that name too."""
+        own = self.defined.get(name)
+        if own is None or is_empty(own.body):
+            return self.body
+        return own if is_empty(self.body.body) else None
+
+
 class Include:
     """`{{template "name" pipeline}}`: another template in this place."""
 
@@ -237,7 +251,7 @@ class Include:
 
     def execute(self, run: Run, dot: Value) -> Signal:
         run.node = self
-        target = self.templates.get(self.name)
+        target = run.root if self.name == run.name else self.templates.get(self.name)
         if target is None:
             raise run.error(f"template {quote(self.name)} not defined")
         run.enter()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NoReturn
 
 from gotmpl.errors import LimitError
 from gotmpl.expressions import Unparsable
 from gotmpl.parser import parse
+from gotmpl.quoting import quote
 from gotmpl.run import Limits, Run
 from gotmpl.signatures import Func
-from gotmpl.statements import Template
+from gotmpl.statements import Parsed
 from gotmpl.values import Value, joined
 
 MAX_CACHED = 2048
@@ -29,15 +31,21 @@ class Engine:
     def render(self, text: str, data: Value, *, name: str = "tpl", left: str = "{{", right: str = "}}") -> str:
         """One text over one value; `name` is what messages call it."""
         try:
-            template = (self._parse if len(text) > MAX_TEXT else self._cached)(text, left, right)
+            parsed = (self._parse if len(text) > MAX_TEXT else self._cached)(text, left, right)
+            root = parsed.named(name) or _defined_twice(name, text)
         except Unparsable as exc:
             raise exc.in_template(name) from None
-        run = Run(name, text, self._limits, data)
+        run = Run(name, text, self._limits, data, root)
         try:
-            template.execute(run, data)
+            root.execute(run, data)
         except RecursionError:
             raise LimitError(f"template: {name}: exceeded maximum template depth") from None
         return joined(run.out)
 
-    def _parse(self, text: str, left: str, right: str) -> Template:
+    def _parse(self, text: str, left: str, right: str) -> Parsed:
         return parse(text, self._functions, left=left, right=right)
+
+
+def _defined_twice(name: str, text: str) -> NoReturn:
+    """Go finds this out at the end of the text."""
+    raise Unparsable(f"template: multiple definition of template {quote(name)}", 1 + text.count("\n"))
