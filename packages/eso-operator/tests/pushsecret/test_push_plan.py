@@ -44,6 +44,9 @@ ABSENT = CheckResult("1", exists=False)
         pytest.param("Replace", BOTH, Known(NEW, "v1"), ABSENT, Fate.PUSH, id="deleted by somebody else, R2"),
         pytest.param("Replace", BOTH, Known(NEW, "v1"), FAILED, Fate.PUSH, id="it cannot be told"),
         pytest.param("Replace", BOTH, Known(NEW, "v1"), there(), Fate.KEEP, id="no versions are told"),
+        pytest.param(
+            "Replace", BOTH, Known(NEW, ""), there("v1"), Fate.KEEP, id="no version was told when it was pushed"
+        ),
         pytest.param("Replace", PLAIN, Known(NEW, ""), None, Fate.KEEP, id="nothing can be asked"),
         pytest.param("Replace", PLAIN, Known(OLD, ""), None, Fate.PUSH, id="nothing can be asked, another value"),
         pytest.param("", BOTH, None, None, Fate.PUSH, id="an empty policy replaces, R9"),
