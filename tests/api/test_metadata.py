@@ -143,6 +143,19 @@ async def test_an_owner_reference_needs_a_name_and_a_uid(api: RawApi, configmaps
     ]
 
 
+async def test_an_owner_reference_of_nothing_lacks_everything(api: RawApi, configmaps: str, widgets: str) -> None:
+    body = {"metadata": {"name": "a", "ownerReferences": [None]}}
+
+    plain = await api.post(configmaps, body)
+    custom = await api.post(
+        widgets, {**body, "apiVersion": "shop.example.com/v1", "kind": "Widget", "spec": {"size": 1}}
+    )
+
+    lacking = [f"metadata.ownerReferences.{field}" for field in ("apiVersion", "kind", "name", "uid")]
+    assert [reply.status for reply in (plain, custom)] == [422, 422]
+    assert [[cause["field"] for cause in reply.causes] for reply in (plain, custom)] == [lacking, lacking]
+
+
 async def test_only_one_owner_may_be_the_controller(api: RawApi, configmaps: str) -> None:
     owners = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": str(uuid.uuid4()), "controller": True}

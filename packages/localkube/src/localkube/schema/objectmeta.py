@@ -99,7 +99,7 @@ def _shared_causes(meta: JsonObject, path: str) -> Iterator[Cause]:
     if annotations := meta.get("annotations"):
         yield from _annotation_causes(annotations, f"{path}.annotations")
     if owners := meta.get("ownerReferences"):
-        yield from _owner_causes(owners, f"{path}.ownerReferences")
+        yield from _owner_causes([owner or {} for owner in owners], f"{path}.ownerReferences")
 
 
 def _annotation_causes(annotations: Mapping[str, str], path: str) -> Iterator[Cause]:
