@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import stat
@@ -15,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from eso_api.kinds import installed_kinds
+from eso_cli.up import Options, Site
 from kuberun.testing.kubectl import Kubectl
+from localkube.server import LocalKube
 
 ESO = Path(sys.executable).parent / "eso"
 SECONDS = 60.0
@@ -142,8 +145,25 @@ def test_what_cannot_work_is_refused_before_anything_runs(tmp_path: Path, argume
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
+@pytest.mark.parametrize(
+    ("address", "asked"),
+    [
+        pytest.param("127.0.0.1:8765", "http://127.0.0.1:8765/readyz", id="another port"),
+        pytest.param(":8765", "http://127.0.0.1:8765/readyz", id="every address"),
+        pytest.param("[::1]:8765", "http://[::1]:8765/readyz", id="IPv6"),
+    ],
+)
+def test_the_operator_is_asked_where_its_own_flags_put_it(tmp_path: Path, address: str, asked: str) -> None:
+    """Asked elsewhere it never answers, and the start waits for as long as it may."""
+    options = Options(tmp_path, tmp_path / "kubeconfig", 0, None, operator_flags=(f"--live-addr={address}",))
+
+    site = Site(options, LocalKube(tmp_path), (), asyncio.Event())
+
+    assert site.readiness == asked
+
+
 def test_it_stops_at_once_when_it_is_interrupted_while_it_starts(tmp_path: Path) -> None:
-    """The operator listens elsewhere than it is asked, so the start goes on for as long as it may."""
+    """The operator listens on a port that nobody knows, so the start goes on for as long as it may."""
     elsewhere = ["--", "--live-addr=127.0.0.1:0"]
     process = subprocess.Popen(
         [str(ESO), "up", *elsewhere], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

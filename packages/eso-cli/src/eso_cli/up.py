@@ -137,23 +137,31 @@ class Site:
         flags += ["--live-addr", f"127.0.0.1:{self._live_port}", "--metrics-addr", "0"]
         return [*flags, *(provider.trust for provider in self._providers), *self._options.operator_flags]
 
+    @property
+    def readiness(self) -> str:
+        """Where the operator says that it is ready, which flags for it may have moved."""
+        live = parse(self._operator_flags(self._options.kubeconfig), os.environ).live
+        host = f"[{live.host}]" if ":" in live.host else live.host or "127.0.0.1"
+        return f"http://{host}:{live.port}/readyz"
+
     async def _until_ready(self) -> None:
         """Wait for the operator and the providers, but not for ever: what does not start is seen in the log."""
+        if not self._options.operator:
+            return
+        readiness = self.readiness
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                while not self._stop.is_set() and not await self._ready():
+                while not self._stop.is_set() and not await self._ready(readiness):
                     await self._clock.sleep(_POLL_SECONDS)
         except TimeoutError:
             _complain(f"not everything is ready after {_READY_SECONDS:.0f} s")
 
-    async def _ready(self) -> bool:
-        if not self._options.operator:
-            return True
+    async def _ready(self, readiness: str) -> bool:
         if not all(provider.ready_file.exists() for provider in self._providers):
             return False
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
             try:
-                async with session.get(f"http://127.0.0.1:{self._live_port}/readyz") as answer:
+                async with session.get(readiness) as answer:
                     return answer.status == 200
             except (aiohttp.ClientError, TimeoutError):
                 return False

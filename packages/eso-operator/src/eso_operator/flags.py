@@ -118,7 +118,7 @@ def _add_process_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--concurrent", type=_count, default=1, help="reconciles at once in a controller; never below 32"
     )
-    flags.add_argument("--live-addr", type=_listener, default=":8082", help="where /healthz and /readyz listen")
+    flags.add_argument("--live-addr", type=_probes, default=":8082", help="where /healthz and /readyz listen")
     flags.add_argument("--loglevel", type=_choice(LogLevel), default="info", help=_names(LogLevel))
     flags.add_argument("--zap-time-encoding", type=_choice(TimeEncoding), default="epoch", help=_names(TimeEncoding))
     flags.add_argument("--feature-gates", type=_gates, default="", help=f"NAME=true,…: {_names(FeatureGate)}")
@@ -342,6 +342,14 @@ def _factor(text: str) -> float:
     if not 1 <= factor <= MAX_FACTOR:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_FACTOR}")
     return factor
+
+
+def _probes(text: str) -> Listener:
+    """Probes are always served: without them a stalled operator would look well."""
+    listener = _listener(text)
+    if listener.disabled:
+        raise argparse.ArgumentTypeError("0 is for --metrics-addr only; give host:port, or 127.0.0.1:0 for any port")
+    return listener
 
 
 def _listener(text: str) -> Listener:

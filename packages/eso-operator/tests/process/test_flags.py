@@ -134,6 +134,7 @@ def test_our_own_flags_reach_the_settings() -> None:
         pytest.param(["--push-refresh-multiplier=nan"], "--push-refresh-multiplier", id="no number"),
         pytest.param(["--push-refresh-multiplier=often"], "--push-refresh-multiplier", id="a word for a number"),
         pytest.param(["--metrics-addr=8080"], "--metrics-addr", id="a port without a colon"),
+        pytest.param(["--live-addr=0"], "--live-addr", id="no probes"),
         pytest.param(["--enable-flood-gate=maybe"], "maybe", id="a switch that is neither"),
         pytest.param(["--feature-gates=Unknown=true"], "Unknown", id="unknown gate"),
         pytest.param(["--trusted-provider=fake=127.0.0.1:1"], "--trusted-provider", id="trusted without namespace"),
