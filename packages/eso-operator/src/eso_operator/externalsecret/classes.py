@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.externalsecret.gather import ControllerOf
+from eso_operator.stores.loading import controller_named
 from eso_operator.stores.reference import normalise, pick
 from eso_operator.stores.snapshot import Scope, Snapshot
 from eso_operator.stores.target import ResolutionError
@@ -23,14 +22,7 @@ def controller_classes(snapshot: Snapshot) -> ControllerOf:
         except ResolutionError:
             return None
         where = "" if picked.scope is Scope.CLUSTER else namespace
-        return _class_of(snapshot.objects.get(picked.kind, ObjectKey(where, reference.name)))
+        found = snapshot.objects.get(picked.kind, ObjectKey(where, reference.name))
+        return None if found is None else controller_named(picked, found)
 
     return controller_of
-
-
-def _class_of(obj: Any) -> str | None:
-    if obj is None:
-        return None
-    spec = obj.get("spec") if isinstance(obj, dict) else getattr(obj, "spec", None)
-    named = spec.get("controller") if isinstance(spec, dict) else getattr(spec, "controller", "")
-    return str(named or "")

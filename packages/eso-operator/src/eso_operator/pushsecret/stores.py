@@ -17,6 +17,7 @@ import msgspec
 from eso_api.pushsecret import PushSecret, PushSecretSpec, PushStoreRef
 from eso_api.references import CORE_GROUP, SelectorError, StoreRef
 from eso_operator.pushsecret.snapshot import Chosen, NoChoice
+from eso_operator.stores.loading import controller_named
 from eso_operator.stores.reference import Picked, normalise, pick
 from eso_operator.stores.snapshot import Scope
 from eso_operator.stores.snapshot import Snapshot as Cluster
@@ -25,7 +26,7 @@ from eso_operator.sync.resolver import WatchedObjects
 from eso_wire.values import KindId, ObjectRef
 from kuberun.client import Client
 from kuberun.errors import ApiError
-from kuberun.meta import Malformed, ObjectKey, meta_of
+from kuberun.meta import ObjectKey, meta_of
 
 _MAX_STORES: Final = 1000
 
@@ -89,7 +90,7 @@ class StoreChooser:
         where = "" if picked.scope is Scope.CLUSTER else namespace
         for obj in self._candidates(ref, picked.kind, where):
             meta = meta_of(obj)
-            if meta.deletion_timestamp is None and _class_of(obj) in ("", self._controller_class):
+            if meta.deletion_timestamp is None and controller_named(picked, obj) in ("", self._controller_class):
                 store = StoreRef(api_version=ref.api_version, kind=picked.kind.kind, name=meta.name)
                 yield Chosen(store, picked.kind, key_of(picked.kind, meta.name), meta.uid, dict(meta.labels))
 
@@ -169,17 +170,6 @@ def idle_data_to(spec: PushSecretSpec, stores: Iterable[Chosen]) -> NoChoice | N
 
 def _group(ref: PushStoreRef) -> str:
     return ref.api_version.rpartition("/")[0] if ref.api_version else CORE_GROUP
-
-
-def _class_of(obj: Any) -> str:
-    if isinstance(obj, Malformed):
-        return ""
-    spec = obj.get("spec") if isinstance(obj, dict) else getattr(obj, "spec", None)
-    if isinstance(spec, dict):
-        named = spec.get("controller") or (spec.get("common") or {}).get("controller")
-    else:
-        named = getattr(spec, "controller", "")
-    return str(named or "")
 
 
 class _Version(msgspec.Struct, rename="camel"):

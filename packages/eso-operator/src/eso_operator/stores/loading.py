@@ -97,6 +97,24 @@ def plain(obj: Any, subject: ObjectRef) -> JsonObject:
     return document
 
 
+def controller_named(picked: Picked, obj: Any) -> str:
+    """The controller class that an object names, wherever its form keeps it; empty for none.
+
+    Read however broken the rest of the object is: nothing may be said about what is somebody else's.
+    """
+    spec = _member(obj, "spec")
+    match picked.form:
+        case Form.DIRECT:
+            holder = _member(spec, "common")
+        case Form.V1_GENERATOR if picked.custom is CLUSTER_GENERATOR:
+            embedded = _member(spec, "generator")
+            holder = next(iter(embedded.values()), None) if isinstance(embedded, dict) else None
+        case _:
+            holder = spec
+    named = _member(holder, "controller")
+    return named if isinstance(named, str) else ""
+
+
 def malformed(subject: ObjectRef, problem: str) -> ResolutionError:
     return ResolutionError(
         Reason.MALFORMED, f"{subject.kind} {subject.name} cannot be used: {problem}", subject=subject
@@ -282,6 +300,11 @@ def ready_condition(obj: Any) -> Condition | None:
     status = getattr(obj, "status", None)
     conditions: list[Condition] = getattr(status, "conditions", [])
     return next((condition for condition in conditions if condition.type == "Ready"), None)
+
+
+def _member(holder: Any, name: str) -> Any:
+    """Of JSON or of a typed object; None if there is none."""
+    return holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
 
 
 def _spec(obj: JsonObject, ref: ObjectRef) -> dict[str, Any]:
