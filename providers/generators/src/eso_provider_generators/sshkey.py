@@ -48,14 +48,36 @@ class SSHKeyGenerator(Generator[SSHKeySpec]):
             raise invalid_config("/keySize", "must be between 256 and 8192")
         return ()
 
+    async def open(self) -> None:
+        self._unclaimed: list[asyncio.Future[PrivateKey]] = []
+
+    async def close(self) -> None:
+        for making in self._unclaimed:
+            making.cancel()
+
     async def generate(self, request: GenerateRequest) -> Mapping[str, bytes]:
         del request
-        # Large RSA keys take seconds; other calls do not wait for them.
-        key = await asyncio.to_thread(_private_key, self.config)
+        key = await self._key()
         private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
         public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
         comment = f" {self.config.comment}".encode() if self.config.comment else b""
         return {"privateKey": private, "publicKey": public + comment + b"\n"}
+
+    async def _key(self) -> PrivateKey:
+        """A key that nobody has had.
+
+        Large RSA keys take seconds; other calls do not wait for them. They may take longer than a call lasts: then the
+        next call waits for the rest of it, because one that is begun anew would take as long again.
+        """
+        if self._unclaimed:
+            making = self._unclaimed.pop()
+        else:
+            making = asyncio.get_running_loop().run_in_executor(None, _private_key, self.config)
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            self._unclaimed.append(making)
+            raise
 
 
 def _private_key(spec: SSHKeySpec) -> PrivateKey:
