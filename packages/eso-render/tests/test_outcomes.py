@@ -197,3 +197,38 @@ def test_line_breaks_in_the_numbers_of_a_json_web_key_do_not_count() -> None:
     broken = render_text("{{ jwkPublicKeyPem .j }}", {"j": EC_KEY.replace(b"P14n", b"P14n\\n") + b"}"})
 
     assert broken == plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(EC_KEY.replace(b'"kty"', b'"KTY"') + b"}", id="capitals in the name of the type"),
+        pytest.param(EC_KEY + b', "n": "!", "qi": 1, "k": []}', id="fields of other types of keys"),
+    ],
+)
+def test_a_json_web_key_may_have_fields_that_mean_nothing(text: bytes) -> None:
+    plain = render_text("{{ jwkPublicKeyPem .j }}", {"j": EC_KEY + b"}"})
+
+    assert render_text("{{ jwkPublicKeyPem .j }}", {"j": text}) == plain
+
+
+def test_any_numbers_make_a_public_key_of_rsa() -> None:
+    output = render_text("{{ jwkPublicKeyPem .j }}", {"j": b'{"kty": "RSA", "n": "AQAB", "e": "AQAB"}'})
+
+    assert output.decode().split("\n")[1] == "MB4wDQYJKoZIhvcNAQEBBQADDQAwCgIDAQABAgMBAAE="
+
+
+@pytest.mark.parametrize(
+    ("primes", "message"),
+    [
+        pytest.param(b"", "error calling jwkPrivateKeyPem: modulus must be > 1", id="none"),
+        pytest.param(b', "p": "Aw", "q": "Aw"', "error calling jwkPrivateKeyPem: crypto/rsa: p * q != n", id="others"),
+    ],
+)
+def test_a_private_key_of_rsa_needs_its_primes(primes: bytes, message: str) -> None:
+    key = b'{"kty": "RSA", "n": "AQAB", "e": "AQAB", "d": "AQ"' + primes + b"}"
+
+    with pytest.raises(RenderError) as caught:
+        render_text("{{ jwkPrivateKeyPem .j }}", {"j": key})
+
+    assert message in str(caught.value)

@@ -10,7 +10,7 @@ import binascii
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gotmpl import keys, pem
+from gotmpl import der, keys, pem
 from gotmpl.errors import FuncError, Quoted
 from gotmpl.jsontext import JsonError, decode_first, kind_of
 from gotmpl.signatures import STRING, Functions
@@ -25,10 +25,15 @@ def jwk_public_key_pem(text: str) -> str:
     if material.public is None:
         raise FuncError(f"x509: unsupported public key type: {material.go_type}")
 
+    key = _built(material.public)
+    return pem.encoded("PUBLIC KEY", key if isinstance(key, bytes) else _subject_public_key_info(key))
+
+
+def _subject_public_key_info(key: Any) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    key = _built(material.public)
-    return pem.encoded("PUBLIC KEY", key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+    info: bytes = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return info
 
 
 @FUNCTIONS.add("jwkPrivateKeyPem", params=(STRING,), cost=20)
@@ -40,7 +45,7 @@ def jwk_private_key_pem(text: str) -> str:
 
 
 class Material(NamedTuple):
-    """The name of the key's Go type, and how to make the key of `cryptography`: of one sort or of none."""
+    """The name of the key's Go type, and how to make the key, of one sort or of none: as DER, or by `cryptography`."""
 
     go_type: str
     public: Callable[[], Any] | None = None
@@ -81,17 +86,22 @@ def _material(text: str) -> Material:
         fields = {}
     if not isinstance(fields, dict):
         raise FuncError(f"failed to unmarshal JSON into key hint: {_NOT_AN_OBJECT.format(kind_of(fields))}")
-    kind = fields.get("kty") or ""
+    kind = _kind(fields)
     if not isinstance(kind, str):
         problem = f"json: cannot unmarshal {kind_of(kind)} into Go struct field .kty of type string"
         raise FuncError(f"failed to unmarshal JSON into key hint: {problem}")
     if kind not in _READERS:
         raise FuncError("invalid key type from JSON (", Quoted(kind), ")")
     read, go_name = _READERS[kind]
-    private = "d" in fields
+    private = "d" in map(str.lower, fields)
     if kind != "oct":
         go_name += "PrivateKey" if private else "PublicKey"
     return read(_read(fields, go_name, private=private))
+
+
+def _kind(fields: dict[str, Value]) -> Value:
+    """To tell what key it is, Go takes capitals and small letters for the same."""
+    return next((value for name, value in reversed(fields.items()) if name.lower() == "kty" and value is not None), "")
 
 
 _NOT_AN_OBJECT = (
@@ -104,7 +114,17 @@ def _refuse(reason: str) -> Value:
     raise JsonError(reason)
 
 
-_OCTETS = frozenset({"x", "y", "d", "n", "e", "p", "q", "dp", "dq", "qi", "k"})
+_RSA_PUBLIC = frozenset({"n", "e"})
+_OCTETS = {
+    "rsaPublicKey": _RSA_PUBLIC,
+    "rsaPrivateKey": _RSA_PUBLIC | {"d", "p", "q", "dp", "dq", "qi"},
+    "ecdsaPublicKey": frozenset({"x", "y"}),
+    "ecdsaPrivateKey": frozenset({"x", "y", "d"}),
+    "okpPublicKey": frozenset({"x"}),
+    "okpPrivateKey": frozenset({"x", "d"}),
+    "symmetricKey": frozenset({"k"}),
+}
+"""What each Go type reads as bytes; the same names mean nothing to others."""
 _TEXTS = {"alg": "string", "crv": "jwa.EllipticCurveAlgorithm"}
 _TEXTS_READ_AS_TOKENS = frozenset({"kid", "use", "x5t", "x5t#S256", "x5u"})
 
@@ -113,13 +133,13 @@ def _read(fields: dict[str, Value], go_name: str, *, private: bool) -> _Fields:
     out = _Fields(go_name, private, {}, {})
     for name, value in fields.items():
         try:
-            if name in _OCTETS:
+            if name in _OCTETS[go_name]:
                 out.octets[name] = _octets(value)
             elif name in _TEXTS_READ_AS_TOKENS:
                 _token(value)
             elif name == "key_ops":
                 _list(value)
-            elif name in _TEXTS:
+            elif name in _TEXTS and (name != "crv" or "x" in _OCTETS[go_name]):
                 out.texts[name] = _text(value, _TEXTS[name])
         except JsonError as exc:
             problem = f"failed to decode value for key {name}: {exc}"
@@ -162,18 +182,28 @@ def _rsa(fields: _Fields) -> Material:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     fields.need(*("d", "e", "n") if fields.private else ("e", "n"))
-    public = rsa.RSAPublicNumbers(fields.number("e"), fields.number("n"))
+    exponent, modulus = fields.number("e"), fields.number("n")
     if not fields.private:
-        return Material("*rsa.PublicKey", public=public.public_key)
+        return Material("*rsa.PublicKey", public=lambda: _rsa_public_key(modulus, exponent))
+    public = rsa.RSAPublicNumbers(exponent, modulus)
 
     def private() -> Any:
         p, q, d = fields.number("p"), fields.number("q"), fields.number("d")
         if not p or not q:
-            raise ValueError
+            raise FuncError("modulus must be > 1")
+        if p * q != modulus:
+            raise FuncError("crypto/rsa: p * q != n")
         exponents = rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q)
         return rsa.RSAPrivateNumbers(p, q, d, *exponents, public).private_key()
 
     return Material("*rsa.PrivateKey", private=private)
+
+
+def _rsa_public_key(modulus: int, exponent: int) -> bytes:
+    """Whatever the numbers are: Go does not ask whether they make a key."""
+    algorithm = der.sequence(der.identifier("1.2.840.113549.1.1.1"), der.element(der.NULL, b""))
+    numbers = der.sequence(der.number(modulus), der.number(exponent))
+    return der.sequence(algorithm, der.element(der.BIT_STRING, b"\0" + numbers))
 
 
 def _ec(fields: _Fields) -> Material:
