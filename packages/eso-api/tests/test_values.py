@@ -127,3 +127,9 @@ def test_length_and_truth_say_whether_there_is_a_value() -> None:
     assert len(secret()) == len(PLANTED)
     assert secret()
     assert not SecretBytes(b"")
+
+
+@pytest.mark.parametrize("raw", [7, [1, 2], "text", None], ids=["a number", "numbers", "text", "nothing"])
+def test_a_secret_is_made_of_bytes_alone(raw: Any) -> None:
+    with pytest.raises(TypeError, match=f"not of {type(raw).__name__}"):
+        SecretBytes(raw)

@@ -20,6 +20,8 @@ class SecretBytes:
     _raw: bytes
 
     def __init__(self, raw: bytes | bytearray | memoryview) -> None:
+        if not isinstance(raw, (bytes, bytearray, memoryview)):  # `bytes(7)` is seven zeros, and no 7
+            raise TypeError(f"a secret is made of bytes, not of {type(raw).__name__}")
         # A copy: a caller that reuses its buffer cannot change the value afterwards.
         object.__setattr__(self, "_raw", bytes(raw))
 

@@ -1,11 +1,20 @@
-"""What author code answers with, beyond plain bytes: a value with its metadata, an existence check, a push."""
+"""What author code answers with, and the look at it: a value with its metadata, an existence check, a push.
+
+Nothing makes an author run a type checker. What is no answer is refused here with the method's name and the type, never
+with the content: it would be sent as another value than the backend has (`bytes(7)` is seven zeros), or fail far away.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from eso_api.values import SecretBytes
-from eso_wire.values import PushOutcome, ValueMetadata
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import Found, Generated, PushOutcome, Validation, ValueMetadata
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +30,7 @@ class Value:
     @classmethod
     def of(cls, raw: bytes | SecretBytes, *, version: str = "") -> Value:
         """A value with nothing but its version."""
-        return cls(secret(raw), ValueMetadata(provider_version=version))
+        return cls(secret(raw, "Value.of"), ValueMetadata(provider_version=version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +49,104 @@ class Pushed:
     version: str = ""
 
 
-def secret(raw: bytes | SecretBytes) -> SecretBytes:
+# --- what is made of answers -----------------------------------------------------------------------------------------
+
+
+def secret(raw: object, method: str) -> SecretBytes:
     """Bytes that can no longer print."""
-    return raw if isinstance(raw, SecretBytes) else SecretBytes(raw)
+    if isinstance(raw, SecretBytes):
+        return raw
+    if not isinstance(raw, (bytes, bytearray, memoryview)):
+        raise unfit(method, raw, "bytes")
+    return SecretBytes(raw)
 
 
-def value(answer: bytes | SecretBytes | Value) -> Value:
+def secrets(answer: object, method: str) -> dict[str, SecretBytes]:
+    """Named values that can no longer print."""
+    if not isinstance(answer, Mapping):
+        raise unfit(method, answer, "a mapping of names to bytes")
+    if strange := [name for name in answer if not isinstance(name, str)]:
+        raise unfit(method, strange[0], "str as the name of a value")
+    return {name: secret(raw, method) for name, raw in answer.items()}
+
+
+def value(answer: object, method: str = "get") -> Value:
     """Whatever form an author answered in, as a `Value`."""
-    return answer if isinstance(answer, Value) else Value(secret(answer))
+    if isinstance(answer, Value):
+        return replace(answer, raw=secret(answer.raw, method))
+    return Value(secret(answer, method))
+
+
+def answers(given: object, count: int) -> Sequence[Any]:
+    """What `get_many` answers: one for each reference."""
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        raise unfit("get_many", given, "a list with one answer for each reference, in their order")
+    if len(given) != count:
+        raise ProviderError(
+            ErrorReason.INTERNAL,
+            f"get_many gave {len(given)} answers to {count} references; it must give one for each, in their order",
+        )
+    return given
+
+
+def check_of(answer: object) -> Check:
+    if not isinstance(answer, Check):
+        raise unfit("check", answer, "Check")
+    return answer
+
+
+def push_of(answer: object) -> Pushed:
+    outcome, version = (answer.outcome, answer.version) if isinstance(answer, Pushed) else (answer, "")
+    if not isinstance(outcome, PushOutcome):
+        raise unfit("push", outcome, "PushOutcome or Pushed")
+    return Pushed(outcome, version)
+
+
+def existed_of(answer: object) -> bool:
+    """Whether a deletion found something; an author who does not say did not look."""
+    if answer is not None and not isinstance(answer, bool):
+        raise unfit("delete", answer, "bool")
+    return bool(answer)
+
+
+def found_of(answer: object) -> Found:
+    if not isinstance(answer, Found):
+        raise unfit("find", answer, "Found")
+    if not isinstance(answer.key, str):
+        raise unfit("find", answer.key, "str as the key of Found")
+    return replace(answer, value=secret(answer.value, "find"))
+
+
+def stream_of(answer: AsyncIterator[T], method: str) -> AsyncIterator[T]:
+    """What a method yields; one that returns instead gives a coroutine."""
+    if not hasattr(answer, "__aiter__"):
+        if close := getattr(answer, "close", None):
+            close()
+        raise unfit(method, answer, 'an async generator: use "yield"')
+    return answer
+
+
+def generated_of(answer: object) -> Generated:
+    if isinstance(answer, Generated):
+        return replace(answer, data=secrets(answer.data, "generate"))
+    return Generated(secrets(answer, "generate"))
+
+
+def validation_of(answer: object) -> Validation:
+    if not isinstance(answer, Validation):
+        raise unfit("validate", answer, "Validation")
+    return answer
+
+
+def warnings_of(answer: object) -> tuple[str, ...]:
+    if not isinstance(answer, Sequence) or isinstance(answer, str):
+        raise unfit("check_config", answer, "a tuple of warnings")
+    return tuple(answer)
+
+
+def unfit(method: str, answer: object, wanted: str) -> ProviderError:
+    """An answer that cannot be sent."""
+    return ProviderError(
+        ErrorReason.INTERNAL,
+        f"the provider failed: {method} answered with {type(answer).__name__}; it must answer with {wanted}",
+    )

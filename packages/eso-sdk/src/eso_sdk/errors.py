@@ -1,7 +1,7 @@
 """The errors an author may raise: `raise not_found(ref.key)`.
 
 Each is a `ProviderError` with its reason. Say what failed, which key, what to do next; never a value. Whatever else
-author code raises becomes INTERNAL with its type and place only (`boundary.py`).
+author code raises becomes INTERNAL with its type and place only (`redaction.py`).
 """
 
 from __future__ import annotations

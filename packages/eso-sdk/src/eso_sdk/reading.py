@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from eso_api.values import SecretBytes
-from eso_sdk.answers import Value, secret, value
+from eso_sdk.answers import Value, answers, check_of, found_of, secrets, stream_of, value
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import CutStream, too_large, unsupported
 from eso_sdk.redaction import Redactor
@@ -65,17 +65,15 @@ class Reading:
     async def _many(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
         """Single values in one call to the author's `get_many`, everything else one by one."""
         single = [item for item in items if item.shape is Shape.SINGLE and not self._refusal(item)]
-        answers: dict[str, Answer | ProviderError] = {}
+        got: dict[str, Answer | ProviderError] = {}
         if single:
             async with self.gate:
-                got = await self.store.get_many([item.ref for item in single])
-            if len(got) != len(single):
-                raise ProviderError(ErrorReason.INTERNAL, "get_many did not answer every reference")
-            answers = {item.item_id: answer for item, answer in zip(single, got, strict=True)}
-        others = [item for item in items if item.item_id not in answers]
+                given = answers(await self.store.get_many([item.ref for item in single]), len(single))
+            got = {item.item_id: answer for item, answer in zip(single, given, strict=True)}
+        others = [item for item in items if item.item_id not in got]
         results = {result.item_id: result for result in await self._each(others)}
         for item in single:
-            results[item.item_id] = self._of_answer(item, answers[item.item_id])
+            results[item.item_id] = self._of_answer(item, got[item.item_id])
         return tuple(results[item.item_id] for item in items)
 
     async def _each(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
@@ -89,15 +87,18 @@ class Reading:
             return GetResult(item.item_id, refusal)
         try:
             if item.shape is Shape.MAP:
-                return GetResult(item.item_id, _secrets(await self.store.get_map(item.ref)))
+                return GetResult(item.item_id, secrets(await self.store.get_map(item.ref), "get_map"))
             return self._of_answer(item, await self.store.get(item.ref))
         except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
             return GetResult(item.item_id, self.redactor.of_exception(exc))
 
     def _of_answer(self, item: GetItem, answer: Answer | ProviderError) -> GetResult:
-        if isinstance(answer, ProviderError):
-            return GetResult(item.item_id, self.redactor.error(answer))
-        found = value(answer)
+        if isinstance(answer, Exception):
+            return GetResult(item.item_id, self.redactor.of_exception(answer))
+        try:
+            found = value(answer, "get_many" if self._batches else "get")
+        except ProviderError as unfit:
+            return GetResult(item.item_id, unfit)
         if self._known(item, found):
             return GetResult(item.item_id, NotModified(), found.metadata)
         return GetResult(item.item_id, found.raw, found.metadata)
@@ -124,7 +125,7 @@ class Reading:
 
     async def _check_item(self, item: GetItem) -> CheckResult:
         try:
-            checked = await self.store.check(item.ref)
+            checked = check_of(await self.store.check(item.ref))
         except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
             error = self.redactor.of_exception(exc)
             # "Is it there?" is answered by "no" as well as by "not found".
@@ -138,9 +139,10 @@ class Reading:
         limit = min(query.page_size or PAGE_ITEMS, MAX_PAGE_ITEMS)
         page: list[Found] = []
         size = 0
-        async with self.gate, closing(self.store.find(query)) as matches:
+        async with self.gate, closing(stream_of(self.store.find(query), "find")) as matches:
             try:
-                async for found in matches:
+                async for answer in matches:
+                    found = found_of(answer)
                     cost = len(found.value) + len(found.key) + _ITEM_OVERHEAD
                     if cost > self.max_bytes:
                         raise too_large(found.key)
@@ -179,10 +181,6 @@ async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
     finally:
         if close := getattr(stream, "aclose", None):
             await close()
-
-
-def _secrets(members: Mapping[str, bytes | SecretBytes]) -> dict[str, SecretBytes]:
-    return {name: secret(raw) for name, raw in members.items()}
 
 
 def _within(results: tuple[GetResult, ...], max_bytes: int) -> tuple[GetResult, ...]:

@@ -14,7 +14,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from eso_sdk.answers import secret
+from eso_sdk.answers import generated_of, validation_of
 from eso_sdk.backend import CURRENT_CALL, ApiCalls, Opening
 from eso_sdk.batches import answered
 from eso_sdk.configuration import decoded, kind_of
@@ -107,7 +107,7 @@ class Service:
 
             async def ask() -> Validation:
                 async with self._session(context, role, redactor) as session, session.gate:
-                    return await session.backend.validate()
+                    return validation_of(await session.backend.validate())
 
             return await examined(served, ask, context, redactor)
 
@@ -167,10 +167,7 @@ class Service:
         _repeatable(request.idempotency_key)
         with redactor.guard():
             async with self._session(context, GENERATOR, redactor) as session, session.gate:
-                made = await cast(Generator[Any], session.backend).generate(request)
-        if isinstance(made, Generated):
-            return made
-        return Generated({name: secret(raw) for name, raw in made.items()})
+                return generated_of(await cast(Generator[Any], session.backend).generate(request))
 
     async def cleanup(self, context: Context, request: CleanupRequest) -> CleanupOutcome:
         redactor = Redactor(secrets_of(context, (request.state,)))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 from eso_api.values import SecretBytes
-from eso_sdk.answers import Check, Pushed, Value, value
+from eso_sdk.answers import Check, Pushed, Value, answers, value
 from eso_sdk.backend import Backend, C
 from eso_sdk.errors import not_json, unsupported
 from eso_sdk.extract import NotAnObjectError, json_map
@@ -38,7 +38,7 @@ def finds(*by: Literal["name", "tags", "path"]) -> Callable[[F], F]:
 
 
 def reads(*more: Literal["metadata", "not_found"]) -> Callable[[F], F]:
-    """On `get`: it also fetches metadata as a value, or reliably tells "absent" from every other failure."""
+    """On `get` or `get_many`: it also fetches metadata as a value, or reliably tells "absent" from other failures."""
     names = {"metadata": Operation.METADATA_FETCH, "not_found": Operation.NOT_FOUND_SEMANTICS}
     return _marks({names[part] for part in more})
 
@@ -56,10 +56,10 @@ class Store(Backend[C]):
         """The value behind a remote reference. A store that reads in batches need not override it."""
         if not reads_batches(type(self)):
             raise unsupported(f'this store reads no values; "{ref.key}" was asked for')
-        (answer,) = await self.get_many([ref])
-        if isinstance(answer, ProviderError):
+        (answer,) = answers(await self.get_many([ref]), 1)
+        if isinstance(answer, Exception):
             raise answer
-        return answer
+        return value(answer, "get_many")
 
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes | SecretBytes]:
         """All properties of a remote key. Unless overridden: the members of the JSON object that `get` gives."""
@@ -70,7 +70,10 @@ class Store(Backend[C]):
             raise not_json(ref.key) from None
 
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Answer | ProviderError]:
-        """For backends that read in batches: one answer or error for each reference, in their order."""
+        """For backends that read in batches: one answer or error for each reference, in their order.
+
+        What is wrong with one reference is an error in its place. What is raised here fails all of them.
+        """
         raise NotImplementedError
 
     def find(self, query: FindQuery) -> AsyncIterator[Found]:
@@ -112,7 +115,7 @@ def store_operations(store: type[Store[Any]]) -> frozenset[Operation]:
     """What a class does: what it overrides, and what its methods are marked with."""
     found: set[Operation] = set()
     if _overrides(store, "get") or _overrides(store, "get_many"):
-        found |= {Operation.GET, Operation.GET_MAP} | _marked(store.get)
+        found |= {Operation.GET, Operation.GET_MAP} | _marked(store.get) | _marked(store.get_many)
     if _overrides(store, "get_map"):
         found |= {Operation.GET_MAP}
     if _overrides(store, "find"):

@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never
 
 import structlog
 
+from eso_sdk.answers import stream_of
 from eso_sdk.errors import invalid_request
 from eso_sdk.reading import closing
 from eso_sdk.redaction import Redactor, seat
@@ -87,7 +88,8 @@ class Subscription:
                 await _ended(changes, woken)
 
     async def _changes(self) -> None:
-        async with closing(self._store.subscribe(tuple(self._items.values()), self._resume_token)) as events:
+        stream = stream_of(self._store.subscribe(tuple(self._items.values()), self._resume_token), "subscribe")
+        async with closing(stream) as events:
             async for event in events:
                 self._resume_token = event.resume_token or self._resume_token
                 await self._write(event)

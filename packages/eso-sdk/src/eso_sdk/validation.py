@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from eso_sdk.answers import warnings_of
 from eso_sdk.configuration import decoded
 from eso_sdk.kinds import ServedKind
 from eso_sdk.redaction import Redactor
@@ -28,10 +29,10 @@ VERDICTS: Final = frozenset(
 def checked(served: ServedKind, context: Context, redactor: Redactor) -> Validation:
     """By looking at the configuration alone. No session, no backend: this is what admission asks."""
     try:
-        warnings = served.backend.check_config(decoded(served, context))
+        warnings = warnings_of(served.backend.check_config(decoded(served, context)))
     except Exception as exc:  # noqa: BLE001 - sorted into answers and errors right here
         return _verdict(redactor.of_exception(exc), served)
-    return _fit(Validation(ValidationState.READY, warnings=tuple(warnings)), served, redactor)
+    return _fit(Validation(ValidationState.READY, warnings=warnings), served, redactor)
 
 
 async def examined(

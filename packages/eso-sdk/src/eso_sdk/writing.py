@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eso_api.values import SecretBytes
-from eso_sdk.answers import Pushed
+from eso_sdk.answers import existed_of, push_of
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import unsupported
 from eso_sdk.reading import missing
@@ -58,15 +58,14 @@ class Writing:
         if refusal := self._refusal(item):
             return PushResult(item.item_id, refusal)
         try:
-            answer = await self.store.push(item, source)
+            pushed = push_of(await self.store.push(item, source))
         except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
             return PushResult(item.item_id, self.redactor.of_exception(exc))
-        pushed = answer if isinstance(answer, Pushed) else Pushed(answer)
         return PushResult(item.item_id, pushed.outcome, pushed.version)
 
     async def _delete_item(self, item: DeleteItem) -> DeleteResult:
         try:
-            return DeleteResult(item.item_id, existed=await self.store.delete(item))
+            return DeleteResult(item.item_id, existed=existed_of(await self.store.delete(item)))
         except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
             error = self.redactor.of_exception(exc)
             # What is not there is deleted.
