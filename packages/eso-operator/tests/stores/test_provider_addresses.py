@@ -63,7 +63,10 @@ def test_a_service_is_dialled_by_its_full_name(address: str, author: ObjectRef, 
     assert endpoint.label == str(service)
 
 
-ALLOWING = replace(SETTINGS, allowed_addresses=("*.providers.example.com:8443", "vault.example.org", "10.0.0.5:8443"))
+ALLOWING = replace(
+    SETTINGS,
+    allowed_addresses=("*.providers.example.com:8443", "vault.example.org", "10.0.0.5:8443", "[2001:db8::5]:8443"),
+)
 OPEN = replace(SETTINGS, allowed_addresses=("*",))
 
 
@@ -86,6 +89,7 @@ OPEN = replace(SETTINGS, allowed_addresses=("*",))
         pytest.param("a.providers.example.com.evil.net:8443", ALLOWING, id="allowed host as a prefix"),
         pytest.param("10.0.0.5:8444", ALLOWING, id="allowed IP address, another port"),
         pytest.param("10.0.0.6:8443", OPEN, id="a wildcard allows no IP address"),
+        pytest.param("[2001:db8::6]:8443", OPEN, id="nor one of the other family"),
         pytest.param("2130706433:8443", OPEN, id="nor a number"),
         pytest.param("0x7f.0.0.1:8443", OPEN, id="nor a hexadecimal one"),
         pytest.param("169.254.169.254:80", OPEN, id="nor the metadata service"),
@@ -105,6 +109,7 @@ def test_an_address_that_nobody_allowed_is_denied(address: str, settings: Resolv
         pytest.param("a.providers.example.com:8443", "dns:///a.providers.example.com:8443", id="wildcard"),
         pytest.param("vault.example.org:1234", "dns:///vault.example.org:1234", id="host with any port"),
         pytest.param("10.0.0.5:8443", "ipv4:10.0.0.5:8443", id="literal IP address"),
+        pytest.param("[2001:db8::5]:8443", "ipv6:[2001:db8::5]:8443", id="literal IPv6 address"),
     ],
 )
 def test_the_allow_list_allows_what_it_names(address: str, target: str) -> None:
