@@ -59,7 +59,7 @@ class Cleanup:
         except NotFound:
             return Done()
         except Conflict:
-            return Retry("the ExternalSecret changed meanwhile")
+            return Retry("the ExternalSecret or its target changed meanwhile")
         return Done()
 
     def _may_write(self, es: ExternalSecret) -> bool:

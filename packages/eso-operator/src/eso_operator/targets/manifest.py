@@ -134,12 +134,14 @@ class ManifestTarget:
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, target_name(es))
 
     async def delete(self, es: ExternalSecret) -> bool:
-        """Only what this very ExternalSecret controls, and only that very object."""
+        """Only what this very ExternalSecret controls, and only as it was seen; else a Conflict."""
         try:
             live = await self._read(es)
             if live is None or not is_controlled_by(meta_of(live), es.metadata.uid):
                 return False
-            await self._client.delete(await self._kind(es), _key(es), DeleteOptions(uid=meta_of(live).uid))
+            seen = meta_of(live)
+            exactly = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
+            await self._client.delete(await self._kind(es), _key(es), exactly)
         except (NotFound, UnknownKindError):
             return False
         return True

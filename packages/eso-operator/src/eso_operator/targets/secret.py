@@ -110,13 +110,14 @@ class SecretTarget:
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, key.name)
 
     async def delete(self, es: ExternalSecret) -> bool:
-        """Only what this very ExternalSecret controls, and only that very Secret."""
+        """Only what this very ExternalSecret controls, and only as it was seen; else a Conflict."""
         key = _key(es)
         try:
-            metadata = (await self._client.get(_METADATA, key)).metadata
-            if not is_controlled_by(metadata, es.metadata.uid):
+            seen = (await self._client.get(_METADATA, key)).metadata
+            if not is_controlled_by(seen, es.metadata.uid):
                 return False
-            await self._client.delete(_METADATA, key, DeleteOptions(uid=metadata.uid))
+            exactly = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
+            await self._client.delete(_METADATA, key, exactly)
         except NotFound:
             return False
         self._memories.forget(key)

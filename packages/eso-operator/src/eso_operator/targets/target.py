@@ -82,7 +82,7 @@ class Target(Protocol):
         ...
 
     async def delete(self, es: ExternalSecret) -> bool:
-        """Delete it if the ExternalSecret controls it; whether there was something to delete."""
+        """Delete it if the ExternalSecret controls it; whether there was something to delete. Raises Conflict."""
         ...
 
 
