@@ -76,6 +76,13 @@ def test_a_periodic_refresh_is_due_after_its_interval(delay: timedelta, expected
     assert after(delay) == expected
 
 
+@pytest.mark.parametrize("interval", [1, "1s", "100ms"])
+def test_the_shortest_interval_is_one_all_the_same(interval: object) -> None:
+    """R45."""
+    assert after(timedelta(seconds=1), refreshInterval=interval) == Due("its interval has passed")
+    assert refreshes_by_itself(external_secret(refreshInterval=interval))
+
+
 @pytest.mark.parametrize("interval", [0, "0", "0s", "-1h", -5])
 def test_an_interval_of_nothing_is_never_due_again(interval: object) -> None:
     """R46, R22, R23; R3, R5 of the catalogue."""
