@@ -176,11 +176,11 @@ class _Search:
                 return _Verdict.NO
 
     def _only(self, matching: Sequence[Candidate]) -> Candidate:
-        if len(matching) == 1:
-            return matching[0]
         marked = [found for found in matching if found.default]
         if len(marked) == 1:
             return marked[0]
+        if len({found.endpoint.target for found in matching}) == 1:
+            return matching[0]  # classes of one provider
         names = ", ".join(sorted(_shown(found.ref) for found in matching))
         raise ResolutionError(
             Reason.AMBIGUOUS,
@@ -251,11 +251,19 @@ def _allowed(candidates: Sequence[Candidate], namespace: str, snapshot: Snapshot
 
 
 def _without_doubles(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """A class and the Service it was made from are one provider: the first stands for both."""
-    by_target: dict[str, Candidate] = {}
+    """A class and the Service it was made from are one provider: the class speaks for both.
+
+    Several classes of one provider all count: each may be for other kinds, or for other namespaces.
+    """
+    classes: list[Candidate] = []
+    services: dict[str, Candidate] = {}
     for found in candidates:
-        by_target.setdefault(found.endpoint.target, found)
-    return list(by_target.values())
+        if found.provider_class is not None:
+            classes.append(found)
+        else:
+            services.setdefault(found.endpoint.target, found)
+    spoken_for = {found.endpoint.target for found in classes}
+    return [*classes, *(found for target, found in services.items() if target not in spoken_for)]
 
 
 def _shown(ref: ObjectRef) -> str:
