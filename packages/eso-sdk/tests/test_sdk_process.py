@@ -191,10 +191,25 @@ async def test_flags_may_come_from_the_environment_and_certificates_later(proces
             ["--tls-dir", "{tls}", "--allowed-client", "x", "--listen", "nowhere"], 1, "write host:port", id="address"
         ),
         pytest.param(
-            ["--tls-dir", "{tls}", "--allowed-client", "x", "--listen", "127.0.0.1:0", "--ready-file", "absent/ready"],
+            [
+                "--tls-dir",
+                "{tls}",
+                "--allowed-client",
+                "x",
+                "--listen",
+                "127.0.0.1:0",
+                "--ready-file",
+                "{tls}/ca.crt/x",
+            ],
             1,
-            "cannot write the ready file absent/ready: No such file or directory",
+            "cannot write the ready file {tls}/ca.crt/x: Not a directory",
             id="a ready file in no folder",
+        ),
+        pytest.param(
+            ["--tls-dir", "{tls}", "--allowed-client", "x", "--listen", "127.0.0.1:0", "--ready-file", "{tls}"],
+            1,
+            "cannot write the ready file {tls}: Is a directory",
+            id="a folder for a ready file",
         ),
     ],
 )
@@ -206,7 +221,7 @@ async def test_what_cannot_start_says_why(process: Process, arguments: list[str]
 
     assert running.returncode == code
     assert printed == b""
-    assert said in logged.decode().replace('\\"', '"')
+    assert said.format(tls=process.tls) in logged.decode().replace('\\"', '"')
     assert b"Traceback" not in logged
 
 

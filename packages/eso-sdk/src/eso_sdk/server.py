@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -144,7 +145,8 @@ class Server:
         await self.sessions.close()
         await self._probes.stop()
         if self.options.ready_file is not None:
-            self.options.ready_file.unlink(missing_ok=True)
+            with suppress(OSError):  # gone already, or never was one
+                self.options.ready_file.unlink()
         _log.info("stopped", provider=self.provider.name)
 
     async def _certificates(self) -> ServerCertificates:
@@ -223,9 +225,11 @@ async def _serve(provider: Provider, options: ServeOptions) -> int:
 
 def _write_ready(path: Path, content: dict[str, Any]) -> None:
     """At once or not at all: whoever waits for the file reads it as soon as it is there."""
-    partial = path.with_name(f"{path.name}.part")
+    partial = path.parent / f"{path.name}.part"
     try:
         partial.write_text(json.dumps(content), encoding="utf-8")
         partial.replace(path)
     except OSError as exc:
+        with suppress(OSError):
+            partial.unlink()
         raise ServeError(f"cannot write the ready file {path}: {exc.strerror}") from None
