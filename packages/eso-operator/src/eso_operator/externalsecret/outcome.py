@@ -72,7 +72,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Intact:
-    """It is as its last sync left it, and that was not said, or not all that it left behind was removed, until now.
+    """The target is as the last sync left it; only the status, or the removal of a former target, was missing.
 
     Nothing has to be read, or made anew, to say so.
     """

@@ -152,9 +152,9 @@ class ExternalSecretReconciler:
         return Failed(steps_of(es).write, _CONTENDED)
 
     async def _on_record(self, snapshot: Snapshot, outcome: Outcome | None) -> tuple[Snapshot, Outcome | None]:
-        """Before a target is written that could not be found again when it is another one: with that on record.
+        """Put the target on record before it is written, if nobody could find it once the spec names another one.
 
-        Under an earlier release, or the existing operator, it was written without: then it is made up for.
+        A target that an earlier release, or the existing operator, wrote without a record gets one now.
         """
         made_before = isinstance(outcome, NotDue | Intact) and self._has_its_target(snapshot)
         if is_on_record(snapshot.es) or not (outcome is None or made_before):
@@ -173,7 +173,7 @@ class ExternalSecretReconciler:
         return snapshot, outcome
 
     async def _tidied(self, snapshot: Snapshot, outcome: Outcome) -> Outcome:
-        """Whoever was stopped between writing a target and removing the one before it does the rest now."""
+        """A process that was stopped after it had written a target may have left the former one: that goes now."""
         if not isinstance(outcome, NotDue | Intact) or not self._has_its_target(snapshot):
             return outcome
         return await self._outside.settlement.tidy(snapshot.es, outcome)
@@ -188,7 +188,7 @@ class ExternalSecretReconciler:
         )
 
     async def _sync(self, snapshot: Snapshot) -> Outcome:
-        """Fetch, then settle. State of generators is on record before the target is written, and until it is not."""
+        """Fetch, then settle. State of generators goes on record first, and is let go if the target is not written."""
         es = snapshot.es
         fetched = await self._outside.fetcher.fetch(es, told_at=snapshot.told_at)
         self._depend(es, fetched.depends_on | sources_of(es))
@@ -213,16 +213,16 @@ class ExternalSecretReconciler:
         return outcome
 
     async def _listen(self, snapshot: Snapshot, outcome: Outcome) -> None:
-        """Hear of changes, unless they could not be read or are not wanted. Whoever has read does so already."""
+        """Follow the sources, unless they cannot be read or nobody wants to hear of them. `_sync` has done so itself."""
         if isinstance(outcome, Ignored | Stalled) or not hears_of_changes(snapshot.es):
             self._outside.push.leave(snapshot.es.key)
         elif isinstance(outcome, NotDue):
             await self._follow_unread(snapshot)
 
     async def _follow_unread(self, snapshot: Snapshot) -> None:
-        """Fresh, but another process read it: it hears of changes all the same, once its providers are known.
+        """Follow the sources of an object that is fresh because another process read it, once its providers are known.
 
-        So it does when its stores begin to tell, and no longer when they stop.
+        And again whenever a store begins to tell of changes, or stops.
         """
         es, known = snapshot.es, self._outside.dependencies.of(_dependant(snapshot.es))
         if not snapshot.first_look and ANY_PROVIDER not in known and self._hears_what_it_can(es):

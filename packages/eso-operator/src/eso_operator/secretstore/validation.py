@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.providers.errors import StoreHealth as Effect
-from eso_operator.providers.errors import effect_of, is_infrastructure
+from eso_operator.providers.errors import StoreHealth, effect_of, is_infrastructure
 from eso_operator.secretstore.kinds import StoreKind
 from eso_operator.secretstore.outcome import INVALID_PROVIDER_CONFIG
 from eso_operator.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
@@ -93,7 +92,7 @@ def verdict_of(target: ResolvedTarget, validation: Validation) -> Verdict:
 
 def verdict_of_error(error: ProviderError) -> Verdict:
     """What a failed call says about the store it was made for."""
-    if effect_of(error).store_health is Effect.THROTTLED:
+    if effect_of(error).store_health is StoreHealth.THROTTLED:
         return Throttled(error.message, error.retry_after or _THROTTLE_SECONDS)
     return Broken(cause_of(error), error.message, error.retry_after)
 
