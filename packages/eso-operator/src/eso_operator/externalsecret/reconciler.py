@@ -213,7 +213,7 @@ class ExternalSecretReconciler:
         return outcome
 
     async def _listen(self, snapshot: Snapshot, outcome: Outcome) -> None:
-        """Follow the sources, unless they cannot be read or nobody wants to hear of them. `_sync` has done so itself."""
+        """Follow the sources, unless they cannot be read or nobody wants to hear of them. `_sync` does so itself."""
         if isinstance(outcome, Ignored | Stalled) or not hears_of_changes(snapshot.es):
             self._outside.push.leave(snapshot.es.key)
         elif isinstance(outcome, NotDue):
