@@ -120,9 +120,16 @@ async def attempt(case: Case, subject: Subject) -> CaseResult:
     except TimeoutError:
         return CaseResult(subject.name, case, Verdict.FAILED, f"no answer within {CASE_SECONDS:.0f} s")
     except aio.AioRpcError as error:
-        return CaseResult(subject.name, case, Verdict.FAILED, f"a call failed with {error.code().name}")
+        return CaseResult(subject.name, case, Verdict.FAILED, _failed_call(error, subject))
     except Exception as error:  # noqa: BLE001 - what a provider answers may upset any line of a case
         return CaseResult(
             subject.name, case, Verdict.FAILED, f"the answer cannot be understood ({type(error).__name__})"
         )
     return CaseResult(subject.name, case, Verdict.PASSED)
+
+
+def _failed_call(error: aio.AioRpcError, subject: Subject) -> str:
+    detail = detail_of(error)
+    if detail is None:
+        return f"a call failed with {error.code().name} and no ErrorDetail"
+    return f"a call failed as a whole with {error.code().name}, {subject.told(detail)}"

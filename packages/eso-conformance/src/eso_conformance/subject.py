@@ -29,6 +29,8 @@ from eso_wire.versions import SUPPORTED
 CALL_SECONDS = 10.0
 MESSAGE_BYTES = 32 * 1024 * 1024
 NAMESPACE = "conformance"
+_WORDS = 300
+_SHORTEST = 4  # what is shorter stands in any sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,18 @@ class Subject:
             raise Violation("a deletion of one item gives not exactly one result with its id")
         return response.results[0]
 
+    def told(self, detail: pb.ErrorDetail) -> str:
+        """A failure in the provider's own words, without the credentials and values that the fixture names."""
+        message = detail.message
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            message = message.replace(secret, "…")
+        return f"{reason_name(detail)}: {message[:_WORDS]}" if message else reason_name(detail)
+
+    def _secrets(self) -> list[str]:
+        known = [*self.fixture.credentials.values(), *(one.value for one in self.fixture.known)]
+        known += [value for one in self.fixture.maps for value in one.value.values()]
+        return [value for value in known if len(value) >= _SHORTEST]
+
     def fresh_key(self) -> str:
         """A key nobody used before, where the fixture allows to write."""
         return f"{self.fixture.writable}{uuid.uuid4()}"
@@ -198,7 +212,7 @@ class Subject:
         seeded = KnownValue(key=self.fresh_key(), value='{"user":"anna","port":5432}')
         result = await self.push(seeded.key, seeded.value.encode())
         if result.HasField("error"):
-            raise Violation(f"a value cannot be pushed: {reason_name(result.error)}")
+            raise Violation(f"a value cannot be pushed: {self.told(result.error)}")
         return seeded
 
 

@@ -15,6 +15,7 @@ from eso_wire.status import CODE_OF
 from eso_wire.versions import CURRENT
 
 _FINDS = (pb.OPERATION_FIND_BY_NAME, pb.OPERATION_FIND_BY_TAGS, pb.OPERATION_FIND_BY_PATH)
+_LEAST_VALUE = 4
 _STATES = (pb.VALIDATION_STATE_READY, pb.VALIDATION_STATE_UNKNOWN, pb.VALIDATION_STATE_INVALID)
 
 
@@ -23,7 +24,7 @@ async def validates(subject: Subject) -> None:
     answer = await validate(subject)
 
     expect(answer.state in _STATES, "the state is unspecified")
-    expect(answer.state != pb.VALIDATION_STATE_INVALID, f"the configuration is refused: {reason_name(answer.error)}")
+    expect(answer.state != pb.VALIDATION_STATE_INVALID, f"the configuration is refused: {subject.told(answer.error)}")
 
 
 @case(Profile.READ, "validate", "narrows operations, never widens them")
@@ -123,6 +124,26 @@ async def shows_no_credential(subject: Subject) -> None:
         violated("a configuration that is not JSON was accepted")
 
 
+@case(Profile.READ, "errors", "shows no value in an error")
+async def shows_no_value(subject: Subject) -> None:
+    subject.need(pb.OPERATION_GET)
+    known = await subject.known()
+    if len(known.value) < _LEAST_VALUE or known.value in known.key:
+        raise NotApplicable("the known value could stand in an error by chance")
+
+    results = await subject.get(
+        [
+            item("value", known.key, version=known.version),
+            item("property", known.key, version=known.version, prop="conformance.no.such.property"),
+            item("version", known.key, version="conformance-no-such-version"),
+            item("map", known.key, version=known.version, shape=pb.VALUE_SHAPE_MAP),
+        ]
+    )
+
+    shown = [result.error.message for result in results if result.WhichOneof("outcome") == "error"]
+    expect(not any(known.value in text for text in shown), "an error repeats the value of its key")
+
+
 async def validate(subject: Subject, context: pb.RequestContext | None = None) -> pb.ValidateResponse:
     """What the provider thinks of a configuration; by default of the one of this run."""
     request = pb.ValidateRequest(context=context or subject.context())
@@ -181,4 +202,5 @@ CASES = (
     broken_config,
     honest_about_operations,
     shows_no_credential,
+    shows_no_value,
 )

@@ -6,7 +6,7 @@ import asyncio
 
 from eso_conformance.cases import NotApplicable, Profile, case, expect
 from eso_conformance.fixture import KnownMap
-from eso_conformance.subject import Subject, item, reason_name
+from eso_conformance.subject import Subject, item
 from eso_wire._generated import provider_pb2 as pb
 
 _NOT_FOUND = {
@@ -25,7 +25,7 @@ async def gives_value(subject: Subject) -> None:
 
     result = await subject.get_one(known.key, version=known.version, prop=known.property)
 
-    expect(result.WhichOneof("outcome") == "value", f"no value: {_outcome(result)}")
+    expect(result.WhichOneof("outcome") == "value", f"no value: {_outcome(subject, result)}")
     expect(result.value == known.value.encode(), "the value differs from the known one")
 
 
@@ -56,7 +56,10 @@ async def partial_results(subject: Subject) -> None:
     expect(sorted(result.item_id for result in results) == sorted(entry.item_id for entry in good + bad), "ids differ")
     for result in results:
         if result.item_id.startswith("good"):
-            expect(result.WhichOneof("outcome") == "value", f"a good item failed next to bad ones: {_outcome(result)}")
+            expect(
+                result.WhichOneof("outcome") == "value",
+                f"a good item failed next to bad ones: {_outcome(subject, result)}",
+            )
         else:
             expect(result.WhichOneof("outcome") == "error", "a key that does not exist gave no error")
 
@@ -80,7 +83,7 @@ async def missing_key(subject: Subject) -> None:
     if subject.offers(pb.OPERATION_NOT_FOUND_SEMANTICS):
         expect(
             result.error.reason == pb.ERROR_REASON_SECRET_NOT_FOUND,
-            f"NOT_FOUND_SEMANTICS is offered, and the reason is {reason_name(result.error)}",
+            f"NOT_FOUND_SEMANTICS is offered, and the reason is {subject.told(result.error)}",
         )
 
 
@@ -103,7 +106,7 @@ async def missing_version(subject: Subject) -> None:
 
     if result.WhichOneof("outcome") == "value":
         raise NotApplicable("this provider has no versions")
-    expect(result.error.reason in _NOT_FOUND, f"the reason is {reason_name(result.error)}")
+    expect(result.error.reason in _NOT_FOUND, f"the reason is {subject.told(result.error)}")
 
 
 @case(Profile.READ, "get map", "gives all properties of a key")
@@ -113,7 +116,7 @@ async def gives_map(subject: Subject) -> None:
 
     (result,) = await subject.get([item("map", known.key, version=known.version, shape=pb.VALUE_SHAPE_MAP)])
 
-    expect(result.WhichOneof("outcome") == "map", f"no map: {_outcome(result)}")
+    expect(result.WhichOneof("outcome") == "map", f"no map: {_outcome(subject, result)}")
     expect(dict(result.map.data) == {key: value.encode() for key, value in known.value.items()}, "the map differs")
 
 
@@ -142,7 +145,7 @@ async def many_at_once(subject: Subject) -> None:
 
     for at, (result,) in enumerate(results):
         expect(result.item_id == f"call-{at}", "an answer went to the wrong call")
-        expect(result.WhichOneof("outcome") == "value", f"a call among many failed: {_outcome(result)}")
+        expect(result.WhichOneof("outcome") == "value", f"a call among many failed: {_outcome(subject, result)}")
 
 
 async def _known_map(subject: Subject) -> KnownMap:
@@ -154,10 +157,10 @@ async def _known_map(subject: Subject) -> KnownMap:
     return KnownMap(key=known.key, value={"user": "anna", "port": "5432"})
 
 
-def _outcome(result: pb.GetResult) -> str:
+def _outcome(subject: Subject, result: pb.GetResult) -> str:
     """What a result is, without what it holds."""
     which = result.WhichOneof("outcome")
-    return reason_name(result.error) if which == "error" else str(which)
+    return subject.told(result.error) if which == "error" else str(which)
 
 
 CASES = (

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 
 from eso_conformance.cases import NotApplicable, Profile, case, expect
-from eso_conformance.subject import CALL_SECONDS, Subject, reason_name, remote
+from eso_conformance.subject import CALL_SECONDS, Subject, remote
 from eso_wire._generated import provider_pb2 as pb
 
 _WRITTEN = {pb.PUSH_OUTCOME_CREATED, pb.PUSH_OUTCOME_UPDATED, pb.PUSH_OUTCOME_UNCHANGED}
@@ -21,7 +21,7 @@ async def stores_bytes(subject: Subject) -> None:
         pushed = await subject.push(key, value)
         if value and pushed.HasField("error") and pushed.error.reason == pb.ERROR_REASON_INVALID_REQUEST:
             raise NotApplicable("this backend stores text only, and says so")
-        expect(not pushed.HasField("error"), f"the push failed: {reason_name(pushed.error)}")
+        expect(not pushed.HasField("error"), f"the push failed: {subject.told(pushed.error)}")
 
         read = await subject.get_one(key)
 
@@ -104,7 +104,7 @@ async def removes(subject: Subject) -> None:
 
     result = await subject.delete(key)
 
-    expect(not result.HasField("error"), f"the deletion failed: {reason_name(result.error)}")
+    expect(not result.HasField("error"), f"the deletion failed: {subject.told(result.error)}")
     expect(result.existed, "a value that was there is said not to have existed")
     read = await subject.get_one(key)
     expect(read.WhichOneof("outcome") == "error", "a deleted value can still be read")
@@ -116,7 +116,7 @@ async def absent_is_deleted(subject: Subject) -> None:
 
     result = await subject.delete(subject.fresh_key())
 
-    expect(not result.HasField("error"), f"deleting nothing failed: {reason_name(result.error)}")
+    expect(not result.HasField("error"), f"deleting nothing failed: {subject.told(result.error)}")
     expect(not result.existed, "what was never there is said to have existed")
 
 

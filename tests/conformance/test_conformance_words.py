@@ -1,0 +1,124 @@
+"""What the suite says of a provider that breaks the contract: enough for its author to mend it, and no value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from eso_api.references import SecretKeySelector
+from eso_api.shapes import Fragment
+from eso_conformance import CaseResult, Profile, Target, Verdict, run
+from eso_conformance.fixture import from_plain
+from eso_conformance.subject import Identity
+from eso_sdk import Provider, Store, errors, reads, store_kind
+from eso_sdk.extract import property_in
+from eso_sdk.testing.server import CLIENT_ID, ProviderServer
+from eso_wire.values import RemoteRef
+
+VALUE = "CANARY-value-2c7e"
+CREDENTIAL = "CANARY-credential-90b1"
+FIXTURE = from_plain(
+    {
+        "kinds": [
+            {
+                "kind": "Shelf",
+                "spec": {"passwordRef": {"name": "login", "key": "password"}},
+                "credentials": {"/passwordRef": CREDENTIAL},
+                "known": [{"key": "greeting", "value": VALUE}],
+            }
+        ]
+    }
+)
+
+Get = Callable[[RemoteRef], Any]
+
+
+class ShelfConfig(Fragment, frozen=True, kw_only=True):
+    """A shelf behind a password."""
+
+    password_ref: SecretKeySelector
+
+
+def one_by_one(answer: Get) -> Provider:
+    @store_kind(kind="Shelf", plural="shelves")
+    class Shelf(Store[ShelfConfig]):
+        @reads("not_found")
+        async def get(self, ref: RemoteRef) -> Any:
+            return answer(ref)
+
+    return Provider(name="shelf", version="1", kinds=(Shelf,))
+
+
+def in_batches(answer: Get) -> Provider:
+    @store_kind(kind="Shelf", plural="shelves")
+    class Shelf(Store[ShelfConfig]):
+        @reads("not_found")
+        async def get_many(self, refs: Sequence[RemoteRef]) -> Any:
+            return [answer(ref) for ref in refs]
+
+    return Provider(name="shelf", version="1", kinds=(Shelf,))
+
+
+def honest(ref: RemoteRef) -> bytes:
+    if ref.key != "greeting":
+        raise errors.not_found(ref.key)
+    return property_in(VALUE.encode(), ref)
+
+
+def a_number(_: RemoteRef) -> int:
+    return 5432
+
+
+def talkative(ref: RemoteRef) -> bytes:
+    raise errors.backend_error(f'"{ref.key}" holds {VALUE}, which is no JSON')
+
+
+async def failures(provider: Provider) -> dict[str, str]:
+    """What fails of the read profile, by its sentence."""
+    async with ProviderServer(provider) as server:
+        client = server.authority.leaf(CLIENT_ID)
+        target = Target(server.address, Identity(client.ca, client.certificate, client.key.reveal()))
+        results: list[CaseResult] = [one async for one in run(target, [Profile.READ], FIXTURE)]
+    return {str(one.case): one.why for one in results if one.verdict is Verdict.FAILED}
+
+
+async def test_a_provider_that_keeps_the_contract_fails_nothing() -> None:
+    assert await failures(one_by_one(honest)) == {}
+
+
+@pytest.mark.parametrize(
+    ("provider", "sentence", "why"),
+    [
+        pytest.param(
+            one_by_one(a_number),
+            "get: gives the value of a key, byte for byte",
+            "no value: INTERNAL: the provider failed: get answered with int; it must answer with bytes",
+            id="an item that fails",
+        ),
+        pytest.param(
+            in_batches(honest),
+            "get: reports a missing key as SECRET_NOT_FOUND of that item, not as a failed call",
+            'a call failed as a whole with NOT_FOUND, SECRET_NOT_FOUND: "conformance/no-such-key" does not exist',
+            id="a call that fails for one item",
+        ),
+        pytest.param(
+            one_by_one(talkative),
+            "errors: shows no value in an error",
+            "an error repeats the value of its key",
+            id="an error with a value in it",
+        ),
+        pytest.param(
+            one_by_one(talkative),
+            "get: gives the value of a key, byte for byte",
+            'no value: BACKEND_ERROR: "greeting" holds …, which is no JSON',
+            id="which is not repeated",
+        ),
+    ],
+)
+async def test_the_author_is_told_what_to_mend(provider: Provider, sentence: str, why: str) -> None:
+    failed = await failures(provider)
+
+    assert failed[sentence] == why
+    assert not [said for said in failed.values() if VALUE in said or CREDENTIAL in said]
