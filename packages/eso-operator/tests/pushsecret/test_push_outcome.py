@@ -131,6 +131,15 @@ def test_a_restart_does_not_let_generated_values_end() -> None:
     assert report_of(push, Synced(), NOW).status.renew_time is None
 
 
+@pytest.mark.parametrize(("recorded", "due"), [({"SecretStore/store": {"db": {}}}, True), ({}, False)])
+def test_after_a_restart_what_is_selected_by_label_and_gone_is_noticed(recorded: dict[str, Any], due: bool) -> None:
+    """To select nothing is no reason to look again and again."""
+    push = synced_ago(60, selector={"secret": {"selector": {"matchLabels": {"team": "blue"}}}})
+    push.status = msgspec.structs.replace(push.status, synced_push_secrets=recorded)
+
+    assert isinstance(refresh_due(snapshot(push, sources=())), Due if due else NotDue)
+
+
 @pytest.mark.parametrize("written", ["soon", "0000-01-01T00:00:00Z", "2024-05-01T11:59:00"])
 def test_a_time_that_nobody_can_read_was_never_written(written: str) -> None:
     """Anybody can write a status."""

@@ -76,7 +76,8 @@ def _difference(snapshot: Snapshot) -> str | None:
     """What is not as it was at the last push, as far as this is known."""
     push, remembered = snapshot.push, snapshot.remembered
     source = push.spec.selector.secret
-    if source is not None and source.name and not snapshot.sources:
+    # To select nothing is no error, so it is news only where something was pushed.
+    if source is not None and not snapshot.sources and (source.name or push.status.synced_push_secrets):
         return "its source is gone"
     if remembered is None:
         written = refreshed_at(push)
