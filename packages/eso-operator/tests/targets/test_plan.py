@@ -40,6 +40,10 @@ def state(name: str, es: ExternalSecret) -> LiveSecret | None:
             )
         case "of another kind":
             return stored({"foreign": "x"}, metadata=controlled("Deployment", "other"))
+        case "of a namesake":
+            # What the operator's predecessor calls its own kind, in its own group.
+            legacy = controlled("ExternalSecret", es.metadata.name, "kubernetes-client.io/v1")
+            return stored({"foreign": "x"}, metadata=legacy)
         case "immutable, same data":
             return written_by(es, WANTED, immutable=True)
         case _:
@@ -68,6 +72,7 @@ older value               | update           | update           | update        
 foreign                   | patch and update | patch and update | update           | update           | keep POLICY_NONE
 of another ExternalSecret | OWNED_BY_ANOTHER | OWNED_BY_ANOTHER | OWNED_BY_ANOTHER | OWNED_BY_ANOTHER | keep POLICY_NONE
 of another kind           | CONTROLLED       | patch and update | update           | update           | keep POLICY_NONE
+of a namesake             | CONTROLLED       | patch and update | update           | update           | keep POLICY_NONE
 immutable, same data      | keep UNCHANGED   | keep UNCHANGED   | keep UNCHANGED   | keep UNCHANGED   | keep POLICY_NONE
 immutable, older value    | IMMUTABLE        | IMMUTABLE        | IMMUTABLE        | IMMUTABLE        | keep POLICY_NONE
 """
@@ -94,6 +99,16 @@ def updated(es: ExternalSecret, live: LiveSecret, **wanted: Any) -> Update:
     change = plan(es, live, desired(**{"data": WANTED, **wanted}))
     assert isinstance(change, Update)
     return change
+
+
+def test_another_type_is_asked_of_the_api_server_unless_the_secret_is_immutable() -> None:
+    es, type_ = of("Owner"), "kubernetes.io/basic-auth"
+
+    change = updated(es, written_by(es, WANTED), type=type_)
+    refusal = plan(es, written_by(es, WANTED, immutable=True), desired(WANTED, type=type_))
+
+    assert change.document["type"] == type_
+    assert verdict(refusal) == "IMMUTABLE"
 
 
 @pytest.mark.parametrize("policy", ["Owner", "Orphan", "Merge", "CreateOrMerge"])
