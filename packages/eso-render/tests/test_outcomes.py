@@ -102,6 +102,11 @@ def test_a_template_renders_as_in_go(template: str, expected: str) -> None:
             '{{ decryptAES "k" "aGVsbG8=" }}', "slice bounds out of range [:16] with capacity 6", id="too short for AES"
         ),
         pytest.param("{{ until -9223372036854775808 }}", "is longer than 100000", id="a bound, where Go never ends"),
+        pytest.param(
+            '{{ toDate (repeat 5000 " ") (repeat 5000 " ") }}',
+            "error calling toDate: a date or its layout is longer than 4096 characters",
+            id="a bound, where long layouts would take minutes",
+        ),
         pytest.param("{{- -}}", 'tpl:1: illegal number syntax: "-"', id="one space cannot serve two trim markers"),
         pytest.param("{{ 0xFFFFFFFFFFFFFFFFFF }}", "illegal number syntax", id="a hexadecimal overflow"),
         pytest.param("{{ 0x1i }}", "illegal number syntax", id="a hexadecimal imaginary number"),

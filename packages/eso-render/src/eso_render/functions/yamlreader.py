@@ -18,6 +18,7 @@ from gotmpl.values import Value
 
 MAX_NODES = 200_000
 MAX_DEPTH = 200
+_TOO_DEEP = "error converting YAML to JSON: yaml: exceeded max depth"
 _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 _INVALID = re.compile("[\udc80-\udcff]")
 _ESCAPE = re.compile(r"\\.")
@@ -63,7 +64,11 @@ def _first_document(events: Iterator[Any], text: str, yaml: Any) -> list[Any]:
     """All of it before any of it is looked at: a mistake of syntax is reported before one of meaning."""
     out: list[Any] = []
     anchors: set[str] = set()
+    depth = 0
     for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:  # here already: libyaml takes longer for each level, and much too long for very many
+            raise YamlReadError(_TOO_DEEP)
         match type(event).__name__:
             case "DocumentEndEvent":
                 break
@@ -100,7 +105,7 @@ class _Composer:
 
     def _node(self, event: Any, depth: int) -> Any:
         if depth > MAX_DEPTH:
-            raise YamlReadError("error converting YAML to JSON: yaml: exceeded max depth")
+            raise YamlReadError(_TOO_DEEP)
         anchor = event.anchor
         match type(event).__name__:
             case "AliasEvent":

@@ -19,6 +19,7 @@ from gotmpl.values import GoObject, Int32, Int64, Value, to_bytes, wrap64
 
 FUNCTIONS = Functions()
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,40}")
+_LONGEST_DATE = 4096
 
 
 @dataclass(frozen=True)
@@ -280,7 +281,7 @@ def _duration_round(value: Value, now: Moment) -> str:
 @FUNCTIONS.add("toDate", params=(STRING, STRING))
 def to_date(layout: str, text: str) -> Time:
     try:
-        return Time(parse_moment(layout, text))
+        return _parsed(layout, text)
     except TimeError:
         return Time(gotime.ZERO)
 
@@ -288,9 +289,15 @@ def to_date(layout: str, text: str) -> Time:
 @FUNCTIONS.add("mustToDate", params=(STRING, STRING))
 def must_to_date(layout: str, text: str) -> Time:
     try:
-        return Time(parse_moment(layout, text))
+        return _parsed(layout, text)
     except TimeError as exc:
         raise FuncError("parsing time ", Quoted(_quoted(text), origin=text), *_why(layout, text, exc)) from None
+
+
+def _parsed(layout: str, text: str) -> Time:
+    if max(len(layout), len(text)) > _LONGEST_DATE:
+        raise FuncError(f"a date or its layout is longer than {_LONGEST_DATE} characters")
+    return Time(parse_moment(layout, text))
 
 
 def _why(layout: str, text: str, error: TimeError) -> tuple[str | Quoted, ...]:
