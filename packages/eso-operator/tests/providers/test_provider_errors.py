@@ -110,6 +110,17 @@ def test_an_incompatible_provider_is_told_by_both_version_ranges() -> None:
     assert error.reason is ErrorReason.PROTOCOL_INCOMPATIBLE
     assert "3.0, 3.1" in error.message
     assert "2.0, 2.1" in error.message
+    assert "upgrade the older" in error.message
+
+
+@pytest.mark.parametrize("selected", [None, ProtocolVersion(2, 9)], ids=["none", "one that was not offered"])
+def test_a_provider_that_selects_no_common_version_is_not_told_to_be_old(selected: ProtocolVersion | None) -> None:
+    handshake = Handshake(selected, SUPPORTED, "aws", "9.0", "i", ())
+
+    error = incompatible("aws", handshake, SUPPORTED)
+
+    assert "it selected none that both speak; this is a defect of the provider" in error.message
+    assert "upgrade" not in error.message
 
 
 @pytest.mark.parametrize(

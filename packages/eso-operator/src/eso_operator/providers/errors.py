@@ -10,7 +10,7 @@ Controllers do not look at reasons: they ask `effect_of`, one row for each reaso
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -112,11 +112,15 @@ def overloaded(label: str, waiting: int) -> ProviderError:
     return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"{waiting} calls already wait for provider {label}")
 
 
-def incompatible(label: str, handshake: Handshake, ours: Iterable[ProtocolVersion]) -> ProviderError:
+def incompatible(label: str, handshake: Handshake, ours: Sequence[ProtocolVersion]) -> ProviderError:
+    if set(ours).isdisjoint(handshake.supported):
+        advice = "upgrade the older of the two"
+    else:
+        advice = "it selected none that both speak; this is a defect of the provider"
     return ProviderError(
         ErrorReason.PROTOCOL_INCOMPATIBLE,
         f"provider {label} ({handshake.provider_name} {handshake.provider_version}) speaks protocol"
-        f" {spelled(handshake.supported)}, this operator speaks {spelled(ours)}: upgrade the older of the two",
+        f" {spelled(handshake.supported)}, this operator speaks {spelled(ours)}: {advice}",
     )
 
 
