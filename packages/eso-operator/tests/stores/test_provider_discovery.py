@@ -406,6 +406,14 @@ def test_a_class_with_unusable_certificates_is_refused(tls: JsonObject, reason: 
     assert refused(STORE_REF, with_class({"name": "mine", "kind": "ProviderClass"}), cls).reason is reason
 
 
+def test_a_service_that_was_told_at_start_has_managed_certificates_whatever_a_store_brings() -> None:
+    settings = replace(SETTINGS, trusted={ServiceKey(CORE, "classy"): "127.0.0.1:41234"})
+
+    target = resolved(STORE_REF, with_class({"name": "fake"}, auth=OWN), CLASS, settings=settings)
+
+    assert target.tls == ManagedTls(ServiceKey(CORE, "classy"))
+
+
 @pytest.mark.parametrize(
     "documents",
     [

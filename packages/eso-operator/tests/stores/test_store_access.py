@@ -11,7 +11,7 @@ from eso_operator.stores.classes import CLUSTER_CLASS, class_connection
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.need import VALIDATION, Gate, Need
 from eso_operator.stores.resolve import resolve
-from eso_operator.stores.target import Reason, ResolutionError, ResolvedTarget
+from eso_operator.stores.target import Reason, ResolutionError, ResolvedTarget, SecretTls
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,
@@ -367,17 +367,34 @@ def test_every_violation_of_a_namespace_rule_has_its_reason(
 
 
 def test_a_cluster_scoped_store_may_name_its_namespaces() -> None:
-    """R131."""
-    ref, document = v2("ClusterSecretStore", "", {"providerRef": OTHER, "auth": {**CERTIFICATE, **ACCOUNT}})
+    """R131: each for itself."""
+    auth = {
+        "clientCertificate": {"secretRef": {"name": "tls", "namespace": "team-c"}},
+        "serviceAccountRef": {"name": "caller", "namespace": "team-d"},
+    }
+    ref, document = v2("ClusterSecretStore", "", {"providerRef": OTHER, "auth": auth})
 
     target = resolved(ref, document, *CONFIG_OBJECTS)
 
     assert target.config.ref.namespace == target.auth_namespace == "team-b"
+    assert target.tls == SecretTls("team-c", "tls")
     assert target.call_token is not None
-    assert target.call_token.namespace == "team-b"
+    assert target.call_token.namespace == "team-d"
 
 
-def test_a_direct_reference_takes_its_scope_from_the_class_when_it_says_none() -> None:
+@pytest.mark.parametrize(
+    ("kind", "namespace", "common", "expected"),
+    [
+        pytest.param("ClusterFake", "", {"gatingPolicy": "Disabled"}, (CORE, True), id="it says none"),
+        pytest.param(
+            "ClusterFake", "", {"authenticationScope": "ManifestNamespace"}, ("team-a", False), id="its own word counts"
+        ),
+        pytest.param("Fake", "team-a", {}, ("team-a", False), id="a namespaced one has its own namespace only"),
+    ],
+)
+def test_a_direct_reference_takes_its_scope_from_the_class_when_it_says_none(
+    kind: str, namespace: str, common: JsonObject, expected: tuple[str, bool]
+) -> None:
     """R186."""
     cls = obj(
         CORE_ALPHA,
@@ -389,11 +406,11 @@ def test_a_direct_reference_takes_its_scope_from_the_class_when_it_says_none() -
             "serves": [{"group": FAKE.group, "version": FAKE.version, "kind": FAKE.kind}],
         },
     )
-    direct = obj(CONFIGS, "ClusterFake", "store", spec={"common": {"gatingPolicy": "Disabled"}})
+    direct = obj(CONFIGS, kind, "store", namespace, spec={"common": common})
 
-    target = resolved(StoreRef(api_version=CONFIGS, kind="ClusterFake", name="store"), direct, cls)
+    target = resolved(StoreRef(api_version=CONFIGS, kind=kind, name="store"), direct, cls)
 
-    assert (target.auth_namespace, target.pinned) == (CORE, True)
+    assert (target.auth_namespace, target.pinned) == expected
 
 
 @pytest.mark.parametrize("kind", ["providerRef", "serviceAccountRef"])
