@@ -12,6 +12,7 @@ from cryptography.x509.oid import NameOID
 
 from localkube.access.certificates import RENEW_BEFORE, SERVING_LIFETIME, Certificates
 from localkube.access.files import write_private
+from localkube.storage import StorageError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -57,6 +58,28 @@ def test_a_lost_file_is_made_again_and_fits_the_others(tmp_path: Path, lost: str
     assert certificates.ensure(NOW)
     serving(tmp_path).verify_directly_issued_by(x509.load_pem_x509_certificate(certificates.authority_pem))
     certificates.server_context()
+
+
+@pytest.mark.parametrize("damaged", ["server.key", "server.crt"])
+def test_a_damaged_file_of_the_server_is_made_again(tmp_path: Path, damaged: str) -> None:
+    certificates = Certificates(tmp_path)
+    certificates.ensure(NOW)
+    (tmp_path / damaged).write_text("damaged")
+
+    assert certificates.ensure(NOW)
+    certificates.server_context()
+
+
+@pytest.mark.parametrize("damaged", ["ca.key", "ca.crt"])
+def test_a_damaged_authority_is_never_replaced_by_itself(tmp_path: Path, damaged: str) -> None:
+    certificates = Certificates(tmp_path)
+    certificates.ensure(NOW)
+    (tmp_path / damaged).write_text("damaged")
+    (tmp_path / "server.crt").unlink()
+
+    with pytest.raises(StorageError, match="cannot be read; restore it, or remove both files"):
+        certificates.ensure(NOW)
+    assert (tmp_path / damaged).read_text() == "damaged"
 
 
 def test_a_key_that_does_not_fit_its_certificate_is_noticed(tmp_path: Path) -> None:

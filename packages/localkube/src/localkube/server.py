@@ -35,6 +35,7 @@ from localkube.discovery import Discovery
 from localkube.openapi import OpenApi
 from localkube.paths import Document, Extras, Paths
 from localkube.resources import Resources
+from localkube.storage import StorageError
 from localkube.stream import Streams
 from localkube.traces import report_defect
 from localkube.wire.http import HttpServer
@@ -159,7 +160,7 @@ class LocalKube:
                 if self.certificates.ensure(self._clock.now()):
                     self.certificates.reload(context)
                     log.info("serving certificate renewed")
-            except (OSError, ValueError) as problem:  # a full disk, a damaged file: there are weeks left to try again
+            except (OSError, StorageError) as problem:  # a full disk, a damaged file: there are weeks left to try again
                 report_defect(log, "serving certificate not renewed, will try again", problem)
 
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from localkube.access.files import private_directory, write_private
+from localkube.storage import StorageError
 
 AUTHORITY_LIFETIME = timedelta(days=3650)
 SERVING_LIFETIME = timedelta(days=365)
@@ -57,14 +58,17 @@ class Certificates:
 
     def ensure(self, now: datetime) -> bool:
         """Make what is missing or near its end; say whether the serving certificate changed."""
-        authority = self._load("ca")
-        if authority is None or _expiring(authority, now):
-            authority = _new_authority(now)
-            self._store("ca", authority)
-        serving = self._load("server")
-        if serving is not None and not _expiring(serving, now) and _fits(serving, authority, self._subject_names()):
-            return False
-        self._store("server", _new_serving(authority, self._subject_names(), now))
+        authority, names = self._load("ca"), self._subject_names()
+        try:
+            if authority is None or _expiring(authority, now):
+                authority = _new_authority(now)
+                self._store("ca", authority)
+            if _still_serves(self._load("server"), authority, names, now):
+                return False
+            self._store("server", _new_serving(authority, names, now))
+        except (ValueError, TypeError) as exc:
+            what = f"the authority in {self._directory} (ca.crt, ca.key) cannot be read"
+            raise StorageError(f"{what}; restore it, or remove both files to make a new one") from exc
         return True
 
     def issue_client(self, user: str, groups: Sequence[str], now: datetime) -> Pair:
@@ -104,6 +108,13 @@ class Certificates:
         # The key goes first: a certificate without its key would be taken for a finished pair.
         write_private(self._file(f"{name}.key"), pair.key)
         write_private(self._file(f"{name}.crt"), pair.certificate)
+
+
+def _still_serves(pair: Pair | None, authority: Pair, names: Sequence[str], now: datetime) -> bool:
+    try:
+        return pair is not None and not _expiring(pair, now) and _fits(pair, authority, names)
+    except ValueError:  # damaged: as good as lost
+        return False
 
 
 def _expiring(pair: Pair, now: datetime) -> bool:
