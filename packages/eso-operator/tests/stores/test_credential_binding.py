@@ -267,6 +267,19 @@ async def test_other_eyes_have_other_identities(change: Any) -> None:
     assert await identity(one) != await identity(change(one))
 
 
+async def test_an_edited_configuration_counts_for_a_provider_that_reads_it_itself() -> None:
+    """What is sent along tells by its content; what is only named, by its generation."""
+    one = target({"ref": ref()})
+    edited = replace(one, config=replace(one.config, ref=replace(one.config.ref, generation=9)))
+    named, named_edited = (
+        replace(each, config=replace(each.config, spec=None, delivery=ConfigDelivery.BY_REFERENCE))
+        for each in (one, edited)
+    )
+
+    assert await identity(one) == await identity(edited)
+    assert await identity(named) != await identity(named_edited)
+
+
 def cluster_store(spec: JsonObject, *paths: tuple[str, CredentialKind], auth: str) -> ResolvedTarget:
     resolved = target(spec, *paths, rule=EXPLICIT, auth=auth)
     return replace(resolved, store=replace(resolved.store, namespace=""))
