@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from eso_api.values import SecretBytes
 from eso_sdk.errors import rejected
@@ -106,7 +107,7 @@ async def test_an_open_that_failed_is_told_to_all_and_tried_again() -> None:
     await bench.use("a")
 
     assert outcomes == [failure, failure]
-    assert bench.log == ["open a", "open a"]
+    assert bench.log == ["open a", "close a", "open a"]
 
 
 async def test_an_open_that_hangs_ends() -> None:
@@ -119,6 +120,43 @@ async def test_an_open_that_hangs_ends() -> None:
     with pytest.raises(TimeoutError):
         await caller
     assert len(bench.sessions) == 0
+    assert bench.log == ["open a", "close a"]
+
+
+async def test_an_open_that_cancels_itself_is_closed_and_tried_again() -> None:
+    bench = Bench()
+    broken = Backend("a", bench.log)
+
+    async def give_up() -> None:
+        raise asyncio.CancelledError
+
+    broken.open = give_up  # type: ignore[method-assign]  # a backend that misbehaves
+    with pytest.raises(asyncio.CancelledError):
+        async with bench.sessions.use(b"a", lambda: bench.session(broken)):
+            pytest.fail("it is not open")
+    await bench.use("a")
+
+    assert bench.log == ["close a", "open a"]
+
+
+async def test_a_close_that_cannot_cope_with_half_an_open_does_not_hide_why_it_failed() -> None:
+    async def opening(_: Any) -> None:
+        raise rejected("the token has expired")
+
+    async def closing(store: Any) -> None:
+        await store.connection.close()  # which `open` did not come to
+
+    script = Script.new(open=opening, close=closing)
+    async with InMemory(SCRIPTED) as provider:
+        with capture_logs() as logs:
+            with pytest.raises(ProviderError, match="the token has expired") as raised:
+                await provider.get_one(call_context(Scripted, {"script": script.name}), "key")
+            await provider.sessions.close()
+
+    assert raised.value.reason is ErrorReason.CREDENTIALS_REJECTED
+    assert script.log == ["open", "close"]
+    (said,) = [entry for entry in logs if entry["event"] == "session not closed cleanly"]
+    assert said["error"].startswith("AttributeError at ")
 
 
 async def test_the_one_used_longest_ago_goes_first() -> None:
@@ -208,7 +246,7 @@ async def test_an_open_that_hangs_does_not_hold_up_the_end() -> None:
 
     await asyncio.wait_for(bench.sessions.close(), 10)
 
-    assert bench.log == ["open a"]
+    assert bench.log == ["open a", "close a"]
     assert len(bench.sessions) == 0
 
 

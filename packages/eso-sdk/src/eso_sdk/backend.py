@@ -94,7 +94,10 @@ class Backend(Generic[C]):
         """Log in, connect. Called once, before anything else."""
 
     async def close(self) -> None:
-        """Let go of what `open` took. Called once, when no call uses the session any more."""
+        """Let go of what `open` took. Called once, when no call uses the session any more.
+
+        Also called when `open` failed or ran out of time: then only a part of what it sets may be there.
+        """
 
     async def validate(self) -> Validation:
         """Ask the backend whether this configuration works."""

@@ -1,6 +1,7 @@
 """Opened stores and generators, kept as long as they are used.
 
-    use(key, make) -> the session for that key, opened at most once; closed when forgotten and no call uses it
+    use(key, make) -> the session for that key, opened at most once; closed when forgotten and no call uses it,
+                      or at once if it did not open
 
 Logging in to a backend costs more than a read, so a session outlives its call. What bounds that: a number of sessions
 (the one used longest ago goes first), a time without use, and the key, which changes with any credential.
@@ -135,15 +136,21 @@ class Sessions:
                 await entry.session.backend.open()
         except Exception as exc:  # noqa: BLE001 - handed to every caller that waits
             entry.opened.set_result(exc)
-            if self._entries.get(entry.key) is entry:
-                del self._entries[entry.key]
-                self._on_change(len(self._entries))
-            return
+            self._give_up(entry)
         except BaseException:
             entry.opened.cancel()
+            self._give_up(entry)
             raise
-        entry.opened.set_result(None)
-        self._close_if_over(entry)
+        else:
+            entry.opened.set_result(None)
+            self._close_if_over(entry)
+
+    def _give_up(self, entry: _Entry) -> None:
+        """Forget what did not open, and close it: it may hold what it took before it failed."""
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+            self._on_change(len(self._entries))
+        self._own(self._close(entry.session.backend))
 
     def _drop(self, entry: _Entry) -> None:
         entry.forgotten = True
