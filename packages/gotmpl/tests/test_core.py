@@ -6,7 +6,7 @@ import pytest
 
 from gotmpl.builtins import FUNCTIONS
 from gotmpl.errors import ExecError, LimitError, ParseError, TemplateError
-from gotmpl.run import Limits
+from gotmpl.run import Limits, MissingKey
 from gotmpl.template import Engine
 from gotmpl.values import StrMap
 
@@ -106,6 +106,22 @@ def test_an_error_has_the_name_of_this_render_though_the_text_was_seen_under_ano
             engine.render(text, DATA, name=name)
 
         assert str(caught.value) == message.format(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("{{ .no }}", "<no value>", id="it prints as no value"),
+        pytest.param("{{ .no.such }}", "<no value>", id="nothing is below it"),
+        pytest.param("{{ if .no }}x{{ else }}y{{ end }}", "y", id="it is false"),
+        pytest.param('{{ printf "%v" .no }}', "<nil>", id="a function gets nil"),
+        pytest.param('{{ index . "no" | printf "%q" }}', '""', id="index gives the zero value as ever"),
+        pytest.param("{{ $x := . }}{{ $x.no }}", "<no value>", id="in a variable"),
+        pytest.param("{{ .user }}", "ada", id="what is there prints as ever"),
+    ],
+)
+def test_a_key_that_is_not_there_is_no_error_where_that_was_asked_for(text: str, expected: str) -> None:
+    assert Engine(FUNCTIONS, missing=MissingKey.NOTHING).render(text, DATA) == expected
 
 
 def test_an_endless_chain_of_conditions_is_refused_in_our_own_words() -> None:

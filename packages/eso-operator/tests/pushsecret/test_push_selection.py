@@ -70,6 +70,16 @@ def selected(source: Any, *data: Any, **spec: Any) -> dict[str, Any]:
             [],
             {
                 "dataTo": [
+                    bulk(regexp="host", rewrite=[{"transform": {"template": '{{ .value }}{{ default "x" .y }}'}}])
+                ]
+            },
+            {"host -> hostx": "h"},
+            id="rewrite by template with a field that is not there",
+        ),
+        pytest.param(
+            [],
+            {
+                "dataTo": [
                     bulk(
                         regexp="host",
                         rewrite=[

@@ -79,6 +79,12 @@ def test_an_empty_key_is_dropped() -> None:
         pytest.param(["k"], regexp("k", "$$1"), ["$1"], id="two dollars are one"),
         pytest.param(["other"], regexp("^db", "x"), ["other"], id="a key that does not match stays"),
         pytest.param(["a"], transform("{{ .value | upper }}_KEY"), ["A_KEY"], id="a template of the key"),
+        pytest.param(
+            ["a"],
+            transform('{{ .value }}-{{ default "x" .other }}{{ if (fromJson "{}").no.such }}z{{ end }}'),
+            ["a-x"],
+            id="what is not there is nothing",
+        ),
     ],
 )
 def test_keys_are_renamed(keys: list[str], step: Rewrite, names: list[str]) -> None:
@@ -103,6 +109,7 @@ def test_keys_that_become_one_keep_the_value_of_the_last_in_order() -> None:
         pytest.param(regexp("(", "x"), r"rewrite\[0\].*regular expression", id="a pattern that does not compile"),
         pytest.param(regexp("(?=x)", "x"), r"rewrite\[0\].*regular expression", id="look-ahead, which RE2 has not"),
         pytest.param(transform("{{ .value"), r"rewrite\[0\].*transform", id="a template that does not parse"),
+        pytest.param(transform("{{ .valu }}"), r'key "k": prints a field that is not there', id="a field misspelt"),
     ],
 )
 def test_a_bad_step_is_named(step: Rewrite, error: str) -> None:

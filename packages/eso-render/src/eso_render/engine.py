@@ -8,19 +8,25 @@ from functools import cache
 from eso_render.clock import steady_seconds, wall_nanos
 from eso_render.errors import RenderError
 from gotmpl.errors import ParseError, TemplateError
-from gotmpl.run import Limits
+from gotmpl.run import Limits, MissingKey
 from gotmpl.values import StrMap, Value, to_bytes
 
 
 class Renderer:
     """Renders templates under one clock and one set of bounds, and keeps what it compiled."""
 
-    def __init__(self, clock: Callable[[], int] = wall_nanos, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], int] = wall_nanos,
+        limits: Limits | None = None,
+        *,
+        missing: MissingKey = MissingKey.ERROR,
+    ) -> None:
         # The parser and the functions load with the first renderer: many who import this package never render.
         from eso_render.functions import functions
         from gotmpl.template import Engine
 
-        self._engine = Engine(functions(clock), limits or Limits(clock=steady_seconds))
+        self._engine = Engine(functions(clock), limits or Limits(clock=steady_seconds), missing=missing)
 
     def render(
         self, template: str, values: Mapping[str, bytes], *, name: str = "tpl", left: str = "{{", right: str = "}}"
@@ -47,12 +53,17 @@ def _text_map(values: Mapping[str, bytes]) -> StrMap:
 
 
 @cache
-def _default() -> Renderer:
-    return Renderer()
+def _default(missing: MissingKey) -> Renderer:
+    return Renderer(missing=missing)
 
 
 def render_text(
     template: str, values: Mapping[str, bytes], *, name: str = "tpl", left: str = "{{", right: str = "}}"
 ) -> bytes:
     """One template with the full set of functions, on the system's clock."""
-    return _default().render(template, values, name=name, left=left, right=right)
+    return _default(MissingKey.ERROR).render(template, values, name=name, left=left, right=right)
+
+
+def render_key(template: str, values: Mapping[str, bytes], *, name: str = "tpl") -> bytes:
+    """A template that makes a key out of another: a field that is not there is no error to it, as in Go by default."""
+    return _default(MissingKey.NOTHING).render(template, values, name=name)

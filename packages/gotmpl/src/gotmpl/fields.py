@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gotmpl.errors import FuncError
-from gotmpl.run import Run
+from gotmpl.run import MissingKey, Run
 from gotmpl.signatures import Func
 from gotmpl.values import GoObject, Value, go_type, has_interface_elements
 
@@ -22,6 +22,8 @@ def read_chain(
     """Every step of a field chain; only the last one may take arguments."""
     for name in names[:-1]:
         value = read_field(run, receiver, name, in_interface=in_interface, call=None)
+        if value is None and isinstance(receiver, dict) and name not in receiver:
+            return None  # what nothing holds is nothing too, where that is no error
         in_interface = has_interface_elements(receiver)
         receiver = value
     return read_field(run, receiver, names[-1], in_interface=in_interface, call=call)
@@ -57,10 +59,11 @@ def read_field(run: Run, receiver: Value, name: str, *, in_interface: bool, call
 def _read_entry(run: Run, receiver: dict[str, Value], name: str, call: CallMethod | None) -> Value:
     if call is not None:
         raise run.error(f"{name} is not a method but has arguments")
-    try:
+    if name in receiver:
         return receiver[name]
-    except KeyError:
-        raise run.error(f'map has no entry for key "{name}"') from None
+    if run.missing is MissingKey.NOTHING:
+        return None
+    raise run.error(f'map has no entry for key "{name}"')
 
 
 def _call_bare(run: Run, receiver: Value, method: Func) -> Value:

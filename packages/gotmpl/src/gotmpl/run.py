@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from gotmpl.errors import ExecError, LimitError
@@ -14,6 +15,14 @@ from gotmpl.values import Value, to_bytes
 
 _STEPS_BETWEEN_LOOKS = 4
 """One step may be a function that works on megabytes, and a look at the clock costs less than most of them."""
+
+
+class MissingKey(Enum):
+    """What reading a field of a map does if the map lacks it; Go's option of that name."""
+
+    ERROR = "error"
+    NOTHING = "default"
+    """There is no value: prints `<no value>`, and a function gets nil."""
 
 
 class Limits(NamedTuple):
@@ -45,8 +54,8 @@ class Whole(Protocol):
 
 class Run:
     __slots__ = (
-        *("_deadline", "_limits", "alarm", "data", "depth", "left", "name", "node", "out", "root", "steps", "template"),
-        *("text", "vars"),
+        *("_deadline", "_limits", "alarm", "data", "depth", "left", "missing", "name", "node", "out", "root", "steps"),
+        *("template", "text", "vars"),
     )
 
     def __init__(self, name: str, text: str, limits: Limits, data: Value, root: Whole) -> None:
@@ -58,6 +67,7 @@ class Run:
         self.template = name
         """The template being executed: the text itself, or one that it defines."""
         self.data = data
+        self.missing = MissingKey.ERROR
         self.out: list[str] = []
         self.left = limits.output_bytes
         self.steps = limits.steps

@@ -10,7 +10,7 @@ from gotmpl.errors import LimitError
 from gotmpl.expressions import Unparsable
 from gotmpl.parser import parse
 from gotmpl.quoting import quote
-from gotmpl.run import Limits, Run
+from gotmpl.run import Limits, MissingKey, Run
 from gotmpl.signatures import Func
 from gotmpl.statements import Parsed
 from gotmpl.values import Value, joined
@@ -23,8 +23,11 @@ MAX_TEXT = 2**20
 class Engine:
     """Templates over one set of functions, parsed once for each text and its delimiters."""
 
-    def __init__(self, functions: Mapping[str, Func], limits: Limits | None = None) -> None:
+    def __init__(
+        self, functions: Mapping[str, Func], limits: Limits | None = None, *, missing: MissingKey = MissingKey.ERROR
+    ) -> None:
         self._functions = functions
+        self._missing = missing
         self._limits = limits or Limits()
         self._cached = lru_cache(maxsize=MAX_CACHED)(self._parse)
 
@@ -36,6 +39,7 @@ class Engine:
         except Unparsable as exc:
             raise exc.in_template(name) from None
         run = Run(name, text, self._limits, data, root)
+        run.missing = self._missing
         try:
             root.execute(run, data)
         except RecursionError:

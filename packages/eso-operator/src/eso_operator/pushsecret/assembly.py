@@ -27,7 +27,7 @@ from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.homes import Homes
 from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.resolver import Resolver, WatchedObjects
-from eso_operator.targets.rendering import Rendering
+from eso_operator.targets.rendering import Rendering, rendering_of_keys
 from eso_operator.telemetry.objects import ObjectSeries
 from kuberun.client import Client
 from kuberun.clock import Clock
@@ -105,7 +105,7 @@ def reconciler(parts: Parts) -> PushSecretReconciler:
         recorder=parts.recorder,
         homes=Homes(parts.watches.namespaces.store),
         rendering=Rendering(parts.settings.sync.left_delimiter, parts.settings.sync.right_delimiter),
-        selecting=Rendering(),
+        selecting=rendering_of_keys(),
     )
     return PushSecretReconciler(
         Gatherer(objects, memory, sources=sources, chooser=chooser, version_of=parts.version_of), outside

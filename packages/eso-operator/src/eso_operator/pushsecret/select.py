@@ -22,7 +22,7 @@ from eso_operator.pushsecret.snapshot import Chosen
 from eso_operator.pushsecret.stores import targets_store
 from eso_operator.sync.errors import ShapeError
 from eso_operator.sync.rewrite import rewritten
-from eso_render.engine import render_text
+from eso_render.engine import render_key
 from eso_render.scopes import RenderText
 from eso_wire.values import RemoteRef, SecretMap
 from gotmpl.sprig.regexes import BadPatternError, compiled
@@ -74,7 +74,7 @@ class _Source:
 
 
 def entries_for(
-    store: Chosen, spec: PushSecretSpec, values: Values, *, render: RenderText = render_text
+    store: Chosen, spec: PushSecretSpec, values: Values, *, render: RenderText = render_key
 ) -> tuple[Entry, ...]:
     """Everything that one source gives to one store."""
     source = _Source(values, cache(lambda strategy: read_keys(values, strategy)))

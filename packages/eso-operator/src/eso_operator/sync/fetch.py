@@ -28,7 +28,7 @@ from eso_operator.sync.reporting import cause_of
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.shape import shape_fetched, shape_generated, shape_value
 from eso_operator.sync.wants import Extract, FindMany, Generate, OneValue, Read, Want, remote_ref, wants_of
-from eso_operator.targets.rendering import Rendering
+from eso_operator.targets.rendering import rendering_of_keys
 from eso_render.scopes import RenderText
 from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.values import FindQuery, Found, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
@@ -107,7 +107,7 @@ class Fetcher:
         self._planner = planner
         self._finds = finds
         self._generators = generators
-        self._rendering = Rendering()
+        self._rendering = rendering_of_keys()
 
     async def fetch(self, es: ExternalSecret, *, told_at: float | None = None) -> Fetched:
         """Values and failures of every entry. Never raises for what a store, provider or backend does.

@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 from eso_api.rewrite import MergeRewrite, RegexpRewrite, Rewrite, TransformRewrite
 from eso_api.values import SecretBytes
 from eso_operator.sync.errors import ShapeError
-from eso_render.engine import render_text
+from eso_render.engine import render_key
 from eso_render.errors import RenderError
 from eso_render.scopes import RenderText
 from gotmpl.floats import format_float
@@ -22,9 +22,10 @@ from gotmpl.sprig.regexes import BadPatternError, compiled, replace_all
 Values = Mapping[str, SecretBytes]
 
 _MAX_KEYS: Final = 100_000
+_NO_VALUE: Final = "<no value>"
 
 
-def rewritten(values: Values, steps: Sequence[Rewrite], render: RenderText = render_text) -> dict[str, SecretBytes]:
+def rewritten(values: Values, steps: Sequence[Rewrite], render: RenderText = render_key) -> dict[str, SecretBytes]:
     """The values after every step; an error names the step."""
     current = dict(values)
     for index, step in enumerate(steps):
@@ -67,10 +68,12 @@ def _by_template(operation: TransformRewrite, render: RenderText) -> Callable[[s
     def rename(key: str) -> str:
         try:
             key_alone = {"value": key.encode("utf-8", "surrogateescape")}
-            rendered = render(operation.template, key_alone, name="transform")
-            return rendered.decode("utf-8", "surrogateescape")
+            rendered = render(operation.template, key_alone, name="transform").decode("utf-8", "surrogateescape")
         except RenderError as problem:
             raise ShapeError(f'transform of key "{key}": {problem}') from None
+        if _NO_VALUE in rendered:
+            raise ShapeError(f'transform of key "{key}": prints a field that is not there; the key is .value')
+        return rendered
 
     return rename
 

@@ -14,7 +14,7 @@ from eso_operator.sync.errors import ShapeError
 from eso_operator.sync.keys import checked, converted
 from eso_operator.sync.rewrite import rewritten
 from eso_render.decoding import DecodingError, decode
-from eso_render.engine import render_text
+from eso_render.engine import render_key
 from eso_render.scopes import RenderText
 
 Values = Mapping[str, SecretBytes]
@@ -26,7 +26,7 @@ def shape_value(value: SecretBytes, ref: RemoteRef) -> SecretBytes:
 
 
 def shape_fetched(
-    values: Values, source: RemoteRef | Find, steps: Sequence[Rewrite], render: RenderText = render_text
+    values: Values, source: RemoteRef | Find, steps: Sequence[Rewrite], render: RenderText = render_key
 ) -> dict[str, SecretBytes]:
     """The values of one `extract` or `find`."""
     named = rewritten(values, steps, render) if steps else converted(values, source.conversion_strategy)
@@ -35,7 +35,7 @@ def shape_fetched(
 
 
 def shape_generated(
-    values: Values, steps: Sequence[Rewrite], render: RenderText = render_text
+    values: Values, steps: Sequence[Rewrite], render: RenderText = render_key
 ) -> dict[str, SecretBytes]:
     """The values of a generator: renamed, but neither converted nor decoded."""
     return checked(rewritten(values, steps, render))

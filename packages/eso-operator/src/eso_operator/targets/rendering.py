@@ -21,7 +21,7 @@ from eso_render.clock import busy_seconds
 from eso_render.engine import Renderer
 from eso_render.errors import RenderError
 from eso_render.scopes import RenderText
-from gotmpl.run import Limits
+from gotmpl.run import Limits, MissingKey
 
 T = TypeVar("T")
 Seconds = Callable[[], float]
@@ -34,9 +34,17 @@ _REMEMBERED: Final = 4096
 class Rendering:
     """For one set of delimiters, and one slow object at a time. `seconds` is the calling thread's processor time."""
 
-    def __init__(self, left: str = "{{", right: str = "}}", *, seconds: Seconds = busy_seconds) -> None:
-        self._quick = partial(_renderer(QUICK_SECONDS, seconds).render, left=left, right=right)
-        self._patient = partial(_renderer(PATIENT_SECONDS, seconds).render, left=left, right=right)
+    def __init__(
+        self,
+        left: str = "{{",
+        right: str = "}}",
+        *,
+        missing: MissingKey = MissingKey.ERROR,
+        seconds: Seconds = busy_seconds,
+    ) -> None:
+        quick, patient = (Limits(seconds=limit, clock=seconds) for limit in (QUICK_SECONDS, PATIENT_SECONDS))
+        self._quick = partial(Renderer(limits=quick, missing=missing).render, left=left, right=right)
+        self._patient = partial(Renderer(limits=patient, missing=missing).render, left=left, right=right)
         self._seconds = seconds
         self._patience = asyncio.Lock()
         self._slow: OrderedDict[Hashable, None] = OrderedDict()
@@ -65,6 +73,11 @@ class Rendering:
             self._slow.popitem(last=False)
 
 
+def rendering_of_keys() -> Rendering:
+    """Of the templates that rename keys: no setting changes their delimiters, and what is not there is no error."""
+    return Rendering(missing=MissingKey.NOTHING)
+
+
 class Budget:
     """A renderer that stops when all that it rendered took too long together."""
 
@@ -91,7 +104,3 @@ class Budget:
             raise
         finally:
             self._used += self._seconds() - begun
-
-
-def _renderer(limit: float, seconds: Seconds) -> Renderer:
-    return Renderer(limits=Limits(seconds=limit, clock=seconds))
