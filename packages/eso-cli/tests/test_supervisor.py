@@ -155,3 +155,25 @@ async def test_a_component_does_not_outlive_a_supervisor_that_is_killed() -> Non
     asyncio.get_running_loop().remove_reader(child)
     os.close(child)
     await parent.wait()
+
+
+async def test_no_fork_handlers_run_when_a_component_is_started() -> None:
+    """Libraries have them, and those of gRPC abort now and then in a process that has threads."""
+    program = (
+        "import asyncio, os, sys\n"
+        "from eso_cli.supervisor import Component, supervised\n"
+        "from kuberun.clock import SystemClock\n"
+        "os.register_at_fork(before=lambda: print('forking', flush=True))\n"
+        "child = Component('child', [sys.executable, '-c', 'print(1)'], dict(os.environ))\n"
+        "async def main():\n"
+        "    heard = asyncio.Event()\n"
+        "    async with supervised([child], SystemClock(), lambda line: heard.set()):\n"
+        "        await heard.wait()\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+
+    async with asyncio.timeout(SECONDS):
+        output, _ = await parent.communicate()
+
+    assert (parent.returncode, output) == (0, b"")

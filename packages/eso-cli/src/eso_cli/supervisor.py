@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kuberun.backoff import Backoff, system_random
+from kuberun.children import bound_to_parent
 from kuberun.clock import Clock
 
 LINE_BYTES: Final = 64 * 1024
@@ -27,10 +27,6 @@ GRACE_SECONDS: Final = 15.0
 """What a component gets to stop by itself; longer than a provider's drain."""
 _SETTLED_SECONDS: Final = 60.0
 """A component that ran this long is not failing over and over."""
-
-_PRCTL: Final = getattr(ctypes.CDLL(None), "prctl", None)
-"""None where the system is not Linux; loaded here, because after a fork it is too late."""
-_PR_SET_PDEATHSIG: Final = 1
 
 Emit = Callable[[str], None]
 
@@ -83,13 +79,13 @@ class _Keeper:
         """One life of the process; says how it ended."""
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._component.command,
+                # A supervisor that is killed cannot stop its components, so the kernel does.
+                *bound_to_parent(self._component.command, signal.SIGTERM),
                 env=dict(self._component.environment),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 limit=LINE_BYTES,
-                preexec_fn=_die_with_parent if _PRCTL else None,
             )
         except OSError as problem:
             return f"cannot be started: {problem.strerror}"
@@ -126,12 +122,6 @@ def named(component: str, line: str) -> str:
         if isinstance(entry, dict):
             return json.dumps({"component": component, **entry}, ensure_ascii=False)
     return f"{component} | {line}"
-
-
-def _die_with_parent() -> None:
-    """Runs in the child: a supervisor that is killed cannot stop its components, so the kernel does."""
-    if _PRCTL is not None:
-        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 async def _stopped(process: asyncio.subprocess.Process) -> None:

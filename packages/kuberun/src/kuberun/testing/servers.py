@@ -20,6 +20,7 @@ from typing import Protocol
 
 import yaml
 
+from kuberun.children import bound_to_parent
 from kuberun.clock import SystemClock
 
 POLL_SECONDS = 0.05
@@ -145,23 +146,14 @@ def kubeconfig_text(url: str, ca: bytes, token: str) -> str:
     return yaml.safe_dump(config)
 
 
-_BOUND_TO_PARENT = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-"""Even if pytest itself is killed, its servers do not outlive it. Said by the child itself, once it is a program of its
-own: code between fork and exec runs the fork handlers of every library, and those of gRPC abort now and then."""
-
 _SPAWNER = ThreadPoolExecutor(1, thread_name_prefix="children")
 """Starts every child. Linux ends a child with the thread that started it, and this one lasts as long as the process."""
 
 
 def _spawn(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    bound = [sys.executable, "-I", "-S", "-c", _BOUND_TO_PARENT] if sys.platform == "linux" else []
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - the command is ours
-            [*bound, *command],
+            bound_to_parent(command, signal.SIGKILL),  # even if pytest itself is killed, its servers do not outlive it
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
