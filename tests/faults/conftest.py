@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import sys
@@ -21,7 +20,6 @@ from eso_operator.certs.local import LocalCertificates, replace_set
 from eso_operator.providers import diagnosis
 from eso_operator.providers.directory import DirectorySettings
 from eso_operator.providers.settings import BreakerSettings, RuntimeSettings
-from eso_operator.secretstore.health import HealthFeed, Readiness, StoreIdentity
 from eso_operator.settings import ProviderSettings, Settings, Tempo
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.need import VALIDATION
@@ -32,7 +30,7 @@ from eso_operator.wiring import Operator
 from eso_wire.tls import client_id
 from eso_wire.values import ObjectRef
 from kuberun.backoff import Backoff
-from kuberun.meta import Condition, JsonObject, ObjectKey
+from kuberun.meta import Condition, JsonObject
 from kuberun.testing.builders import SECRETS
 from kuberun.testing.rawapi import RawApi
 from kuberun.testing.servers import ApiServer, free_ports
@@ -58,7 +56,6 @@ class Site:
     certificates: LocalCertificates
     tempo: Tempo = HASTY
     operator: Operator = field(init=False)
-    feed: HealthFeed = field(init=False)
 
     @property
     def namespace(self) -> str:
@@ -85,7 +82,6 @@ class Site:
         """The operator, and the provider's Service."""
         async with self.bench.operator(settings or self.settings) as operator:
             self.operator = operator
-            self.feed = operator.stores.subscribe()
             await self.create_service(SERVICE)
             yield operator
 
@@ -141,14 +137,6 @@ class Site:
 
         found = await self.bench.ready(STORES, name, wanted)
         return str(next(one["message"] for one in found["status"]["conditions"] if one["type"] == "Ready"))
-
-    async def told(self, readiness: Readiness, name: str = "fake") -> None:
-        """Whoever uses the store hears that it is so."""
-        identity = StoreIdentity(STORES.group, STORES.kind, ObjectKey(self.namespace, name))
-        async with asyncio.timeout(30):
-            while not any(one == (identity, readiness) for one in await self.feed.take()):
-                pass
-        assert self.operator.stores.of(identity) is readiness
 
     async def bound(self, name: str = "fake") -> BoundTarget:
         """The store as an ExternalSecret would use it."""

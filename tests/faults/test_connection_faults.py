@@ -9,7 +9,6 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_operator.certs.authority import Credential, ServerNames, Window, issue_authority, issue_server
-from eso_operator.secretstore.health import Readiness
 from kuberun.clock import SystemClock
 
 pytestmark = pytest.mark.live
@@ -28,10 +27,8 @@ async def test_a_name_that_does_not_resolve(site: Any) -> None:
         message = await site.broken("DNSFailure", "provider-elsewhere")
 
         assert "does not resolve" in message
-        await site.told(Readiness.NOT_READY)
         await site.point_at("provider-fake")
         await site.ready()
-        await site.told(Readiness.READY)
 
 
 async def test_nobody_listens(site: Any) -> None:
@@ -40,10 +37,8 @@ async def test_nobody_listens(site: Any) -> None:
 
         await site.broken("Refused", site.provider.address)
 
-        await site.told(Readiness.NOT_READY)
         await site.start()
         await site.ready()
-        await site.told(Readiness.READY)
 
 
 @pytest.mark.parametrize(
@@ -71,10 +66,8 @@ async def test_certificates_that_cannot_be_accepted(site: Any, spoil: str, reaso
 
         await site.broken(reason, *words)
 
-        await site.told(Readiness.NOT_READY)
         site.use(good)
         await site.ready()
-        await site.told(Readiness.READY)
 
 
 async def test_a_provider_that_lets_somebody_else_in(site: Any) -> None:
@@ -86,12 +79,10 @@ async def test_a_provider_that_lets_somebody_else_in(site: Any) -> None:
 
         await site.broken("AccessDenied", "--allowed-client")
 
-        await site.told(Readiness.NOT_READY)
         await site.provider.stop()
         site.provider.client = ours
         await site.start()
         await site.ready()
-        await site.told(Readiness.READY)
 
 
 def spoilt(how: str, good: Files, issuer: Files, namespace: str) -> Files:

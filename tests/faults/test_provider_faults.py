@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.secretstore.health import Readiness
 from eso_operator.stores.target import BoundTarget
 from eso_operator.testing.operators import eventually
 from eso_operator.wiring import Operator
@@ -33,16 +32,13 @@ async def test_a_provider_that_is_killed_is_named_and_its_successor_is_taken(sit
     async with site.running() as operator:
         await site.create_store()
         await site.ready()
-        await site.told(Readiness.READY)
         bound = await site.bound()
 
         site.provider.kill()
         await site.broken("Refused", site.provider.address)
-        await site.told(Readiness.NOT_READY)
         await site.start()
 
         await site.ready()
-        await site.told(Readiness.READY)
         (result,) = await operator.gateway.get(bound, READ)
         assert result.outcome == VALUE
         await eventually(lambda: _knows_another(operator, bound), "the directory does not know the new instance")
@@ -82,10 +78,8 @@ async def test_a_provider_that_hangs_costs_no_more_than_the_deadline(site: Any) 
 
         await site.broken("BackendTimeout", "the backend did not answer in time")
 
-        await site.told(Readiness.NOT_READY)
         site.fails()
         await site.ready()
-        await site.told(Readiness.READY)
 
 
 async def test_a_read_that_hangs_ends_at_the_deadline_of_its_caller(site: Any) -> None:
@@ -152,10 +146,8 @@ async def test_a_store_that_its_provider_refuses_says_so_and_heals_when_it_does_
 
         await site.broken("AuthenticationFailed", "the token was revoked")
 
-        await site.told(Readiness.NOT_READY)
         site.fails()
         await site.ready()
-        await site.told(Readiness.READY)
 
 
 # --- versions ---------------------------------------------------------------------------------------------------------
@@ -193,9 +185,7 @@ async def test_an_incompatible_provider_is_refused_with_both_ranges(site: Any, p
 
         await site.broken("ProviderIncompatible", ", ".join(protocols), "2.0, 2.1")
 
-        await site.told(Readiness.NOT_READY)
         site.provider.kill()
         site.fails()
         await site.start()
         await site.ready()
-        await site.told(Readiness.READY)

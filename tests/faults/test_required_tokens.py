@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.secretstore.health import Readiness
 from kuberun.testing.rawapi import RawApi
 
 pytestmark = pytest.mark.live
@@ -32,7 +31,6 @@ async def test_a_store_without_the_account_that_its_provider_requires_names_the_
         await site.create_store()
 
         message = await site.broken("AuthenticationFailed", "auth.serviceAccountRef")
-        await site.told(Readiness.NOT_READY)
         await api.post(f"/api/v1/namespaces/{site.namespace}/serviceaccounts", {"metadata": {"name": "robot"}})
         await site.bench.patch(STORES, "fake", {"spec": {"providerConfig": {"auth": ACCOUNT}}})
         await site.ready()

@@ -32,7 +32,6 @@ from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.subscriptions import Subscriptions
 from eso_operator.pushsecret import assembly as pushing
-from eso_operator.secretstore.health import StoreHealth
 from eso_operator.secretstore.kinds import NAMESPACED_KINDS
 from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
 from eso_operator.secretstore.triggers import held_stores, holders, own_changes
@@ -43,7 +42,7 @@ from eso_operator.stores.credentials import bind
 from eso_operator.stores.kubecredentials import KubeCredentials
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
-from eso_operator.sync.dependencies import Dependencies, OnObject
+from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.followers import Followers
 from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.misfits import Misfits
@@ -68,7 +67,7 @@ from kuberun.events import EventRecorder
 from kuberun.health import HealthServer
 from kuberun.informer import Informer
 from kuberun.leader import LeaderElection, LeaseSettings, new_identity
-from kuberun.manager import Manager
+from kuberun.manager import Manager, Run
 from kuberun.meta import ObjectKey
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
@@ -89,7 +88,6 @@ class Operator:
     gateway: Gateway
     planner: ReadPlanner
     directory: Directory
-    stores: StoreHealth
     push: PushRefresh
 
 
@@ -134,7 +132,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     manager.add_service("wakes", feeds_of(informers, wakes).run)
     manager.add_informer(materials.informer)
     manager.add_service("certificates", materials.run)
-    manager.add_service("provider connections", gateway.run)
+    manager.add_service("provider connections", _connections(gateway, planner))
     manager.add_service("provider directory", directory.run)
     manager.add_service("push refresh", push.run)
     others = (issuer.controller, _service_controller(parts), _misfit_controller(parts))
@@ -149,7 +147,6 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
         gateway=gateway,
         planner=planner,
         directory=directory,
-        stores=parts.stores,
         push=push,
     )
 
@@ -203,7 +200,6 @@ class _Parts:
     directory: Directory
     dependencies: Dependencies
     push: PushRefresh
-    stores: StoreHealth = field(default_factory=StoreHealth)
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
 
     def recorder(self, component: str) -> EventRecorder:
@@ -241,11 +237,10 @@ def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, C
         clock=parts.clock,
         validator=validator,
         dependencies=parts.dependencies,
-        health=parts.stores,
         series=parts.metrics.objects,
         forget_connection=parts.directory.forget,
         push_secrets=holders(parts.informers.push_secrets.store),
-        push_trouble=lambda store: parts.push.trouble(OnObject(*store)),
+        push_trouble=parts.push.trouble,
     )
     reconcilers = parts.settings.reconcilers
     settings = StoreSettings(parts.settings.controller_class, parts.settings.store_interval, reconcilers.push_secret)
@@ -405,6 +400,17 @@ def _push_refresh(settings: Settings, client: Client, clock: Clock, *, streams: 
     lease = ObjectKey(settings.core_namespace, f"{settings.leader.lease}-streams")
     tokens, pace = ResumeTokens(client, lease, clock), Pace(settings.providers.tempo.pace)
     return PushRefresh(streams, clock, pace=pace, followers=Followers(), tokens=tokens)
+
+
+def _connections(gateway: Gateway, planner: ReadPlanner) -> Run:
+    async def run() -> None:
+        try:
+            await gateway.run()
+        finally:
+            await planner.close()  # first: a read whose channel is closed under it is tried again, on a new one
+            await gateway.close()
+
+    return run
 
 
 def _materials(settings: Settings, client: Client, clock: Clock, issuer: Issuer) -> Materials:

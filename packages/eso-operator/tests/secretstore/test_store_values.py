@@ -1,6 +1,5 @@
-"""Capabilities, health, dependencies and the finalizer: the values a store controller goes by."""
+"""Capabilities, dependencies and the finalizer: the values a store controller goes by."""
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -10,13 +9,6 @@ from eso_api.pushsecret import PushSecret
 from eso_api.v2.policy import Policy
 from eso_operator.secretstore.capabilities import capabilities_of
 from eso_operator.secretstore.finalizer import FINALIZER, finalizer_patch, held, stores_named
-from eso_operator.secretstore.health import (
-    HealthChange,
-    Readiness,
-    StoreHealth,
-    StoreIdentity,
-    readiness_of,
-)
 from eso_operator.secretstore.kinds import CLUSTER_STORE, STORE, STORE_V2, StoreKind
 from eso_operator.secretstore.reconciler import interval_of
 from eso_operator.stores.target import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
@@ -30,7 +22,7 @@ from eso_operator.sync.dependencies import (
 )
 from eso_operator.telemetry.objects import Subsystem
 from eso_wire.values import ObjectRef, Operation
-from kuberun.meta import Condition, ObjectKey
+from kuberun.meta import ObjectKey
 from kuberun.testing.builders import metadata
 
 
@@ -62,56 +54,6 @@ def test_capabilities_are_derived_from_operations(operations: set[Operation], ex
 def test_a_store_is_validated_at_its_interval_and_never_all_the_time(said: int | str, seconds: float) -> None:
     """R78."""
     assert interval_of(Policy(refresh_interval=said), 77.0) == seconds
-
-
-# --- health ----------------------------------------------------------------------------------------------------------
-
-VAULT = StoreIdentity("external-secrets.io", "SecretStore", ObjectKey("team", "vault"))
-
-
-async def test_a_listener_hears_each_change_once_and_the_newest_state() -> None:
-    health = StoreHealth()
-    health.report(VAULT, Readiness.NOT_READY)
-    feed = health.subscribe()
-
-    first = await feed.take()
-    health.report(VAULT, Readiness.UNKNOWN)
-    health.report(VAULT, Readiness.READY)
-    health.report(VAULT, Readiness.READY)
-    second = await feed.take()
-    health.forget(VAULT)
-    third = await feed.take()
-
-    assert first == [HealthChange(VAULT, Readiness.NOT_READY)]
-    assert second == [HealthChange(VAULT, Readiness.READY)]
-    assert third == [HealthChange(VAULT, None)]
-    assert health.of(VAULT) is None
-
-
-async def test_saying_the_same_again_wakes_nobody() -> None:
-    health = StoreHealth()
-    health.report(VAULT, Readiness.READY)
-    feed = health.subscribe()
-    await feed.take()
-
-    health.report(VAULT, Readiness.READY)
-
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            await feed.take()
-
-
-@pytest.mark.parametrize(
-    ("status", "readiness"),
-    [
-        pytest.param("True", Readiness.READY, id="true"),
-        pytest.param("False", Readiness.NOT_READY, id="false"),
-        pytest.param("Unknown", Readiness.UNKNOWN, id="unknown"),
-    ],
-)
-def test_readiness_is_what_the_condition_says(status: str, readiness: Readiness) -> None:
-    assert readiness_of(Condition(type="Ready", status=status)) is readiness
-    assert readiness_of(None) is Readiness.UNKNOWN
 
 
 # --- dependencies ----------------------------------------------------------------------------------------------------

@@ -83,13 +83,11 @@ class Gateway:
         self._dispatcher = Dispatcher(materials, clock, settings=settings, metrics=metrics, seams=seams)
 
     async def run(self) -> None:
-        """Keep the channels fresh; until cancelled."""
-        try:
-            await self._dispatcher.pool.run()
-        finally:
-            await self.close()
+        """Keep the channels fresh; until cancelled. `close` is for whoever knows that nobody calls any more."""
+        await self._dispatcher.pool.run()
 
     async def close(self) -> None:
+        """End every channel, calls on their way included."""
         await self._dispatcher.pool.close()
 
     def listen(self, listener: FailureListener) -> None:

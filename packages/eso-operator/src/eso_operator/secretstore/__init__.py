@@ -7,5 +7,4 @@ verdict       what can come of it
 outcome       the one table from a verdict to condition, event and requeue                pure
 finalizer     whether a store must wait for PushSecrets                                   pure
 triggers      when a store is looked at
-health        tells others which stores are ready
 """

@@ -16,12 +16,11 @@ import structlog
 from eso_api import durations
 from eso_api.pushsecret import PushSecret
 from eso_operator.secretstore.finalizer import finalizer_patch
-from eso_operator.secretstore.health import StoreHealth, StoreIdentity, readiness_of
 from eso_operator.secretstore.kinds import StoreKind
 from eso_operator.secretstore.outcome import Before, Report, report_of
 from eso_operator.secretstore.validation import Validator
 from eso_operator.stores.target import Connection
-from eso_operator.sync.dependencies import Dependant, Dependencies
+from eso_operator.sync.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_wire.values import KindRole
 from kuberun.cache import Store
@@ -41,12 +40,11 @@ SHORTEST_INTERVAL: Final = 1.0
 PushSecrets = Callable[[StoreKind, ObjectKey], Sequence[PushSecret]]
 """The PushSecrets that may hold a store."""
 
-
-PushTrouble = Callable[[StoreIdentity], str | None]
+PushTrouble = Callable[[OnObject], str | None]
 """Why changes of a store are not heard of; None if they are, or if nobody wants to."""
 
 
-def no_trouble(_: StoreIdentity) -> str | None:
+def no_trouble(_: OnObject) -> str | None:
     return None
 
 
@@ -70,7 +68,6 @@ class Outside:
     clock: Clock
     validator: Validator
     dependencies: Dependencies
-    health: StoreHealth
     series: ObjectSeries
     forget_connection: Callable[[Connection], None]
     push_secrets: PushSecrets = no_push_secrets
@@ -143,7 +140,6 @@ class StoreReconciler:
         """Gone, or somebody else's: nothing of it stays here."""
         self._own.forget(key)
         self._outside.series.forget(self._kind.subsystem, key)
-        self._outside.health.forget(self._identity(key))
         self._release(self._outside.dependencies.forget(self._dependant(key)))
         return Done()
 
@@ -163,7 +159,7 @@ class StoreReconciler:
     async def _validate(self, store: Any) -> Report:
         finding = await self._outside.validator.find_out(self._kind, store.metadata)
         self._release(self._outside.dependencies.record(self._dependant(store.metadata.key), finding.depends_on))
-        trouble = self._outside.push_trouble(self._identity(store.metadata.key))
+        trouble = self._outside.push_trouble(self._as_dependency(store.metadata.key))
         now = self._outside.clock.now()
         before = Before(self._kind, store.metadata, store.status, self._interval(store), now, push_trouble=trouble)
         return report_of(before, finding.verdict)
@@ -184,11 +180,10 @@ class StoreReconciler:
             self._own.wrote(store.metadata)
         for news in report.news:
             self._recorder.record(self._kind.resource, store.metadata, news.type, news.reason, news.message)
-        readiness = readiness_of(report.ready)
         if changed and report.ready is not None:
-            _log.info("store validated", store=str(store.metadata.key), ready=readiness.value, why=report.ready.reason)
+            ready, why = report.ready.status, report.ready.reason
+            _log.info("store validated", store=str(store.metadata.key), ready=ready, why=why)
         self._outside.series.conditions(self._kind.subsystem, store.metadata, report.status.conditions)
-        self._outside.health.report(self._identity(store.metadata.key), readiness)
         return None
 
     def _interval(self, store: Any) -> float:
@@ -198,8 +193,8 @@ class StoreReconciler:
         for connection in unused:
             self._outside.forget_connection(connection)
 
-    def _identity(self, key: ObjectKey) -> StoreIdentity:
-        return StoreIdentity(self._kind.resource.group, self._kind.resource.kind, key)
+    def _as_dependency(self, key: ObjectKey) -> OnObject:
+        return OnObject(self._kind.resource.group, self._kind.resource.kind, key)
 
     def _dependant(self, key: ObjectKey) -> Dependant:
         return Dependant(self._kind.subsystem, key)
