@@ -15,7 +15,7 @@ from eso_wire.errors import NOT_FOUND_REASONS, ErrorReason, ProviderError, Retry
 from eso_wire.options import CLIENT_OPTIONS, SERVER_OPTIONS
 from eso_wire.status import CODE_OF, DETAILS_KEY, REASON_OF, TransportError, abort_details, error_of
 
-BROKEN_STREAM = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN}
+BROKEN_STREAM = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
 
 
 def rpc_error(code: grpc.StatusCode, details: str = "", trailing: tuple[Any, ...] = ()) -> grpc.aio.AioRpcError:
@@ -68,6 +68,10 @@ def test_the_text_of_a_crashed_server_is_not_repeated(code: grpc.StatusCode) -> 
     error = error_of(rpc_error(code, "Unexpected <class 'KeyError'>: CANARY"))
 
     assert "CANARY" not in f"{error} {error!r} {error.message} {getattr(error, 'cause', '')}"
+
+
+def test_a_stream_that_grpc_lost_was_not_ended_by_the_server() -> None:
+    assert isinstance(error_of(rpc_error(grpc.StatusCode.UNKNOWN, "Stream removed")), TransportError)
 
 
 def test_a_connection_that_fails_says_what_grpc_knows() -> None:
@@ -125,9 +129,9 @@ class Failing(grpc.GenericRpcHandler):
 
 
 @contextlib.asynccontextmanager
-async def calling(error: ProviderError) -> AsyncIterator[grpc.aio.Channel]:
+async def calling(handler: grpc.GenericRpcHandler) -> AsyncIterator[grpc.aio.Channel]:
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    server.add_generic_rpc_handlers((Failing(error),))
+    server.add_generic_rpc_handlers((handler,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -139,7 +143,7 @@ async def calling(error: ProviderError) -> AsyncIterator[grpc.aio.Channel]:
 
 @pytest.mark.parametrize("message", ["short", "é" * 2048, "😀" * 2048], ids=["short", "long", "four bytes each"])
 async def test_an_error_survives_a_real_call(message: str) -> None:
-    async with calling(ProviderError(ErrorReason.RATE_LIMITED, message, retry_after=7)) as channel:
+    async with calling(Failing(ProviderError(ErrorReason.RATE_LIMITED, message, retry_after=7))) as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/test/Fail")
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await call(b"", timeout=5)
@@ -147,6 +151,28 @@ async def test_an_error_survives_a_real_call(message: str) -> None:
     error = error_of(failed.value)
     assert (error.reason, error.retry_after) == (ErrorReason.RATE_LIMITED, 7)
     assert error.message[:5] == message[:5]
+
+
+class Raising(grpc.GenericRpcHandler):
+    """A server that somebody else wrote, and that has a defect."""
+
+    def service(self, _call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        async def answer(_request: bytes, _context: Any) -> bytes:
+            raise KeyError("CANARY")
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+async def test_a_server_that_raised_was_reached() -> None:
+    async with calling(Raising()) as channel:
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/test/Raise")
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await call(b"", timeout=5)
+
+    error = error_of(failed.value)
+    assert not isinstance(error, TransportError)
+    assert (error.reason, error.retry) == (ErrorReason.INTERNAL, RetryClass.BACKOFF)
+    assert error.message == "the provider answered UNKNOWN without saying why: its log may tell"
 
 
 async def test_a_server_that_is_not_there_is_a_transport_error() -> None:

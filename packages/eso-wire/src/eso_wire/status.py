@@ -27,6 +27,8 @@ DETAILS_KEY = "grpc-status-details-bin"
 
 _MAX_STATUS_BYTES = 64 * 1024
 _MAX_TEXT_CHARS = 256
+_STREAM_LOST = "Stream removed"
+"""What gRPC says on this side when a connection ends below a call; every other UNKNOWN was sent by a server."""
 
 CODE_OF: dict[ErrorReason, grpc.StatusCode] = {
     ErrorReason.UNSPECIFIED: grpc.StatusCode.UNKNOWN,
@@ -55,6 +57,7 @@ CODE_OF: dict[ErrorReason, grpc.StatusCode] = {
 }
 
 REASON_OF: dict[grpc.StatusCode, ErrorReason] = {
+    grpc.StatusCode.UNKNOWN: ErrorReason.INTERNAL,
     grpc.StatusCode.INVALID_ARGUMENT: ErrorReason.INVALID_REQUEST,
     grpc.StatusCode.DEADLINE_EXCEEDED: ErrorReason.BACKEND_TIMEOUT,
     # Never a reason of "not found": that one may delete a Secret, so it needs an explicit word for one item.
@@ -107,7 +110,7 @@ def error_of(rpc_error: grpc.aio.AioRpcError) -> ProviderError:
         return _unexplained(rpc_error)
     error = from_error(detail)
     if error.reason in NOT_FOUND_REASONS:
-        message = f"the provider says of a whole call what it may only say of one item: {error.message}"
+        message = f"the provider says of a whole call what it may only say of one item: {error.message or error.reason}"
         return ProviderError(ErrorReason.BACKEND_ERROR, prose(message), backend_code=error.backend_code)
     return error
 
@@ -150,6 +153,6 @@ def _unexplained(rpc_error: grpc.aio.AioRpcError) -> ProviderError:
             f"a message to or from the provider is larger than {bounds.MAX_MESSAGE_BYTES} bytes",
         )
     reason = REASON_OF.get(code)
-    if reason is None:
+    if reason is None or (code is grpc.StatusCode.UNKNOWN and said == _STREAM_LOST):
         return TransportError(f"the call ended with {code.name}")
-    return ProviderError(reason, f"the provider answered {code.name} without saying why")
+    return ProviderError(reason, f"the provider answered {code.name} without saying why: its log may tell")
