@@ -65,6 +65,12 @@ def another_reason(answer: pb.GetSecretsResponse) -> None:
             result.error.reason = pb.ERROR_REASON_BACKEND_ERROR
 
 
+def items_without_words(answer: pb.GetSecretsResponse) -> None:
+    for result in answer.results:
+        if result.HasField("error"):
+            result.error.message = ""
+
+
 def batch_cut(request: pb.GetSecretsRequest) -> None:
     del request.items[100:]
 
@@ -291,6 +297,9 @@ LIARS = [
     ("get", "values are changed, again", "gives every known value", Liar("GetSecrets", answered=values_trimmed)),
     ("get", "the property is ignored", "reports a missing property", Liar("GetSecrets", asked=whole_value)),
     ("get", "a missing key is another error", "as SECRET_NOT_FOUND", Liar("GetSecrets", answered=another_reason)),
+    ("get", "a missing key has no words", "as SECRET_NOT_FOUND", Liar("GetSecrets", answered=items_without_words)),
+    ("get", "a missing property has no words", "a missing property", Liar("GetSecrets", answered=items_without_words)),
+    ("get", "a missing version has no words", "a missing version", Liar("GetSecrets", answered=items_without_words)),
     ("get", "a missing version is another error", "a missing version", Liar("GetSecrets", answered=another_reason)),
     ("get map", "the map is empty", "gives all properties", Liar("GetSecrets", answered=no_map)),
     ("exists", "everything exists", "tells what is there", Liar("CheckSecrets", answered=everything_exists)),

@@ -8,6 +8,7 @@ from eso_operator.certs.problems import CertificateError, Problem, ProblemName
 from eso_operator.providers.diagnosis import Address, address_of
 from eso_operator.providers.errors import (
     EFFECTS,
+    WORDS,
     NoAnswerError,
     StoreHealth,
     effect_of,
@@ -100,6 +101,15 @@ def test_an_error_said_again_is_equal_and_another_object(error: ProviderError) -
     assert again is not error
     assert cause_of(again) == cause_of(error)
     assert is_infrastructure(again) == is_infrastructure(error)
+
+
+@pytest.mark.parametrize("reason", list(ErrorReason))
+@pytest.mark.parametrize("said", ["", " \n"], ids=["nothing", "blanks"])
+def test_an_error_without_words_gets_some(reason: ErrorReason, said: str) -> None:
+    error = restated(ProviderError(reason, said, backend_code="E1"))
+
+    assert error.message == f"{WORDS[reason]}; the provider says no more"
+    assert (error.reason, error.backend_code, str(error)) == (reason, "E1", error.message)
 
 
 def test_an_incompatible_provider_is_told_by_both_version_ranges() -> None:

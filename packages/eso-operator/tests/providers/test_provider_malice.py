@@ -67,6 +67,17 @@ async def test_answers_may_come_in_any_order(loop: LoopbackGateway) -> None:
     assert [result.item_id for result in results] == ["a", "b"]
 
 
+async def test_an_item_that_failed_without_a_word_is_explained_by_its_reason(loop: LoopbackGateway) -> None:
+    mute = codec.to_get_response([GetResult("a", ProviderError(ErrorReason.SECRET_NOT_FOUND, ""))])
+    loop.provider.nonsense = lambda _method, _answer: mute.SerializeToString()
+
+    (result,) = await loop.gateway.get(bound_target(policy=ONCE), wanted("a"))
+
+    assert isinstance(result.outcome, ProviderError)
+    assert result.outcome.is_not_found
+    assert result.outcome.message == "the backend has no such key; the provider says no more"
+
+
 async def every_call(loop: LoopbackGateway) -> None:
     """Each ends with an answer or a ProviderError."""
     gateway, bound = loop.gateway, bound_target(policy=ONCE)

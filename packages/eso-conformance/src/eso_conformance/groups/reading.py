@@ -6,7 +6,7 @@ import asyncio
 
 from eso_conformance.cases import NotApplicable, Profile, case, expect
 from eso_conformance.fixture import KnownMap
-from eso_conformance.subject import Subject, item
+from eso_conformance.subject import Subject, item, reason_name
 from eso_wire._generated import provider_pb2 as pb
 
 _NOT_FOUND = {
@@ -85,6 +85,7 @@ async def missing_key(subject: Subject) -> None:
             result.error.reason == pb.ERROR_REASON_SECRET_NOT_FOUND,
             f"NOT_FOUND_SEMANTICS is offered, and the reason is {subject.told(result.error)}",
         )
+    _expect_words(result)
 
 
 @case(Profile.READ, "get", "reports a missing property without giving the whole value instead")
@@ -95,6 +96,7 @@ async def missing_property(subject: Subject) -> None:
     result = await subject.get_one(known.key, version=known.version, prop="conformance.no.such.property")
 
     expect(result.WhichOneof("outcome") == "error", "a property that does not exist gave a value")
+    _expect_words(result)
 
 
 @case(Profile.READ, "get", "reports a missing version as not found")
@@ -107,6 +109,7 @@ async def missing_version(subject: Subject) -> None:
     if result.WhichOneof("outcome") == "value":
         raise NotApplicable("this provider has no versions")
     expect(result.error.reason in _NOT_FOUND, f"the reason is {subject.told(result.error)}")
+    _expect_words(result)
 
 
 @case(Profile.READ, "get map", "gives all properties of a key")
@@ -155,6 +158,11 @@ async def _known_map(subject: Subject) -> KnownMap:
     if subject.fixture.known:
         raise NotApplicable("the fixture names no map")
     return KnownMap(key=known.key, value={"user": "anna", "port": "5432"})
+
+
+def _expect_words(result: pb.GetResult) -> None:
+    """A user reads the message next to the key; the reason alone does not say what to do."""
+    expect(result.error.message.strip(), f"{reason_name(result.error)} says nothing to its reader")
 
 
 def _outcome(subject: Subject, result: pb.GetResult) -> str:

@@ -82,6 +82,33 @@ EFFECTS: dict[ErrorReason, Effect] = {
     ErrorReason.INTERNAL: _FAILED,
 }
 
+WORDS: dict[ErrorReason, str] = {
+    ErrorReason.UNSPECIFIED: "it failed",
+    ErrorReason.SECRET_NOT_FOUND: "the backend has no such key",
+    ErrorReason.PROPERTY_NOT_FOUND: "the key is there, and has no such property",
+    ErrorReason.VERSION_NOT_FOUND: "the key is there, and has no such version",
+    ErrorReason.CONFIG_NOT_FOUND: "the configuration of the store is not there",
+    ErrorReason.CONFIG_INVALID: "the configuration of the store is wrong",
+    ErrorReason.CREDENTIALS_NOT_FOUND: "a credential that the configuration refers to is missing",
+    ErrorReason.CREDENTIALS_REJECTED: "the backend does not accept the credentials",
+    ErrorReason.PERMISSION_DENIED: "the credentials do not allow this",
+    ErrorReason.NAMESPACE_DENIED: "credentials of this namespace may not be used here",
+    ErrorReason.ALREADY_EXISTS: "it exists already",
+    ErrorReason.OWNERSHIP_CONFLICT: "what is there belongs to somebody else",
+    ErrorReason.PRECONDITION_FAILED: "what is there is not what was expected",
+    ErrorReason.UNSUPPORTED_OPERATION: "the provider cannot do this",
+    ErrorReason.UNSUPPORTED_KIND: "the provider does not serve this kind",
+    ErrorReason.PROTOCOL_INCOMPATIBLE: "the provider speaks no version of the protocol that this operator speaks",
+    ErrorReason.RATE_LIMITED: "the backend wants to be asked less often",
+    ErrorReason.BACKEND_UNAVAILABLE: "the backend is not reached",
+    ErrorReason.BACKEND_TIMEOUT: "the backend did not answer in time",
+    ErrorReason.BACKEND_ERROR: "the backend failed",
+    ErrorReason.INVALID_REQUEST: "what was asked for makes no sense to the provider",
+    ErrorReason.PAYLOAD_TOO_LARGE: "it is too large",
+    ErrorReason.INTERNAL: "the provider failed",
+}
+"""What to tell users of an error whose sender found no words for it."""
+
 
 def effect_of(error: ProviderError) -> Effect:
     """What to do about an error."""
@@ -131,8 +158,12 @@ def restated(
     backend_code: str | None = None,
     retry_after: float | None = None,
 ) -> ProviderError:
-    """An equal error of its own, within our bounds: one exception object must not be raised to several callers."""
+    """An equal error of its own, within our bounds: one exception object must not be raised to several callers.
+
+    Every error of a provider passes here; one without words gets some.
+    """
     text = error.message if message is None else message
+    text = text if text.strip() else f"{WORDS[error.reason]}; the provider says no more"
     code = error.backend_code if backend_code is None else backend_code
     if isinstance(error, CertificateError):
         copy: ProviderError = CertificateError(error.problem)
