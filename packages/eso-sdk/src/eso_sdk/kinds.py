@@ -16,6 +16,7 @@ from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
 from eso_sdk.backend import Backend, config_type
 from eso_sdk.generator import Generator, generator_operations
 from eso_sdk.objects import AnyKind, cluster_twin, generator_object, namespaced
+from eso_sdk.overrides import check_overrides
 from eso_sdk.pointers import patterns_of
 from eso_sdk.store import Store, store_operations
 from eso_wire.values import CredentialPath, KindId, KindInfo, KindRole, Operation
@@ -90,6 +91,7 @@ def store_kind(
     """
 
     def decorate(store: type[S]) -> type[S]:
+        check_overrides(store, Store)
         config = config_type(store)
         served = ServedKind(
             backend=store,
@@ -130,6 +132,7 @@ def generator_kind(
     """
 
     def decorate(generator: type[G]) -> type[G]:
+        check_overrides(generator, Generator)
         config = config_type(generator)
         served = ServedKind(
             backend=generator,
