@@ -115,6 +115,26 @@ def test_a_new_provider_passes_the_conformance_suite(tmp_path: Path) -> None:
     assert " failed" not in run.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "plural"),
+    [
+        ("vault", "vaults"),
+        ("class", "classes"),
+        ("box", "boxes"),
+        ("batch", "batches"),
+        ("my-registry", "myregistries"),
+        ("key", "keys"),
+        ("y", "ys"),
+        ("v2", "v2s"),
+    ],
+)
+def test_a_new_kind_has_an_english_plural(tmp_path: Path, name: str, plural: str) -> None:
+    written = write(tmp_path, name)
+
+    (provider,) = (path for path in written if path.name == "provider.py")
+    assert f'plural="{plural}"' in provider.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", ["", "My", "a_b", "../up", "a/b", "-x", "x-", "9lives", "x" * 41])
 def test_a_name_that_fits_nowhere_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ScaffoldError, match="is no name for a provider"):

@@ -25,7 +25,7 @@ def write(folder: Path, name: str) -> tuple[Path, ...]:
         "name": name,
         "module": f"eso_provider_{name.replace('-', '_')}",
         "kind": "".join(part.capitalize() for part in name.split("-")),
-        "plural": f"{name.replace('-', '')}s",
+        "plural": _plural(name.replace("-", "")),
     }
     written = []
     for path, template in _FILES.items():
@@ -34,6 +34,15 @@ def write(folder: Path, name: str) -> tuple[Path, ...]:
         target.write_text(Template(template).substitute(words), encoding="utf-8")
         written.append(target)
     return tuple(written)
+
+
+def _plural(word: str) -> str:
+    """As English has it for most words; authors of the others correct it in `store_kind`."""
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{word}es"
+    if word.endswith("y") and word[-2:-1] not in ("", *"aeiou"):
+        return f"{word[:-1]}ies"
+    return f"{word}s"
 
 
 _PYPROJECT: Final = """\
