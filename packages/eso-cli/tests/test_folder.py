@@ -117,6 +117,39 @@ async def test_files_that_are_no_manifests_are_left_alone(followed: Followed) ->
     assert followed.said == []
 
 
+TOO_LONG = "x" * 300
+"""No system looks at such a name: a link to it can be made, and not be followed."""
+
+
+async def test_a_file_that_cannot_be_looked_at_stops_nothing_else(followed: Followed) -> None:
+    (followed.place / "broken.yaml").symlink_to(TOO_LONG)
+
+    assert await followed.applied() >= KEPT
+
+
+async def test_a_place_that_cannot_be_looked_at_is_told_of_once_and_applied_when_it_can(
+    followed: Followed, tmp_path: Path
+) -> None:
+    other, away = tmp_path / "other.yaml", tmp_path / "away"
+    other.write_text(GOOD.replace("NAME", "other"))
+    folder = Folder([followed.place, other], followed.kube.cluster, Voice(followed.said.append, followed.told.append))
+    followed.place.rename(away)
+    followed.place.symlink_to(TOO_LONG)
+
+    for _ in range(3):
+        await folder.apply_changes()
+    before = await followed.there("default")
+    followed.place.unlink()
+    away.rename(followed.place)
+    await folder.apply_changes()
+    after = await followed.there("default")
+
+    assert (before & KEPT, before >= {"other"}) == (set(), True)
+    assert after >= KEPT | {"other"}
+    (said,) = followed.said
+    assert said.startswith(f"{followed.place}: File name too long; it is looked at again")
+
+
 AWAY = GOOD.replace("NAME", "away").replace("default", "later")
 NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: later}\n"
 WIDGETS = """\

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, installed, plan
+from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, Supervised, installed, keep_certificates, plan
 from eso_cli.serving import trial_flags
+from eso_operator.certs import local
+from eso_operator.certs.bundle import Lifetimes
+from eso_operator.certs.settings import CertificateSettings, identity_of
+from eso_wire.tls import load_material
+from kuberun.testing.clock import START, VirtualClock
+
+FILES = ("ca.crt", "tls.crt", "tls.key")
 
 Eso = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -165,3 +175,30 @@ def test_a_planned_provider_is_a_service_at_its_port(tmp_path: Path) -> None:
         service["metadata"]["annotations"]["external-secrets.io/provider-kinds"].split(",")
     )
     assert service["spec"]["ports"][0]["port"] == 4000
+
+
+async def test_certificates_that_cannot_be_written_are_told_of_once_and_written_when_they_can(tmp_path: Path) -> None:
+    provider = Supervised("fake", 4000, tmp_path / "fake")
+    issued = local.maintain(
+        tmp_path / "issued", identity_of(provider.service, CertificateSettings(CORE_NAMESPACE)), START, Lifetimes()
+    )
+    said: list[str] = []
+    clock = VirtualClock()
+
+    class Api:
+        async def get(self, *_: object) -> object:
+            return SimpleNamespace(data={name: (issued.server / name).read_bytes() for name in FILES})
+
+    api: Any = Api()
+    provider.folder.write_text("in the way, as a full disk is")
+    async with asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(keep_certificates(provider, api, clock, warn=said.append))
+        await clock.advance(60)
+        provider.folder.unlink()
+        await clock.advance(60)
+        keeping.cancel()
+
+    assert load_material(provider.tls_folder).fingerprint == load_material(issued.server).fingerprint
+    assert said == [
+        f"certificates of provider fake: {provider.tls_folder}: Not a directory; they are written again until it works"
+    ]

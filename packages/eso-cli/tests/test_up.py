@@ -162,6 +162,54 @@ def test_the_operator_is_asked_where_its_own_flags_put_it(tmp_path: Path, addres
     assert site.readiness == asked
 
 
+def test_a_ready_file_that_cannot_be_written_is_named_in_one_sentence(tmp_path: Path) -> None:
+    name = "x" * 250  # can be looked for, but what is written beside it first has a longer one
+
+    refused = subprocess.run(
+        [str(ESO), "up", "--no-operator", "--ready-file", name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("eso up: ")
+    assert "File name too long; choose other places with" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        pytest.param("OSError(28, 'No space left on device')", "data: No space left on device; choose", id="the disk"),
+        pytest.param("KeyError('hunter2')", "stopped by a defect of its own: KeyError at ", id="a defect"),
+    ],
+)
+def test_what_runs_beside_the_server_and_fails_ends_it_with_one_sentence(
+    tmp_path: Path, failure: str, said: str
+) -> None:
+    program = (
+        "import asyncio, pathlib, sys\n"
+        "from eso_cli import folder, up\n"
+        "async def follow(*_):\n"
+        f"    raise {failure}\n"
+        "folder.Folder.follow = follow\n"
+        "data = pathlib.Path('data')\n"
+        "sys.exit(asyncio.run(up.serve(up.Options(data, data / 'kubeconfig', 0, None, operator=False))))\n"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"eso up: {said}")
+    assert len(ended.stderr.splitlines()) == 1
+    assert "hunter2" not in ended.stderr
+
+
 def test_it_stops_at_once_when_it_is_interrupted_while_it_starts(tmp_path: Path) -> None:
     """The operator listens on a port that nobody knows, so the start goes on for as long as it may."""
     elsewhere = ["--", "--live-addr=127.0.0.1:0"]

@@ -8,6 +8,7 @@ files stays in the API: deleting is for people.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,8 @@ class Folder:
         self._cluster = cluster
         self._voice = voice
         self._seen: Stamp = ()
+        self._unseen: set[str] = set()
+        """What is said of the places that cannot be looked at."""
         self._refused: list[Refused] = []
 
     async def follow(self, clock: Clock) -> None:
@@ -75,7 +78,7 @@ class Folder:
 
         Each object goes by itself, so that a bad one stops no other, and those that others need go first.
         """
-        files = _files(self._places)
+        files = self._files()
         stamp = _stamp(files)
         if stamp == self._seen:
             return False
@@ -111,6 +114,20 @@ class Folder:
                     self._voice.tell(f"{one.document.at(())}: {_named(one.document)} is applied now")
         return refused
 
+    def _files(self) -> list[Path]:
+        """The named files, and the YAML and JSON files in the named folders."""
+        files: list[Path] = []
+        unseen: set[str] = set()
+        for place in self._places:
+            try:
+                files += _listed(place) if place.is_dir() else [place]
+            except OSError as problem:  # taken away, or forbidden, for now
+                unseen.add(f"{place}: {problem.strerror}; it is looked at again until that works")
+        for news in sorted(unseen - self._unseen):
+            self._voice.warn(news)
+        self._unseen = unseen
+        return files
+
     def _unusable(self, problem: InputError) -> None:
         self._voice.warn(f"{problem}; it is tried again when a file changes")
 
@@ -140,21 +157,21 @@ def _rank(document: Document) -> int:
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
-def _files(places: Sequence[Path]) -> list[Path]:
-    """The named files, and the YAML and JSON files in the named folders."""
-    return [file for place in places for file in (_listed(place) if place.is_dir() else [place])]
-
-
 def _listed(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+    return sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES and _is_file(file))
+
+
+def _is_file(file: Path) -> bool:
+    status = _stat(file)
+    return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def _stamp(files: Sequence[Path]) -> Stamp:
-    return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file in files if (stat := _stat(file)) is not None)
+    return tuple((str(file), seen.st_mtime_ns, seen.st_size) for file in files if (seen := _stat(file)) is not None)
 
 
 def _stat(file: Path) -> os.stat_result | None:
     try:
         return file.stat()
-    except OSError:  # it went away between the listing and the look
+    except OSError:  # it went away between the listing and the look, or leads nowhere
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -132,10 +133,10 @@ def _is_free(port: int) -> bool:
         return True
 
 
-async def keep_certificates(provider: Supervised, client: Client, clock: Clock) -> None:
+async def keep_certificates(provider: Supervised, client: Client, clock: Clock, *, warn: Callable[[str], None]) -> None:
     """Write the certificates that the operator issued into the provider's folder, now and whenever they change."""
     key = keys_of(provider.service, CORE_NAMESPACE).server
-    known = ""
+    known = said = ""
     while True:
         try:
             data = (await client.get(TYPED_SECRETS, key)).data
@@ -146,9 +147,22 @@ async def keep_certificates(provider: Supervised, client: Client, clock: Clock) 
             await clock.sleep(_SOON)
             continue
         if material.fingerprint != known:
-            replace_set(provider.tls_folder, {name: data[name] for name in (TRUST, CERTIFICATE, KEY)})
-            known = material.fingerprint
+            problem = _written(provider.tls_folder, data)
+            if not problem:
+                known = material.fingerprint
+            elif problem != said:
+                warn(f"certificates of provider {provider.name}: {problem}; they are written again until it works")
+            said = problem
         await clock.sleep(_LATER)
+
+
+def _written(folder: Path, data: Mapping[str, bytes]) -> str:
+    """Write a set of certificates; what is wrong if that cannot be done now, as on a full disk."""
+    try:
+        replace_set(folder, {name: data[name] for name in (TRUST, CERTIFICATE, KEY)})
+    except OSError as problem:
+        return f"{problem.filename or folder}: {problem.strerror}"
+    return ""
 
 
 def free_port() -> int:

@@ -26,6 +26,7 @@ from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, Supervised, fre
 from eso_cli.supervisor import Component, supervised
 from eso_operator.flags import parse
 from eso_operator.settings import SettingsError
+from eso_sdk.redaction import seat
 from kuberun import config
 from kuberun.client import Client
 from kuberun.clock import Clock, SystemClock
@@ -59,7 +60,7 @@ async def serve(options: Options) -> int:
         site = Site(options, kube, plan(list(options.providers), options.data_dir / "providers"), stop)
         site.check_options()
         await run(kube, site.objects(), files, announce=typer.echo, company=site.company, stop=stop)
-    except (StartError, ProviderNameError, SettingsError, OSError) as problem:
+    except (StartError, ProviderNameError, SettingsError, OSError, ExceptionGroup) as problem:
         typer.echo(f"eso up: {_said(problem, options)}", err=True)
         return 1
     return 0
@@ -67,12 +68,17 @@ async def serve(options: Options) -> int:
 
 def _said(problem: Exception, options: Options) -> str:
     """What is wrong, and which option helps."""
+    if isinstance(problem, ExceptionGroup):  # of the tasks that run beside the server
+        return _said(problem.exceptions[0], options)
     cause = problem.__cause__ or problem
-    if not isinstance(cause, OSError):
+    if isinstance(cause, OSError):
+        if cause.errno == errno.EADDRINUSE:
+            return f"port {options.port} is in use; choose another one with --port"
+        where = cause.filename or options.data_dir
+        return f"{where}: {cause.strerror}; choose other places with --data-dir, --kubeconfig and --ready-file"
+    if isinstance(problem, (StartError, ProviderNameError, SettingsError)):
         return str(problem)
-    if cause.errno == errno.EADDRINUSE:
-        return f"port {options.port} is in use; choose another one with --port"
-    return f"{cause.filename}: {cause.strerror}; choose other places with --data-dir, --kubeconfig and --ready-file"
+    return f"stopped by a defect of its own: {seat(problem)}"
 
 
 class Site:
@@ -114,7 +120,10 @@ class Site:
             provider.ready_file.unlink(missing_ok=True)  # of a process that was killed
         try:
             async with supervised(self._components(kubeconfig), self._clock, _emit), asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(keep_certificates(one, client, self._clock)) for one in self._providers]
+                running = [
+                    tasks.create_task(keep_certificates(one, client, self._clock, warn=_complain))
+                    for one in self._providers
+                ]
                 await folder.apply_changes()
                 running.append(tasks.create_task(folder.follow(self._clock)))
                 await self._until_ready()

@@ -82,6 +82,17 @@ def test_old_sets_are_swept(tmp_path: Path) -> None:
     assert len(sets) == 2, "the present one and the one before it"
 
 
+def test_a_set_that_cannot_be_written_leaves_the_one_before_it_and_nothing_else(tmp_path: Path) -> None:
+    local.replace_set(tmp_path / "set", {"a": b"good"})
+    before = sorted(path.name for path in (tmp_path / "set").iterdir())
+
+    with pytest.raises(OSError, match="No such file"):
+        local.replace_set(tmp_path / "set", {"a": b"new", "no/such": b"folder"})
+
+    assert sorted(path.name for path in (tmp_path / "set").iterdir()) == before
+    assert (tmp_path / "set" / "a").read_bytes() == b"good"
+
+
 def test_a_reader_beside_a_writer_sees_whole_sets_only(tmp_path: Path, identity: Identity) -> None:
     """What loads belongs together; a read that straddles a change is refused, never misread."""
     made = local.maintain(tmp_path, identity, START, LIFETIMES)

@@ -61,10 +61,7 @@ def maintain(folder: Path, identity: Identity, now: datetime, lifetimes: Lifetim
 def replace_set(folder: Path, files: Mapping[str, bytes]) -> None:
     """Make the folder hold exactly these files, all at once."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = folder / f"..{randomness.token_hex(8)}"
-    fresh.mkdir(mode=0o700)
-    for name, content in files.items():
-        _write(fresh / name, content)
+    fresh = _new_set(folder, files)
     current = _target(folder)
     link = folder / "..new"
     link.unlink(missing_ok=True)
@@ -78,6 +75,19 @@ def replace_set(folder: Path, files: Mapping[str, bytes]) -> None:
             entry.unlink()
         elif entry.is_dir() and not entry.is_symlink() and entry.name not in (fresh.name, current):
             shutil.rmtree(entry)
+
+
+def _new_set(folder: Path, files: Mapping[str, bytes]) -> Path:
+    """A whole set beside the current one, or nothing: on a full disk it is tried again and again."""
+    fresh = folder / f"..{randomness.token_hex(8)}"
+    fresh.mkdir(mode=0o700)
+    try:
+        for name, content in files.items():
+            _write(fresh / name, content)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return fresh
 
 
 def _load(folder: Path) -> State:
