@@ -127,6 +127,20 @@ async def test_a_policy_that_a_provider_cannot_follow_is_not_implemented(
         assert found["status"]["outcomes"][0]["reason"] == "NotImplemented"
 
 
+async def test_only_entries_that_push_a_whole_secret_are_blamed_for_it(staged: Any) -> None:
+    async with staged(keeping(operations=WRITES - {Operation.PUSH_WHOLE_SECRET})) as stage:
+        await stage.source(password="p")
+        await stage.apply("db", entry("password", "db"), entry("", "whole"))
+
+        found = await stage.broken("db", "NotImplemented", "cannot take a whole Secret")
+
+        said = {outcome["remoteKey"]: outcome["message"] for outcome in found["status"]["outcomes"]}
+        assert set(said) == {"db", "whole"}
+        for message in said.values():
+            assert "which is what spec.data[1] would push, so nothing is pushed there" in message
+        assert stage.provider.values == {}
+
+
 # --- ownership --------------------------------------------------------------------------------------------------------
 
 

@@ -32,6 +32,7 @@ from eso_wire.values import (
     CheckResult,
     GetItem,
     ObjectRef,
+    Operation,
     PushBatch,
     PushItem,
     PushOutcome,
@@ -43,6 +44,7 @@ from eso_wire.values import (
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
 _NOT_OURS: Final = "push elsewhere; if a PushSecret that is gone left it behind, remove it from the backend"
+_MAX_NAMED: Final = 5
 
 
 class Writes(Protocol):
@@ -176,10 +178,13 @@ class Pusher:
         return result
 
     async def _bound(self, delivery: Delivery, result: StoreResult) -> BoundTarget:
-        target = await self._resolver.resolve(
-            delivery.store.ref, delivery.caller, pushing(*needed(delivery.spec, delivery.entries))
-        )
+        needs = needed(delivery.spec, delivery.entries)
+        # Whole Secrets are asked about below: not every entry is one, and users have to be told which is.
+        of_all = pushing(*needs - {Operation.PUSH_WHOLE_SECRET})
+        target = await self._resolver.resolve(delivery.store.ref, delivery.caller, of_all)
         result.depends_on |= depends_on(target)
+        if needs - target.operations:
+            raise _takes_no_whole_secrets(delivery, target)
         policy = Policy.of(delivery.spec, target.operations)
         if not policy.replaces and policy.guarantee is Guarantee.NONE:
             message = (
@@ -354,6 +359,16 @@ def failure_of(path: str, remote_key: str, store: str, error: ResolutionError | 
             return Failure(path, error.reason.value, error.message, remote_key, store, retry)
         case ProviderError():
             return Failure(path, cause_of(error), error.message, remote_key, store, error.retry, error.retry_after)
+
+
+def _takes_no_whole_secrets(delivery: Delivery, target: ResolvedTarget) -> ResolutionError:
+    whole = list(dict.fromkeys(entry.path for entry in delivery.entries if entry.is_whole))
+    named = ", ".join(whole[:_MAX_NAMED]) + (" and others" if len(whole) > _MAX_NAMED else "")
+    message = (
+        f"{delivery.store}: provider {target.endpoint.label} cannot take a whole Secret (PUSH_WHOLE_SECRET), which is"
+        f" what {named} would push, so nothing is pushed there: name a key of the Secret, or use another store"
+    )
+    return ResolutionError(Reason.NOT_IMPLEMENTED, message, subject=target.store)
 
 
 def _might_help(error: ResolutionError | ProviderError) -> set[Dependency]:
