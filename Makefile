@@ -96,10 +96,11 @@ bench: setup ## measure, as ratios within one run
 demo: setup ## everything on this machine, shown and checked step by step; then stop
 	@$(BIN)/python tools/demo.py
 
-nightly: setup ## what takes longer: minutes of trouble, many crashes, every fault, conformance, end to end
+nightly: setup ## what takes longer: minutes of trouble, many crashes, every fault, malformed requests, conformance, end to end
 	$(call say,extended suites)
-	@ESO_SOAK_SECONDS=600 ESO_CRASH_SEEDS=1000 \
-	  $(BIN)/pytest -n $(JOBS) -rP tests/soak tests/crash tests/faults tests/conformance tests/e2e
+	@ESO_SOAK_SECONDS=600 ESO_CRASH_SEEDS=1000 ESO_MALFORMED_SEEDS=300 \
+	  $(BIN)/pytest -n $(JOBS) -rP tests/soak tests/crash tests/faults tests/conformance tests/e2e \
+	  packages/localkube/tests/test_malformed_requests.py
 
 dist: setup ## a wheel of each distribution; that of the core holds no provider
 	$(call say,wheels into dist/)

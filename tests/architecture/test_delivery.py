@@ -111,6 +111,10 @@ def test_the_night_runs_conformance_and_end_to_end_tests_and_longer_trouble() ->
         assert f"tests/{suite}" in run
         assert list((ROOT / "tests" / suite).glob("test_*.py"))
     assert "ESO_SOAK_SECONDS=600" in run
+    assert "ESO_MALFORMED_SEEDS=300" in run
+    malformed = "packages/localkube/tests/test_malformed_requests.py"
+    assert malformed in run
+    assert (ROOT / malformed).exists()
 
 
 def test_a_release_has_a_wheel_of_the_core_and_one_of_each_provider() -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from kuberun.clock import Clock
 from kuberun.meta import JsonObject
-from localkube.errors import StatusError, bad_request, internal
+from localkube.errors import StatusError, bad_request
 from localkube.model import ListResult, ServedKind, WatchEvent
 from localkube.table import Include, partial_metadata, partial_metadata_list, table, without_headers
 from localkube.wire.negotiation import Accepted, Form
@@ -35,7 +35,7 @@ class Forms:
             case Form.METADATA:
                 return _versioned(partial_metadata(obj), agreed)
             case Form.METADATA_LIST:
-                raise internal("content is not a list")
+                raise _no_list(kind)
             case _:
                 assert_never(agreed.form)
 
@@ -139,6 +139,15 @@ def _include(query: Query) -> Include:
             "must be 'Metadata', 'Object', 'None', or empty"
         )
     return cast("Include", wish)
+
+
+def _no_list(kind: ServedKind) -> StatusError:
+    """One object was asked for as the metadata of a list."""
+    if kind.custom:
+        return StatusError(500, "", "content is not a list")
+    go_type = f"*{kind.resource.group.partition('.')[0] or 'core'}.{kind.resource.kind}"
+    message = f"you requested PartialObjectMetadataList, but the requested object is not a list ({go_type})"
+    return StatusError(406, "NotAcceptable", message)
 
 
 def _versioned(shown: JsonObject, agreed: Accepted) -> JsonObject:

@@ -24,7 +24,15 @@ from localkube.model import ServedKind, User, WriteOptions, Written
 from localkube.stream import Streams
 from localkube.wire.bodies import Expected, patch_type, read_object, read_options, read_patch
 from localkube.wire.http import Reply, Request, Stream
-from localkube.wire.negotiation import Accepted, accepted, accepted_stream, compressed, is_pretty, reply
+from localkube.wire.negotiation import (
+    Accepted,
+    accepted,
+    accepted_answer,
+    accepted_stream,
+    compressed,
+    is_pretty,
+    reply,
+)
 from localkube.wire.options import delete_options, list_query, patch_options, watch_query, write_options
 from localkube.wire.routes import Query, ResourceTarget, first, number
 
@@ -168,7 +176,8 @@ class Resources:
     async def _write(
         self, call: Call, options: WriteOptions, write: Callable[[WriteOptions], Awaitable[Written]]
     ) -> Reply:
-        agreed = accepted(call.accept)
+        is_stored = "list" in call.kind.verbs and call.target.subresource != "token"
+        agreed = accepted(call.accept) if is_stored else accepted_answer(call.accept)
         if is_grant(call.target) and MASTERS not in call.user.groups:
             tried = await write(replace(options, dry_run=True))
             check_grant(self._policies, call.user, call.target, tried.object)

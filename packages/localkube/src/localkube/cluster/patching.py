@@ -10,6 +10,7 @@ from localkube.cluster.target import Target
 from localkube.errors import Cause, StatusError, bad_request, invalid, unsupported_media_type
 from localkube.model import WriteOptions
 from localkube.patch import apply, json_patch, merge_patch, reset_fields, strategic_merge
+from localkube.patch.typecheck import MismatchError
 
 PatchType = Literal["json", "merge", "strategic", "apply"]
 
@@ -39,21 +40,31 @@ def patched(
             result = strategic_merge(document, patch, target.kind.schema.openapi)
         case "apply":
             _check_applied(target, patch)
-            result = apply(
-                live,
-                patch,
-                manager=options.field_manager,
-                force=options.force,
-                schema=target.kind.schema.openapi,
-                now=now,
-                subresource=target.subresource,
-                api_version=target.resource.api_version,
-                reset=reset_fields(target.kind, target.subresource),
-                versions=versions,
-            )
+            try:
+                result = apply(
+                    live,
+                    patch,
+                    manager=options.field_manager,
+                    force=options.force,
+                    schema=target.kind.schema.openapi,
+                    now=now,
+                    subresource=target.subresource,
+                    api_version=target.resource.api_version,
+                    reset=reset_fields(target.kind, target.subresource),
+                    versions=versions,
+                )
+            except MismatchError:
+                raise _untyped(target) from None
         case _:
             assert_never(patch_type)
     return _of_kind(target, result)
+
+
+def _untyped(target: Target) -> StatusError:
+    """The stored object, not the applied one, is what cannot be merged: it is older than its schema."""
+    what = f"{target.namespace}/{target.name}; {target.resource.api_version}, Kind={target.resource.kind}"
+    why = "an item of a list lacks the fields that tell it from the others"
+    return StatusError(500, "", f"failed to create typed live object ({what}): {why}")
 
 
 def _check_applied(target: Target, patch: Any) -> None:

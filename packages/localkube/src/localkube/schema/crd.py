@@ -167,7 +167,7 @@ def _record_storage_version(crd: JsonObject) -> None:
 
 
 def _stored_versions(spec: JsonObject, status: JsonObject) -> list[str]:
-    storage = next((version["name"] for version in spec.get("versions") or () if version.get("storage")), "")
+    storage = next((version.get("name") for version in spec.get("versions") or () if version.get("storage")), "")
     stored = list(status.get("storedVersions") or [])
     return stored if not storage or storage in stored else [*stored, storage]
 

@@ -41,9 +41,10 @@ def mismatch(value: Any, schema: JsonObject, path: str = "", owner: str = "") ->
         return None
     if ONE_OR in schema:
         return _one_or_mismatch(value, schema[ONE_OR], path, owner)
-    if schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties"):
-        return None
     where = f"Go struct field {owner}.{path}" if path else "Go value"
+    if schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties"):
+        is_struct = GO_TYPE in schema and schema.get("type") == "object"
+        return _wrong(value, where, go_type(schema)) if is_struct and not isinstance(value, dict) else None
     if schema.get("x-kubernetes-int-or-string"):
         return None if value.__class__ in (str, int) else _wrong(value, where, "int32")
     match schema.get("type"):

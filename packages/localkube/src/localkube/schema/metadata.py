@@ -6,7 +6,7 @@ from typing import Final
 
 from kuberun.meta import JsonObject
 from localkube.schema import causes
-from localkube.schema.decoding import COMPONENT, GO_TYPE, mismatch
+from localkube.schema.decoding import COMPONENT, GO_TYPE, mismatch, settle_nulls
 from localkube.schema.lists import embedded_resources
 from localkube.schema.problems import child
 from localkube.schema.pruning import compile_pruning, prune
@@ -119,10 +119,16 @@ def decode_error(obj: JsonObject, schema: JsonObject) -> str | None:
 
 
 def prune_metadata(obj: JsonObject, schema: JsonObject) -> list[str]:
-    """Drop fields that metadata does not have, in embedded resources too; return their paths."""
-    dropped = [f"metadata.{path}" for path in prune(obj.get("metadata"), _PRUNING)]
+    """Drop nulls, and fields that metadata does not have, in embedded resources too; return the paths of the latter."""
+    dropped = [f"metadata.{path}" for path in _settled(obj)]
     for resource, path in embedded_resources(obj, schema):
-        dropped += [f"{child(path, 'metadata')}.{name}" for name in prune(resource.get("metadata"), _PRUNING)]
+        dropped += [f"{child(path, 'metadata')}.{name}" for name in _settled(resource)]
+    return dropped
+
+
+def _settled(obj: JsonObject) -> list[str]:
+    dropped = prune(obj.get("metadata"), _PRUNING)
+    settle_nulls(obj.get("metadata"), OBJECT_META)
     return dropped
 
 

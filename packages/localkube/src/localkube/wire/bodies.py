@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -164,11 +165,30 @@ def _json(body: bytes) -> Any:
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise _UnreadableError("exceeded max depth")
     try:
-        return msgspec.json.decode(body)
+        value = msgspec.json.decode(body)
     except msgspec.DecodeError as problem:
         raise _UnreadableError(str(problem)) from problem
     except (RecursionError, UnicodeDecodeError) as problem:
         raise _UnreadableError("nested too deeply, or not UTF-8") from problem
+    if _LONG_NUMBER.search(body) and _holds_huge_number(value):
+        raise _UnreadableError("json: cannot unmarshal number into Go value of type float64")
+    return value
+
+
+def _holds_huge_number(value: Any) -> bool:
+    """Whether a whole number is too large even for a float, as which those beyond 64 bits are read."""
+    match value:
+        case dict():
+            return any(_holds_huge_number(item) for item in value.values())
+        case list():
+            return any(_holds_huge_number(item) for item in value)
+        case int():
+            return abs(value) > sys.float_info.max
+        case _:
+            return False
+
+
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{309}")
 
 
 def _depth(body: bytes) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -60,11 +61,13 @@ class Clause:
 @lru_cache(maxsize=512)
 def accepted(header: str) -> Accepted:
     """The best form for a plain reply; 406 if there is none."""
-    for clause in clauses(header):
-        content_type = _content_type(clause)
-        if content_type is not None and (form := _form(clause)) is not None:
-            return Accepted(form, clause.get("v") or "v1", content_type)
-    raise not_acceptable(ACCEPTED)
+    return _best(header, tuple(Form))
+
+
+@lru_cache(maxsize=64)
+def accepted_answer(header: str) -> Accepted:
+    """The best form for the answer to a question, which is not stored and has no name: there is no table of those."""
+    return _best(header, (Form.OBJECT, Form.METADATA, Form.METADATA_LIST))
 
 
 @lru_cache(maxsize=512)
@@ -131,6 +134,15 @@ async def compressed(answer: Reply, accept_encoding: str) -> Reply:
     answer.body = await asyncio.to_thread(gzip.compress, answer.body, 1, mtime=0)
     answer.headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
     return answer
+
+
+def _best(header: str, forms: Sequence[Form]) -> Accepted:
+    for clause in clauses(header):
+        content_type = _content_type(clause)
+        form = _form(clause)
+        if content_type is not None and form is not None and form in forms:
+            return Accepted(form, clause.get("v") or "v1", content_type)
+    raise not_acceptable(ACCEPTED)
 
 
 _NO_CACHE: Final = ("Cache-Control", "no-cache, private")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from typing import Any, Final
 
 import yaml
@@ -76,6 +77,8 @@ class _Copy:
                 return [self.of(item, depth + 1) for item in value]
             case float():
                 return _number(value)
+            case int() if abs(value) > sys.float_info.max:
+                raise BadYamlError("json: cannot unmarshal number into Go value of type float64")
             case str() | bool() | int() | None:
                 return value
             case _:

@@ -52,9 +52,10 @@ def secrets(description: str) -> JsonObject:
     return {"type": "object", "additionalProperties": value, "description": description}
 
 
-def anything(description: str) -> JsonObject:
+def anything(description: str, *, go_type: str = "map[string]interface {}") -> JsonObject:
     """An object whose fields are kept as they are."""
-    return {"type": "object", "description": description, "x-kubernetes-preserve-unknown-fields": True}
+    kept = {"x-kubernetes-preserve-unknown-fields": True}
+    return {"type": "object", "description": description, GO_TYPE: go_type, **kept}
 
 
 def items(item: JsonObject, description: str, kind: str = "atomic") -> JsonObject:
@@ -123,7 +124,7 @@ LABEL_SELECTOR: Final = struct(
 LOCAL_REFERENCE: Final = struct(
     f"{CORE}.LocalObjectReference",
     "Names an object in the same namespace.",
-    {"name": text("Name of the object.")},
+    {"name": {**text("Name of the object."), "default": ""}},
     map_type="atomic",
 )
 OBJECT_REFERENCE: Final = struct(

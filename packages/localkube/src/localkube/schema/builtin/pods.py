@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kuberun.meta import JsonObject
@@ -24,6 +24,18 @@ from localkube.schema.builtin.parts import (
 
 _FILE_MODE: Final = 0o644
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_POD_KEYS: Final = {
+    "initContainers": ("name", "image"),
+    "volumes": ("name",),
+    "hostAliases": ("ip",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+}
+_CONTAINER_KEYS: Final = {
+    "env": ("name",),
+    "ports": ("containerPort",),
+    "volumeMounts": ("name", "mountPath"),
+    "volumeDevices": ("name", "devicePath"),
+}
 _FILE_VOLUMES: Final = ("secret", "configMap", "downwardAPI", "projected")
 
 
@@ -67,6 +79,8 @@ def template_causes(template: JsonObject, path: str) -> Iterator[Cause]:
         seen.add(name)
         if not container.get("image"):
             yield causes.required(f"{where}.image")
+        yield from _key_causes(container, _CONTAINER_KEYS, where)
+    yield from _key_causes(template.get("spec") or {}, _POD_KEYS, f"{path}.spec")
 
 
 def matches(selector: JsonObject | None, labels: dict[str, Any]) -> bool:
@@ -85,6 +99,13 @@ def container_names(template: JsonObject) -> str:
 
 def container_images(template: JsonObject) -> str:
     return ",".join(container.get("image", "") for container in (template.get("spec") or {}).get("containers") or ())
+
+
+def _key_causes(obj: JsonObject, keys: Mapping[str, Sequence[str]], path: str) -> Iterator[Cause]:
+    """Items of lists that lack what tells them from the others."""
+    for name, needed in keys.items():
+        for index, item in enumerate(obj.get(name) or ()):
+            yield from (causes.required(f"{path}.{name}[{index}].{key}") for key in needed if not item.get(key))
 
 
 def _holds(requirement: JsonObject, labels: dict[str, Any]) -> bool:
@@ -172,7 +193,7 @@ def _container() -> JsonObject:
         {
             "name": text("Name of the variable."),
             "value": text("Its value."),
-            "valueFrom": anything("Where it comes from."),
+            "valueFrom": anything("Where it comes from.", go_type="v1.EnvVarSource"),
         },
         required=["name"],
     )
@@ -204,7 +225,7 @@ def _container() -> JsonObject:
             "ports": map_list(port, ["containerPort", "protocol"], "Ports.", merge_key="containerPort"),
             **_container_volumes(),
             "resources": described(anything(""), "CPU and memory."),
-            "securityContext": anything("Rights of the program."),
+            "securityContext": anything("Rights of the program.", go_type="v1.SecurityContext"),
             **{name: anything("How the container is probed.") for name in _PROBES},
         },
         required=["name"],
