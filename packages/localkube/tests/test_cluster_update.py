@@ -354,3 +354,29 @@ async def test_refusals_wait_for_the_write_they_rest_on(verbs: Verbs) -> None:
     assert done.pop().result().reason == "AlreadyExists"
     assert await verbs.exists("configmaps", "a")
     await first
+
+
+async def test_what_is_older_than_its_schema_is_named_when_it_cannot_be_merged(verbs: Verbs) -> None:
+    await verbs.create(CRDS, definition())
+    await verbs.until_idle()
+    await verbs.patch(CRDS, "things.example.com", [parts("atomic")], "json")
+    await verbs.until_idle()
+    await verbs.create(THINGS, thing("t", spec={"parts": [{}]}))
+    await verbs.patch(CRDS, "things.example.com", [parts("map")], "json")
+    await verbs.until_idle()
+
+    config = thing("t", spec={"parts": [{"name": "a"}]})
+    error = await refusal(verbs.patch(THINGS, "t", config, "apply", manager="me", force=True))
+
+    assert (error.code, error.reason) == (500, "")
+    assert error.message.startswith("failed to create typed live object (default/t; example.com/v1, Kind=Thing): ")
+
+
+def parts(how: str) -> JsonObject:
+    """The operation that makes spec.parts a list of that type, by name if that is `map`."""
+    item = {"type": "object", "properties": {"name": {"type": "string"}}}
+    keyed = {"x-kubernetes-list-map-keys": ["name"]} if how == "map" else {}
+    required = {"required": ["name"]} if how == "map" else {}
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/parts"
+    schema = {"type": "array", "items": item | required, "x-kubernetes-list-type": how, **keyed}
+    return {"op": "add", "path": path, "value": schema}

@@ -93,6 +93,21 @@ def test_yaml_scalars_are_read_as_the_real_server_reads_them() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("digits", [309, 5000], ids=["no float", "no text of Python's"])
+@pytest.mark.parametrize("content_type", ["application/json", "application/yaml"])
+def test_numbers_that_no_float_holds_are_refused(content_type: str, digits: int) -> None:
+    body = b'{"a": [{"b": -%b}]}' % (b"9" * digits)
+
+    assert failure_of(body, content_type=content_type).code == 400
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/yaml"])
+def test_text_of_many_digits_is_text(content_type: str) -> None:
+    body = b'{"a": "%b"}' % (b"9" * 5000)
+
+    assert read_object(body, content_type, SECRET).value["a"] == "9" * 5000
+
+
 def test_yaml_aliases_cannot_explode() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
