@@ -238,7 +238,8 @@ async def test_two_operators_at_once_lose_nothing(staged: Any, bench: Any, polic
         for name in names:
             await stage.gone(name)
 
-        assert provider.values == {"taken": b"theirs"}
+        # One of them may have let an object go while the other was pushing it, which then takes back what it pushed.
+        await stage.holds(taken="theirs")
 
 
 async def _records(stage: Any, name: str) -> bool:

@@ -84,6 +84,8 @@ class _Remembered:
     last: LastPush | None = None
     values: dict[Place, Known] = field(default_factory=dict)
     unrecorded: Unrecorded = field(default_factory=dict)
+    pushed_for: PushSecret | None = None
+    """The object as it was then, while something of it is unrecorded."""
 
 
 class Memory:
@@ -105,18 +107,23 @@ class Memory:
         """What was pushed and may not be in the status."""
         return self._of(push).unrecorded
 
+    def unrecorded_of(self, key: ObjectKey) -> PushSecret | None:
+        """The object, which may be gone by now, for which something was pushed that may not be in its status."""
+        found = self._objects.get(key)
+        return found.pushed_for if found is not None and found.unrecorded else None
+
     def wrote(self, push: PushSecret, values: Mapping[Place, Known], new: Unrecorded) -> None:
         """Values that are in their stores now, on record or not."""
         known = self._of(push)
         merged = {**known.values, **values}
-        self._put(push, _Remembered(known.uid, known.last, merged, union(new, known.unrecorded)))
+        self._put(push, _Remembered(known.uid, known.last, merged, union(new, known.unrecorded), push))
 
     def removed(self, push: PushSecret, gone: Mapping[str, Iterable[Spot]]) -> None:
         """Values that are not in their stores any more."""
         known = self._of(push)
         places = {Place(store, *spot) for store, spots in gone.items() for spot in spots}
         values = {place: value for place, value in known.values.items() if place not in places}
-        self._put(push, _Remembered(known.uid, known.last, values, without(known.unrecorded, gone)))
+        self._put(push, _Remembered(known.uid, known.last, values, without(known.unrecorded, gone), known.pushed_for))
 
     def recorded(self, push: PushSecret, learned: Learned | None) -> None:
         """The status says all of it. After a push that succeeded, nothing but its values is known from now on."""

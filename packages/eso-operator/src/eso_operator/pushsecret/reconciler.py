@@ -29,7 +29,7 @@ from eso_operator.pushsecret.plan import IF_NOT_EXISTS
 from eso_operator.pushsecret.records import recorded, union
 from eso_operator.pushsecret.refresh import changed, current_version, interval_of
 from eso_operator.pushsecret.select import EntryError
-from eso_operator.pushsecret.settlement import Planned, Settlement, news_of
+from eso_operator.pushsecret.settlement import NOT_DELETED, Planned, Settlement, news_of
 from eso_operator.pushsecret.snapshot import NoChoice, Snapshot
 from eso_operator.pushsecret.sources import SourceError, SourceGoneError, SourceReader, Sources, missed
 from eso_operator.pushsecret.triggers import named_stores
@@ -50,7 +50,7 @@ from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.controller import Done, Retry, longest_wait
 from kuberun.controller import Outcome as Then
-from kuberun.errors import ApiError, Conflict, NotFound
+from kuberun.errors import ApiError, Conflict, NotFound, NotServed
 from kuberun.events import EventRecorder
 from kuberun.meta import ObjectKey
 from kuberun.status import OwnWrites, status_patch, write_status
@@ -98,7 +98,7 @@ class PushSecretReconciler:
         """Make the stores of one PushSecret hold what its source holds."""
         push = self._gatherer.find(key)
         if push is None:
-            return self._forget(key)
+            return await self._gone(key)
         started = self._outside.clock.monotonic()
         try:
             push = await self._as_we_left_it(push)
@@ -245,6 +245,27 @@ class PushSecretReconciler:
             self._emptied[push.key] = push.metadata.uid
         return await self._outside.finalizer.release(push)
 
+    async def _gone(self, key: ObjectKey) -> Then:
+        """Nothing of it stays here, nor what was pushed for it and never got on record."""
+        if (push := self._outside.settlement.astray(key)) is not None:
+            try:
+                # One of the same name would be the owner of the same values.
+                await self._outside.client.get(_KIND, key)
+            except NotServed:
+                return Retry("it cannot be read: the API server does not know PushSecrets now")
+            except NotFound:
+                if isinstance(then := await self._undo(push), Retry):
+                    return then
+            except ApiError as problem:
+                return Retry(f"it cannot be read: the API server answered {problem.reason or problem.code}")
+        return self._forget(key)
+
+    async def _undo(self, push: PushSecret) -> Then:
+        """It went while we were pushing, by the hand of another operator that could not know of it."""
+        removal = await self._outside.settlement.undo(push)
+        self._tell(push, news_of(removal))
+        return Retry(NOT_DELETED) if removal.failures else Done()
+
     # --- telling ------------------------------------------------------------------------------------------------------
 
     async def _report(self, snapshot: Snapshot, outcome: Outcome) -> Then:
@@ -263,8 +284,10 @@ class PushSecretReconciler:
                 self._outside.client, _KIND, push.metadata, old=push.status, new=report.status
             ):
                 self._own.wrote(push.metadata)
+        except NotServed:
+            return Retry("status not written: the API server does not know PushSecrets now")
         except NotFound:
-            return Done()
+            return await self._undo(push)
         except Conflict:
             return Retry("the PushSecret changed meanwhile")
         except ApiError as problem:

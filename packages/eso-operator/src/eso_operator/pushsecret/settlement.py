@@ -155,6 +155,16 @@ class Settlement:
         left = records.without(old, removal.gone)
         return Failed(NOT_DELETED, tuple(removal.failures), left, news_of(removal)), removal
 
+    def astray(self, key: ObjectKey) -> PushSecret | None:
+        """The object for which something was pushed that has to go with it, and may be on no record."""
+        push = self._memory.unrecorded_of(key)
+        return push if push is not None and push.spec.deletion_policy == DELETE else None
+
+    async def undo(self, push: PushSecret) -> Removal:
+        """The PushSecret is gone, and nobody knew what was pushed for it meanwhile. What was on record went with it."""
+        left = self._memory.unrecorded(push) if push.spec.deletion_policy == DELETE else {}
+        return await self._removed(push, records.stale({}, left), Urgency.FINAL)
+
     async def _delivered(self, deliveries: Sequence[BoundDelivery]) -> list[StoreResult]:
         """Every store on its own: one that fails does not hold up the others."""
         async with asyncio.TaskGroup() as group:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Self
 
-from kuberun.errors import NotServed, ServiceUnavailable, Unreachable
+from kuberun.errors import ApiError, NotServed, ServiceUnavailable, Unreachable
 from kuberun.requests import Request
 from kuberun.transport import Transport
 
@@ -53,17 +53,26 @@ class LaggingWatch(Between):
             yield line
 
 
-class LostWrites(Between):
-    """Writes to paths that end like `losing` do not arrive; `lost` counts them."""
+def away() -> ApiError:
+    return ServiceUnavailable(503, "ServiceUnavailable", "the API server is away")
 
-    def __init__(self) -> None:
+
+def unserved() -> ApiError:
+    return NotServed(404, "", "there is no such group")
+
+
+class LostWrites(Between):
+    """Writes to paths that end like `losing` do not arrive; `lost` counts them. `answer`: what is said of them."""
+
+    def __init__(self, answer: Callable[[], ApiError] = away) -> None:
+        self._answer = answer
         self.losing = ""
         self.lost = 0
 
     async def request(self, request: Request) -> bytes:
         if self.losing and request.method != "GET" and request.path.endswith(self.losing):
             self.lost += 1
-            raise ServiceUnavailable(503, "ServiceUnavailable", "the API server is away")
+            raise self._answer()
         return await self.inner.request(request)
 
 
@@ -99,4 +108,4 @@ class UnservedGroup(Between):
 
     def _refuse(self, request: Request) -> None:
         if self.hides and request.path.startswith(self._root):
-            raise NotServed(404, "", "there is no such group")
+            raise unserved()
