@@ -26,6 +26,15 @@ def deployment(container: dict[str, Any] | None = None, **pod: Any) -> dict[str,
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": spec}
 
 
+def definition(schema: dict[str, Any]) -> dict[str, Any]:
+    """A definition whose objects have a field `a` of that schema."""
+    version: dict[str, Any] = {"name": "v1", "served": True, "storage": True}
+    version["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"a": schema}}}
+    names = {"plural": "oddities", "kind": "Oddity"}
+    spec = {"group": "wrong.example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    return {"metadata": {"name": "oddities.wrong.example.com"}, "spec": spec}
+
+
 @pytest.fixture
 def deployments(namespace: str) -> str:
     return f"/apis/apps/v1/namespaces/{namespace}/deployments"
@@ -83,6 +92,18 @@ async def test_a_version_of_a_definition_has_a_name(api: RawApi) -> None:
 
     assert (reply.status, reply.reason) == (422, "Invalid")
     assert "spec.versions[0].name" in [cause["field"] for cause in reply.causes]
+
+
+@pytest.mark.parametrize("items", ["x", True, 5], ids=["text", "flag", "number"])
+async def test_items_that_are_no_schema_are_none(api: RawApi, items: object) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+    required = await api.post(path, definition({"type": "array", "items": items}), dryRun="All")
+    dropped = await api.post(path, definition({"type": "object", "items": items}), dryRun="All")
+
+    assert (required.status, dropped.status) == (422, 201)
+    assert required.message.endswith("properties[a].items: Required value: must be specified")
+    assert dropped.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["a"] == {"type": "object"}
 
 
 async def test_a_reference_without_a_name_can_be_applied_over(api: RawApi, deployments: str) -> None:

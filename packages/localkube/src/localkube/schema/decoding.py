@@ -73,7 +73,7 @@ def settle_nulls(value: Any, schema: JsonObject) -> None:
         properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
         for name, item in list(value.items()):
             part = properties.get(name) or (extra if isinstance(extra, dict) else {})
-            if item is not None:
+            if not _is_nothing(item, part):
                 settle_nulls(item, part)
             elif name in properties:
                 del value[name]
@@ -85,6 +85,11 @@ def settle_nulls(value: Any, schema: JsonObject) -> None:
                 value[index] = _zero(items)
             else:
                 settle_nulls(item, items)
+
+
+def _is_nothing(value: Any, schema: JsonObject) -> bool:
+    """What is neither a schema nor a list of them is read as neither, not refused."""
+    return value is None or (schema.get(ONE_OR, ("",))[0] == "list" and not isinstance(value, dict | list))
 
 
 def go_type(schema: JsonObject) -> str:
