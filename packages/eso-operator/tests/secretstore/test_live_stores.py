@@ -332,14 +332,19 @@ async def test_a_v1_cluster_store_with_its_users_credentials_is_valid(bench: Ben
     provider.kinds = (replace(provider.kinds[0], v1_provider_key="vault"),)
     async with bench.operator():
         await bench.install(provider)
+        await bench.create(SECRETS, "token", stringData={"token": "t"})
         await bench.create(CLUSTER_STORES, name, spec={"provider": {"vault": VAULT}})
+        await bench.create(STORES, "own", spec={"provider": {"vault": VAULT}})
         try:
             store = await bench.ready(CLUSTER_STORES, name, valid)
+            await bench.ready(STORES, "own", valid)
         finally:
             await bench.delete(CLUSTER_STORES, name)
 
     assert store["status"]["capabilities"] == "ReadOnly"
-    assert provider.calls["Validate"] == 0
+    asked = {(ref.namespace, ref.name) for ref in provider.validated}
+    assert (bench.namespace, "own") in asked
+    assert ("", name) not in asked
 
 
 # --- what the provider says ------------------------------------------------------------------------------------------

@@ -96,6 +96,8 @@ class ScriptedProvider:
     """What came along with each read."""
     configurations: list[ObjectRef] = field(default_factory=list)
     """The object that each read names as its configuration."""
+    validated: list[ObjectRef] = field(default_factory=list)
+    """The same of each validation of a store. Stores that other tests leave behind may come here too."""
     openings: list[SubscribeOpen] = field(default_factory=list)
     acks: list[str] = field(default_factory=list)
     watches: dict[str, WatchItem] = field(default_factory=dict)
@@ -202,7 +204,11 @@ class ScriptedProvider:
                 _, gone = codec.from_delete_request(pb.DeleteSecretsRequest.FromString(request))
                 existed = [(each.item_id, self.data.pop(each.remote.key, None)) for each in gone.items]
                 return codec.to_delete_response([DeleteResult(item_id, old is not None) for item_id, old in existed])
-            case "Validate" | "ValidateGenerator":
+            case "Validate":
+                context, _ = codec.from_validate_request(pb.ValidateRequest.FromString(request))
+                self.validated.append(context.config.ref)
+                return codec.to_validate_response(Validation(ValidationState.READY))
+            case "ValidateGenerator":
                 return codec.to_validate_response(Validation(ValidationState.READY))
             case "Generate":
                 state = None if self.state is None else SecretBytes(self.state)
