@@ -32,20 +32,24 @@ class Renderer:
         self, template: str, values: Mapping[str, bytes], *, name: str = "tpl", left: str = "{{", right: str = "}}"
     ) -> bytes:
         """One template over one set of values; `name` is the key messages speak of."""
-        return self._rendered(template, _text_map(values), name=name, left=left, right=right)
+        try:
+            return to_bytes(self._engine.render(template, _text_map(values), name=name, left=left, right=right))
+        except TemplateError as exc:
+            raise _told(exc, name) from None
 
     def render_groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str = "tpl") -> bytes:
         """The same over several sets of values, each with a name of its own: `{{ .group.key }}`."""
-        data = {group: _text_map(values) for group, values in groups.items()}
-        return self._rendered(template, data, name=name, left="{{", right="}}")
-
-    def _rendered(self, template: str, data: Value, *, name: str, left: str, right: str) -> bytes:
+        data: Value = {group: _text_map(values) for group, values in groups.items()}
         try:
-            return to_bytes(self._engine.render(template, data, name=name, left=left, right=right))
+            return to_bytes(self._engine.render(template, data, name=name))
         except TemplateError as exc:
-            phase = "parse" if isinstance(exc, ParseError) else "execute"
-            message = f"unable to {phase} template at key {name}: {exc}"
-            raise RenderError(message, phase=phase, line=exc.line, column=exc.column) from None
+            raise _told(exc, name) from None
+
+
+def _told(problem: TemplateError, name: str) -> RenderError:
+    phase = "parse" if isinstance(problem, ParseError) else "execute"
+    message = f"unable to {phase} template at key {name}: {problem}"
+    return RenderError(message, phase=phase, line=problem.line, column=problem.column)
 
 
 def _text_map(values: Mapping[str, bytes]) -> StrMap:

@@ -53,6 +53,8 @@ class Whole(Protocol):
 
 
 class Run:
+    missing: MissingKey
+    """Set by the engine, like all that is the same for each of its runs."""
     __slots__ = (
         *("_deadline", "_limits", "alarm", "data", "depth", "left", "missing", "name", "node", "out", "root", "steps"),
         *("template", "text", "vars"),
@@ -67,7 +69,6 @@ class Run:
         self.template = name
         """The template being executed: the text itself, or one that it defines."""
         self.data = data
-        self.missing = MissingKey.ERROR
         self.out: list[str] = []
         self.left = limits.output_bytes
         self.steps = limits.steps

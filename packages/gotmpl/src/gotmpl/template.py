@@ -35,7 +35,7 @@ class Engine:
         """One text over one value; `name` is what messages call it."""
         try:
             parsed = (self._parse if len(text) > MAX_TEXT else self._cached)(text, left, right)
-            root = parsed.named(name) or _defined_twice(name, text)
+            root = (parsed.named(name) or _defined_twice(name, text)) if parsed.defined else parsed.body
         except Unparsable as exc:
             raise exc.in_template(name) from None
         run = Run(name, text, self._limits, data, root)
