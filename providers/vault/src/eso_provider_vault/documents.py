@@ -38,7 +38,7 @@ class Number:
         return Decimal(repr(float(self.text))) == self.exact()
 
 
-Json: TypeAlias = "None | bool | str | Number | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | str | Number | list[Json] | dict[str, Json] | None"
 Members: TypeAlias = "dict[str, Json]"
 
 

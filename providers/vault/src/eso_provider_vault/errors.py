@@ -65,6 +65,18 @@ def dead_token(place: Place) -> ProviderError:
     )
 
 
+def accepts_token(reply: Reply) -> bool | None:
+    """Tell whether the server knows the token that a request was made with; None when its answer does not say.
+
+    A 403 of the policies is a list ("1 error occurred"), a 403 of an unknown token is not, or names the token.
+    """
+    if reply.status != 403:
+        return reply.ok or None
+    if reply.mentions("invalid token"):
+        return False
+    return True if reply.mentions("1 error occurred") else None
+
+
 def absent(key: str, place: Place) -> ProviderError:
     """The server has no such key. Deletion policies act on it."""
     return ProviderError(
@@ -97,7 +109,9 @@ def _by_status(reply: Reply, place: Place, code: str) -> ProviderError | None:
             return _nowhere(reply, place)
         case 413:
             return ProviderError(
-                ErrorReason.PAYLOAD_TOO_LARGE, f"the value for {place} is larger than the server takes", backend_code=code
+                ErrorReason.PAYLOAD_TOO_LARGE,
+                f"the value for {place} is larger than the server takes",
+                backend_code=code,
             )
         case 429:
             return ProviderError(

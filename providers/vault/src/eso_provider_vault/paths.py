@@ -1,9 +1,9 @@
 """Where a key is: mount and path of a remote key, as existing manifests spell them.
 
-    version 2, path "kv"    app/db, kv/app/db, kv/data/app/db  -> kv/data/app/db, kv/metadata/app/db
-    version 2, no path      kv/app/db, kv/data/app/db          -> the same; the first segment is the mount
-    version 1, path "kv"    app/db, kv/app/db                  -> kv/app/db
-    version 1, no path      kv/app/db                          -> kv/app/db
+version 2, path "kv"    app/db, kv/app/db, kv/data/app/db  -> kv/data/app/db, kv/metadata/app/db
+version 2, no path      kv/app/db, kv/data/app/db          -> the same; the first segment is the mount
+version 1, path "kv"    app/db, kv/app/db                  -> kv/app/db
+version 1, no path      kv/app/db                          -> kv/app/db
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def locate(key: str, settings: Settings) -> Location:
         else:
             mount, _, path = path.partition("/")
         if not path:
-            raise invalid_request(f'key "{key}" names an engine but no secret; write ENGINE/NAME, or set path in the store')
+            raise invalid_request(
+                f'key "{key}" names an engine but no secret; write ENGINE/NAME, or set path in the store'
+            )
     return Location(mount, path, versioned)
 
 

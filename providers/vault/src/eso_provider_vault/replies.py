@@ -34,7 +34,7 @@ class Reply:
 
     @property
     def errors(self) -> tuple[str, ...] | None:
-        """The list `errors`; None when the body has none. To classify by only: a server may repeat the request in it."""
+        """The list `errors`, to classify by; never quote it. None when the body has none."""
         found = at(self.json, "errors")
         return tuple(str(entry) for entry in found) if isinstance(found, list) else None
 

@@ -76,7 +76,9 @@ class OpenBao:
 
     @classmethod
     @contextmanager
-    def started(cls, folder: Path, *, tls: bool = False, more: str = "", program: Path | None = None) -> Iterator[OpenBao]:
+    def started(
+        cls, folder: Path, *, tls: bool = False, more: str = "", program: Path | None = None
+    ) -> Iterator[OpenBao]:
         """Start, initialise and unseal a server. `more` is appended to its configuration file."""
         server = _start(folder, tls=tls, more=more, program=program or _program())
         try:
@@ -93,7 +95,13 @@ class OpenBao:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, token: str | None = None, namespace: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        token: str | None = None,
+        namespace: str = "",
     ) -> tuple[int, Any]:
         """Status and decoded body of one request, as root unless `token` says otherwise."""
         headers = {"X-Vault-Token": self.root_token if token is None else token, "X-Vault-Request": "true"}
@@ -201,9 +209,7 @@ def _start(folder: Path, *, tls: bool, more: str, program: Path) -> OpenBao:
         scheme = "https" if tls else "http"
         config = folder / "server.hcl"
         settings = _tls_settings(folder, authority)
-        config.write_text(
-            _CONFIG.format(scheme=scheme, port=port, tls=settings, audit=folder / "audit.log", more=more)
-        )
+        config.write_text(_CONFIG.format(scheme=scheme, port=port, tls=settings, audit=folder / "audit.log", more=more))
         child = Child([str(program), "server", f"-config={config}"], folder / "server.log", {"HOME": str(folder)})
         server = OpenBao(f"{scheme}://127.0.0.1:{port}", child, folder, authority)
         try:
