@@ -14,10 +14,11 @@ from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.reading import Question, Reader, Secret, value_in
 from eso_provider_vault.settings import settings_of
 from eso_provider_vault.tokens import StaticToken, TokenSource
+from eso_provider_vault.writing import Writer
 from eso_sdk.batches import side_by_side
-from eso_sdk.provider import Check, Store, Value, reads
+from eso_sdk.provider import Check, Pushed, Store, Value, pushes, reads
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import RemoteRef
+from eso_wire.values import DeleteItem, PushItem, RemoteRef, SourceSecret
 
 C = TypeVar("C", VaultProvider, OpenBaoProvider)
 
@@ -38,6 +39,7 @@ class KvStore(Store[C]):
         self.api = Api(connection, self.token_source(connection), observe=self.observe, clock=self.clock)
         self.mounts = Mounts(self.api)
         self.reader = Reader(self.api, self.mounts)
+        self.writer = Writer(self.api, self.mounts)
         self._requests = asyncio.Semaphore(CONCURRENCY)
 
     def token_source(self, connection: Connection) -> TokenSource:
@@ -95,6 +97,30 @@ class KvStore(Store[C]):
                 return Check(exists=False)
             raise
         return Check(exists=True, version=secret.provider_version)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    @pushes("whole_secret", "if_absent", "if_version")
+    async def push(self, item: PushItem, source: SourceSecret) -> Pushed:
+        (outcome,) = await self.push_many([item], source)
+        if isinstance(outcome, ProviderError):
+            raise outcome
+        return outcome
+
+    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
+        """Write all items of one key as one new version."""
+        del source
+        return await self.writer.push(items)
+
+    async def delete(self, item: DeleteItem) -> bool:
+        (existed,) = await self.delete_many([item])
+        if isinstance(existed, ProviderError):
+            raise existed
+        return existed
+
+    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
+        """Remove all items of one key at once."""
+        return await self.writer.delete(items)
 
 
 class VaultStore(KvStore[VaultProvider]):
