@@ -115,6 +115,8 @@ class Reader:
         if reply.status == 404 and reply.errors == ():
             return None
         if not reply.ok:
+            if reply.status == 404 and reply.data == {} and not reply.errors:
+                await self._mounts.confirm(path)  # tells the wrong version from other reasons
             raise await self._api.refused(reply, path)
         keys = reply.data.get("keys")
         return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else None

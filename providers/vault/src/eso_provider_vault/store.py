@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeVar
 
 from eso_api.stores.openbao import OpenBaoProvider
 from eso_api.stores.vault import VaultProvider
 from eso_provider_vault.api import Api
 from eso_provider_vault.connection import Connection, connect
+from eso_provider_vault.finding import Finder
 from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.reading import Question, Reader, Secret, value_in
 from eso_provider_vault.settings import settings_of
 from eso_provider_vault.tokens import StaticToken, TokenSource
 from eso_provider_vault.writing import Writer
 from eso_sdk.batches import side_by_side
-from eso_sdk.provider import Check, Pushed, Store, Value, pushes, reads
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import DeleteItem, PushItem, RemoteRef, SourceSecret
+from eso_wire.values import DeleteItem, FindQuery, Found, PushItem, RemoteRef, SourceSecret
 
 C = TypeVar("C", VaultProvider, OpenBaoProvider)
 
@@ -39,6 +40,7 @@ class KvStore(Store[C]):
         self.api = Api(connection, self.token_source(connection), observe=self.observe, clock=self.clock)
         self.mounts = Mounts(self.api)
         self.reader = Reader(self.api, self.mounts)
+        self.finder = Finder(self.api, self.mounts, self.reader)
         self.writer = Writer(self.api, self.mounts)
         self._requests = asyncio.Semaphore(CONCURRENCY)
 
@@ -97,6 +99,11 @@ class KvStore(Store[C]):
                 return Check(exists=False)
             raise
         return Check(exists=True, version=secret.provider_version)
+
+    @finds("name", "tags", "path")
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        async for found in self.finder.find(query):
+            yield found
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
