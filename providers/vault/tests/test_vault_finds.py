@@ -130,10 +130,10 @@ async def test_a_folder_without_keys_is_an_empty_answer_and_a_wrong_engine_is_an
         reasons[name] = failed.value.reason
 
     assert reasons == {
-        "unmounted": ErrorReason.BACKEND_ERROR,
+        "unmounted": ErrorReason.CONFIG_INVALID,
         "v1": ErrorReason.CONFIG_INVALID,
         "v2": ErrorReason.CONFIG_INVALID,
-        "namespace": ErrorReason.BACKEND_ERROR,
+        "namespace": ErrorReason.CONFIG_INVALID,
         "denied": ErrorReason.PERMISSION_DENIED,
     }
 

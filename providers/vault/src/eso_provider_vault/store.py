@@ -15,11 +15,12 @@ from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.reading import Question, Reader, Secret, value_in
 from eso_provider_vault.settings import settings_of
 from eso_provider_vault.tokens import StaticToken, TokenSource
+from eso_provider_vault.validation import examined
 from eso_provider_vault.writing import Writer
 from eso_sdk.batches import side_by_side
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import DeleteItem, FindQuery, Found, PushItem, RemoteRef, SourceSecret
+from eso_wire.values import DeleteItem, FindQuery, Found, PushItem, RemoteRef, SourceSecret, Validation
 
 C = TypeVar("C", VaultProvider, OpenBaoProvider)
 
@@ -55,6 +56,9 @@ class KvStore(Store[C]):
     async def close(self) -> None:
         if hasattr(self, "api"):
             await self.api.close()
+
+    async def validate(self) -> Validation:
+        return await examined(self.api, self.mounts, self.OPERATIONS)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -202,9 +202,10 @@ class Writer:
     async def _prepared(self, location: Location) -> Standing:
         """A key without any version may have metadata already, made by somebody or by a push that was cut short."""
         about = await self._about(location)
-        metadata_version = integer(about, "current_metadata_version")
-        custom = members(about.get(_CUSTOM))
-        return Standing(None, custom, integer(about, "current_version") or 0, metadata_version if about else 0)
+        if integer(about, "current_version"):
+            raise ConflictError  # somebody wrote the first version since we looked
+        metadata_version = integer(about, "current_metadata_version") if about else 0
+        return Standing(None, members(about.get(_CUSTOM)), metadata_version=metadata_version)
 
     async def _about(self, location: Location) -> Members:
         reply = await self._api.ask("GET", location.metadata, call=READ)
