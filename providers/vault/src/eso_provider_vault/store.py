@@ -112,22 +112,10 @@ class KvStore(Store[C]):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     @pushes("whole_secret", "if_absent", "if_version")
-    async def push(self, item: PushItem, source: SourceSecret) -> Pushed:
-        (outcome,) = await self.push_many([item], source)
-        if isinstance(outcome, ProviderError):
-            raise outcome
-        return outcome
-
     async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
         """Write all items of one key as one new version."""
         del source
         return await self.writer.push(items)
-
-    async def delete(self, item: DeleteItem) -> bool:
-        (existed,) = await self.delete_many([item])
-        if isinstance(existed, ProviderError):
-            raise existed
-        return existed
 
     async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
         """Remove all items of one key at once."""
