@@ -317,4 +317,7 @@ async def test_calls_are_counted_under_the_names_that_dashboards_know(
 
     await provider.get_one(store(mount), "app")
 
-    assert 'call="ReadSecretData"' in provider.metrics.exposition().decode()
+    series = (
+        'externalsecret_provider_api_calls_count{call="ReadSecretData",provider="HashiCorp/Vault",status="success"}'
+    )
+    assert series in provider.metrics.exposition().decode()

@@ -169,7 +169,7 @@ async def test_versions_are_read_by_number(bao: OpenBao, mount: str, provider: I
     assert deleted.reason is ErrorReason.SECRET_NOT_FOUND
     assert absent.reason is ErrorReason.VERSION_NOT_FOUND
     assert no_key.reason is ErrorReason.SECRET_NOT_FOUND
-    assert no_number.reason is ErrorReason.INVALID_REQUEST
+    assert no_number.reason is ErrorReason.VERSION_NOT_FOUND
 
 
 async def test_a_version_1_engine_has_no_versions_and_no_metadata(

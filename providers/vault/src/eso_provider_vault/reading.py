@@ -74,7 +74,10 @@ class Reader:
                 raise invalid_request(f'"{ref.key}": version 1 engines keep no versions; remove version')
             return Question(location)
         if not ref.version.isdecimal():
-            raise invalid_request(f'"{ref.key}": version must be a number such as "2", or absent for the latest')
+            raise ProviderError(
+                ErrorReason.VERSION_NOT_FOUND,
+                f'"{ref.key}" has no version "{ref.version}": versions are numbers such as "2"; none means the latest',
+            )
         return Question(location, ref.version)
 
     async def answer(self, question: Question, key: str) -> Secret:

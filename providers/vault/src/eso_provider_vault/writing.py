@@ -58,9 +58,12 @@ class Standing:
     known: bool = False
     """Whether the server has anything at all under this key."""
 
+    owner: str = OWNER
+    """Who writes."""
+
     @property
     def is_ours(self) -> bool:
-        return self.custom.get(MARK) == OWNER
+        return self.custom.get(MARK) == self.owner
 
 
 class Writer:
@@ -103,7 +106,7 @@ class Writer:
     # --- one attempt -------------------------------------------------------------------------------------------------
 
     async def _push(self, location: Location, items: Sequence[PushItem]) -> list[Pushed | ProviderError]:
-        standing = await self._standing(location)
+        standing = replace(await self._standing(location), owner=items[0].owner_token or OWNER)
         draft = Draft(standing.data)
         outcomes = [self._set(item, draft, standing) for item in items]
         wanted = storable(draft.document) if location.versioned else self._marked(draft.document, standing)
@@ -148,7 +151,7 @@ class Writer:
             raise version_differs(item.remote.key)
 
     async def _delete(self, location: Location, items: Sequence[DeleteItem]) -> list[bool | ProviderError]:
-        standing = await self._standing(location)
+        standing = replace(await self._standing(location), owner=items[0].owner_token or OWNER)
         if standing.data is None or not standing.is_ours:
             return [False] * len(items)
         draft = Draft(standing.data)
@@ -229,7 +232,7 @@ class Writer:
         return integer(reply.data, "version") or 0
 
     async def _mark(self, location: Location, standing: Standing) -> None:
-        body: Members = {_CUSTOM: {**standing.custom, MARK: OWNER}}
+        body: Members = {_CUSTOM: {**standing.custom, MARK: standing.owner}}
         if standing.metadata_version is not None:
             body["metadata_cas"] = _number(standing.metadata_version)
         reply = await self._api.ask("POST", location.metadata, call=WRITE, body=body)
@@ -259,7 +262,7 @@ class Writer:
     def _marked(self, document: Members, standing: Standing) -> Members:
         """Version 1: the mark is part of the value."""
         custom = members(at(document, _CUSTOM)) or standing.custom
-        return {**document, _CUSTOM: {**custom, MARK: OWNER}}
+        return {**document, _CUSTOM: {**custom, MARK: standing.owner}}
 
     def _foreign(self, key: str) -> ProviderError:
         place = self._api.place(locate(key, self._api.settings).data)
