@@ -53,11 +53,9 @@ class Refusals:
         """Raise the last refusal again while its pause lasts."""
         known = self._known.get(key)
         if known is not None and now < known.until:
-            wait = known.until - now
-            message = f"{known.error.message}; the next login attempt is in {wait:.0f} s"
-            raise ProviderError(
-                known.error.reason, message, backend_code=known.error.backend_code, retry_after=max(wait, 1.0)
-            )
+            error = known.error  # its message stays the same, so that conditions do not change with every attempt
+            wait = max(known.until - now, 1.0)
+            raise ProviderError(error.reason, error.message, backend_code=error.backend_code, retry_after=wait)
 
     def add(self, key: bytes, error: ProviderError, pauses: Pauses, now: float) -> None:
         known = self._known.pop(key, None)
