@@ -5,8 +5,8 @@
                                     -> close()           the last one revokes the token, unless a lease depends on it
 
 An identity is a server, a namespace, a method, a mount, a role and the credentials; `auth/` computes its key. Sessions
-come and go (the operator opens a new one for each new ServiceAccount token), the identity and its token stay. An identity
-always logs in with the newest session's credentials.
+come and go (the operator opens a new one for each new ServiceAccount token), the identity and its token stay. An
+identity always logs in with the newest session's credentials.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from weakref import WeakKeyDictionary
 
 from eso_api.values import SecretBytes
 from eso_provider_vault.refusals import REFUSALS, Pauses, Refusals
-from eso_sdk.errors import rejected as credentials_rejected
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.clock import Clock
 
@@ -30,7 +29,7 @@ MARGIN_SECONDS: Final = 60.0
 LEASE_GRACE: Final = 30.0
 """A token is kept this much longer than the leases that depend on it."""
 TRUST_SECONDS: Final = 10.0
-"""After a 403, a token that proved valid is not looked up again for this long."""
+"""After a 403 that no login followed, the token is not looked up again for this long."""
 RELOGIN_PAUSE: Final = 30.0
 LONGEST_RELOGIN_PAUSE: Final = 3600.0
 _ATTEMPTS: Final = 3
@@ -43,6 +42,8 @@ class Grant:
     token: SecretBytes
     ttl: float = math.inf
     renewable: bool = False
+    revocable: bool = True
+    """False for batch tokens, which only expire."""
 
 
 class Login(Protocol):
@@ -79,6 +80,7 @@ class Held:
     ttl: float
     ends_at: float
     renewable: bool
+    revocable: bool = True
     pins: int = 0
     """Generations under way: their leases depend on this token, and their length is not known yet."""
     leased_until: float = 0.0
@@ -86,7 +88,7 @@ class Held:
 
     @classmethod
     def of(cls, grant: Grant, now: float) -> Held:
-        return cls(grant.token, now, grant.ttl, now + grant.ttl, grant.renewable)
+        return cls(grant.token, now, grant.ttl, now + grant.ttl, grant.renewable, grant.revocable)
 
     @property
     def due_at(self) -> float:
@@ -160,9 +162,9 @@ class Identity:
             await self._return(held, login)
 
     async def _return(self, held: Held, login: Login) -> None:
-        """Revoke a token that is no longer used. A token with leases is left to expire: they would be revoked with it."""
+        """Revoke a token that is no longer used, unless leases depend on it: they would be revoked too."""
         now = self._clock.monotonic()
-        if login.owns_tokens and not held.is_leased(now) and held.ends_at > now:
+        if login.owns_tokens and held.revocable and not held.is_leased(now) and held.ends_at > now:
             with suppress(ProviderError):  # then it expires by itself
                 await login.revoke(held.token)
 
@@ -186,13 +188,11 @@ class Identity:
             held, now = self._held, self._clock.monotonic()
             if held is None or held.token.reveal() != refused.reveal() or held.ends_at <= now:
                 return await self.held()
-            if now < held.trusted_until:
-                return None
             login = self._logins[-1]
+            if not login.owns_tokens or now < held.trusted_until:
+                return None
             valid = await login.is_valid(held.token)
-            if not login.owns_tokens or not self._relogins.allows(held, now, valid=valid):
-                if not valid:
-                    raise _invalid_token()
+            if not self._relogins.allows(held, now, valid=valid):
                 held.trusted_until = now + TRUST_SECONDS
                 return None
             self._relogins.count(now, valid=valid)
@@ -288,13 +288,18 @@ class Identity:
         return await (self._log_in(login) if held is None else self._renew(held, login))
 
 
+class Closes(Protocol):
+    async def close(self) -> None: ...
+
+
 class SharedToken:
     """One session's share of an identity: a `TokenSource`."""
 
-    def __init__(self, table: Identities, key: bytes, login: Login) -> None:
+    def __init__(self, table: Identities, key: bytes, login: Login, closes: Closes | None = None) -> None:
         self._table = table
         self._key = key
         self._login: Login | None = login
+        self._closes = closes
         self.identity = table.enter(key, login)
 
     async def token(self) -> SecretBytes:
@@ -307,7 +312,11 @@ class SharedToken:
     async def close(self) -> None:
         if self._login is not None:
             login, self._login = self._login, None
-            await self._table.exit(self._key, self.identity, login)
+            try:
+                await self._table.exit(self._key, self.identity, login)
+            finally:
+                if self._closes is not None:
+                    await self._closes.close()
 
 
 class Identities:
@@ -320,6 +329,10 @@ class Identities:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def join(self, key: bytes, login: Login, closes: Closes | None = None) -> SharedToken:
+        """Share the token of an identity with one more session; `closes` is closed with that session's share."""
+        return SharedToken(self, key, login, closes)
 
     def enter(self, key: bytes, login: Login) -> Identity:
         """Add a session to the identity with that key."""
@@ -343,11 +356,3 @@ def shared_identities(clock: Clock) -> Identities:
     """Return the identities of this event loop and clock: in a provider process there is one of each."""
     tables = _TABLES.setdefault(asyncio.get_running_loop(), {})
     return tables.setdefault(id(clock), Identities(clock))
-
-
-def _invalid_token() -> ProviderError:
-    return credentials_rejected(
-        "Vault does not accept the token: it has expired, was revoked, or is not a token of this server and namespace;"
-        " store a new token, or check the login role",
-        backend_code="403",
-    )

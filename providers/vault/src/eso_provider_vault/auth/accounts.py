@@ -46,6 +46,7 @@ def kubernetes(config: VaultKubernetes, secrets: Secrets, pod_token: Path = POD_
         name="kubernetes",
         mount=mount,
         who=(role, "pod"),
+        label=_label(role),
         body=body,
         proof=digest("pod"),
         advice=f"{advice}; the token is the one of the provider's own pod",
@@ -73,6 +74,7 @@ def _with_token(name: str, mount: str, role: str, token: Token, advice: str) -> 
         name=name,
         mount=mount,
         who=(role, *account),
+        label=_label(role),
         body=fixed(_body(role, line(token.token, f"/auth/{name}"))),
         proof=digest(token.token),
         proof_is_identity=not account,
@@ -81,7 +83,19 @@ def _with_token(name: str, mount: str, role: str, token: Token, advice: str) -> 
 
 
 def _with_jwt(name: str, mount: str, role: str, text: str, advice: str) -> Method:
-    return Method(name=name, mount=mount, who=(role,), body=fixed(_body(role, text)), proof=digest(text), advice=advice)
+    return Method(
+        name=name,
+        mount=mount,
+        who=(role,),
+        label=_label(role),
+        body=fixed(_body(role, text)),
+        proof=digest(text),
+        advice=advice,
+    )
+
+
+def _label(role: str) -> str:
+    return f'role "{role}"' if role else "the default role"
 
 
 def _body(role: str, text: str) -> Body:

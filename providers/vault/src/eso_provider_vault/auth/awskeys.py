@@ -16,17 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 from yarl import URL
 
 from eso_api.stores.vault import VaultIam
 from eso_api.values import SecretBytes
 from eso_provider_vault.auth.method import Secrets, digest, line, needed, same_account
+from eso_provider_vault.auth.outside import ask_cloud
 from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
-from eso_sdk.addresses import LINK_LOCAL, LOOPBACK, AddressPolicy
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected
-from eso_sdk.http import HttpClient, HttpRequest, HttpSettings, status_error
+from eso_sdk.http import HttpRequest, status_error
 from eso_wire.values import Token
 from kuberun.clock import Clock
 
@@ -35,8 +35,6 @@ ROLE_ANNOTATION: Final = "eks.amazonaws.com/role-arn"
 
 _VERSION: Final = "2011-06-15"
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
-_OWN_ADDRESSES: Final = AddressPolicy.parse((LOOPBACK, LINK_LOCAL))
-"""The Pod Identity agent is link-local. Its address comes from the provider's environment, never from a spec."""
 
 
 def sts_url(region: str, environment: Mapping[str, str]) -> URL:
@@ -53,7 +51,6 @@ def sts_url(region: str, environment: Mapping[str, str]) -> URL:
 class Sts:
     """The calls of STS that give credentials."""
 
-    client: HttpClient
     url: URL
     scope: Scope
     clock: Clock
@@ -74,11 +71,11 @@ class Sts:
         return await self._credentials(_FORM, body, action, role)
 
     async def _credentials(self, headers: Mapping[str, str], body: bytes, action: str, role: str) -> AwsCredentials:
-        answer = await self.client.send(HttpRequest("POST", self.url, headers, body))
+        answer = await ask_cloud(HttpRequest("POST", self.url, headers, body), "AWS STS", self.clock)
         if answer.status in (400, 401, 403):
             raise rejected(
-                f'AWS STS refuses {action} of role "{role}" ({_code(answer.body)}); check the role, its trust policy and'
-                " the credentials of /auth/iam",
+                f'AWS STS refuses {action} of role "{role}" ({_code(answer.body)});'
+                " check the role, its trust policy and the credentials of /auth/iam",
                 backend_code=_code(answer.body),
             )
         if problem := status_error(answer, "AWS STS", self.clock):
@@ -133,7 +130,8 @@ def _of_keys(config: VaultIam, secrets: Secrets) -> CredentialSource:
     if refs is None:
         raise invalid_config(place, "is needed")
     key_id = line(
-        secrets.secret(needed(refs.access_key_id_secret_ref, f"{place}/accessKeyIDSecretRef", "the access key id")), place
+        secrets.secret(needed(refs.access_key_id_secret_ref, f"{place}/accessKeyIDSecretRef", "the access key id")),
+        place,
     )
     key = secrets.secret(
         needed(refs.secret_access_key_secret_ref, f"{place}/secretAccessKeySecretRef", "the secret access key")
@@ -164,11 +162,8 @@ def _of_pod_identity(environment: Mapping[str, str], clock: Clock) -> Credential
     async def obtain(_sts: Sts) -> AwsCredentials:
         token = await asyncio.to_thread(_file, Path(path)) if path else ""
         subject = "the Pod Identity agent"
-        client = HttpClient(HttpSettings(subject, seconds=5.0), policy=_OWN_ADDRESSES, clock=clock)
-        try:
-            answer = await client.send(HttpRequest("GET", url, {"Authorization": token} if token else {}))
-        finally:
-            await client.close()
+        headers = {"Authorization": token} if token else {}
+        answer = await ask_cloud(HttpRequest("GET", url, headers), subject, clock)
         if problem := status_error(answer, subject, clock):
             raise problem
         try:
@@ -197,13 +192,13 @@ def _file(path: Path) -> str:
         raise credentials_not_found("the provider's own AWS token file cannot be read; check its pod") from None
 
 
-def _elements(body: bytes) -> list[Xml.Element]:
+def _elements(body: bytes) -> list[ET.Element]:
     # STS declares no entities, and an answer is bounded: nothing to expand.
     if b"<!" in body:
         return []
     try:
-        return list(Xml.fromstring(body).iter())  # noqa: S314 - declarations are refused above
-    except Xml.ParseError:
+        return list(ET.fromstring(body).iter())  # noqa: S314 - declarations are refused above
+    except ET.ParseError:
         return []
 
 

@@ -15,6 +15,7 @@ def cert(config: VaultCert, secrets: Secrets) -> Method:
         name="cert",
         mount=mount_of(config.path, "cert", f"{place}/path"),
         who=(role,),
+        label=f'role "{role}"' if role else "any role",
         body=fixed({"name": role} if role else {}),
         proof=digest(certificate, key),
         certificate=ClientCertificate(certificate, key),

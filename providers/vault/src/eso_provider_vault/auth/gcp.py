@@ -20,27 +20,27 @@ from yarl import URL
 
 from eso_api.stores.vault import VaultGcp
 from eso_api.values import SecretBytes
-from eso_provider_vault.auth.googleidentity import federated_jwt
-from eso_provider_vault.auth.method import Body, Method, Secrets, digest, mount_of, named, needed, same_account
-from eso_sdk.addresses import LINK_LOCAL, LOOPBACK, AddressPolicy
+from eso_provider_vault.auth.googleidentity import Google, federated_jwt
+from eso_provider_vault.auth.method import (
+    Body,
+    MakeBody,
+    Method,
+    Secrets,
+    digest,
+    mount_of,
+    named,
+    needed,
+    same_account,
+)
+from eso_provider_vault.auth.outside import ask_cloud
 from eso_sdk.errors import credentials_not_found, invalid_config
-from eso_sdk.http import HttpClient, HttpRequest, HttpSettings, status_error
+from eso_sdk.http import HttpRequest, status_error
 from kuberun.clock import Clock
 
 LIFETIME: Final = timedelta(minutes=10)
-_OWN_ADDRESSES: Final = AddressPolicy.parse((LOOPBACK, LINK_LOCAL))
-"""The metadata server is link-local. Its address is Google's or the environment's, never from a spec."""
-_ADVICE: Final = "check the role, its type (iam or gce), and that it allows this service account and project"
 
 
-def gcp(
-    config: VaultGcp,
-    secrets: Secrets,
-    client: HttpClient,
-    *,
-    server: str,
-    environment: Mapping[str, str] = os.environ,
-) -> Method:
+def gcp(config: VaultGcp, secrets: Secrets, *, server: str, environment: Mapping[str, str] = os.environ) -> Method:
     place = "/auth/gcp"
     role = named(config.role, f"{place}/role", "the role of the auth method")
     mount = mount_of(config.path, "gcp", f"{place}/path")
@@ -52,30 +52,34 @@ def gcp(
         async def sign() -> Body:
             return {"role": role, "jwt": signed_jwt(key, role, clock, where)}
 
-        return Method(name="gcp", mount=mount, who=(role,), body=sign, proof=digest(key), advice=_ADVICE)
+        return _method(role, mount, sign, digest(key))
     if config.workload_identity is not None:
         token = secrets.token(config.workload_identity.service_account_ref)
         identity = config.workload_identity
 
         async def exchange() -> Body:
             claims = {"aud": f"vault/{role}", "exp": int((clock.now() + LIFETIME).timestamp())}
-            return {"role": role, "jwt": await federated_jwt(identity, token, claims, client, clock)}
+            return {"role": role, "jwt": await federated_jwt(identity, token, claims, Google.of(environment, clock))}
 
-        account = same_account(token)
-        return Method(
-            name="gcp",
-            mount=mount,
-            who=(role, *account),
-            body=exchange,
-            proof=digest(token.token),
-            proof_is_identity=not account,
-            advice=_ADVICE,
-        )
+        return _method(role, mount, exchange, digest(token.token), same_account(token))
 
     async def ask_machine() -> Body:
         return {"role": role, "jwt": await _machine_token(f"{server}/vault/{role}", environment, clock)}
 
-    return Method(name="gcp", mount=mount, who=(role, "machine"), body=ask_machine, proof=digest("machine"), advice=_ADVICE)
+    return _method(role, mount, ask_machine, digest("machine"))
+
+
+def _method(role: str, mount: str, body: MakeBody, proof: bytes, account: tuple[str, ...] = ()) -> Method:
+    return Method(
+        name="gcp",
+        mount=mount,
+        who=(role, *account),
+        label=f'role "{role}"',
+        body=body,
+        proof=proof,
+        proof_is_identity=not account,
+        advice="check the role, its type (iam or gce), and that it allows this service account and project",
+    )
 
 
 def signed_jwt(key: SecretBytes, role: str, clock: Clock, place: str) -> str:
@@ -95,11 +99,7 @@ async def _machine_token(audience: str, environment: Mapping[str, str], clock: C
     path = "/computeMetadata/v1/instance/service-accounts/default/identity"
     url = URL(f"http://{host}{path}").with_query(audience=audience, format="full")
     subject = "Google's metadata server"
-    client = HttpClient(HttpSettings(subject, seconds=5.0), policy=_OWN_ADDRESSES, clock=clock)
-    try:
-        answer = await client.send(HttpRequest("GET", url, {"Metadata-Flavor": "Google"}))
-    finally:
-        await client.close()
+    answer = await ask_cloud(HttpRequest("GET", url, {"Metadata-Flavor": "Google"}), subject, clock)
     if answer.status == 404:
         raise credentials_not_found(
             "/auth/gcp names neither secretRef nor workloadIdentity, and the provider's machine has no service account"

@@ -1,6 +1,6 @@
 """The method iam: a signed GetCallerIdentity request proves an AWS identity to Vault, which sends it to AWS itself.
 
-    credentials (`awskeys.py`) -> role assumed, if one is named -> signed request in the login body
+credentials (`awskeys.py`) -> role assumed, if one is named -> signed request in the login body
 """
 
 from __future__ import annotations
@@ -11,27 +11,25 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-
 from eso_api.stores.vault import VaultIam
 from eso_provider_vault.auth.awskeys import Sts, credential_source, sts_url
 from eso_provider_vault.auth.method import Body, Method, Secrets, digest, mount_of, named
 from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.errors import invalid_config
-from eso_sdk.http import HttpClient
 from kuberun.clock import Clock
 
 _SERVER_ID: Final = "X-Vault-AWS-IAM-Server-ID"
 _BODY: Final = b"Action=GetCallerIdentity&Version=2011-06-15"
 
 
-def iam(config: VaultIam, secrets: Secrets, client: HttpClient, environment: Mapping[str, str] = os.environ) -> Method:
+def iam(config: VaultIam, secrets: Secrets, environment: Mapping[str, str] = os.environ) -> Method:
     place = "/auth/iam"
     role = named(config.vault_role, f"{place}/vaultRole", "the role of the auth method")
     region = config.region.strip() or "us-east-1"
     if not region.replace("-", "").isalnum():
         raise invalid_config(f"{place}/region", "is not the name of an AWS region, such as eu-central-1")
     source = credential_source(config, secrets, environment)
-    sts = Sts(client, sts_url(region, environment), Scope(region, "sts"), secrets.clock)
+    sts = Sts(sts_url(region, environment), Scope(region, "sts"), secrets.clock)
 
     async def body() -> Body:
         credentials = await source.obtain(sts)
@@ -43,6 +41,7 @@ def iam(config: VaultIam, secrets: Secrets, client: HttpClient, environment: Map
         name="iam",
         mount=mount_of(config.path, "aws", f"{place}/path"),
         who=(role, region, config.role, config.external_id, config.vault_aws_iam_server_id, *source.who),
+        label=f'role "{role}"',
         body=body,
         proof=digest(source.proof),
         proof_is_identity=source.proof_is_identity,
@@ -66,5 +65,3 @@ def login_request(sts: Sts, credentials: AwsCredentials, server_id: str, clock: 
 
 def _encoded(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
-
-

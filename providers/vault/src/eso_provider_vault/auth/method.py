@@ -50,6 +50,8 @@ class Method:
     """A digest of the credentials that the login presents."""
     proof_is_identity: bool = True
     """False where the credentials are replaced all the time, such as tokens of a ServiceAccount."""
+    label: str = ""
+    """Role or user, for messages."""
     user: str = ""
     """The last segment of the login path, for methods with users."""
     certificate: ClientCertificate | None = None

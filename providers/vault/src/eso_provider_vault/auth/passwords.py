@@ -13,7 +13,9 @@ from eso_sdk.errors import invalid_config
 
 def app_role(config: VaultAppRole | OpenBaoAppRole, secrets: Secrets) -> Method:
     place = "/auth/appRole"
-    secret_id = line(secrets.secret(needed(config.secret_ref, f"{place}/secretRef", "the secret id")), f"{place}/secretRef")
+    secret_id = line(
+        secrets.secret(needed(config.secret_ref, f"{place}/secretRef", "the secret id")), f"{place}/secretRef"
+    )
     if config.role_id.strip():
         role_id = config.role_id.strip()
     elif config.role_ref is not None:
@@ -48,6 +50,7 @@ def _password(config: VaultPassword | OpenBaoUserPass, secrets: Secrets, name: s
         name=name,
         mount=mount_of(config.path, mount, f"{place}/path"),
         who=(user,),
+        label=f'user "{user}"',
         body=fixed({"password": password}),
         proof=digest(user, value),
         user=quote(user, safe=""),
