@@ -27,7 +27,7 @@ POD_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 """The token of the provider's own pod."""
 
 
-def kubernetes(config: VaultKubernetes, secrets: Secrets, pod_token: Path = POD_TOKEN) -> Method:
+def kubernetes(config: VaultKubernetes, secrets: Secrets) -> Method:
     place = "/auth/kubernetes"
     role = named(config.role, f"{place}/role", "the role of the auth method that the account may use")
     mount = mount_of(config.mount_path, "kubernetes", f"{place}/mountPath")
@@ -40,7 +40,7 @@ def kubernetes(config: VaultKubernetes, secrets: Secrets, pod_token: Path = POD_
         return _with_jwt("kubernetes", mount, role, line(value, f"{place}/secretRef"), advice)
 
     async def body() -> Body:
-        return {"role": role, "jwt": await asyncio.to_thread(_own_token, pod_token)}
+        return {"role": role, "jwt": await asyncio.to_thread(_own_token, POD_TOKEN)}
 
     return Method(
         name="kubernetes",
