@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 
+from eso_provider_vault.provider import PROVIDER, Vault
 from eso_provider_vault.testing.openbao import OpenBao
+from eso_sdk.addresses import AddressPolicy
+from eso_sdk.testing import InMemory, call_context
+from eso_wire.values import Context
 
+LOOPBACK_ALLOWED = AddressPolicy.parse(["loopback"])
 _NUMBERS = itertools.count(1)
 
 
@@ -38,3 +44,23 @@ def mount_v1(bao: OpenBao) -> str:
     name = f"kv1-{next(_NUMBERS)}"
     bao.enable(name, version=1)
     return name
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[InMemory]:
+    """The provider, allowed to reach servers of this machine."""
+    async with InMemory(PROVIDER, addresses=LOOPBACK_ALLOWED) as client:
+        yield client
+
+
+@pytest.fixture
+def store(bao: OpenBao) -> Callable[..., Context]:
+    """Calls to a `Vault` store on `bao`, with the root token unless `token` names another one."""
+
+    def make(path: str | None = None, *, token: str | None = None, backend: Any = Vault, **spec: Any) -> Context:
+        auth = {"tokenSecretRef": {"name": "vault", "key": "token"}}
+        mounted = {} if path is None else {"path": path}
+        credentials = {"/auth/tokenSecretRef": bao.root_token if token is None else token}
+        return call_context(backend, {"server": bao.url, "auth": auth} | mounted | spec, credentials)
+
+    return make

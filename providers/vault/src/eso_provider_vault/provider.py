@@ -7,14 +7,12 @@ from typing import Final
 from eso_provider_vault.clusteropenbao import CLUSTER_OPEN_BAO
 from eso_provider_vault.clustervault import CLUSTER_VAULT
 from eso_provider_vault.openbao import OPEN_BAO
-from eso_provider_vault.store import OpenBaoStore, VaultStore
+from eso_provider_vault.store import CONCURRENCY, OpenBaoStore, VaultStore
 from eso_provider_vault.vault import VAULT
 from eso_sdk.provider import Provider, store_kind
 
 NAME: Final = "vault"
 VERSION: Final = "0.1.0"
-CONCURRENCY: Final = 32
-"""Requests to one server at a time, for each session."""
 
 Vault = store_kind(objects=(VAULT, CLUSTER_VAULT), v1_key="vault", concurrency=CONCURRENCY)(VaultStore)
 OpenBao = store_kind(objects=(OPEN_BAO, CLUSTER_OPEN_BAO), v1_key="openBao", concurrency=CONCURRENCY)(OpenBaoStore)

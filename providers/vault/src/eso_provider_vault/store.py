@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import asyncio
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 from eso_api.stores.openbao import OpenBaoProvider
 from eso_api.stores.vault import VaultProvider
 from eso_provider_vault.api import Api
 from eso_provider_vault.auth.choice import check_auth, open_tokens
 from eso_provider_vault.connection import Connection, connect
+from eso_provider_vault.mounts import Mounts
+from eso_provider_vault.reading import Question, Reader, Secret, value_in
 from eso_provider_vault.settings import settings_of
 from eso_provider_vault.tokens import TokenSource
-from eso_sdk.provider import Store
+from eso_sdk.batches import side_by_side
+from eso_sdk.provider import Check, Store, Value, reads
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import RemoteRef
 
 C = TypeVar("C", VaultProvider, OpenBaoProvider)
+
+CONCURRENCY: Final = 32
+"""Requests to one server at a time, for each session."""
 
 
 class KvStore(Store[C]):
@@ -27,6 +37,9 @@ class KvStore(Store[C]):
     async def open(self) -> None:
         connection = connect(self, self.config)
         self.api = Api(connection, self.token_source(connection), observe=self.observe, clock=self.clock)
+        self.mounts = Mounts(self.api)
+        self.reader = Reader(self.api, self.mounts)
+        self._requests = asyncio.Semaphore(CONCURRENCY)
 
     def token_source(self, connection: Connection) -> TokenSource:
         """Choose the login of the configuration."""
@@ -36,6 +49,50 @@ class KvStore(Store[C]):
         if hasattr(self, "api"):
             await self.api.close()
 
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @reads("metadata", "not_found")
+    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
+        """Read every key and version of the batch once."""
+        asked: dict[Question, str] = {}
+        questions: list[Question | ProviderError] = []
+        for ref in refs:
+            try:
+                question = self.reader.question(ref)
+            except ProviderError as wrong:
+                questions.append(wrong)
+                continue
+            asked.setdefault(question, ref.key)
+            questions.append(question)
+        answers = await self._answers(asked)
+        return [
+            _value(found if isinstance(found, ProviderError) else answers[found], ref)
+            for found, ref in zip(questions, refs, strict=True)
+        ]
+
+    async def _answers(self, asked: dict[Question, str]) -> dict[Question, Secret | ProviderError]:
+        async def answer(question: Question) -> Secret | ProviderError:
+            try:
+                return await self.reader.answer(question, asked[question])
+            except ProviderError as failed:
+                return failed
+
+        def late(_question: Question, error: ProviderError) -> ProviderError:
+            return error
+
+        questions = tuple(asked)
+        answers = await side_by_side(questions, answer, late=late, gate=self._requests, clock=self.clock)
+        return dict(zip(questions, answers, strict=True))
+
+    async def check(self, ref: RemoteRef) -> Check:
+        try:
+            secret = await self.reader.answer(self.reader.question(ref), ref.key)
+        except ProviderError as missing:
+            if missing.reason in (ErrorReason.SECRET_NOT_FOUND, ErrorReason.VERSION_NOT_FOUND):
+                return Check(exists=False)
+            raise
+        return Check(exists=True, version=secret.provider_version)
+
 
 class VaultStore(KvStore[VaultProvider]):
     """A store of `spec.provider.vault`, `Vault` or `ClusterVault`."""
@@ -43,3 +100,12 @@ class VaultStore(KvStore[VaultProvider]):
 
 class OpenBaoStore(KvStore[OpenBaoProvider]):
     """A store of `spec.provider.openBao`, `OpenBao` or `ClusterOpenBao`."""
+
+
+def _value(answer: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+    if isinstance(answer, ProviderError):
+        return answer
+    try:
+        return value_in(answer, ref)
+    except ProviderError as missing:
+        return missing
