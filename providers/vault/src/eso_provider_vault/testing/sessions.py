@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,6 +22,9 @@ from eso_sdk.backend import Backend, Opening
 from eso_sdk.credentials import Credentials
 from eso_wire.values import Credential, ObjectRef, Token
 from kuberun.clock import Clock, SystemClock
+
+CLOCK: Final = SystemClock()
+"""Sessions of one process share its clock, and with it their tokens."""
 
 Sent = Mapping[str, str | bytes | Token]
 B = TypeVar("B", bound=Backend[Any])
@@ -56,7 +59,7 @@ def make(
             config,
             ObjectRef("external-secrets.io/v1", "SecretStore", "team", "store", uid="uid-1", generation=1),
             Credentials(config, sent),
-            clock or SystemClock(),
+            clock or CLOCK,
             counts or CallCounts(),
             AddressPolicy.parse((LOOPBACK,)),
         )
