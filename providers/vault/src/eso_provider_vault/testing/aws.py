@@ -60,12 +60,13 @@ class Aws:
 
     def role(self, name: str) -> str:
         """Make a role that everybody may assume; returns its ARN."""
-        trust = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"sts:AssumeRole"}]}'
+        trust = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","Resource":"*"}]}'
         return self.iam("CreateRole", RoleName=name, AssumeRolePolicyDocument=trust)["Arn"]
 
     def verify_signatures(self, *, after: int = 0) -> None:
         """Let this many more requests pass, and verify all others."""
-        request = urllib.request.Request(f"{self.url}moto-api/reset-auth", str(after).encode(), method="POST")  # noqa: S310 - loopback
+        address, plain = f"{self.url}moto-api/reset-auth", {"Content-Type": "text/plain"}
+        request = urllib.request.Request(address, str(after).encode(), plain, method="POST")  # noqa: S310 - loopback
         urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - same
 
     def iam(self, action: str, **parameters: str) -> dict[str, str]:
