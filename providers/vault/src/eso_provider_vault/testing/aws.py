@@ -60,7 +60,8 @@ class Aws:
 
     def role(self, name: str) -> str:
         """Make a role that everybody may assume; returns its ARN."""
-        trust = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","Resource":"*"}]}'
+        statement = '{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","Resource":"*"}'
+        trust = f'{{"Version":"2012-10-17","Statement":[{statement}]}}'
         return self.iam("CreateRole", RoleName=name, AssumeRolePolicyDocument=trust)["Arn"]
 
     def verify_signatures(self, *, after: int = 0) -> None:

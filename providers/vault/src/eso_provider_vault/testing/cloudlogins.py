@@ -3,23 +3,22 @@
     with CloudLogins.started(bao, {"auth/aws/login": verify}, policy="app") as front:
         ...  # a store with server: front.url
 
-`verify` gets the login body and says whom it proves; None refuses the login. Who is proven gets a token of the real
-server, and everything else is passed on to it. Redirect-free and small: for one test at a time.
+`verify` gets the login body and says whom it proves; None refuses the login. A proven login gets a token of the real
+server, and everything else is passed on to that server.
 """
 
 from __future__ import annotations
 
 import json
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import Any
 
 from eso_provider_vault.testing.openbao import OpenBao
+from eso_provider_vault.testing.standin import Asked, standin
 
 Verify = Callable[[Mapping[str, Any]], str | None]
 
@@ -39,55 +38,24 @@ class CloudLogins:
     @contextmanager
     def started(cls, bao: OpenBao, verify: Mapping[str, Verify], *, policy: str) -> Iterator[CloudLogins]:
         front = cls(bao, verify, policy)
-        with _Server(("127.0.0.1", 0), _Handler) as server:
-            server.front = front
-            front.url = f"http://127.0.0.1:{server.server_address[1]}"
-            thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-            thread.start()
-            try:
-                yield front
-            finally:
-                server.shutdown()
-                thread.join()
+        with standin(front.answer) as address:
+            front.url = f"http://{address}"
+            yield front
 
-    def log_in(self, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-        who = self.verify[path](body)
-        if who is None:
+    def answer(self, asked: Asked) -> tuple[int, bytes]:
+        path = asked.path.removeprefix("/v1/")
+        if path not in self.verify:
+            return self._pass_on(asked)
+        if (who := self.verify[path](json.loads(asked.body))) is None:
             return 400, b'{"errors":["login refused"]}'
         self.proven.append(who)
-        answer = self.bao.must("POST", "auth/token/create", {"policies": [self.policy], "ttl": "1h"})
-        return 200, json.dumps(answer).encode()
+        made = self.bao.must("POST", "auth/token/create", {"policies": [self.policy], "ttl": "1h"})
+        return 200, json.dumps(made).encode()
 
-
-class _Server(ThreadingHTTPServer):
-    front: CloudLogins
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Say nothing."""
-
-    def _answer(self) -> None:
-        front = cast(_Server, self.server).front
-        path = self.path.removeprefix("/v1/").partition("?")[0]
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        status, content = front.log_in(path, json.loads(body)) if path in front.verify else self._passed(front, body)
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def _passed(self, front: CloudLogins, body: bytes) -> tuple[int, bytes]:
-        kept = {name: value for name, value in self.headers.items() if name.lower().startswith("x-vault")}
-        request = urllib.request.Request(f"{front.bao.url}{self.path}", body or None, kept, method=self.command)  # noqa: S310 - loopback
+    def _pass_on(self, asked: Asked) -> tuple[int, bytes]:
+        kept = {name: value for name, value in asked.headers.items() if name.startswith("x-vault")}
+        address = f"{self.bao.url}{asked.path}"
+        request = urllib.request.Request(address, asked.body or None, kept, method=asked.method)  # noqa: S310 - loopback
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - same
                 return answer.status, answer.read()
