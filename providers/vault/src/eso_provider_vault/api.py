@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.connection import Connection
+from eso_provider_vault.connection import Connection, Query
 from eso_provider_vault.documents import Json
 from eso_provider_vault.errors import accepts_token, dead_token, denied, refusal
 from eso_provider_vault.replies import Place, Reply
@@ -44,7 +44,7 @@ class Api:
         path: str,
         *,
         call: str,
-        query: Mapping[str, str] | None = None,
+        query: Query | None = None,
         body: Mapping[str, Json] | None = None,
     ) -> Reply:
         """Send one request with the session's token; `call` is its name in metrics. Any answer is returned."""
@@ -61,7 +61,7 @@ class Api:
         *,
         token: SecretBytes | None,
         call: str,
-        query: Mapping[str, str] | None = None,
+        query: Query | None = None,
         body: Mapping[str, Json] | None = None,
     ) -> Reply:
         with self._observe(call):

@@ -34,6 +34,8 @@ _NAMESPACE: Final = "X-Vault-Namespace"
 _INDEX: Final = "X-Vault-Index"
 _RESERVED: Final = frozenset({"x-vault-token", "x-vault-request", "host", "content-length", "transfer-encoding"})
 
+Query = Mapping[str, str] | Mapping[str, list[str]]
+
 
 class Connection:
     """Requests to one server, as one configuration says."""
@@ -50,7 +52,7 @@ class Connection:
         *,
         token: SecretBytes | None,
         namespace: str,
-        query: Mapping[str, str] | None = None,
+        query: Query | None = None,
         body: Mapping[str, Json] | None = None,
     ) -> Reply:
         """Send one request to `/v1/PATH`; the path is given as Vault spells it, without escapes."""
@@ -66,8 +68,8 @@ class Connection:
             self._index = newer(self._index, answer.headers.get(_INDEX, ""))
         return _reply(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.body)
 
-    def url(self, path: str, query: Mapping[str, str] | None = None) -> str:
-        tail = f"?{urlencode(query)}" if query else ""
+    def url(self, path: str, query: Query | None = None) -> str:
+        tail = f"?{urlencode(query, doseq=True)}" if query else ""
         return f"{self.settings.server}/v1/{quote(path, safe='/')}{tail}"
 
     def headers(self, token: SecretBytes | None, namespace: str) -> dict[str, str]:

@@ -4,5 +4,6 @@ from eso_provider_vault.clusteropenbao import CLUSTER_OPEN_BAO
 from eso_provider_vault.clustervault import CLUSTER_VAULT
 from eso_provider_vault.openbao import OPEN_BAO
 from eso_provider_vault.vault import VAULT
+from eso_provider_vault.vaultdynamicsecret import VAULT_DYNAMIC_SECRET
 
-KINDS = (VAULT, CLUSTER_VAULT, OPEN_BAO, CLUSTER_OPEN_BAO)
+KINDS = (VAULT, CLUSTER_VAULT, OPEN_BAO, CLUSTER_OPEN_BAO, VAULT_DYNAMIC_SECRET)

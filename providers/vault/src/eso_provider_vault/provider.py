@@ -6,6 +6,7 @@ from typing import Final
 
 from eso_provider_vault.clusteropenbao import CLUSTER_OPEN_BAO
 from eso_provider_vault.clustervault import CLUSTER_VAULT
+from eso_provider_vault.dynamic import VaultDynamicSecretGenerator
 from eso_provider_vault.openbao import OPEN_BAO
 from eso_provider_vault.store import CONCURRENCY, OpenBaoStore, VaultStore
 from eso_provider_vault.vault import VAULT
@@ -17,4 +18,6 @@ VERSION: Final = "0.1.0"
 Vault = store_kind(objects=(VAULT, CLUSTER_VAULT), v1_key="vault", concurrency=CONCURRENCY)(VaultStore)
 OpenBao = store_kind(objects=(OPEN_BAO, CLUSTER_OPEN_BAO), v1_key="openBao", concurrency=CONCURRENCY)(OpenBaoStore)
 
-PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(Vault, OpenBao), api_name="HashiCorp/Vault")
+PROVIDER: Final = Provider(
+    name=NAME, version=VERSION, kinds=(Vault, OpenBao, VaultDynamicSecretGenerator), api_name="HashiCorp/Vault"
+)

@@ -9,12 +9,13 @@ from typing import Final, TypeVar
 from eso_api.stores.openbao import OpenBaoProvider
 from eso_api.stores.vault import VaultProvider
 from eso_provider_vault.api import Api
+from eso_provider_vault.auth.choice import check_auth, open_tokens
 from eso_provider_vault.connection import Connection, connect
 from eso_provider_vault.finding import Finder
 from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.reading import Question, Reader, Secret, value_in
 from eso_provider_vault.settings import settings_of
-from eso_provider_vault.tokens import StaticToken, TokenSource
+from eso_provider_vault.tokens import TokenSource
 from eso_provider_vault.validation import examined
 from eso_provider_vault.writing import Writer
 from eso_sdk.batches import side_by_side
@@ -34,7 +35,7 @@ class KvStore(Store[C]):
     @classmethod
     def check_config(cls, config: C) -> tuple[str, ...]:
         settings_of(config)
-        return ()
+        return check_auth(config)
 
     async def open(self) -> None:
         connection = connect(self, self.config)
@@ -47,11 +48,7 @@ class KvStore(Store[C]):
 
     def token_source(self, connection: Connection) -> TokenSource:
         """Choose the login of the configuration."""
-        del connection
-        auth = self.config.auth
-        if auth is None or auth.token_secret_ref is None:
-            return StaticToken(None)
-        return StaticToken(self.secret(auth.token_secret_ref))
+        return open_tokens(self, self.config, connection)
 
     async def close(self) -> None:
         if hasattr(self, "api"):
