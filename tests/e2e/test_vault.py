@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
@@ -15,7 +17,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_vault.testing.openbao import OpenBao
 from kuberun.meta import JsonObject
-from kuberun.testing.builders import SECRETS
+from kuberun.testing.builders import NAMESPACES, SECRETS
 
 pytestmark = pytest.mark.slow
 
@@ -184,3 +186,63 @@ async def test_twelve_properties_are_pushed_as_one_version(site: Any, bao: OpenB
         return bao.ask("GET", f"{mount}/metadata/pushed")[0] == 404
 
     await site.until(is_gone, "the pushed key is still there")
+
+
+# --- the guide --------------------------------------------------------------------------------------------------------
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "providers" / "vault.md"
+
+
+def guide_manifests(text: str) -> list[JsonObject]:
+    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [document for block in blocks for document in yaml.safe_load_all(block)]
+
+
+async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_here_become_ready(
+    site: Any, bao: OpenBao
+) -> None:
+    bao.enable("kv")
+    bao.enable("kv-v1", version=1)
+    bao.put("kv", "app/db", {"user": "app", "password": "correct-horse"})
+    bao.must("POST", "kv/metadata/app/db", {"custom_metadata": {"team": "blue"}})
+    for namespace in ("teams", "teams/blue"):
+        parent, _, name = namespace.rpartition("/")
+        bao.must("POST", f"sys/namespaces/{name}", namespace=parent)
+    bao.enable("kv", namespace="teams/blue")
+    role_id, secret_id = _logins(bao)
+    given = {
+        "https://vault.example.com:8200": bao.url,
+        "hvs.example": bao.root_token,
+        "example-role-id": role_id,
+        "secret-id: example": f"secret-id: {secret_id}",
+    }
+    text = GUIDE.read_text(encoding="utf-8")
+    for example, real in given.items():
+        assert example in text
+        text = text.replace(example, real)
+    if await site.find(NAMESPACES, "team-a") is None:
+        await site.namespace("team-a")
+
+    await site.apply(*guide_manifests(text))
+
+    for name in ("vault", "vault-approle", "vault-userpass", "vault-v1", "vault-namespace", "openbao"):
+        await site.ready(STORES, name, "team-a")
+    for name in ("database", "direct", "everything", "tagged"):
+        await site.ready(EXTERNAL_SECRETS, name, "team-a")
+    await site.ready(PUSH_SECRETS, "generated", "team-a")
+    await site.secret("database", "team-a", lambda text: text == {"user": "app", "password": "correct-horse"})
+    await site.secret("tagged", "team-a", lambda text: list(text) == ["app_db"])
+    assert bao.read("kv", "app/pushed")["data"] == {"user": "app", "password": "example"}
+
+
+def _logins(bao: OpenBao) -> tuple[str, str]:
+    """Set up the methods of the guide that need nothing but the server; role id and secret id of the AppRole."""
+    bao.policy("external-secrets", 'path "kv/data/app/*" { capabilities = ["read"] }')
+    bao.enable_auth("approle", "approle")
+    bao.must("POST", "auth/approle/role/app", {"token_policies": "external-secrets"})
+    bao.enable_auth("userpass", "userpass")
+    user = {"password": "example", "token_policies": "external-secrets"}
+    bao.must("POST", "auth/userpass/users/external-secrets", user)
+    role_id = bao.must("GET", "auth/approle/role/app/role-id")["data"]["role_id"]
+    secret_id = bao.must("POST", "auth/approle/role/app/secret-id")["data"]["secret_id"]
+    return str(role_id), str(secret_id)
