@@ -64,3 +64,13 @@ def store(bao: OpenBao) -> Callable[..., Context]:
         return call_context(backend, {"server": bao.url, "auth": auth} | mounted | spec, credentials)
 
     return make
+
+
+@pytest.fixture
+async def two_providers() -> AsyncIterator[tuple[InMemory, InMemory]]:
+    """Two processes, as two operators would have them."""
+    async with (
+        InMemory(PROVIDER, addresses=LOOPBACK_ALLOWED) as one,
+        InMemory(PROVIDER, addresses=LOOPBACK_ALLOWED) as two,
+    ):
+        yield one, two

@@ -43,7 +43,7 @@ def problem(result: GetResult) -> ProviderError:
     ],
 )
 async def test_every_spelling_of_a_version_2_key_reads_it(
-    bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker, with_path: bool, key: str
+    bao: OpenBao, mount: str, *, provider: InMemory, store: StoreMaker, with_path: bool, key: str
 ) -> None:
     bao.put(mount, "app/db", {"user": "anna"})
 
@@ -62,7 +62,7 @@ async def test_every_spelling_of_a_version_2_key_reads_it(
     ],
 )
 async def test_every_spelling_of_a_version_1_key_reads_it(
-    bao: OpenBao, mount_v1: str, provider: InMemory, store: StoreMaker, with_path: bool, key: str
+    bao: OpenBao, mount_v1: str, *, provider: InMemory, store: StoreMaker, with_path: bool, key: str
 ) -> None:
     bao.must("POST", f"{mount_v1}/app/db", {"user": "anna"})
 
@@ -98,7 +98,7 @@ async def test_a_mount_may_contain_slashes(bao: OpenBao, mount: str, provider: I
     ],
 )
 async def test_a_property_is_looked_up_as_a_member_then_as_a_path(
-    bao: OpenBao, mount_v1: str, provider: InMemory, store: StoreMaker, property_: str, expected: str | None
+    bao: OpenBao, mount_v1: str, *, provider: InMemory, store: StoreMaker, property_: str, expected: str | None
 ) -> None:
     document = (
         b'{"plain":"x","a.b":"literal","a":{"b":"path"},"nested":{"deep":"down"},"list":["one","two"],"number":1.50,'
@@ -169,7 +169,7 @@ async def test_versions_are_read_by_number(bao: OpenBao, mount: str, provider: I
     assert deleted.reason is ErrorReason.SECRET_NOT_FOUND
     assert absent.reason is ErrorReason.VERSION_NOT_FOUND
     assert no_key.reason is ErrorReason.SECRET_NOT_FOUND
-    assert no_number.reason is ErrorReason.INVALID_REQUEST
+    assert no_number.reason is ErrorReason.VERSION_NOT_FOUND
 
 
 async def test_a_version_1_engine_has_no_versions_and_no_metadata(
@@ -300,7 +300,7 @@ async def test_a_namespace_that_is_wrong_or_deleted_is_not_a_missing_key(
 
 @pytest.mark.parametrize("key", ["app", "absent"])
 async def test_a_wrong_engine_version_is_named_and_is_not_a_missing_key(
-    bao: OpenBao, mount: str, mount_v1: str, provider: InMemory, store: StoreMaker, key: str
+    bao: OpenBao, mount: str, mount_v1: str, *, provider: InMemory, store: StoreMaker, key: str
 ) -> None:
     bao.put(mount, "app", {"user": "anna"})
     bao.must("POST", f"{mount_v1}/app", {"user": "anna"})

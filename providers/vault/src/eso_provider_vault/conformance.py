@@ -1,7 +1,46 @@
-"""What `eso conformance` may expect of this provider; found through the entry point group `eso.conformance`."""
+"""What `eso conformance` may expect of this provider; found through the entry point group `eso.conformance`.
+
+The suite needs a server. Name it in the environment:
+
+| variable | meaning |
+|---|---|
+| `ESO_CONFORMANCE_VAULT_ADDR` | URL of the server; without it, no kind has a fixture |
+| `ESO_CONFORMANCE_VAULT_TOKEN` | a token that may read, write, list and delete below the mount |
+| `ESO_CONFORMANCE_VAULT_PATH` | mount of a version 2 engine; absent means `secret` |
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final
 
-FIXTURE: Final[dict[str, Any]] = {"kinds": []}
+KINDS: Final = ("Vault", "ClusterVault", "OpenBao", "ClusterOpenBao")
+
+
+def fixture(server: str, token: str, path: str, **known: Any) -> dict[str, Any]:
+    """The fixture for one engine; `known` describes values that it holds."""
+
+    def of(kind: str) -> dict[str, Any]:
+        namespace = {"namespace": "conformance"} if kind.startswith("Cluster") else {}
+        auth = {"tokenSecretRef": {"name": "vault", "key": "token", **namespace}}
+        return {
+            "kind": kind,
+            "spec": {"server": server, "path": path, "auth": auth},
+            "credentials": {"/auth/tokenSecretRef": token},
+            "property": "value",
+            "invalid": [{"server": "not-a-url"}],
+            **known,
+        }
+
+    return {"kinds": [of(kind) for kind in KINDS]}
+
+
+def _from_environment() -> dict[str, Any]:
+    server = os.environ.get("ESO_CONFORMANCE_VAULT_ADDR", "")
+    if not server:
+        return {"kinds": []}
+    token = os.environ.get("ESO_CONFORMANCE_VAULT_TOKEN", "")
+    return fixture(server, token, os.environ.get("ESO_CONFORMANCE_VAULT_PATH", "secret"))
+
+
+FIXTURE: Final = _from_environment()

@@ -4,7 +4,7 @@
     429                              RATE_LIMITED
     413                              PAYLOAD_TOO_LARGE
     403                              PERMISSION_DENIED; of a login or a dead token CREDENTIALS_REJECTED
-    404                              BACKEND_ERROR: only `mounts.py` decides that a key does not exist
+    404                              CONFIG_INVALID; only `reading.py` decides that a key does not exist
     anything that is not Vault's     BACKEND_ERROR
 
 Bodies are used to classify and are never quoted: several backends repeat the request in them.
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from eso_provider_vault.replies import Place, Reply, shown
-from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
 _STANDBY: Final = frozenset({472, 473})
 _REDIRECTS: Final = range(300, 400)
@@ -75,6 +75,11 @@ def accepts_token(reply: Reply) -> bool | None:
     if reply.mentions("invalid token"):
         return False
     return True if reply.mentions("1 error occurred") else None
+
+
+def misconfigured(problem: str, *, backend_code: str = "") -> ProviderError:
+    """Store and server do not fit together. Either may be mended, so waiting helps as well as a new spec."""
+    return ProviderError(ErrorReason.CONFIG_INVALID, problem, retry=RetryClass.BACKOFF, backend_code=backend_code)
 
 
 def absent(key: str, place: Place) -> ProviderError:
@@ -143,7 +148,7 @@ def _nowhere(reply: Reply, place: Place) -> ProviderError:
         problem = f"no engine is mounted at {place}; enable one, or correct path"
     else:
         problem = f"{place} is not a path of a key/value engine; correct path and version"
-    return ProviderError(ErrorReason.BACKEND_ERROR, problem, backend_code="HTTP 404")
+    return misconfigured(problem, backend_code="HTTP 404")
 
 
 def _retry_after(reply: Reply) -> float:

@@ -13,7 +13,7 @@ from typing import Final
 
 from eso_provider_vault.api import Api
 from eso_provider_vault.documents import text
-from eso_provider_vault.errors import refusal
+from eso_provider_vault.errors import misconfigured, not_vault, refusal
 from eso_provider_vault.replies import Reply, shown
 from eso_wire.errors import ErrorReason, ProviderError
 
@@ -56,9 +56,14 @@ class Mounts:
 
     async def engine(self, path: str) -> Engine:
         """Ask which engine serves a path."""
-        reply = await self.ask(path)
+        return self.described(await self.ask(path), path)
+
+    def described(self, reply: Reply, path: str) -> Engine:
+        """Read the answer to `ask`."""
         if not reply.ok:
             raise self._unknown(reply, path)
+        if not text(reply.data, "type"):
+            raise not_vault(self._api.place(path), reply.status)
         return Engine(
             text(reply.data, "path").strip("/"),
             text(reply.data, "type"),
@@ -83,7 +88,7 @@ class Mounts:
             )
         else:
             return
-        raise ProviderError(ErrorReason.CONFIG_INVALID, what)
+        raise misconfigured(what)
 
     def _unknown(self, reply: Reply, path: str) -> ProviderError:
         place = self._api.place(path)

@@ -74,7 +74,10 @@ class Reader:
                 raise invalid_request(f'"{ref.key}": version 1 engines keep no versions; remove version')
             return Question(location)
         if not ref.version.isdecimal():
-            raise invalid_request(f'"{ref.key}": version must be a number such as "2", or absent for the latest')
+            raise ProviderError(
+                ErrorReason.VERSION_NOT_FOUND,
+                f'"{ref.key}" has no version "{ref.version}": versions are numbers such as "2"; none means the latest',
+            )
         return Question(location, ref.version)
 
     async def answer(self, question: Question, key: str) -> Secret:
@@ -115,6 +118,8 @@ class Reader:
         if reply.status == 404 and reply.errors == ():
             return None
         if not reply.ok:
+            if reply.status == 404 and reply.data == {} and not reply.errors:
+                await self._mounts.confirm(path)  # tells the wrong version from other reasons
             raise await self._api.refused(reply, path)
         keys = reply.data.get("keys")
         return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeVar
 
 from eso_api.stores.openbao import OpenBaoProvider
@@ -11,14 +11,17 @@ from eso_api.stores.vault import VaultProvider
 from eso_provider_vault.api import Api
 from eso_provider_vault.auth.choice import check_auth, open_tokens
 from eso_provider_vault.connection import Connection, connect
+from eso_provider_vault.finding import Finder
 from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.reading import Question, Reader, Secret, value_in
 from eso_provider_vault.settings import settings_of
 from eso_provider_vault.tokens import TokenSource
+from eso_provider_vault.validation import examined
+from eso_provider_vault.writing import Writer
 from eso_sdk.batches import side_by_side
-from eso_sdk.provider import Check, Store, Value, reads
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import RemoteRef
+from eso_wire.values import DeleteItem, FindQuery, Found, PushItem, RemoteRef, SourceSecret, Validation
 
 C = TypeVar("C", VaultProvider, OpenBaoProvider)
 
@@ -39,6 +42,8 @@ class KvStore(Store[C]):
         self.api = Api(connection, self.token_source(connection), observe=self.observe, clock=self.clock)
         self.mounts = Mounts(self.api)
         self.reader = Reader(self.api, self.mounts)
+        self.finder = Finder(self.api, self.mounts, self.reader)
+        self.writer = Writer(self.api, self.mounts)
         self._requests = asyncio.Semaphore(CONCURRENCY)
 
     def token_source(self, connection: Connection) -> TokenSource:
@@ -48,6 +53,9 @@ class KvStore(Store[C]):
     async def close(self) -> None:
         if hasattr(self, "api"):
             await self.api.close()
+
+    async def validate(self) -> Validation:
+        return await examined(self.api, self.mounts, self.OPERATIONS)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -92,6 +100,23 @@ class KvStore(Store[C]):
                 return Check(exists=False)
             raise
         return Check(exists=True, version=secret.provider_version)
+
+    @finds("name", "tags", "path")
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        async for found in self.finder.find(query):
+            yield found
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    @pushes("whole_secret", "if_absent", "if_version")
+    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
+        """Write all items of one key as one new version."""
+        del source
+        return await self.writer.push(items)
+
+    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
+        """Remove all items of one key at once."""
+        return await self.writer.delete(items)
 
 
 class VaultStore(KvStore[VaultProvider]):

@@ -135,6 +135,9 @@ class OpenBao:
         """Mount an engine; for `kv`, in that version."""
         options = {"options": {"version": str(version)}} if engine == "kv" else {}
         self.must("POST", f"sys/mounts/{mount}", {"type": engine, **options}, namespace=namespace)
+        if engine == "kv":  # a new version 2 engine refuses everything with 400 until it has set itself up
+            ready = f"{mount}/{'config' if version == 2 else 'ready'}"
+            self.child.wait_until(lambda: self.ask("GET", ready, namespace=namespace)[0] != 400, seconds=READY_SECONDS)
 
     def enable_auth(self, mount: str, method: str, *, namespace: str = "") -> None:
         self.must("POST", f"sys/auth/{mount}", {"type": method}, namespace=namespace)
