@@ -39,15 +39,18 @@ _ATTEMPTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A token as Vault granted it. `ttl` is in seconds; infinite if the token never expires."""
+    """A token as Vault granted it. Times in seconds; infinite if the token never expires."""
 
     token: SecretBytes
     ttl: float = math.inf
+    """How long it lives after a login or a renewal."""
     renewable: bool = False
     revocable: bool = True
     """False for batch tokens, which only expire."""
     examined: bool = True
     """False while nothing is known of its life: a token that somebody else made."""
+    left: float | None = None
+    """How much of its life is left, if it is not a new one."""
 
 
 class Login(Protocol):
@@ -286,7 +289,8 @@ class Identity:
             return
         now = self._clock.monotonic()
         grant = await self._logins[-1].examine(held.token)
-        held.ttl, held.ends_at, held.renewable, held.examined = grant.ttl, now + grant.ttl, grant.renewable, True
+        held.ttl, held.renewable, held.examined = grant.ttl, grant.renewable, True
+        held.ends_at = now + (grant.ttl if grant.left is None else grant.left)
 
     async def _keep(self) -> None:
         """Renew the token also when no read asks for it. A new login waits for a read that needs one."""

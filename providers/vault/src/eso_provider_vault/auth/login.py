@@ -50,8 +50,11 @@ class TokenCalls:
             if down := sealed_or_down(reply, self._connection.place(LOOKUP_SELF, self._namespace), ""):
                 raise down
             return Grant(token)
-        ttl = integer(reply.json, "data", "ttl") or 0
-        return Grant(token, float(ttl) if ttl > 0 else math.inf, at(reply.json, "data", "renewable") is True)
+        left = integer(reply.json, "data", "ttl") or 0
+        if left <= 0:
+            return Grant(token)
+        life = max(left, integer(reply.json, "data", "creation_ttl") or 0)
+        return Grant(token, float(life), at(reply.json, "data", "renewable") is True, left=float(left))
 
     async def is_valid(self, token: SecretBytes) -> bool:
         reply = await self.look_up(token)
