@@ -19,8 +19,5 @@ Vault = store_kind(objects=(VAULT, CLUSTER_VAULT), v1_key="vault", concurrency=C
 OpenBao = store_kind(objects=(OPEN_BAO, CLUSTER_OPEN_BAO), v1_key="openBao", concurrency=CONCURRENCY)(OpenBaoStore)
 
 PROVIDER: Final = Provider(
-    name=NAME,
-    version=VERSION,
-    kinds=(Vault, OpenBao, VaultDynamicSecretGenerator),
-    api_name="HashiCorp/Vault",
+    name=NAME, version=VERSION, kinds=(Vault, OpenBao, VaultDynamicSecretGenerator), api_name="HashiCorp/Vault"
 )
