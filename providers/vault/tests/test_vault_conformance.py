@@ -12,13 +12,22 @@ from eso_conformance.subject import Identity, Target
 from eso_provider_vault.conformance import KINDS, fixture
 from eso_provider_vault.provider import PROVIDER
 from eso_provider_vault.testing.openbao import OpenBao
+from eso_provider_vault.watching import POLL_SECONDS
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import ProviderServer
 from eso_sdk.testing.certificates import SERVER_NAME, Authority
 from eso_sdk.testing.server import CLIENT_ID
+from kuberun.clock import SystemClock
 
 
-@pytest.mark.parametrize("profile", ["read", "write", "generator", "tls"])
+class HastyClock(SystemClock):
+    """Real time, but looks for changes follow each other quickly."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(0.2 if seconds == POLL_SECONDS else seconds)
+
+
+@pytest.mark.parametrize("profile", ["read", "write", "subscribe", "generator", "tls"])
 async def test_conformance(profile: str, bao: OpenBao, mount: str) -> None:
     bao.put(mount, "login", {"user": "first"})
     bao.put(mount, "login", {"user": "anna", "realm": "test"})
@@ -38,7 +47,7 @@ async def test_conformance(profile: str, bao: OpenBao, mount: str) -> None:
         )
     )
 
-    async with ProviderServer(PROVIDER, addresses=AddressPolicy.parse(["loopback"])) as server:
+    async with ProviderServer(PROVIDER, HastyClock(), addresses=AddressPolicy.parse(["loopback"])) as server:
         target = _target(server.address, server.authority)
         results = [result async for result in run(target, [Profile(profile)], known)]
 

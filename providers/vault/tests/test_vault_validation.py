@@ -16,15 +16,29 @@ from eso_wire.values import Context, Operation, ValidationMode, ValidationState
 StoreMaker = Callable[..., Context]
 
 
-async def test_a_good_store_is_ready_after_one_request(
+async def test_a_good_store_is_ready_and_stays_so_for_one_request(
     bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
 ) -> None:
+    await provider.validate(store(mount))
     mark = bao.mark()
 
     validation = await provider.validate(store(mount))
 
     assert validation.state is ValidationState.READY
     assert len(bao.asked(mark).requests) == 1
+
+
+async def test_changes_are_offered_only_where_the_token_may_scan(
+    bao: OpenBao, mount: str, mount_v1: str, *, provider: InMemory, store: StoreMaker
+) -> None:
+    bao.policy(mount, f'path "{mount}/data/*" {{ capabilities = ["read"] }}')
+
+    root = await provider.validate(store(mount))
+    reader = await provider.validate(store(mount, token=bao.token(mount)))
+    v1 = await provider.validate(store(mount_v1, version="v1"))
+
+    offered = [Operation.SUBSCRIBE in (one.operations or ()) for one in (root, reader, v1)]
+    assert offered == [True, False, False]
 
 
 @pytest.mark.parametrize("no_default_policy", [True, False])

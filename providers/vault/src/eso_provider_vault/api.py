@@ -54,6 +54,17 @@ class Api:
             reply = await self._send(method, path, token=fresh, call=call, query=query, body=body)
         return reply
 
+    async def probe(self, method: str, path: str, *, call: str) -> Reply:
+        """Ask whether something is possible. A 403 of the policies is an answer, not a reason to log in again."""
+        reply = await self._send(method, path, token=await self._tokens.token(), call=call)
+        if reply.status == 403 and accepts_token(reply) is not True:
+            return await self.ask(method, path, call=call)
+        return reply
+
+    async def renew(self) -> None:
+        """Replace the token after a refusal that did not come through `ask`."""
+        await self._tokens.renewed(await self._tokens.token())
+
     async def _send(
         self,
         method: str,

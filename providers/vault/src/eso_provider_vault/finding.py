@@ -71,7 +71,6 @@ class Finder:
         """All keys below a folder, however the server can tell."""
         if self._scans is not False:
             scanned = await self.scan(root, detailed=detailed)
-            self._scans = scanned is not None
             if scanned is not None:
                 return scanned
         return Tree(tuple(await self._walk(root)))
@@ -81,11 +80,14 @@ class Finder:
         path = root.folder
         if detailed and root.versioned:
             path = "/".join(part for part in (root.mount, _DETAILED, root.key) if part)
-        reply = await self._api.ask("SCAN", f"{path}/", call=SCAN)
+        ask = self._api.ask if self._scans else self._api.probe
+        reply = await ask("SCAN", f"{path}/", call=SCAN)
         if reply.status in _NO_SCAN and not _misplaced(reply):
+            self._scans = self._scans or False
             return None
         if not reply.ok:
             raise await self._api.refused(reply, path)
+        self._scans = True
         keys = reply.data.get("keys")
         names = tuple(key for key in keys if isinstance(key, str)) if isinstance(keys, list) else ()
         self._bound(len(names), root)

@@ -17,11 +17,23 @@ from eso_provider_vault.reading import Question, Reader, Secret, value_in
 from eso_provider_vault.settings import settings_of
 from eso_provider_vault.tokens import TokenSource
 from eso_provider_vault.validation import examined
+from eso_provider_vault.watching import Watcher
 from eso_provider_vault.writing import Writer
 from eso_sdk.batches import side_by_side
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import DeleteItem, FindQuery, Found, PushItem, RemoteRef, SourceSecret, Validation
+from eso_wire.values import (
+    ChangeEvent,
+    DeleteItem,
+    FindQuery,
+    Found,
+    Heartbeat,
+    PushItem,
+    RemoteRef,
+    SourceSecret,
+    Validation,
+    WatchItem,
+)
 
 C = TypeVar("C", VaultProvider, OpenBaoProvider)
 
@@ -44,6 +56,7 @@ class KvStore(Store[C]):
         self.reader = Reader(self.api, self.mounts)
         self.finder = Finder(self.api, self.mounts, self.reader)
         self.writer = Writer(self.api, self.mounts)
+        self.watcher = Watcher(self.api, self.finder)
         self._requests = asyncio.Semaphore(CONCURRENCY)
 
     def token_source(self, connection: Connection) -> TokenSource:
@@ -55,7 +68,7 @@ class KvStore(Store[C]):
             await self.api.close()
 
     async def validate(self) -> Validation:
-        return await examined(self.api, self.mounts, self.OPERATIONS)
+        return await examined(self.api, self.mounts, self.watcher, self.OPERATIONS)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -117,6 +130,12 @@ class KvStore(Store[C]):
     async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
         """Remove all items of one key at once."""
         return await self.writer.delete(items)
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        async for event in self.watcher.subscribe(items, resume_token):
+            yield event
 
 
 class VaultStore(KvStore[VaultProvider]):

@@ -7,18 +7,21 @@ from typing import Final
 from eso_provider_vault.api import Api
 from eso_provider_vault.errors import accepts_token, dead_token, refusal
 from eso_provider_vault.mounts import Mounts
+from eso_provider_vault.watching import Watcher
 from eso_wire.values import Operation, Validation, ValidationState
 
 _VERSION_2_ONLY: Final = frozenset({Operation.METADATA_FETCH, Operation.FIND_BY_TAGS})
 
 
-async def examined(api: Api, mounts: Mounts, operations: frozenset[Operation]) -> Validation:
-    """Ask the server; raise what is wrong with the store."""
+async def examined(api: Api, mounts: Mounts, watcher: Watcher, operations: frozenset[Operation]) -> Validation:
+    """Ask the server; raise what is wrong with the store, and say what the server lets it do."""
     if api.settings.mount:
         await _check_mount(api, mounts)
     else:
         await _check_token(api)
     offered = operations - _VERSION_2_ONLY if api.settings.version == "v1" else operations
+    if await watcher.way() == "none":
+        offered -= {Operation.SUBSCRIBE}
     return Validation(ValidationState.READY, operations=offered)
 
 

@@ -46,17 +46,32 @@ class ReplyServer:
     @asynccontextmanager
     async def started(cls, answers: Answers) -> AsyncIterator[ReplyServer]:
         server = cls(answers)
-        listening = await asyncio.start_server(server._serve, "127.0.0.1", 0, limit=MAX_HEAD)
-        server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        try:
+        async with server.running():
             yield server
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        listening = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MAX_HEAD)
+        self.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        try:
+            yield
         finally:
             listening.close()
+
+    def answer(self, seen: Seen) -> Said | None:
+        return self.answers(seen)
+
+    async def _upgraded(self, _seen: Seen, _reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> bool:
+        """Serve something else than HTTP on this connection; False if it stays with HTTP."""
+        return False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
-                said = self.answers(await self._request(reader))
+                seen = await self._request(reader)
+                if await self._upgraded(seen, reader, writer):
+                    break
+                said = self.answer(seen)
                 if said is None:
                     await reader.read()
                     break
