@@ -13,11 +13,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from eso_api.values import SecretBytes
 from eso_provider_vault.testing.cloudlogins import CloudLogins
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import opened, read
-from eso_provider_vault.testing.standin import Asked, standin
+from eso_provider_vault.testing.standin import Answer, Asked, standin
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import Token
 from kuberun.clock import SystemClock
 
 EMAIL = "app@project.iam.gserviceaccount.com"
@@ -127,3 +129,98 @@ async def test_a_machine_without_a_service_account_says_what_to_add(
 
     assert caught.value.reason is ErrorReason.CREDENTIALS_NOT_FOUND
     assert "secretRef" in caught.value.message
+
+
+WORKLOAD = {
+    "workloadIdentity": {
+        "serviceAccountRef": {"name": "app"},
+        "clusterProjectID": "project",
+        "clusterLocation": "europe",
+        "clusterName": "production",
+    }
+}
+WORKLOAD_POINTER = "/auth/gcp/workloadIdentity/serviceAccountRef"
+CLUSTER = "https://container.googleapis.com/v1/projects/project/locations/europe/clusters/production"
+
+
+def account(**annotations: str) -> Token:
+    audiences = ("project.svc.id.goog",)
+    token = SecretBytes(b"kubernetes-token")
+    return Token(token, None, audiences, namespace="team", name="app", uid="uid-1", annotations=annotations)
+
+
+def google(key: rsa.RSAPrivateKey) -> Answer:
+    """Google's side: exchanges the token of the cluster, and signs for the service account."""
+
+    def answer(asked: Asked) -> tuple[int, bytes]:
+        body = json.loads(asked.body)
+        if asked.path == "/v1/identitybindingtoken":
+            good = body["subject_token"] == "kubernetes-token"
+            good &= body["audience"] == f"identitynamespace:project.svc.id.goog:{CLUSTER}"
+            return (200, b'{"access_token": "federated"}') if good else (400, b"{}")
+        if asked.path != f"/v1/projects/-/serviceAccounts/{EMAIL}:signJwt":
+            return 404, b"{}"
+        if asked.headers["authorization"] != "Bearer federated":
+            return 401, b"{}"
+        signed = jwt.encode(json.loads(body["payload"]), key, algorithm="RS256")
+        return 200, json.dumps({"signedJwt": signed}).encode()
+
+    return answer
+
+
+async def test_workload_identity_lets_google_sign_the_login(
+    bao: OpenBao, mount: str, key: rsa.RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = account(**{"iam.gke.io/gcp-service-account": EMAIL})
+
+    with standin(google(key)) as address, front(bao, mount, key, "vault/app") as server:
+        monkeypatch.setenv("GOOGLE_SECURETOKEN_ENDPOINT", f"http://{address}")
+        monkeypatch.setenv("GOOGLE_IAM_CREDENTIALS_ENDPOINT", f"http://{address}")
+        async with opened(spec(server, mount, **WORKLOAD), {WORKLOAD_POINTER: token}) as store:
+            assert (await read(store, f"{mount}/data/app")).ok
+
+    assert server.proven == [EMAIL]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "change", "reason", "words"),
+    [
+        pytest.param({}, {}, ErrorReason.CONFIG_INVALID, "iam.gke.io/gcp-service-account", id="no annotation"),
+        pytest.param(
+            {"iam.gke.io/gcp-service-account": EMAIL},
+            {"clusterName": ""},
+            ErrorReason.CONFIG_INVALID,
+            "clusterName",
+            id="no cluster",
+        ),
+        pytest.param(
+            {"iam.gke.io/gcp-service-account": "other@project"},
+            {},
+            ErrorReason.CREDENTIALS_REJECTED,
+            "workloadIdentityUser",
+            id="another service account",
+        ),
+    ],
+)
+async def test_a_workload_identity_that_cannot_be_used_says_why(
+    bao: OpenBao,
+    mount: str,
+    key: rsa.RSAPrivateKey,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    annotations: dict[str, str],
+    change: dict[str, str],
+    reason: ErrorReason,
+    words: str,
+) -> None:
+    identity = {"workloadIdentity": {**WORKLOAD["workloadIdentity"], **change}}
+
+    with standin(google(key)) as address, front(bao, mount, key, "vault/app") as server:
+        monkeypatch.setenv("GOOGLE_SECURETOKEN_ENDPOINT", f"http://{address}")
+        monkeypatch.setenv("GOOGLE_IAM_CREDENTIALS_ENDPOINT", f"http://{address}")
+        async with opened(spec(server, mount, **identity), {WORKLOAD_POINTER: account(**annotations)}) as store:
+            with pytest.raises(ProviderError) as caught:
+                await read(store, f"{mount}/data/app")
+
+    assert caught.value.reason is reason
+    assert words in caught.value.message

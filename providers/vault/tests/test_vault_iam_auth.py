@@ -19,7 +19,9 @@ from eso_provider_vault.testing.aws import Aws, elements
 from eso_provider_vault.testing.cloudlogins import CloudLogins
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import Sent, opened, read
+from eso_provider_vault.testing.standin import Asked, standin
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import Token
 
 ROLE_ANNOTATION = "eks.amazonaws.com/role-arn"
 
@@ -149,6 +151,61 @@ async def test_the_web_identity_of_the_provider_logs_in(
             assert (await read(store, f"{mount}/data/app")).ok
 
     assert server.proven == [f"arn:aws:sts::123456789012:assumed-role/pod-{mount}/external-secrets-provider-vault"]
+
+
+async def test_pod_identity_of_the_provider_logs_in(
+    bao: OpenBao, aws: Aws, mount: str, *, keys: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bao.put(mount, "app", {"password": "value"})
+    (tmp_path / "token").write_text("pod-token\n")
+
+    def agent(asked: Asked) -> tuple[int, bytes]:
+        good = asked.headers.get("authorization") == "pod-token" and asked.path == "/v1/credentials"
+        return (200, json.dumps({"AccessKeyId": keys[0], "SecretAccessKey": keys[1]}).encode()) if good else (401, b"")
+
+    with standin(agent) as address, front(bao, aws, mount) as server:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://{address}/v1/credentials")
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
+        async with opened(spec(server, mount)) as store:
+            assert (await read(store, f"{mount}/data/app")).ok
+
+    assert len(server.proven) == 1
+
+
+ACCOUNT = {"jwt": {"serviceAccountRef": {"name": "app"}}}
+ACCOUNT_POINTER = "/auth/iam/jwt/serviceAccountRef"
+
+
+def account(**annotations: str) -> Token:
+    token = SecretBytes(b"header.payload.signature")
+    return Token(
+        token, None, ("sts.amazonaws.com",), namespace="team", name="app", uid="uid-1", annotations=annotations
+    )
+
+
+async def test_a_service_account_assumes_the_role_of_its_annotation(
+    bao: OpenBao, aws: Aws, mount: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bao.put(mount, "app", {"password": "value"})
+    monkeypatch.setenv("AWS_STS_ENDPOINT", aws.url)
+    token = account(**{ROLE_ANNOTATION: aws.role(f"account-{mount}")})
+
+    with front(bao, aws, mount) as server:
+        async with opened(spec(server, mount, **ACCOUNT), {ACCOUNT_POINTER: token}) as store:
+            assert (await read(store, f"{mount}/data/app")).ok
+
+    assert server.proven == [f"arn:aws:sts::123456789012:assumed-role/account-{mount}/external-secrets-provider-vault"]
+
+
+async def test_a_service_account_without_the_annotation_names_it(bao: OpenBao, mount: str) -> None:
+    config = {"server": bao.url, "path": mount, "auth": {"iam": {"vaultRole": "app", **ACCOUNT}}}
+
+    with pytest.raises(ProviderError) as caught:
+        async with opened(config, {ACCOUNT_POINTER: account()}):
+            pass
+
+    assert caught.value.reason is ErrorReason.CONFIG_INVALID
+    assert ROLE_ANNOTATION in caught.value.message
 
 
 async def test_without_any_identity_the_error_says_what_to_add(

@@ -57,7 +57,13 @@ class ScriptedLogin:
             raise server.problem
         token, now = f"s.{server.logins}", server.clock.monotonic()
         server.ends[token], server.born[token] = now + server.ttl, now
+        if not self.owns_tokens:
+            return Grant(SecretBytes(token.encode()), examined=False)
         return Grant(SecretBytes(token.encode()), server.ttl, server.renewable)
+
+    async def examine(self, token: SecretBytes) -> Grant:
+        self.server.lookups += 1
+        return Grant(token, self.server.ttl, self.server.renewable)
 
     async def renew(self, token: SecretBytes, increment: float) -> Grant:
         assert not self.closed
@@ -250,7 +256,16 @@ async def test_a_static_token_is_renewed_but_neither_replaced_nor_revoked(server
 
     assert refused is None
     assert server.renewals == 2
-    assert (server.logins, server.lookups, server.revoked) == (1, 0, [])
+    assert (server.logins, server.lookups, server.revoked) == (1, 1, [])
+
+
+async def test_a_static_token_that_a_lease_depends_on_is_looked_up_at_once(server: Server, table: Identities) -> None:
+    source = table.join(b"key", ScriptedLogin(server, owns_tokens=False))
+    held = await source.identity.held()
+
+    assert await source.identity.extend(held, 7200) >= 7200
+    assert (server.lookups, server.renewals) == (1, 1)
+    await source.close()
 
 
 async def test_a_new_login_uses_the_newest_sessions_credentials(server: Server, table: Identities) -> None:

@@ -32,7 +32,19 @@ def fixture(server: str, token: str, path: str, **known: Any) -> dict[str, Any]:
             **known,
         }
 
-    return {"kinds": [of(kind) for kind in KINDS]}
+    return {"kinds": [*(of(kind) for kind in KINDS), _generator(server, token)]}
+
+
+def _generator(server: str, token: str) -> dict[str, Any]:
+    """A generator that makes tokens: every server can, and they have to be cleaned up."""
+    provider = {"server": server, "auth": {"tokenSecretRef": {"name": "vault", "key": "token"}}}
+    create = {"path": "auth/token/create", "method": "POST", "parameters": {"ttl": "5m"}, "resultType": "Auth"}
+    return {
+        "kind": "VaultDynamicSecret",
+        "spec": {**create, "provider": provider},
+        "credentials": {"/provider/auth/tokenSecretRef": token},
+        "invalid": [{**create, "path": "a/../b", "provider": provider}],
+    }
 
 
 def _from_environment() -> dict[str, Any]:

@@ -30,6 +30,8 @@ LEASE_GRACE: Final = 30.0
 """A token is kept this much longer than the leases that depend on it."""
 TRUST_SECONDS: Final = 10.0
 """After a 403 that no login followed, the token is not looked up again for this long."""
+EXAMINE_AFTER: Final = 5.0
+"""A token of a Secret is looked up so much later than it is used first: reads do not wait for it."""
 RELOGIN_PAUSE: Final = 30.0
 LONGEST_RELOGIN_PAUSE: Final = 3600.0
 _ATTEMPTS: Final = 3
@@ -37,13 +39,18 @@ _ATTEMPTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A token as Vault granted it. `ttl` is in seconds; infinite if the token never expires."""
+    """A token as Vault granted it. Times in seconds; infinite if the token never expires."""
 
     token: SecretBytes
     ttl: float = math.inf
+    """How long it lives after a login or a renewal."""
     renewable: bool = False
     revocable: bool = True
     """False for batch tokens, which only expire."""
+    examined: bool = True
+    """False while nothing is known of its life: a token that somebody else made."""
+    left: float | None = None
+    """How much of its life is left, if it is not a new one."""
 
 
 class Login(Protocol):
@@ -64,6 +71,10 @@ class Login(Protocol):
 
     async def log_in(self) -> Grant: ...
 
+    async def examine(self, token: SecretBytes) -> Grant:
+        """Look up the life of a token that was granted without."""
+        ...
+
     async def renew(self, token: SecretBytes, increment: float) -> Grant: ...
 
     async def is_valid(self, token: SecretBytes) -> bool: ...
@@ -81,6 +92,7 @@ class Held:
     ends_at: float
     renewable: bool
     revocable: bool = True
+    examined: bool = True
     pins: int = 0
     """Generations under way: their leases depend on this token, and their length is not known yet."""
     leased_until: float = 0.0
@@ -88,7 +100,7 @@ class Held:
 
     @classmethod
     def of(cls, grant: Grant, now: float) -> Held:
-        return cls(grant.token, now, grant.ttl, now + grant.ttl, grant.renewable, grant.revocable)
+        return cls(grant.token, now, grant.ttl, now + grant.ttl, grant.renewable, grant.revocable, grant.examined)
 
     @property
     def due_at(self) -> float:
@@ -205,6 +217,8 @@ class Identity:
         """Make a token live at least that long, as far as Vault allows; return the seconds it lives without us."""
         now = self._clock.monotonic()
         held.leased_until = max(held.leased_until, now + seconds)
+        with suppress(ProviderError):
+            await self._examine(held)
         if held.renewable and held.ends_at < now + seconds + LEASE_GRACE:
             with suppress(ProviderError):  # the caller learns how long the token lives
                 await self._renew(held, self._logins[-1])
@@ -265,12 +279,25 @@ class Identity:
             raise
         self._refusals.forget(key)
         self._held = held = Held.of(grant, asked)
-        if held.renewable and math.isfinite(held.ttl) and (self._keeper is None or self._keeper.done()):
+        keeps = held.renewable and math.isfinite(held.ttl)
+        if (keeps or not held.examined) and (self._keeper is None or self._keeper.done()):
             self._keeper = asyncio.get_running_loop().create_task(self._keep())
         return held
 
+    async def _examine(self, held: Held) -> None:
+        if held.examined:
+            return
+        now = self._clock.monotonic()
+        grant = await self._logins[-1].examine(held.token)
+        held.ttl, held.renewable, held.examined = grant.ttl, grant.renewable, True
+        held.ends_at = now + (grant.ttl if grant.left is None else grant.left)
+
     async def _keep(self) -> None:
         """Renew the token also when no read asks for it. A new login waits for a read that needs one."""
+        while (held := self._held) is not None and not held.examined:
+            await self._clock.sleep(EXAMINE_AFTER)
+            with suppress(ProviderError):
+                await self._examine(held)
         while (held := self._held) is not None and held.renewable:
             now = self._clock.monotonic()
             if held.ends_at <= now:

@@ -25,17 +25,14 @@ class TokenSource(Protocol):
     async def close(self) -> None: ...
 
 
-class StaticToken:
-    """A token kept in a Secret. A newline at its end, as editors leave it, is not part of the token."""
+class NoToken:
+    """For stores without `auth`: an agent in front of the server adds the token."""
 
-    def __init__(self, token: SecretBytes | None) -> None:
-        self._token = None if token is None else SecretBytes(token.reveal().rstrip(b"\r\n"))
-
-    async def token(self) -> SecretBytes | None:
-        return self._token
+    async def token(self) -> None:
+        return None
 
     async def renewed(self, rejected: SecretBytes | None) -> None:
         del rejected
 
     async def close(self) -> None:
-        """Keep the token: it belongs to the user."""
+        """Keep nothing, so close nothing."""

@@ -6,22 +6,22 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
+from eso_api.references import ServiceAccountSelector
 from eso_api.stores.vault import VaultJwt, VaultKubernetes
 from eso_api.values import SecretBytes
 from eso_provider_vault.auth.method import (
     Body,
     Method,
     Secrets,
+    account_proof,
     digest,
     fixed,
     line,
     mount_of,
     named,
     needed,
-    same_account,
 )
 from eso_sdk.errors import credentials_not_found, invalid_config
-from eso_wire.values import Token
 
 POD_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 """The token of the provider's own pod."""
@@ -33,8 +33,9 @@ def kubernetes(config: VaultKubernetes, secrets: Secrets) -> Method:
     mount = mount_of(config.mount_path, "kubernetes", f"{place}/mountPath")
     advice = "check that the role allows this ServiceAccount, its namespace and the token's audience"
     if config.service_account_ref is not None:
-        token = secrets.token(config.service_account_ref)
-        return _with_token("kubernetes", mount, role, token, advice)
+        return _with_account(
+            secrets, config.service_account_ref, name="kubernetes", mount=mount, role=role, advice=advice
+        )
     if config.secret_ref is not None:
         value = secrets.secret(config.secret_ref)
         return _with_jwt("kubernetes", mount, role, line(value, f"{place}/secretRef"), advice)
@@ -62,22 +63,26 @@ def jwt(config: VaultJwt, secrets: Secrets) -> Method:
         value = secrets.secret(needed(config.secret_ref, f"{place}/secretRef", "the JWT"))
         return _with_jwt("jwt", mount, role, line(value, f"{place}/secretRef"), advice)
     if config.kubernetes_service_account_token is not None:
-        token = secrets.token(config.kubernetes_service_account_token.service_account_ref)
-        return _with_token("jwt", mount, role, token, advice)
+        account = config.kubernetes_service_account_token.service_account_ref
+        return _with_account(secrets, account, name="jwt", mount=mount, role=role, advice=advice)
     raise invalid_config(place, "needs secretRef or kubernetesServiceAccountToken")
 
 
-def _with_token(name: str, mount: str, role: str, token: Token, advice: str) -> Method:
+def _with_account(
+    secrets: Secrets, account: ServiceAccountSelector, *, name: str, mount: str, role: str, advice: str
+) -> Method:
     """Log in with a token that the operator requested. It is replaced every few minutes, the account stays the same."""
-    account = same_account(token)
+
+    async def body() -> Body:
+        return _body(role, line(secrets.token(account).token, f"/auth/{name}"))
+
     return Method(
         name=name,
         mount=mount,
-        who=(role, *account),
+        who=(role,),
         label=_label(role),
-        body=fixed(_body(role, line(token.token, f"/auth/{name}"))),
-        proof=digest(token.token),
-        proof_is_identity=not account,
+        body=body,
+        proof=account_proof(secrets.token(account)),
         advice=advice,
     )
 

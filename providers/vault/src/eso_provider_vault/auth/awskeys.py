@@ -20,14 +20,14 @@ from xml.etree import ElementTree as ET
 
 from yarl import URL
 
+from eso_api.references import ServiceAccountSelector
 from eso_api.stores.vault import VaultIam
 from eso_api.values import SecretBytes
-from eso_provider_vault.auth.method import Secrets, digest, line, needed, same_account
+from eso_provider_vault.auth.method import Secrets, account_proof, digest, line, needed
 from eso_provider_vault.auth.outside import ask_cloud
 from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected
 from eso_sdk.http import HttpRequest, status_error
-from eso_wire.values import Token
 from kuberun.clock import Clock
 
 SESSION_NAME: Final = "external-secrets-provider-vault"
@@ -91,13 +91,12 @@ class CredentialSource:
     who: tuple[str, ...]
     proof: bytes = field(repr=False)
     obtain: Callable[[Sts], Awaitable[AwsCredentials]] = field(repr=False)
-    proof_is_identity: bool = True
 
 
 def credential_source(config: VaultIam, secrets: Secrets, environment: Mapping[str, str]) -> CredentialSource:
     """Pick the source: the account, then the keys, then the provider's own identity."""
     if config.jwt is not None and config.jwt.service_account_ref is not None:
-        return _of_account(secrets.token(config.jwt.service_account_ref))
+        return _of_account(secrets, config.jwt.service_account_ref)
     if config.secret_ref is not None:
         return _of_keys(config, secrets)
     if environment.get("AWS_WEB_IDENTITY_TOKEN_FILE") and environment.get("AWS_ROLE_ARN"):
@@ -110,19 +109,17 @@ def credential_source(config: VaultIam, secrets: Secrets, environment: Mapping[s
     )
 
 
-def _of_account(token: Token) -> CredentialSource:
-    annotations: Mapping[str, str] = getattr(token, "annotations", None) or {}
-    role = annotations.get(ROLE_ANNOTATION, "")
-    account = same_account(token)
+def _of_account(secrets: Secrets, account: ServiceAccountSelector) -> CredentialSource:
+    place = "/auth/iam/jwt/serviceAccountRef"
+    token = secrets.token(account)
+    role = token.annotations.get(ROLE_ANNOTATION, "")
     if not role:
-        raise invalid_config(
-            "/auth/iam/jwt/serviceAccountRef", f"names a ServiceAccount without the annotation {ROLE_ANNOTATION}"
-        )
+        raise invalid_config(place, f"names a ServiceAccount without the annotation {ROLE_ANNOTATION}")
 
     async def obtain(sts: Sts) -> AwsCredentials:
-        return await sts.assume_role_with_token(role, line(token.token, "/auth/iam/jwt/serviceAccountRef"))
+        return await sts.assume_role_with_token(role, line(secrets.token(account).token, place))
 
-    return CredentialSource((role, *account), digest(role, token.token), obtain, proof_is_identity=not account)
+    return CredentialSource((role,), account_proof(token), obtain)
 
 
 def _of_keys(config: VaultIam, secrets: Secrets) -> CredentialSource:

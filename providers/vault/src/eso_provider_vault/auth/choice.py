@@ -16,12 +16,12 @@ from eso_provider_vault.auth.certificates import cert
 from eso_provider_vault.auth.gcp import gcp
 from eso_provider_vault.auth.iam import iam
 from eso_provider_vault.auth.login import MethodLogin, StaticLogin
-from eso_provider_vault.auth.method import Method, digest, line
+from eso_provider_vault.auth.method import Method, digest
 from eso_provider_vault.auth.passwords import app_role, ldap, user_pass
 from eso_provider_vault.connection import Connection, connect
 from eso_provider_vault.identities import Login, SharedToken, shared_identities
 from eso_provider_vault.settings import settings_of
-from eso_provider_vault.tokens import StaticToken, TokenSource
+from eso_provider_vault.tokens import NoToken, TokenSource
 from eso_sdk.backend import Backend
 from eso_sdk.errors import invalid_config
 from eso_wire.errors import ProviderError
@@ -58,23 +58,16 @@ def check_auth(config: Config) -> tuple[str, ...]:
 def open_tokens(backend: Opened, config: Config, connection: Connection) -> TokenSource:
     """Return the tokens of a session. The identity logs in when the first token is asked for."""
     if config.auth is None:
-        return StaticToken(None)
+        return NoToken()
     check_auth(config)
     if config.auth.token_secret_ref is not None:
-        place = "/auth/tokenSecretRef"
-        token = SecretBytes(line(backend.secret(config.auth.token_secret_ref), place).encode())
+        token = SecretBytes(backend.secret(config.auth.token_secret_ref).reveal().rstrip(b"\r\n"))
         login: Login = StaticLogin(token, connection, backend.observe)
         return _shared(backend, config, login, "token", login.proof)
     method = _method(backend, config, config.auth)
     own = _own_connection(backend, config, method)
     login = MethodLogin(method, own or connection, backend.observe)
-    who: tuple[str | bytes, ...] = (
-        method.name,
-        method.mount,
-        *method.who,
-        method.proof if method.proof_is_identity else b"",
-    )
-    return _shared(backend, config, login, *who, closes=own)
+    return _shared(backend, config, login, method.name, method.mount, method.proof, *method.who, closes=own)
 
 
 def _configured(auth: VaultAuth | OpenBaoAuth) -> list[str]:

@@ -26,11 +26,11 @@ from eso_provider_vault.auth.method import (
     MakeBody,
     Method,
     Secrets,
+    account_proof,
     digest,
     mount_of,
     named,
     needed,
-    same_account,
 )
 from eso_provider_vault.auth.outside import ask_cloud
 from eso_sdk.errors import credentials_not_found, invalid_config
@@ -54,14 +54,16 @@ def gcp(config: VaultGcp, secrets: Secrets, *, server: str, environment: Mapping
 
         return _method(role, mount, sign, digest(key))
     if config.workload_identity is not None:
-        token = secrets.token(config.workload_identity.service_account_ref)
         identity = config.workload_identity
+        account = identity.service_account_ref
+        project = identity.cluster_project_id or config.project_id
 
         async def exchange() -> Body:
             claims = {"aud": f"vault/{role}", "exp": int((clock.now() + LIFETIME).timestamp())}
-            return {"role": role, "jwt": await federated_jwt(identity, token, claims, Google.of(environment, clock))}
+            google = Google.of(environment, clock)
+            return {"role": role, "jwt": await federated_jwt(identity, project, secrets.token(account), claims, google)}
 
-        return _method(role, mount, exchange, digest(token.token), same_account(token))
+        return _method(role, mount, exchange, account_proof(secrets.token(account)))
 
     async def ask_machine() -> Body:
         return {"role": role, "jwt": await _machine_token(f"{server}/vault/{role}", environment, clock)}
@@ -69,15 +71,14 @@ def gcp(config: VaultGcp, secrets: Secrets, *, server: str, environment: Mapping
     return _method(role, mount, ask_machine, digest("machine"))
 
 
-def _method(role: str, mount: str, body: MakeBody, proof: bytes, account: tuple[str, ...] = ()) -> Method:
+def _method(role: str, mount: str, body: MakeBody, proof: bytes) -> Method:
     return Method(
         name="gcp",
         mount=mount,
-        who=(role, *account),
+        who=(role,),
         label=f'role "{role}"',
         body=body,
         proof=proof,
-        proof_is_identity=not account,
         advice="check the role, its type (iam or gce), and that it allows this service account and project",
     )
 

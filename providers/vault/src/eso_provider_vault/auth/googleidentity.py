@@ -80,20 +80,21 @@ class Google:
         return found
 
 
-async def federated_jwt(identity: GcpWorkloadIdentity, token: Token, claims: Mapping[str, Any], google: Google) -> str:
+async def federated_jwt(
+    identity: GcpWorkloadIdentity, project: str, token: Token, claims: Mapping[str, Any], google: Google
+) -> str:
     """Return a JWT with these claims, signed by Google for the service account that the ServiceAccount is bound to."""
-    annotations: Mapping[str, str] = getattr(token, "annotations", None) or {}
-    account = annotations.get(ACCOUNT_ANNOTATION, "")
+    account = token.annotations.get(ACCOUNT_ANNOTATION, "")
     if not account:
         raise invalid_config(
             f"{_PLACE}/serviceAccountRef", f"names a ServiceAccount without the annotation {ACCOUNT_ANNOTATION}"
         )
-    access = await google.exchange(_audience(identity), line(token.token, f"{_PLACE}/serviceAccountRef"))
+    access = await google.exchange(_audience(identity, project), line(token.token, f"{_PLACE}/serviceAccountRef"))
     return await google.sign(account, {"sub": account, **claims}, access)
 
 
-def _audience(identity: GcpWorkloadIdentity) -> str:
-    project, location, name = identity.cluster_project_id, identity.cluster_location, identity.cluster_name
+def _audience(identity: GcpWorkloadIdentity, project: str) -> str:
+    location, name = identity.cluster_location, identity.cluster_name
     if not (project and location and name):
         raise invalid_config(_PLACE, "needs clusterProjectID, clusterLocation and clusterName")
     cluster = f"https://container.googleapis.com/v1/projects/{project}/locations/{location}/clusters/{name}"

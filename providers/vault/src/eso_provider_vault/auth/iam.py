@@ -13,7 +13,7 @@ from typing import Final
 
 from eso_api.stores.vault import VaultIam
 from eso_provider_vault.auth.awskeys import Sts, credential_source, sts_url
-from eso_provider_vault.auth.method import Body, Method, Secrets, digest, mount_of, named
+from eso_provider_vault.auth.method import Body, Method, Secrets, mount_of, named
 from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.errors import invalid_config
 from kuberun.clock import Clock
@@ -43,8 +43,7 @@ def iam(config: VaultIam, secrets: Secrets, environment: Mapping[str, str] = os.
         who=(role, region, config.role, config.external_id, config.vault_aws_iam_server_id, *source.who),
         label=f'role "{role}"',
         body=body,
-        proof=digest(source.proof),
-        proof_is_identity=source.proof_is_identity,
+        proof=source.proof,
         advice="check vaultRole, that it allows this AWS identity, vaultAwsIamServerID, and the STS endpoint of region",
     )
 

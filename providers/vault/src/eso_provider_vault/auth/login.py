@@ -43,6 +43,19 @@ class TokenCalls:
     async def look_up(self, token: SecretBytes) -> Reply:
         return await self._ask("LookupSelf", "GET", LOOKUP_SELF, token)
 
+    async def examine(self, token: SecretBytes) -> Grant:
+        """Look up how long a token lives. Its policies may forbid that: then it is used as long as it works."""
+        reply = await self.look_up(token)
+        if not reply.ok:
+            if down := sealed_or_down(reply, self._connection.place(LOOKUP_SELF, self._namespace), ""):
+                raise down
+            return Grant(token)
+        left = integer(reply.json, "data", "ttl") or 0
+        if left <= 0:
+            return Grant(token)
+        life = max(left, integer(reply.json, "data", "creation_ttl") or 0)
+        return Grant(token, float(life), at(reply.json, "data", "renewable") is True, left=float(left))
+
     async def is_valid(self, token: SecretBytes) -> bool:
         reply = await self.look_up(token)
         if reply.ok or reply.status == 403:
@@ -120,7 +133,7 @@ class MethodLogin(TokenCalls):
 
 
 class StaticLogin(TokenCalls):
-    """Use a token of a Secret. It is looked up once, so that a renewable token is renewed before it expires."""
+    """Use a token of a Secret. It is looked up once, so that it is renewed before it expires, if it can be."""
 
     owns_tokens = False
     pauses = Pauses()
@@ -131,13 +144,7 @@ class StaticLogin(TokenCalls):
         self.proof = digest(token)
 
     async def log_in(self) -> Grant:
-        reply = await self.look_up(self._token)
-        if not reply.ok:
-            if down := sealed_or_down(reply, self._connection.place(LOOKUP_SELF, self._namespace), ""):
-                raise down
-            return Grant(self._token)  # its policies may forbid the lookup; the first read tells whether it is valid
-        ttl = integer(reply.json, "data", "ttl") or 0
-        return Grant(self._token, float(ttl) if ttl > 0 else math.inf, at(reply.json, "data", "renewable") is True)
+        return Grant(self._token, examined=False)
 
 
 def _life(reply: Reply) -> tuple[float, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
 from eso_api.values import SecretBytes
@@ -44,12 +44,10 @@ class Method:
     """The field of `auth` that configures it."""
     mount: str
     who: tuple[str, ...]
-    """Role or user, and the account behind changing tokens. Equal for all sessions of one identity."""
+    """Role or user, and whatever else decides who logs in. Equal for all sessions of one identity."""
     body: MakeBody = field(repr=False)
     proof: bytes = field(repr=False)
-    """A digest of the credentials that the login presents."""
-    proof_is_identity: bool = True
-    """False where the credentials are replaced all the time, such as tokens of a ServiceAccount."""
+    """A digest of the credentials, or of the account whose tokens are replaced all the time."""
     label: str = ""
     """Role or user, for messages."""
     user: str = ""
@@ -125,8 +123,11 @@ def fixed(body: Body) -> MakeBody:
 
 
 def same_account(token: Token) -> tuple[str, ...]:
-    """Return what identifies the ServiceAccount of a token; nothing if the operator does not say."""
-    uid: Any = getattr(token, "uid", "")
-    if not uid:
-        return ()
-    return (getattr(token, "namespace", ""), getattr(token, "name", ""), uid, *token.audiences)
+    """Return what identifies the ServiceAccount of a token; nothing if an older operator does not say."""
+    return (token.namespace, token.name, token.uid, *token.audiences) if token.name and token.uid else ()
+
+
+def account_proof(token: Token) -> bytes:
+    """Return a digest of the account, or of the token if the account is not known."""
+    account = same_account(token)
+    return digest(*account) if account else digest(token.token)
