@@ -6,11 +6,12 @@ import pytest
 from eso_api.pushsecret import PushData
 from eso_api.values import SecretBytes
 from eso_operator.pushsecret import records
-from eso_operator.pushsecret.memory import Known, LastPush, Learned, Memory, Place, digest
+from eso_operator.pushsecret.memory import LastPush, Learned, Memory, digest
+from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.plan import Fate, Guarantee, Policy, batches, needed, waves
 from eso_operator.pushsecret.removal import Limits, Patience, Trial
 from eso_operator.pushsecret.select import Entry, entries_for
-from eso_operator.pushsecret.stores import idle_data_to, key_of, split_key, wrong_data_to
+from eso_operator.pushsecret.stores import idle_data_to, key_of, wrong_data_to
 from eso_operator.sync.limit import Limit
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
@@ -290,7 +291,7 @@ def test_what_was_removed_is_dropped_and_so_is_a_store_without_entries() -> None
 )
 def test_keys_of_stores_tell_groups_apart(kind: KindId, key: str) -> None:
     assert key_of(kind, "x") == key
-    assert split_key(key) == (kind.group, kind.kind, "x")
+    assert records.split_key(key) == (kind.group, kind.kind, "x")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
     Replace        not pushed yet, or another value         push
                    the same value, still there              keep: nothing is written
                    the same value, gone or changed there    push
+                   overwritten by another PushSecret        yield to it, until it withdraws
     IfNotExists    there                                    leave it alone
                    not there                                push, on the condition that it still is not
 
@@ -20,7 +21,8 @@ from typing import Final, TypeVar
 
 from eso_api.pushsecret import PushSecretSpec
 from eso_api.values import SecretBytes
-from eso_operator.pushsecret.memory import Known
+from eso_operator.pushsecret.places import Known
+from eso_operator.pushsecret.rivals import UNSHARED, Footing, Standing
 from eso_operator.pushsecret.select import Entry
 from eso_wire import bounds
 from eso_wire.values import CheckResult, DeleteItem, Limits, Operation, PushItem
@@ -48,6 +50,8 @@ class Fate(Enum):
     PUSH_IF_ABSENT = "push if absent"
     KEEP = "keep"
     """Ours, as it should be: nothing to write."""
+    YIELD = "yield"
+    """Ours, but another PushSecret wrote a different value after us: the last writer wins."""
     LEAVE = "leave"
     """It exists, and the policy says to leave it."""
 
@@ -77,13 +81,24 @@ class Policy:
             return known is not None and known.digest == digest
         return known is not None or self.guarantee is Guarantee.CHECKED
 
-    def fate(self, known: Known | None, digest: bytes, answer: CheckResult | None) -> Fate:
-        """What to do, given what is known and what the provider answered, if it was asked."""
+    def fate(self, known: Known | None, digest: bytes, answer: CheckResult | None, footing: Footing = UNSHARED) -> Fate:
+        """What to do, given what is known, what the provider answered, if it was asked, and what others pushed."""
         if self.replaces:
-            return Fate.KEEP if _is_current(known, digest, answer, self) else Fate.PUSH
+            return self._fate_of_replaced(known, digest, answer, footing)
         if answer is not None and answer.error is None and answer.exists:
             return Fate.LEAVE
         return Fate.PUSH_IF_ABSENT if self.guarantee is Guarantee.ATOMIC else Fate.PUSH
+
+    def _fate_of_replaced(
+        self, known: Known | None, digest: bytes, answer: CheckResult | None, footing: Footing
+    ) -> Fate:
+        if known is None or known.digest != digest or footing.standing is Standing.FREED:
+            return Fate.PUSH
+        if self.can_ask and (answer is None or answer.error is not None or not answer.exists):
+            return Fate.PUSH
+        if footing.standing is Standing.LOST:
+            return Fate.YIELD
+        return Fate.KEEP if answer is None or _is_expected(known, answer, footing) else Fate.PUSH
 
 
 def needed(spec: PushSecretSpec, entries: Sequence[Entry]) -> frozenset[Operation]:
@@ -96,15 +111,10 @@ def needed(spec: PushSecretSpec, entries: Sequence[Entry]) -> frozenset[Operatio
     return frozenset(operations)
 
 
-def _is_current(known: Known | None, digest: bytes, answer: CheckResult | None, policy: Policy) -> bool:
-    """Pushed before, and as far as one can tell still the same at the other end."""
-    if known is None or known.digest != digest:
-        return False
-    if answer is None:
-        return not policy.can_ask
-    if answer.error is not None or not answer.exists:
-        return False
-    return not (known.version and answer.provider_version) or known.version == answer.provider_version
+def _is_expected(known: Known, answer: CheckResult, footing: Footing) -> bool:
+    """Whether nobody but PushSecrets changed the remote key since, as far as versions tell."""
+    version = answer.provider_version
+    return not (known.version and version) or version == known.version or version in footing.versions
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
