@@ -6,10 +6,11 @@ import pytest
 from eso_api.pushsecret import PushData
 from eso_api.values import SecretBytes
 from eso_operator.pushsecret import records
-from eso_operator.pushsecret.memory import LastPush, Learned, Memory, digest
+from eso_operator.pushsecret.memory import LastPush, Learned, Memory, digest, value_digest
 from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.plan import Fate, Guarantee, Policy, batches, needed, waves
 from eso_operator.pushsecret.removal import Limits, Patience, Trial
+from eso_operator.pushsecret.rivals import Footing, Standing
 from eso_operator.pushsecret.select import Entry, entries_for
 from eso_operator.pushsecret.stores import idle_data_to, key_of, wrong_data_to
 from eso_operator.sync.limit import Limit
@@ -67,6 +68,43 @@ def test_fate_of_an_entry(
     spec = msgspec.structs.replace(push_secret().spec, update_policy=policy)
 
     assert Policy.of(spec, operations).fate(known, NEW, answer) is fate
+
+
+LOST, FREED = Footing(Standing.LOST), Footing(Standing.FREED)
+
+
+@pytest.mark.parametrize(
+    ("operations", "known", "answer", "footing", "fate"),
+    [
+        pytest.param(BOTH, Known(NEW, "v1"), there("v2"), LOST, Fate.YIELD, id="another PushSecret overwrote it"),
+        pytest.param(BOTH, Known(NEW, "v1"), there("v9"), LOST, Fate.YIELD, id="drift is left to the last writer"),
+        pytest.param(BOTH, Known(NEW, "v1"), ABSENT, LOST, Fate.PUSH, id="overwritten, then deleted by a stranger"),
+        pytest.param(BOTH, Known(OLD, "v1"), None, LOST, Fate.PUSH, id="overwritten, and ours changed"),
+        pytest.param(PLAIN, Known(NEW, ""), None, LOST, Fate.YIELD, id="overwritten, nothing can be asked"),
+        pytest.param(BOTH, Known(NEW, "v1"), there("v1"), FREED, Fate.PUSH, id="the other PushSecret withdrew"),
+        pytest.param(PLAIN, Known(NEW, ""), None, FREED, Fate.PUSH, id="it withdrew, nothing can be asked"),
+        pytest.param(
+            BOTH,
+            Known(NEW, "v1"),
+            there("v2"),
+            Footing(versions=frozenset({"v2"})),
+            Fate.KEEP,
+            id="another PushSecret wrote another property",
+        ),
+        pytest.param(
+            BOTH,
+            Known(NEW, "v1"),
+            there("v3"),
+            Footing(versions=frozenset({"v2"})),
+            Fate.PUSH,
+            id="a stranger wrote after that",
+        ),
+    ],
+)
+def test_fate_of_an_entry_whose_remote_key_is_shared(
+    operations: frozenset[Operation], known: Known, answer: CheckResult | None, footing: Footing, fate: Fate
+) -> None:
+    assert Policy.of(push_secret().spec, operations).fate(known, NEW, answer, footing) is fate
 
 
 @pytest.mark.parametrize(
@@ -176,6 +214,13 @@ SOURCE = SourceSecret("Opaque", {"l": "1"}, {})
 def test_digests_tell_pushes_apart(other: PushItem, source: SourceSecret, backend: str) -> None:
     assert digest(PUSH, SOURCE, "b") == digest(item("a"), SOURCE, "b")
     assert digest(other, source, backend) != digest(PUSH, SOURCE, "b")
+
+
+def test_digests_of_values_do_not_depend_on_where_they_come_from_or_go_to() -> None:
+    whole = PushItem("1", RemoteRef("a"), values(value="x"))
+
+    assert value_digest(PUSH) == value_digest(item("b", "p"))
+    assert len({value_digest(PUSH), value_digest(item("a", size=2)), value_digest(whole)}) == 3
 
 
 def test_parts_of_a_whole_secret_cannot_be_shifted_between_keys() -> None:

@@ -291,8 +291,8 @@ def _clash(push: PushSecret, clash: Clash) -> str:
     names = [each.name if each.namespace == push.metadata.namespace else str(each) for each in clash.others[:_SHOWN]]
     # No number: it would change, and with it the status of all of them, whenever one of many comes or goes.
     others = ", ".join(names) + (" and others" if len(clash.others) > _SHOWN else "")
-    verb = "also write" if len(clash.others) > 1 else "also writes"
-    return f"{place} in {store}: PushSecret {others} {verb} it, with a different value"
+    writers = f"PushSecrets {others} also write" if len(clash.others) > 1 else f"PushSecret {others} also writes"
+    return f"{place} in {store}: {writers} it, with a different value"
 
 
 def _said_the_same(old: PushSecretStatus, new: PushSecretStatus) -> bool:
