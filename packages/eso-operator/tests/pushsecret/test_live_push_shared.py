@@ -10,9 +10,10 @@ import pytest
 
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.pushsecret import PUSH_SECRET
-from eso_operator.testing.keepingprovider import keeping
+from eso_operator.testing.keepingprovider import EVERYTHING, keeping
 from eso_operator.testing.operators import eventually
 from eso_operator.testing.pushsecrets import entry
+from eso_wire.values import Operation
 from kuberun.testing.builders import NAMESPACES
 
 pytestmark = pytest.mark.live
@@ -101,6 +102,34 @@ async def test_a_property_is_pushed_again_when_another_push_secret_writes_the_wh
         await refreshed(stage)
 
         assert [batch.items[0].remote.property for batch in stage.provider.pushes] == ["user", "", "user"]
+
+
+TWELVE = [f"key-{number}" for number in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("operations", "calls"),
+    [
+        pytest.param(EVERYTHING | {Operation.PUSH_GROUPED}, [12], id="a provider that groups"),
+        pytest.param(EVERYTHING, [1] * 12, id="one that does not"),
+    ],
+)
+async def test_properties_of_one_remote_key_go_in_one_call_to_a_provider_that_groups(
+    staged: Any, operations: frozenset[Operation], calls: list[int]
+) -> None:
+    """Pushed and deleted: a backend that keeps versions then makes one of twelve properties. No refresh adds any."""
+    async with staged(keeping(operations=operations, versions_keys=True)) as stage:
+        await stage.source(**dict.fromkeys(TWELVE, "v"))
+        data = [entry(name, "db", name) for name in TWELVE]
+        await stage.push("db", *data, deletionPolicy="Delete", **OFTEN)
+        await refreshed(stage, times=24)
+        assert [len(batch.items) for batch in stage.provider.pushes] == calls
+
+        await stage.bench.delete(PUSHES, "db")
+        await stage.gone("db")
+
+        assert [len(batch.items) for batch in stage.provider.deletions] == calls
+        assert stage.provider.values == {}
 
 
 # --- one place --------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ ATOMIC = frozenset({Operation.PUSH, Operation.PUSH_IF_ABSENT})
 BOTH = ATOMIC | {Operation.EXISTS}
 ASKING = frozenset({Operation.PUSH, Operation.EXISTS})
 PLAIN = frozenset({Operation.PUSH})
+GROUPED = PLAIN | {Operation.PUSH_GROUPED}
 NEW, OLD = b"new", b"old"
 FAILED = CheckResult("1", error=ProviderError(ErrorReason.PERMISSION_DENIED, "no"))
 
@@ -159,29 +160,31 @@ def item(key: str, prop: str = "", size: int = 1) -> PushItem:
     return PushItem(f"{key}#{prop}", RemoteRef(key, property=prop), SecretBytes(b"x" * size))
 
 
+def sizes(items: list[PushItem], limits: CallLimits, operations: frozenset[Operation] = PLAIN) -> list[int]:
+    return [len(batch) for batch in batches(items, limits, operations)]
+
+
 def test_everything_goes_in_one_call() -> None:
-    assert [len(batch) for batch in batches([item(str(number)) for number in range(500)], CallLimits())] == [500]
+    assert sizes([item(str(number)) for number in range(500)], CallLimits()) == [500]
 
 
+@pytest.mark.parametrize("operations", [PLAIN, GROUPED], ids=["one by one", "grouped"])
 @pytest.mark.parametrize(
-    ("limits", "sizes"),
+    ("limits", "expected"),
     [
         pytest.param(CallLimits(max_batch_items=3), [3, 3, 1], id="by the provider's number of items"),
         pytest.param(CallLimits(max_message_bytes=4000), [2, 2, 2, 1], id="by the provider's size of a message"),
         pytest.param(CallLimits(max_batch_items=1000), [7], id="more than our own bound means our own bound"),
     ],
 )
-def test_calls_are_split_at_limits(limits: CallLimits, sizes: list[int]) -> None:
+def test_calls_are_split_at_limits(limits: CallLimits, expected: list[int], operations: frozenset[Operation]) -> None:
     items = [item(str(number), size=1000) for number in range(7)]
 
-    assert [len(batch) for batch in batches(items, limits)] == sizes
+    assert sizes(items, limits, operations) == expected
 
 
 def test_an_item_larger_than_a_message_goes_alone_and_is_refused_there() -> None:
-    assert [len(batch) for batch in batches([item("a", size=9000), item("b")], CallLimits(max_message_bytes=4000))] == [
-        1,
-        1,
-    ]
+    assert sizes([item("a", size=9000), item("b")], CallLimits(max_message_bytes=4000)) == [1, 1]
 
 
 def test_properties_of_one_remote_key_are_never_written_side_by_side() -> None:
@@ -189,6 +192,34 @@ def test_properties_of_one_remote_key_are_never_written_side_by_side() -> None:
     items = [item("a", "1"), item("a", "2"), item("b"), item("a", "3")]
 
     assert [[each.item_id for each in wave] for wave in waves(items)] == [["a#1", "b#"], ["a#2"], ["a#3"]]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        pytest.param(CallLimits(), [["a#1", "a#2", "a#3", "b#", "c#1", "c#2"]], id="all in one call"),
+        pytest.param(
+            CallLimits(max_batch_items=4), [["a#1", "a#2", "a#3", "b#"], ["c#1", "c#2"]], id="a key that does not fit"
+        ),
+        pytest.param(
+            CallLimits(max_message_bytes=6000),
+            [["a#1", "a#2", "a#3"], ["b#", "c#1", "c#2"]],
+            id="a key that does not fit by size",
+        ),
+        pytest.param(
+            CallLimits(max_batch_items=2),
+            [["a#1", "a#2"], ["a#3", "b#"], ["c#1", "c#2"]],
+            id="only a key that exceeds a call is split",
+        ),
+    ],
+)
+def test_properties_of_one_remote_key_go_together_to_a_provider_that_groups(
+    limits: CallLimits, expected: list[list[str]]
+) -> None:
+    names = [("a", "1"), ("b", ""), ("a", "2"), ("c", "1"), ("a", "3"), ("c", "2")]
+    items = [item(key, prop, size=1000) for key, prop in names]
+
+    assert [[each.item_id for each in batch] for batch in batches(items, limits, GROUPED)] == expected
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

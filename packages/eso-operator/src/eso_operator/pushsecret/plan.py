@@ -14,7 +14,7 @@ is said so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
@@ -122,24 +122,48 @@ def _is_expected(known: Known, answer: CheckResult, footing: Footing) -> bool:
 Item = TypeVar("Item", PushItem, DeleteItem)
 
 
-def batches(items: Sequence[Item], limits: Limits) -> Iterator[list[Item]]:
-    """As few calls as can be. Items of one remote key go one after the other: a provider may work side by side."""
-    room = int((limits.max_message_bytes or bounds.MAX_MESSAGE_BYTES) * _ROOM)
+def batches(items: Sequence[Item], limits: Limits, operations: frozenset[Operation]) -> Iterator[list[Item]]:
+    """As few calls as can be.
+
+    A provider with PUSH_GROUPED gets all items of a remote key in one call, unless they exceed what a call may hold.
+    Without it they go in one call after the other: a provider may work on the items of a call side by side.
+    """
+    if Operation.PUSH_GROUPED in operations:
+        yield from _filled(groups(items), limits)
+        return
     for wave in waves(items):
-        batch: list[Item] = []
-        size = 0
-        for item in wave:
-            if batch and (len(batch) >= batch_size(limits) or size + _size(item) > room):
+        yield from _filled([[item] for item in wave], limits)
+
+
+def _filled(units: Iterable[Sequence[Item]], limits: Limits) -> Iterator[list[Item]]:
+    """Calls that are as full as can be; a unit that fits into one call is never split."""
+    room, most = int((limits.max_message_bytes or bounds.MAX_MESSAGE_BYTES) * _ROOM), batch_size(limits)
+    batch: list[Item] = []
+    size = 0
+    for unit in units:
+        whole = sum(map(_size, unit))
+        fits = len(batch) + len(unit) <= most and size + whole <= room
+        for number, item in enumerate(unit):
+            begins = number == 0 and not fits
+            if batch and (begins or len(batch) >= most or size + _size(item) > room):
                 yield batch
                 batch, size = [], 0
             batch.append(item)
             size += _size(item)
-        if batch:
-            yield batch
+    if batch:
+        yield batch
 
 
 def batch_size(limits: Limits) -> int:
     return min(limits.max_batch_items or bounds.MAX_BATCH_ITEMS, bounds.MAX_BATCH_ITEMS)
+
+
+def groups(items: Sequence[Item]) -> list[list[Item]]:
+    """The items of each remote key together."""
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        found.setdefault(item.remote.key, []).append(item)
+    return list(found.values())
 
 
 def waves(items: Sequence[Item]) -> list[list[Item]]:

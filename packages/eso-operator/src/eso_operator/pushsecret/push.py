@@ -221,7 +221,8 @@ class Pusher:
 
     async def _write(self, round_: _Round, parcel: Parcel) -> None:
         wanted = {item.item_id: (entry, item) for entry, item in round_.due(parcel)}
-        for batch in batches([item for _, item in wanted.values()], round_.bound.target.handshake.limits):
+        target = round_.bound.target
+        for batch in batches([item for _, item in wanted.values()], target.handshake.limits, target.operations):
             call = PushBatch(tuple(batch), parcel.source, idempotency_key=uuid.uuid4().hex)
             try:
                 results = await self._gateway.push(round_.bound, call)

@@ -154,7 +154,7 @@ class Remover:
         errors: dict[Spot, Trouble] = {}
         by_id = {str(number): entry for number, entry in enumerate(order.entries)}
         items = [DeleteItem(number, _remote(entry), OWNER_TOKEN) for number, entry in by_id.items()]
-        for batch in batches(items, bound.target.handshake.limits):
+        for batch in batches(items, bound.target.handshake.limits, bound.target.operations):
             try:
                 results = await self._gateway.delete(bound, DeleteBatch(tuple(batch), uuid.uuid4().hex))
             except ProviderError as error:
