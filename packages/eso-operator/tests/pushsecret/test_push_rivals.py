@@ -133,8 +133,18 @@ def test_later_versions_of_the_remote_key_are_expected_and_earlier_ones_are_not(
     scene.write(ONE, "a", USER, "v1")
     scene.write(TWO, "b", PASSWORD, "v2")
 
-    assert scene.rivals.footing(ONE, USER) == Footing(versions=frozenset({"v2"}))
-    assert scene.rivals.footing(TWO, PASSWORD) == UNSHARED
+    assert scene.rivals.footing(ONE, USER, "v2") == Footing(expected=True)
+    assert scene.rivals.footing(ONE, USER, "v3") == UNSHARED
+    assert scene.rivals.footing(TWO, PASSWORD, "v1") == UNSHARED
+
+
+def test_a_later_property_of_the_same_push_secret_makes_an_expected_version() -> None:
+    """Without PUSH_GROUPED every property is a write of its own, and makes a version of its own."""
+    scene = Scene()
+    scene.write(ONE, "a", USER, "v1")
+    scene.write(ONE, "b", PASSWORD, "v2")
+
+    assert scene.rivals.footing(ONE, USER, "v2") == Footing(expected=True)
 
 
 def test_a_property_is_pushed_again_after_another_push_secret_wrote_the_whole() -> None:

@@ -114,7 +114,7 @@ def needed(spec: PushSecretSpec, entries: Sequence[Entry]) -> frozenset[Operatio
 def _is_expected(known: Known, answer: CheckResult, footing: Footing) -> bool:
     """Whether nobody but PushSecrets changed the remote key since, as far as versions tell."""
     version = answer.provider_version
-    return not (known.version and version) or version == known.version or version in footing.versions
+    return not (known.version and version) or version == known.version or footing.expected
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------

@@ -286,7 +286,8 @@ class _Round:
         for entry in parcel.entries:
             place = self.delivery.place(entry)
             answer = self.answers.get(self.ids[place])
-            match self.policy.fate(self.delivery.known.get(place), self.digests[place], answer, self._footing(place)):
+            footing = self._footing(place, answer.provider_version if answer is not None else "")
+            match self.policy.fate(self.delivery.known.get(place), self.digests[place], answer, footing):
                 case Fate.PUSH:
                     found.append((entry, self._item(entry)))
                 case Fate.PUSH_IF_ABSENT:
@@ -356,9 +357,9 @@ class _Round:
         else:
             self.result.existing.append(entry.remote.key)
 
-    def _footing(self, place: Place) -> Footing:
+    def _footing(self, place: Place, version: str = "") -> Footing:
         caller = self.delivery.caller
-        return self.rivals.footing(ObjectKey(caller.namespace, caller.name), place)
+        return self.rivals.footing(ObjectKey(caller.namespace, caller.name), place, version)
 
     def _item(self, entry: Entry, precondition: PushPrecondition = PushPrecondition.NONE) -> PushItem:
         return PushItem(

@@ -37,10 +37,10 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Footing:
-    """`versions`: those that PushSecrets gave the remote key after this value was written to it."""
+    """`expected`: a PushSecret made the version that the remote key has now, after this value was written to it."""
 
     standing: Standing = Standing.HELD
-    versions: frozenset[str] = frozenset()
+    expected: bool = False
 
 
 UNSHARED: Final = Footing()
@@ -76,24 +76,29 @@ class Rivals:
         changed = [place for place in {**before, **after} if before.get(place) is not after.get(place)]
         for place in changed:
             self._store(key, place, after.get(place))
+        changed = [place for place in changed if not _same_write(before.get(place), after.get(place))]
         for place in changed:
-            old, new = before.get(place), after.get(place)
-            if new is None or old is None or new.order != old.order:
-                self._mark(key, place, overwritten=False)
-        for place in changed:
-            if (new := after.get(place)) is not None:
-                self._compare(key, place, new)
-        for other in {other for place in changed for other in self._concerned(key, place, before, after)}:
+            self._mark(key, place, overwritten=False)
+        written = {place: new for place in changed if (new := after.get(place)) is not None}
+        for place, new in written.items():
+            self._compare(key, place, new)
+        woken = {other for place in changed for other in self._concerned(key, place, before, after)}
+        for writer, inner in list(self._inside(key, written)):
+            self._mark(writer, inner, overwritten=True)
+            woken.add(writer)
+        for other in woken - {key}:
             self._wake(other)
 
-    def footing(self, key: ObjectKey, place: Place) -> Footing:
-        """How a value that was pushed before stands among those of other PushSecrets."""
+    def footing(self, key: ObjectKey, place: Place, version: str = "") -> Footing:
+        """How a value that was pushed before stands among other PushSecrets; `version` is what the backend has now."""
         writers = self._keys.get(RemoteKey.of(place, key.namespace), {})
         mine = writers.get(key, {}).get(place)
         if mine is None:
             return UNSHARED
-        later = {each.made for values in writers.values() for each in values.values() if each.order > mine.order}
-        return Footing(self._standing(key, place, mine), frozenset(later - {""}))
+        expected = version not in ("", mine.version) and any(
+            each.made == version and each.order > mine.order for values in writers.values() for each in values.values()
+        )
+        return Footing(self._standing(key, place, mine), expected)
 
     def freed(self, key: ObjectKey) -> bool:
         """Whether a value that was overwritten can be pushed again."""
@@ -103,11 +108,11 @@ class Rivals:
     def clashes(self, key: ObjectKey, values: _Values) -> Sequence[Clash]:
         """The places where other PushSecrets write different values."""
         found = []
-        for place, mine in sorted(values.items()):
-            others = (other for other, theirs in self._others(key, place) if _differ(mine, theirs))
-            if named := tuple(sorted(others, key=lambda each: (each.namespace, each.name))):
-                found.append(Clash(place, named))
-        return found
+        for place, mine in values.items():
+            others = [other for other, theirs in self._others(key, place) if _differ(mine, theirs)]
+            if others:
+                found.append(Clash(place, tuple(sorted(others, key=lambda each: (each.namespace, each.name)))))
+        return sorted(found, key=lambda clash: clash.place)
 
     # --- one place ----------------------------------------------------------------------------------------------------
 
@@ -129,12 +134,9 @@ class Rivals:
         for writer, known in here:
             if known.order < last.order:
                 self._mark(writer, place, overwritten=_differ(known, last))
-        for writer, inner, known in self._writes(key, place):
-            if _may_have_removed(place, new, inner, known):
-                self._mark(writer, inner, overwritten=True)
 
     def _concerned(self, key: ObjectKey, place: Place, before: _Values, after: _Values) -> Iterator[ObjectKey]:
-        """Other PushSecrets that begin or cease to differ here, or whose property may have been removed.
+        """Other PushSecrets that begin or cease to differ here.
 
         Where the others differ among themselves, one more changes nothing for them: thousands of children of one
         ClusterPushSecret must not wake each other.
@@ -145,9 +147,6 @@ class Rivals:
         for other, theirs in others:
             differed, differs = _differ(old, theirs), _differ(new, theirs)
             if differed > differs or (differs > differed and not contended):
-                yield other
-        for other, inner, theirs in self._writes(key, place):
-            if other != key and _may_have_removed(place, new, inner, theirs):
                 yield other
 
     def _standing(self, key: ObjectKey, place: Place, mine: Known) -> Standing:
@@ -170,20 +169,33 @@ class Rivals:
             if other != key and (theirs := values.get(place)) is not None:
                 yield other, theirs
 
-    def _writes(self, key: ObjectKey, place: Place) -> list[tuple[ObjectKey, Place, Known]]:
-        """Everything that is known of one remote key."""
-        writers = self._keys.get(RemoteKey.of(place, key.namespace), {})
-        return [(other, each, known) for other, values in writers.items() for each, known in values.items()]
+    def _inside(self, key: ObjectKey, written: _Values) -> Iterator[tuple[ObjectKey, Place]]:
+        """Values within places that were written later, which may have removed them."""
+        outer: dict[RemoteKey, dict[str, Known]] = {}
+        for place, new in written.items():
+            outer.setdefault(RemoteKey.of(place, key.namespace), {})[place.property] = new
+        for remote, places in outer.items():
+            for writer, values in self._keys.get(remote, {}).items():
+                for inner, known in values.items():
+                    around = [places[path] for path in _paths_around(inner.property) if path in places]
+                    if known.value and any(known.order < each.order for each in around):
+                        yield writer, inner
+
+
+def _paths_around(path: str) -> list[str]:
+    """The places that a property is within: the whole, and each part of its path."""
+    steps = path.split(".") if path else []
+    return [".".join(steps[:count]) for count in range(len(steps))]
+
+
+def _same_write(old: Known | None, new: Known | None) -> bool:
+    """Whether nothing was written in between, whatever version was seen since."""
+    return old is not None and new is not None and (old.order, old.value) == (new.order, new.value)
 
 
 def _differ(one: Known | None, other: Known | None) -> bool:
     """Whether both want a value of their own there, and not the same."""
     return bool(one and other and one.value and other.value and one.value != other.value)
-
-
-def _may_have_removed(outer: Place, new: Known | None, inner: Place, known: Known) -> bool:
-    """Whether a write of the outer place came after that of a value inside of it."""
-    return bool(new is not None and outer.contains(inner) and known.value and known.order < new.order)
 
 
 def _wake_nobody(key: ObjectKey) -> None:
