@@ -279,8 +279,7 @@ def test_an_expected_provider_is_asked_nothing_before_its_service_exists_and_the
     target = resolved(StoreRef(name="store"), V1_STORE, fake_service("provider-fake", CORE), settings=settings)
 
     assert (error.reason, error.connection) == (Reason.NOT_INSTALLED, None)
-    assert target.endpoint.target == "ipv4:127.0.0.1:41234"
-    assert target.tls == ManagedTls(expected)
+    assert (target.endpoint.target, target.tls) == ("ipv4:127.0.0.1:41234", ManagedTls(expected))
 
 
 @pytest.mark.parametrize("name", ["fake-config", "provider-config"])
