@@ -131,3 +131,16 @@ def test_manifests_bring_their_providers_and_what_nobody_needs_later_is_gone(tmp
     assert list(at_once) == ["fake"]
     assert services == ["service/provider-fake"]
     assert left == []
+
+
+def test_a_provider_whose_service_is_refused_is_told_of_and_known_as_soon_as_it_can_be(tmp_path: Path) -> None:
+    store = {"apiVersion": STORES.api_version, "kind": "SecretStore", "metadata": {"name": "db"}, "spec": FAKE}
+    with up_running(tmp_path) as up:
+        kubectl = Kubectl(up, tmp_path)
+        kubectl("delete", "namespace", "external-secrets")
+
+        kubectl("apply", "-f", "-", stdin=json.dumps(store))
+        up.wait_for(lambda: "provider fake: Service provider-fake was refused" in up.output, "the refusal is not told")
+        kubectl("create", "namespace", "external-secrets")
+
+        kubectl("wait", "--for=condition=Ready", "secretstore/db", "--timeout=60s")
