@@ -6,10 +6,14 @@ printed, and the exit code says whether every check held. No value is printed.
 
 from __future__ import annotations
 
+# ruff: noqa: E402 - the handler is set before everything that takes time
+import signal
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupted import has nothing to say; `interruptions` replaces it
+
 import base64
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
