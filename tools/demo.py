@@ -286,11 +286,11 @@ def leased(step: Steps, cluster: Cluster, bao: OpenBao) -> None:
         bao.ask("GET", "secret/data/app/db", token=token)[0] == 403, "the token may read what its policy does not name"
     )
     ttl = about["data"]["ttl"]
-    check(0 < ttl <= 600, "the token has another life than ten minutes")
+    check(0 < ttl <= 600, "the token is not leased for ten minutes")
     (state,) = cluster.get("generatorstates", namespace=SHOP)["items"]
     step.done(
         "a dynamic credential",
-        f"a token for policy shop-reader with {ttl} s to live reads its path and no other;"
+        f"a token of policy shop-reader reads its path and no other; {ttl} s of its lease are left;"
         f" GeneratorState {state['metadata']['name']} records how to revoke it",
     )
     cluster.kubectl("delete", "externalsecret", "reader-token", "--namespace", SHOP)

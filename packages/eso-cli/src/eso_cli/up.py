@@ -51,6 +51,7 @@ from localkube.server import LocalKube
 
 _READY_SECONDS: Final = 90.0
 _POLL_SECONDS: Final = 0.05
+_LATE_SECONDS: Final = 0.25
 _AGAIN_SECONDS: Final = 5.0
 _ALLOW_ADDRESS: Final = "ESO_PROVIDER_ALLOW_ADDRESS"
 
@@ -224,7 +225,7 @@ class Site:
     async def _announce_again(self, provider: Supervised) -> None:
         """Name a provider in the ready file once it serves."""
         while not (self._announced and provider.ready_file.exists()):
-            await self._clock.sleep(_POLL_SECONDS)
+            await self._clock.sleep(_LATE_SECONDS)
         try:
             write_ready(self._kube, self._options.files, self._named_providers())
         except OSError as problem:
