@@ -9,17 +9,20 @@ by one. Nothing here raises for what a store, provider or backend does.
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from eso_api.pushsecret import PushSecretSpec
-from eso_operator.pushsecret.memory import Known, Place, digest
+from eso_operator.pushsecret.identity import OWNER_TOKEN
+from eso_operator.pushsecret.memory import digest, value_digest
+from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.plan import Fate, Guarantee, Policy, batch_size, batches, needed
 from eso_operator.pushsecret.records import Pushed, Spot, spot_of
+from eso_operator.pushsecret.rivals import Footing, Rivals, Standing
 from eso_operator.pushsecret.select import Entry
 from eso_operator.pushsecret.snapshot import Chosen
+from eso_operator.stores.credentials import Followed
 from eso_operator.stores.need import pushing
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
@@ -40,10 +43,12 @@ from eso_wire.values import (
     PushResult,
     SourceSecret,
 )
+from kuberun.meta import ObjectKey
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
+FollowMetadata = Callable[[ResolvedTarget, Mapping[str, Any] | None], Awaitable[Followed]]
+"""Reads what the metadata of an entry refers to."""
 
-_NOT_OURS: Final = "push elsewhere; if a PushSecret that is gone left it behind, remove it from the backend"
 _MAX_NAMED: Final = 5
 
 
@@ -71,7 +76,6 @@ class Delivery:
     parcels: tuple[Parcel, ...]
     spec: PushSecretSpec
     caller: ObjectRef
-    owner_token: str
     ours: frozenset[Spot] = frozenset()
     known: Mapping[Place, Known] = field(default_factory=dict)
 
@@ -81,6 +85,14 @@ class Delivery:
 
     def place(self, entry: Entry) -> Place:
         return Place(self.store.key, entry.remote.key, entry.remote.property)
+
+    def only(self, places: Collection[Place]) -> Delivery:
+        """The same delivery without entries for other places."""
+        parcels = [
+            Parcel(parcel.source, tuple(entry for entry in parcel.entries if self.place(entry) in places))
+            for parcel in self.parcels
+        ]
+        return replace(self, parcels=tuple(parcel for parcel in parcels if parcel.entries))
 
     def again(self, lost: Collection[str], known: Mapping[Place, Known]) -> Delivery | None:
         """What goes to remote keys that may be gone since it was pushed, whatever is known of it; None if nothing."""
@@ -111,6 +123,8 @@ class StoreResult:
     """Entries whose value, as it is now, is in the backend."""
     left: int = 0
     """Entries whose place holds another value, which stays."""
+    yielded: int = 0
+    """Those of them that another PushSecret overwrote."""
     unsure: list[Pushed] = field(default_factory=list)
     """Entries that failed in a way that does not tell whether they were written."""
     guarantee: Guarantee = Guarantee.ATOMIC
@@ -122,7 +136,7 @@ class StoreResult:
         """It was not written, or nobody knows."""
         failure = failure_of(entry.path, entry.remote.key, str(self.store), error)
         if error.reason is ErrorReason.OWNERSHIP_CONFLICT:
-            failure = replace(failure, message=f"{error.message}: {_NOT_OURS}")
+            failure = replace(failure, message=_not_ours(entry.remote.key))
         self.failures.append(failure)
         if error.reason in UNSURE:
             self.unsure.append(Pushed(entry.data))
@@ -137,6 +151,7 @@ class StoreResult:
         self.written += later.written
         self.landed += later.landed
         self.left += later.left
+        self.yielded += later.yielded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,21 +161,27 @@ class BoundDelivery:
     delivery: Delivery
     result: StoreResult
     bound: BoundTarget | None = field(default=None, repr=False)
+    followed: Mapping[Place, Followed] = field(default_factory=dict, repr=False)
+    """What the metadata of entries refers to."""
 
 
 class Pusher:
     """One for the process."""
 
-    def __init__(self, resolver: Resolver, bind: Bind, gateway: Writes) -> None:
+    def __init__(
+        self, resolver: Resolver, bind: Bind, gateway: Writes, rivals: Rivals, *, follow: FollowMetadata
+    ) -> None:
         self._resolver = resolver
         self._bind = bind
+        self._follow = follow
         self._gateway = gateway
+        self._rivals = rivals
 
     async def bind(self, delivery: Delivery) -> BoundDelivery:
         """Find the way. Nothing is written, and nothing is asked of the backend."""
         result = StoreResult(delivery.store)
         try:
-            return BoundDelivery(delivery, result, await self._bound(delivery, result))
+            return await self._followed(delivery, await self._bound(delivery, result), result)
         except (ResolutionError, ProviderError) as error:
             result.depends_on |= _might_help(error)
             for entry in delivery.entries:
@@ -171,7 +192,8 @@ class Pusher:
         """Everything of one delivery. Once."""
         delivery, bound, result = way.delivery, way.bound, way.result
         if bound is not None:
-            round_ = _Round(delivery, Policy.of(delivery.spec, bound.target.operations), bound, result)
+            policy = Policy.of(delivery.spec, bound.target.operations)
+            round_ = _Round(delivery, policy, bound, self._rivals, result, way.followed)
             if await self._look(round_):
                 for parcel in delivery.parcels:
                     await self._write(round_, parcel)
@@ -198,6 +220,22 @@ class Pusher:
             result.guarantee = policy.guarantee
         return bound
 
+    async def _followed(self, delivery: Delivery, bound: BoundTarget, result: StoreResult) -> BoundDelivery:
+        """Follow the references in the metadata of entries; an entry whose reference leads nowhere fails alone."""
+        if not bound.target.config.metadata_references:
+            return BoundDelivery(delivery, result, bound)
+        followed: dict[Place, Followed] = {}
+        for entry in delivery.entries:
+            try:
+                found = await self._follow(bound.target, entry.metadata)
+            except ResolutionError as error:
+                result.depends_on.add(on_object(error.subject))
+                result.fail(entry, error)
+            else:
+                followed[delivery.place(entry)] = found
+                result.depends_on |= {on_object(source) for source in found.sources}
+        return BoundDelivery(delivery.only(followed), result, bound, followed)
+
     async def _look(self, round_: _Round) -> bool:
         """Ask what is there, as far as that matters. False when not knowing means not writing."""
         questions = round_.questions()
@@ -215,7 +253,8 @@ class Pusher:
 
     async def _write(self, round_: _Round, parcel: Parcel) -> None:
         wanted = {item.item_id: (entry, item) for entry, item in round_.due(parcel)}
-        for batch in batches([item for _, item in wanted.values()], round_.bound.target.handshake.limits):
+        target = round_.bound.target
+        for batch in batches([item for _, item in wanted.values()], target.handshake.limits, target.operations):
             call = PushBatch(tuple(batch), parcel.source, idempotency_key=uuid.uuid4().hex)
             try:
                 results = await self._gateway.push(round_.bound, call)
@@ -234,20 +273,23 @@ class _Round:
     delivery: Delivery
     policy: Policy
     bound: BoundTarget
+    rivals: Rivals
     result: StoreResult
+    followed: Mapping[Place, Followed]
     answers: dict[str, CheckResult] = field(default_factory=dict)
-    uses: Counter[str] = field(default_factory=Counter)
-    """Entries of each remote key."""
     ids: dict[Place, str] = field(default_factory=dict)
     digests: dict[Place, bytes] = field(default_factory=dict)
+    values: dict[Place, bytes] = field(default_factory=dict)
+    """Digests of the values alone; none where the policy accepts any value."""
 
     def __post_init__(self) -> None:
         for parcel in self.delivery.parcels:
             for entry in parcel.entries:
                 place = self.delivery.place(entry)
-                self.uses[entry.remote.key] += 1
                 self.ids[place] = str(len(self.ids))
-                self.digests[place] = digest(self._item(entry), parcel.source, self._backend)
+                item = self._item(entry)
+                self.digests[place] = digest(item, parcel.source, self._backend)
+                self.values[place] = value_digest(item) if self.policy.replaces else b""
 
     @property
     def batch_size(self) -> int:
@@ -277,13 +319,16 @@ class _Round:
         for entry in parcel.entries:
             place = self.delivery.place(entry)
             answer = self.answers.get(self.ids[place])
-            match self.policy.fate(self.delivery.known.get(place), self.digests[place], answer):
+            footing = self._footing(place, answer.provider_version if answer is not None else "")
+            match self.policy.fate(self.delivery.known.get(place), self.digests[place], answer, footing):
                 case Fate.PUSH:
                     found.append((entry, self._item(entry)))
                 case Fate.PUSH_IF_ABSENT:
                     found.append((entry, self._item(entry, PushPrecondition.IF_ABSENT)))
                 case Fate.KEEP:
                     self._keep(entry, answer.provider_version if answer is not None else "")
+                case Fate.YIELD:
+                    self._yield(entry)
                 case Fate.LEAVE:
                     self._leave(entry, answer.provider_version if answer is not None else "")
         return found
@@ -297,24 +342,41 @@ class _Round:
             case PushOutcome.SKIPPED_EXISTS:
                 self._leave(entry, answer.provider_version)
             case PushOutcome.UNCHANGED:
-                self._own(entry, answer.provider_version)
+                self._own(entry, answer.provider_version, wrote=False)
             case PushOutcome.CREATED | PushOutcome.UPDATED:
                 self.result.written += 1
-                self._own(entry, answer.provider_version)
+                self._own(entry, answer.provider_version, wrote=True)
 
-    def _own(self, entry: Entry, version: str) -> None:
-        """It is there, and it is ours. A version that a later write of the same key made old is not remembered."""
+    def _own(self, entry: Entry, version: str, *, wrote: bool) -> None:
+        """It is there, and it is ours. What was not written keeps the order of the write that put it there."""
         place = self.delivery.place(entry)
+        before = self.delivery.known.get(place)
+        known = Known(self.digests[place], version, value=self.values[place], made=version if wrote else "")
+        held = before is not None and before.value == known.value and self._footing(place).standing is Standing.HELD
+        if before is not None and held and not wrote:
+            known = known._replace(order=before.order, made=before.made)
+        else:
+            known = known._replace(order=self.rivals.next_order())
         self.result.landed += 1
-        self.result.known[place] = Known(self.digests[place], "" if self.uses[entry.remote.key] > 1 else version)
+        self.result.known[place] = known
         self.result.pushed.append(Pushed(entry.data, version))
 
     def _keep(self, entry: Entry, version: str) -> None:
         place = self.delivery.place(entry)
-        version = version or self.delivery.known[place].version
+        known = self.delivery.known[place]
+        known = known._replace(version=version) if version not in ("", known.version) else known
         self.result.landed += 1
-        self.result.known[place] = Known(self.digests[place], version)
-        self.result.pushed.append(Pushed(entry.data, version))
+        self.result.known[place] = known
+        self.result.pushed.append(Pushed(entry.data, known.version))
+
+    def _yield(self, entry: Entry) -> None:
+        """Remember our own version: once the other PushSecret withdraws, the remote value is not ours."""
+        place = self.delivery.place(entry)
+        known = self.delivery.known[place]
+        self.result.left += 1
+        self.result.yielded += 1
+        self.result.known[place] = known
+        self.result.pushed.append(Pushed(entry.data, known.version))
 
     def _leave(self, entry: Entry, version: str) -> None:
         """It exists. Ours only if the status records it, or if we remember pushing it."""
@@ -328,6 +390,10 @@ class _Round:
         else:
             self.result.existing.append(entry.remote.key)
 
+    def _footing(self, place: Place, version: str = "") -> Footing:
+        caller = self.delivery.caller
+        return self.rivals.footing(ObjectKey(caller.namespace, caller.name), place, version)
+
     def _item(self, entry: Entry, precondition: PushPrecondition = PushPrecondition.NONE) -> PushItem:
         return PushItem(
             item_id=self.ids[self.delivery.place(entry)],
@@ -335,7 +401,8 @@ class _Round:
             payload=entry.payload,
             provider_metadata=entry.metadata,
             precondition=precondition,
-            owner_token=self.delivery.owner_token,
+            owner_token=OWNER_TOKEN,
+            resolved=found.credentials if (found := self.followed.get(self.delivery.place(entry))) else (),
         )
 
     @property
@@ -359,6 +426,11 @@ def failure_of(path: str, remote_key: str, store: str, error: ResolutionError | 
             return Failure(path, error.reason.value, error.message, remote_key, store, retry)
         case ProviderError():
             return Failure(path, cause_of(error), error.message, remote_key, store, error.retry, error.retry_after)
+
+
+def _not_ours(remote_key: str) -> str:
+    what = f'remote key "{remote_key}" exists and was not created by External Secrets'
+    return f"{what}; delete it or choose another remoteKey"
 
 
 def _takes_no_whole_secrets(delivery: Delivery, target: ResolvedTarget) -> ResolutionError:
