@@ -135,7 +135,8 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
     folder = tmp_path_factory.mktemp("up")
-    with up_running(folder, "--provider", "fake", "--provider", "generators", "--file", str(manifests)) as running:
+    providers = ("--provider", "fake", "--provider", "generators", "--provider", "webhook")
+    with up_running(folder, *providers, "--file", str(manifests)) as running:
         yield running
 
 

@@ -28,7 +28,7 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from eso_provider_generators import ntlm
+from eso_provider_webhook import ntlm
 from eso_sdk.errors import backend_error, rejected, throttled, unavailable
 from kuberun.clock import Clock
 
@@ -73,7 +73,7 @@ async def fetched(request: HttpRequest, *, tls: ssl.SSLContext | None, login: nt
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Content-Type",),
-            headers={"User-Agent": "eso-provider-generators"},
+            headers={"User-Agent": "eso-provider-webhook"},
             timeout=_NO_LIMIT,
             trust_env=True,
         ) as session:

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from eso_api.values import SecretBytes
-from eso_provider_generators.httpcall import MAX_ANSWER, MAX_REDIRECTS
-from eso_provider_generators.provider import PROVIDER
-from eso_provider_generators.webhook import WebhookGenerator
+from eso_provider_webhook.generator import WebhookGenerator
+from eso_provider_webhook.httpcall import MAX_ANSWER, MAX_REDIRECTS
+from eso_provider_webhook.provider import PROVIDER
 from eso_sdk.kinds import served_kind
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.certificates import Authority

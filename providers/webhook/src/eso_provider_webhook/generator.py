@@ -25,9 +25,9 @@ from eso_api.generators.webhook import WEBHOOK as V1_WEBHOOK
 from eso_api.generators.webhook import WebhookSpec
 from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
-from eso_provider_generators import jsonanswer
-from eso_provider_generators.httpcall import HttpRequest, fetched, url_of
-from eso_provider_generators.ntlm import Login
+from eso_provider_webhook import jsonanswer
+from eso_provider_webhook.httpcall import HttpRequest, fetched, url_of
+from eso_provider_webhook.ntlm import Login
 from eso_render import Renderer, RenderError
 from eso_sdk.errors import invalid_config, timed_out
 from eso_sdk.provider import Generator, generator_kind

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from eso_provider_generators.md4 import md4
-from eso_provider_generators.ntlm import (
+from eso_provider_webhook.generator import WebhookGenerator
+from eso_provider_webhook.md4 import md4
+from eso_provider_webhook.ntlm import (
     Challenge,
     Login,
     authenticate,
@@ -22,8 +23,7 @@ from eso_provider_generators.ntlm import (
     response_key,
     scheme_of,
 )
-from eso_provider_generators.provider import PROVIDER
-from eso_provider_generators.webhook import WebhookGenerator
+from eso_provider_webhook.provider import PROVIDER
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.testing.clock import VirtualClock
