@@ -1,86 +1,48 @@
-"""From a JSON answer to values: an optional JSONPath to one place in it, then the members of the object that is there.
+"""From a JSON answer to values: an optional JSONPath into it, then one value or the members of an object.
 
-Only paths to one place: what finds several gives a list, and a list has no keys to name values by. Pure; errors tell
-of the path, never of what the answer holds.
+Pure. Errors tell of the path, never of what the answer holds.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from eso_sdk.errors import backend_error
+from eso_provider_webhook.jsonpath import MissingError, Path, PathError
+from eso_sdk.errors import backend_error, invalid_config
 from gotmpl.errors import FuncError
 from gotmpl.floats import plain, shortest_digits
 from gotmpl.jsontext import JsonError, encode
 
-Path = tuple[str | int, ...]
-"""Names of members and indexes of lists."""
-
-MAX_STEPS: Final = 64
-
-_STEP: Final = re.compile(
-    r"""\.(?P<name>[^\W\d][\w-]*)
-      | \[\s*(?P<index>-?\d{1,9})\s*\]
-      | \[\s*'(?P<single>(?:[^'\\]|\\.)*)'\s*\]
-      | \[\s*"(?P<double>(?:[^"\\]|\\.)*)"\s*\]""",
-    re.VERBOSE,
-)
-_SEVERAL: Final = re.compile(r"\.\.|\.\*|\[\s*[*?(:]|\[[^'\"\]]*[:,]|['\"]\s*,")
-_ESCAPE: Final = re.compile(r"\\(.)")
+_WHERE: Final = "/result/jsonPath"
+_NO_JSON: Final = "the answer of the endpoint is not JSON"
 
 
-class PathError(ValueError):
-    """The text is no path, or not one to a single place."""
+def single(answer: bytes, path: Path) -> bytes:
+    """The value at a path: of a list the first entry, of an object its JSON, of a number no digits after the point.
+
+    That is what the Go operator makes of it. Whole numbers keep all their digits here.
+    """
+    found = _at(_decoded(answer, f"{_NO_JSON}, and result.jsonPath needs JSON"), path)
+    while isinstance(found, list):
+        if not found:
+            raise backend_error("result.jsonPath finds an empty list in the answer of the endpoint; it needs one entry")
+        found = found[0]
+    if isinstance(found, float):
+        return f"{found:.0f}".encode()
+    return _value("at result.jsonPath", found)
 
 
-def parsed(text: str) -> Path:
-    """The steps of a JSONPath; none for an empty one."""
-    rest = text.strip()
-    if rest and not rest.startswith("$"):
-        raise PathError("must begin with $")
-    steps: list[str | int] = []
-    at = 1
-    while at < len(rest):
-        found = _STEP.match(rest, at)
-        if found is None:
-            raise PathError(_problem(rest, at))
-        steps.append(_step(found))
-        at = found.end()
-    if len(steps) > MAX_STEPS:
-        raise PathError(f"has more than {MAX_STEPS} steps")
-    return tuple(steps)
-
-
-def members(answer: bytes, path: Path = ()) -> dict[str, bytes]:
+def members(answer: bytes, path: Path) -> dict[str, bytes]:
     """Every member of the object at the path, as bytes. A string there is read as JSON once more."""
-    found = _at(_decoded(answer, "the answer of the endpoint is no JSON"), path)
+    found = _at(_decoded(answer, _NO_JSON), path)
     if isinstance(found, str):
-        found = _decoded(found.encode(), f"what the answer has at {_spelled(path)} is text, but no JSON")
+        found = _decoded(found.encode(), f"{_place(path)} is a string that is not JSON")
     if not isinstance(found, dict):
-        raise backend_error(
-            f"what the answer has at {_spelled(path)} is {_kind(found)}, and must be an object; set result.jsonPath"
-        )
-    return {name: _value(name, member) for name, member in found.items()}
-
-
-def _problem(rest: str, at: int) -> str:
-    if _SEVERAL.match(rest, at):
-        return "may find several values, and must lead to one object"
-    return f"cannot be read from character {at + 1} on; write $.name, $['name'] or $.list[0]"
-
-
-def _step(found: re.Match[str]) -> str | int:
-    match found.lastgroup:
-        case "index":
-            return int(found["index"])
-        case "name":
-            return found["name"]
-        case other:
-            return _ESCAPE.sub(r"\1", found[other or "single"])
+        raise backend_error(f"{_place(path)} is {_kind(found)}, not an object; set result.jsonPath to an object")
+    return {name: _value(f'member "{name}"', member) for name, member in found.items()}
 
 
 def _decoded(text: bytes, complaint: str) -> Any:
@@ -90,20 +52,17 @@ def _decoded(text: bytes, complaint: str) -> Any:
         raise backend_error(complaint) from None  # the decoder quotes what it found
 
 
-def _at(found: Any, path: Path) -> Any:
-    for done, step in enumerate(path, start=1):
-        match found, step:
-            case dict(), str() if step in found:
-                found = found[step]
-            case list(), int() if -len(found) <= step < len(found):
-                found = found[step]
-            case _:
-                raise backend_error(f"the answer has nothing at {_spelled(path[:done])}; see result.jsonPath")
-    return found
+def _at(document: Any, path: Path) -> Any:
+    try:
+        return path.select(document)
+    except MissingError as missing:
+        raise backend_error(f"the answer of the endpoint has nothing at {missing}; check result.jsonPath") from None
+    except PathError as exc:
+        raise invalid_config(_WHERE, str(exc)) from None
 
 
-def _spelled(path: Path) -> str:
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f"['{step}']" for step in path)
+def _place(path: Path) -> str:
+    return f"what the answer has at {path.spelled}" if path.steps else "the answer of the endpoint"
 
 
 def _kind(value: Any) -> str:
@@ -120,7 +79,7 @@ def _kind(value: Any) -> str:
             return "something else"
 
 
-def _value(name: str, member: Any) -> bytes:
+def _value(place: str, member: Any) -> bytes:
     """As the Go operator turns JSON into bytes, but for whole numbers: these keep all their digits."""
     match member:
         case str():
@@ -135,11 +94,11 @@ def _value(name: str, member: Any) -> bytes:
             sign, digits, exponent = shortest_digits(member)
             return (sign + plain(digits, exponent)).encode()
         case _:
-            return _nested(name, member)
+            return _nested(place, member)
 
 
-def _nested(name: str, member: Mapping[str, Any] | list[Any]) -> bytes:
+def _nested(place: str, member: Mapping[str, Any] | list[Any]) -> bytes:
     try:
         return encode(member).encode()
     except (JsonError, FuncError):
-        raise backend_error(f'the member "{name}" of the answer is nested too deeply') from None
+        raise backend_error(f"the answer of the endpoint is nested too deeply: {place}") from None
