@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,10 +23,8 @@ from eso_provider_webhook.ntlm import (
     response_key,
     scheme_of,
 )
-from eso_provider_webhook.provider import PROVIDER
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.testing.clock import VirtualClock
 
 NONCE = bytes.fromhex("0123456789abcdef")
 TARGET_INFO = bytes.fromhex("02000c0044006f006d00610069006e0001000c00530065007200760065007200") + bytes(4)
@@ -123,12 +121,6 @@ def test_a_challenge_that_cannot_be_read(text: str) -> None:
 
 
 # --- at an endpoint ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[InMemory]:
-    async with InMemory(PROVIDER, VirtualClock()) as made:
-        yield made
 
 
 def guarded(login: Login) -> Callable[[web.Request], Any]:

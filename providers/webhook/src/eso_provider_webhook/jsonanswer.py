@@ -11,13 +11,26 @@ from typing import Any, Final
 import msgspec
 
 from eso_provider_webhook.jsonpath import MissingError, Path, PathError
+from eso_provider_webhook.jsonpath_text import parsed
 from eso_sdk.errors import backend_error, invalid_config
 from gotmpl.errors import FuncError
 from gotmpl.floats import plain, shortest_digits
 from gotmpl.jsontext import JsonError, encode
 
-_WHERE: Final = "/result/jsonPath"
+PATH_FIELD: Final = "/result/jsonPath"
 _NO_JSON: Final = "the answer of the endpoint is not JSON"
+
+
+class AbsentError(ValueError):
+    """The answer has nothing at the path; the text says where."""
+
+
+def path_of(text: str) -> Path:
+    """Read a JSONPath of the configuration."""
+    try:
+        return parsed(text)
+    except PathError as exc:
+        raise invalid_config(PATH_FIELD, str(exc)) from None
 
 
 def single(answer: bytes, path: Path) -> bytes:
@@ -28,7 +41,7 @@ def single(answer: bytes, path: Path) -> bytes:
     found = _at(_decoded(answer, f"{_NO_JSON}, and result.jsonPath needs JSON"), path)
     while isinstance(found, list):
         if not found:
-            raise backend_error("result.jsonPath finds an empty list in the answer of the endpoint; it needs one entry")
+            raise AbsentError("result.jsonPath finds an empty list in the answer of the endpoint; it needs one entry")
         found = found[0]
     if isinstance(found, float):
         return f"{found:.0f}".encode()
@@ -56,9 +69,9 @@ def _at(document: Any, path: Path) -> Any:
     try:
         return path.select(document)
     except MissingError as missing:
-        raise backend_error(f"the answer of the endpoint has nothing at {missing}; check result.jsonPath") from None
+        raise AbsentError(f"the answer of the endpoint has nothing at {missing}; check result.jsonPath") from None
     except PathError as exc:
-        raise invalid_config(_WHERE, str(exc)) from None
+        raise invalid_config(PATH_FIELD, str(exc)) from None
 
 
 def _place(path: Path) -> str:
