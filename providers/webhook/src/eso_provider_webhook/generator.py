@@ -19,7 +19,7 @@ from eso_provider_webhook import jsonanswer
 from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
 from eso_provider_webhook.jsonpath import Path
 from eso_provider_webhook.templates import Variables, request_of
-from eso_sdk.errors import backend_error, invalid_config
+from eso_sdk.errors import invalid_config
 from eso_sdk.http import status_error
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest
@@ -62,10 +62,7 @@ class WebhookGenerator(Generator[WebhookSpec]):
         # A 404 stays an ordinary error: only a store can say that one key does not exist.
         if problem := status_error(answer, SUBJECT, self.clock):
             raise problem
-        try:
-            return await asyncio.to_thread(jsonanswer.members, answer.body, _path(config))
-        except jsonanswer.AbsentError as absent:
-            raise backend_error(str(absent)) from None
+        return await asyncio.to_thread(jsonanswer.members, answer.body, _path(config))
 
 
 def _path(config: WebhookSpec) -> Path:

@@ -21,10 +21,6 @@ PATH_FIELD: Final = "/result/jsonPath"
 _NO_JSON: Final = "the answer of the endpoint is not JSON"
 
 
-class AbsentError(ValueError):
-    """The answer has nothing at the path; the text says where."""
-
-
 def path_of(text: str) -> Path:
     """Read a JSONPath of the configuration."""
     try:
@@ -41,7 +37,7 @@ def single(answer: bytes, path: Path) -> bytes:
     found = _at(_decoded(answer, f"{_NO_JSON}, and result.jsonPath needs JSON"), path)
     while isinstance(found, list):
         if not found:
-            raise AbsentError("result.jsonPath finds an empty list in the answer of the endpoint; it needs one entry")
+            raise backend_error("result.jsonPath finds an empty list in the answer of the endpoint; it needs one entry")
         found = found[0]
     if isinstance(found, float):
         return f"{found:.0f}".encode()
@@ -69,7 +65,7 @@ def _at(document: Any, path: Path) -> Any:
     try:
         return path.select(document)
     except MissingError as missing:
-        raise AbsentError(f"the answer of the endpoint has nothing at {missing}; check result.jsonPath") from None
+        raise backend_error(f"the answer of the endpoint has nothing at {missing}; check result.jsonPath") from None
     except PathError as exc:
         raise invalid_config(PATH_FIELD, str(exc)) from None
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -30,7 +29,7 @@ from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
 from eso_provider_webhook.templates import REMOTE_REF, Variables, is_template, rendered, request_of, url_in
 from eso_provider_webhook.unchanged import Unchanged, conditional, fingerprint
 from eso_provider_webhook.webhook import WEBHOOK
-from eso_sdk.errors import backend_error, invalid_config, invalid_request, not_found, property_not_found
+from eso_sdk.errors import backend_error, invalid_config, invalid_request, not_found
 from eso_sdk.http import HttpAnswer, HttpRequest, status_error
 from eso_sdk.provider import Check, Store, Value, pushes, reads, store_kind
 from eso_wire.errors import ProviderError
@@ -108,15 +107,12 @@ class WebhookStore(Store[WebhookProvider]):
     async def get(self, ref: RemoteRef) -> Value:
         variables = self._of_ref(ref)
         read = await self._read(ref, variables)
-        with self._absence(ref):
-            found = await asyncio.to_thread(self._single, read.body, variables)
-        return Value.of(found, version=read.version)
+        return Value.of(await asyncio.to_thread(self._single, read.body, variables), version=read.version)
 
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes]:
         variables = self._of_ref(ref)
         read = await self._read(ref, variables)
-        with self._absence(ref):
-            return await asyncio.to_thread(self._members, read.body, variables)
+        return await asyncio.to_thread(self._members, read.body, variables)
 
     async def check(self, ref: RemoteRef) -> Check:
         read = await self._read(ref, self._of_ref(ref))
@@ -150,16 +146,6 @@ class WebhookStore(Store[WebhookProvider]):
 
     def _members(self, body: bytes, variables: Variables) -> Mapping[str, bytes]:
         return jsonanswer.members(body, jsonanswer.path_of(self._path(variables)))
-
-    @contextmanager
-    def _absence(self, ref: RemoteRef) -> Iterator[None]:
-        """Say that the property is missing if the property decides where in the answer to look."""
-        try:
-            yield
-        except jsonanswer.AbsentError as absent:
-            if ref.property and ".remoteRef.property" in self.config.result.json_path:
-                raise property_not_found(ref.key, ref.property) from None
-            raise backend_error(str(absent)) from None
 
     def _path(self, variables: Variables) -> str:
         text = self.config.result.json_path
