@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import struct
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from eso_api.values import SecretBytes
 from eso_provider_webhook.generator import WebhookGenerator
 from eso_provider_webhook.md4 import md4
 from eso_provider_webhook.ntlm import (
@@ -23,8 +25,11 @@ from eso_provider_webhook.ntlm import (
     response_key,
     scheme_of,
 )
+from eso_provider_webhook.store import WebhookStore
 from eso_sdk.testing import InMemory, call_context
+from eso_sdk.testing.certificates import Authority
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import GetItem, RemoteRef
 
 NONCE = bytes.fromhex("0123456789abcdef")
 TARGET_INFO = bytes.fromhex("02000c0044006f006d00610069006e0001000c00530065007200760065007200") + bytes(4)
@@ -167,3 +172,28 @@ async def test_an_endpoint_without_ntlm_never_sees_the_password(client: InMemory
     assert caught.value.reason is ErrorReason.CREDENTIALS_REJECTED
     (asked,) = endpoint.asked
     assert "Authorization" not in asked.headers
+
+
+async def test_a_store_logs_in_at_an_endpoint_with_a_private_authority(
+    client: InMemory, tls_endpoint: Any, authority: Authority
+) -> None:
+    tls_endpoint.answers["/"] = guarded(Login("CORP\\anna", "right"))
+    spec = {
+        "url": tls_endpoint.url,
+        "auth": AUTH,
+        "caBundle": base64.b64encode(authority.pem).decode(),
+        "result": {"jsonPath": "$.a"},
+    }
+
+    async def read(password: str) -> object:
+        sent = {"/auth/ntlm/usernameSecret": "CORP\\anna", "/auth/ntlm/passwordSecret": password}
+        (result,) = await client.get(call_context(WebhookStore, spec, sent), [GetItem("only", RemoteRef("db"))])
+        return result.outcome
+
+    several = await asyncio.gather(*(read("right") for _ in range(5)))
+    wrong = await read("CANARY-wrong")
+
+    assert [value.reveal() for value in several if isinstance(value, SecretBytes)] == [b"1"] * 5
+    assert isinstance(wrong, ProviderError)
+    assert wrong.reason is ErrorReason.CREDENTIALS_REJECTED
+    assert "CANARY" not in wrong.message
