@@ -336,6 +336,7 @@ class _Round:
             provider_metadata=entry.metadata,
             precondition=precondition,
             owner_token=self.delivery.owner_token,
+            secret_key="" if entry.is_whole else entry.data.match.secret_key,
         )
 
     @property
