@@ -37,7 +37,7 @@ async def push(
         if isinstance(value, bytes)
         else {name: SecretBytes(content) for name, content in value.items()}
     )
-    item = PushItem("only", RemoteRef(key, **ref), payload)
+    item = PushItem("only", RemoteRef(key, **ref), payload, secret_key="tls.key")
     sent = SENT if "secrets" in spec else None
     (result,) = await client.push(call_context(WebhookStore, spec, sent), PushBatch((item,), idempotency_key="1"))
     return result
@@ -79,6 +79,7 @@ async def test_without_a_body_the_value_itself_is_posted(client: InMemory, shelf
         pytest.param("{{ .remoteRef.password }}", 's"cret', id="by the name of its remote key"),
         pytest.param('{{ index .remoteRef "password" }}', 's"cret', id="by index"),
         pytest.param("{{ .remoteRef.remoteKey }}/{{ .remoteRef.property }}", "password/user", id="key and property"),
+        pytest.param("{{ .remoteRef.secretKey }}", "tls.key", id="the key of the Secret"),
         pytest.param("{{ .remoteRef.namespace }}", "team", id="the namespace of the caller"),
         pytest.param("{{ or .remoteRef.other .remoteRef.password }}", 's"cret', id="another entry's name is empty"),
         pytest.param("{{ if .remoteRef.key }}read{{ else }}push{{ end }}", "push", id="what a read sets is empty"),
@@ -112,7 +113,7 @@ async def test_the_value_never_takes_the_place_of_the_key_in_the_url(client: InM
 
     await push(client, spec, b"CANARY", key)
 
-    assert endpoint.asked[0].target == f"/{key}-"
+    assert endpoint.asked[0].target == f"/{key}-tls.key"
 
 
 async def test_a_value_in_the_url_is_encoded(client: InMemory, endpoint: Any) -> None:

@@ -16,7 +16,6 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -31,7 +30,7 @@ from eso_provider_webhook.unchanged import Unchanged, conditional, fingerprint
 from eso_provider_webhook.webhook import WEBHOOK
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, not_found
 from eso_sdk.http import HttpAnswer, HttpRequest, status_error
-from eso_sdk.provider import Check, Store, Value, pushes, reads, store_kind
+from eso_sdk.provider import ALWAYS, Check, Store, Value, pushes, reads, store_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     DeleteItem,
@@ -59,7 +58,7 @@ class _Read:
     version: str
 
 
-@store_kind(objects=(WEBHOOK, CLUSTER_WEBHOOK), v1_key="webhook", concurrency=32)
+@store_kind(objects=(WEBHOOK, CLUSTER_WEBHOOK), v1_key="webhook", concurrency=32, caller_namespace=ALWAYS)
 class WebhookStore(Store[WebhookProvider]):
     """One opened webhook."""
 
@@ -87,7 +86,7 @@ class WebhookStore(Store[WebhookProvider]):
         if host is None or is_template(host.group()):
             try:
                 url = url_in(
-                    await asyncio.to_thread(rendered, "/url", config.url, self._variables(RemoteRef("")).in_url)
+                    await asyncio.to_thread(rendered, "/url", config.url, self._variables(RemoteRef(""), {}).in_url)
                 )
             except ProviderError:
                 return Validation(
@@ -164,15 +163,15 @@ class WebhookStore(Store[WebhookProvider]):
         key = item.remote.key
         value = item.payload.reveal() if isinstance(item.payload, SecretBytes) else _whole(item.payload)
         # The value has the name of its remote key, unless that name says where the value goes.
-        variables = self._variables(item.remote, {key: value}, remoteKey=key.encode(), secretKey=b"", value=value)
+        place = {"remoteKey": key.encode(), "secretKey": item.secret_key.encode()}
+        variables = self._variables(item.remote, {key: value, "value": value, **place})
         body = None if self.config.body else value
-        self._check_status(
-            await self._endpoint.send(await self._request(variables, self.config.method or "POST", body))
-        )
+        asked = await self._request(variables, self.config.method or "POST", body)
+        self._check_status(await self._endpoint.send(asked))
         return PushOutcome.UPDATED
 
     async def delete(self, item: DeleteItem) -> bool:
-        variables = self._variables(item.remote, remoteKey=item.remote.key.encode())
+        variables = self._variables(item.remote, {"remoteKey": item.remote.key.encode()})
         answer = await self._endpoint.send(await self._request(variables, "DELETE", b""))
         if answer.status == _FOUND_NOTHING:
             return False
@@ -186,13 +185,11 @@ class WebhookStore(Store[WebhookProvider]):
         return await asyncio.to_thread(request_of, self.config, variables, method=method, body=body)
 
     def _of_ref(self, ref: RemoteRef) -> Variables:
-        return self._variables(ref, key=ref.key.encode(), version=ref.version.encode())
+        return self._variables(ref, {"key": ref.key.encode(), "version": ref.version.encode()})
 
-    def _variables(
-        self, ref: RemoteRef, named: Mapping[str, bytes] = MappingProxyType({}), **known: bytes
-    ) -> Variables:
-        caller = {"namespace": self.call.caller.namespace.encode(), "property": ref.property.encode()}
-        return Variables(self._endpoint.secrets, {**dict.fromkeys(_NAMES, b""), **caller, **named, **known})
+    def _variables(self, ref: RemoteRef, known: Mapping[str, bytes]) -> Variables:
+        always = {"namespace": self.call.caller.namespace.encode(), "property": ref.property.encode()}
+        return Variables(self._endpoint.secrets, {**dict.fromkeys(_NAMES, b""), **always, **known})
 
     def _check_status(self, answer: HttpAnswer) -> None:
         if problem := status_error(answer, SUBJECT, self.clock):
