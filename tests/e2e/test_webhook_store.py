@@ -173,6 +173,31 @@ async def test_a_cluster_store_gives_each_namespace_its_own_value(site: Any, man
         assert found["text"] == {"value": f"value of {name}"}
 
 
+CONFIGS = "provider.secretstore.external-secrets.io/v2alpha1"
+V2_STORES = "secretstore.external-secrets.io/v2alpha1"
+
+
+@pytest.mark.parametrize("form", ["v2 store", "direct", "cluster"])
+async def test_the_kinds_of_the_provider_work_with_and_without_a_store(site: Any, manager: Manager, form: str) -> None:
+    manager.values = {"key": "hello"}
+    name = f"wh-{form.replace(' ', '-')}"
+    spec = store(manager, name)["spec"]["provider"]["webhook"]
+    kind = "ClusterWebhook" if form == "cluster" else "Webhook"
+    config = of_kind(kind, name, spec, "" if form == "cluster" else NAMESPACE) | {"apiVersion": CONFIGS}
+    if form == "cluster":
+        spec["secrets"][0]["secretRef"]["namespace"] = NAMESPACE
+    await site.apply(token(f"{name}-token"), config)
+    ref = {"apiVersion": CONFIGS, "kind": kind, "name": name}
+    if form == "v2 store":
+        wrapped = of_kind("SecretStore", name, {"providerConfig": {"providerRef": {"kind": kind, "name": name}}})
+        await site.apply(wrapped | {"apiVersion": V2_STORES})
+        ref = {"apiVersion": V2_STORES, "kind": "SecretStore", "name": name}
+
+    await site.apply(external_secret(name, "key", secretStoreRef=ref))
+
+    await site.secret(name, NAMESPACE, {"value": "hello"}.__eq__)
+
+
 async def test_a_secret_is_pushed_and_deleted_again(site: Any, manager: Manager) -> None:
     source = token("wh-push-source")
     source["data"] = {"password": base64.b64encode(b"CANARY-of-the-source").decode()}

@@ -327,7 +327,7 @@ async def test_the_condition_of_the_configuration_wins(client: InMemory, shelf: 
 
 
 async def test_two_namespaces_of_one_store_never_see_each_others_value(client: InMemory, endpoint: Any) -> None:
-    """At the same time, with the same session identity but for the caller, and with answers that may be kept."""
+    """At the same time, with equal credentials, with answers that may be kept, and in sessions of their own."""
 
     async def by_namespace(request: web.Request) -> web.Response:
         if request.headers.get("If-None-Match"):
@@ -347,3 +347,4 @@ async def test_two_namespaces_of_one_store_never_see_each_others_value(client: I
 
     for _ in range(3):
         assert list(await asyncio.gather(of("team-a"), of("team-b"))) == ["value of team-a", "value of team-b"]
+    assert len(client.sessions) == 2
