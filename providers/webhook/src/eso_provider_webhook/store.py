@@ -82,23 +82,18 @@ class WebhookStore(Store[WebhookProvider]):
 
     async def validate(self) -> Validation:
         """Open a TCP connection to the endpoint. No request is sent: it could change something."""
-        config, host = self.config, _HOST.match(self.config.url)
-        if host is None or is_template(host.group()):
-            try:
-                url = url_in(
-                    await asyncio.to_thread(rendered, "/url", config.url, self._variables(RemoteRef(""), {}).in_url)
-                )
-            except ProviderError:
-                return Validation(
-                    ValidationState.UNKNOWN,
-                    error=invalid_config(
-                        "/url", "names its host only once it is filled in; reads will show if it works"
-                    ),
-                )
-        else:
-            url = url_in(host.group().encode())
+        host = _HOST.match(self.config.url)
+        named = "" if host is None or is_template(host.group()) else host.group()
+        try:
+            url = url_in(named.encode() or await self._url_without_reference())
+        except ProviderError:
+            problem = invalid_config("/url", "names its host only once it is filled in; reads will show if it works")
+            return Validation(ValidationState.UNKNOWN, error=problem)
         await self._endpoint.reach(url)
         return Validation(ValidationState.READY)
+
+    async def _url_without_reference(self) -> bytes:
+        return await asyncio.to_thread(rendered, "/url", self.config.url, self._variables(RemoteRef(""), {}).in_url)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from typing import Final
 
 from eso_sdk.http import HttpAnswer, HttpRequest
 
-MAX_ENTRIES: Final = 128
-MAX_BYTES: Final = 1024 * 1024
-"""Of all answers that one opened store keeps."""
+MAX_ENTRIES: Final = 64
+MAX_BYTES: Final = 256 * 1024
+"""Of all answers that one opened store keeps: a process has up to 256 opened stores."""
 MAX_ETAG: Final = 256
 
 _KEY: Final = secrets.token_bytes(32)
