@@ -31,7 +31,7 @@ VALUES = {
     "login": {"user": "anna", "password": "sesame"},
     "database": {"host": "db", "port": "5432"},
     "queried": {"value": "hello"},
-    "of-my-namespace": {"value": "hello, team-a"},
+    "of-my-namespace": {"value": "hello, team-web"},
     "internal": {"value": "hello"},
     "windows": {"value": "hello"},
 }
@@ -118,7 +118,7 @@ async def test_every_manifest_of_the_guide_works(site: Any, tmp_path: Path) -> N
     (tmp_path / "tls.key").write_bytes(material.key.reveal())
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    for name in ("team-a", "platform"):
+    for name in ("team-web", "platform"):
         if await site.find(NAMESPACES, name) is None:
             await site.namespace(name)
     async with AsyncExitStack() as stack:

@@ -167,10 +167,14 @@ async def test_a_cluster_store_gives_each_namespace_its_own_value(site: Any, man
     async def both_read_often() -> bool:
         return all(manager.unchanged[name] >= 3 for name in names)
 
+    async def check_values() -> None:
+        for name in names:
+            found = await site.secret("mine", name, lambda text: "value" in text)
+            assert found["text"] == {"value": f"value of {name}"}
+
+    await check_values()
     await site.until(both_read_often, "the ExternalSecrets are not refreshed")
-    for name in names:
-        found = await site.secret("mine", name, lambda text: "value" in text)
-        assert found["text"] == {"value": f"value of {name}"}
+    await check_values()
 
 
 CONFIGS = "provider.secretstore.external-secrets.io/v2alpha1"
