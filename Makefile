@@ -12,6 +12,7 @@ BIN     := $(VENV)/bin
 UV      := $(BIN)/uv
 DISTS   := $(sort $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml providers/*/pyproject.toml)))
 STAMP   := $(VENV)/.stamp
+APART   := moto openbao-ldap
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 say      = @printf '\033[1m==> %s\033[0m\n' "$(1)"
 
@@ -42,7 +43,7 @@ $(STAMP)/dists: $(DISTS:%=%/pyproject.toml) $(STAMP)/deps
 	@touch $@
 
 pins: $(STAMP)/uv ## renew the hashed pins from requirements/*.in
-	@for f in bootstrap dev; do $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
+	@for f in bootstrap dev $(APART); do $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
 	  --universal --python-version 3.11 requirements/$$f.in -o requirements/$$f.txt; done
 
 fmt: setup ## format the code
@@ -78,7 +79,14 @@ gen-check: setup
 	@$(BIN)/python tools/gen_crds.py --check deploy/crds
 	@$(BIN)/python tools/gen_docs.py --check docs/reference
 
-test: setup ## every test that needs no Go toolchain
+# Servers for tests that cannot be installed beside everything else.
+$(STAMP)/apart-%: requirements/%.txt $(STAMP)/uv
+	$(call say,installing $* apart)
+	@rm -rf $(VENV)/apart/$*
+	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --require-hashes --target $(VENV)/apart/$* -r $<
+	@touch $@
+
+test: setup $(APART:%=$(STAMP)/apart-%) ## every test that needs no Go toolchain
 	$(call say,tests on the embedded API server)
 	@$(BIN)/python tools/run_tests.py -n $(JOBS) packages providers tests
 

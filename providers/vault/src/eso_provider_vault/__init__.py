@@ -1,0 +1,1 @@
+"""The Vault provider: key/value engines of HashiCorp Vault and OpenBao."""

@@ -1,0 +1,152 @@
+"""Logins over a session's connection: what `identities.py` calls to obtain, renew and revoke tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Final
+
+from eso_api.values import SecretBytes
+from eso_provider_vault.auth.method import Method, digest
+from eso_provider_vault.connection import Connection
+from eso_provider_vault.documents import Json, Number, at, integer, text
+from eso_provider_vault.errors import refusal, sealed_or_down
+from eso_provider_vault.identities import Grant
+from eso_provider_vault.refusals import Pauses
+from eso_provider_vault.replies import Reply, shown
+from eso_sdk.errors import invalid_config, rejected
+from eso_wire.errors import ProviderError
+
+LOOKUP_SELF: Final = "auth/token/lookup-self"
+RENEW_SELF: Final = "auth/token/renew-self"
+REVOKE_SELF: Final = "auth/token/revoke-self"
+
+Observe = Callable[[str], AbstractContextManager[None]]
+
+
+class TokenCalls:
+    """What can be asked about a token, whatever its origin. Requests go to the namespace of the login."""
+
+    def __init__(self, connection: Connection, observe: Observe) -> None:
+        self._connection = connection
+        self._observe = observe
+        self._namespace = connection.settings.auth_namespace
+
+    async def renew(self, token: SecretBytes, increment: float) -> Grant:
+        body: Mapping[str, Json] = {"increment": Number(str(math.ceil(increment)))}
+        reply = await self._ask("RenewSelf", "POST", RENEW_SELF, token, body)
+        if not reply.ok:
+            raise refusal(reply, self._connection.place(RENEW_SELF, self._namespace))
+        return Grant(token, *_life(reply))
+
+    async def look_up(self, token: SecretBytes) -> Reply:
+        return await self._ask("LookupSelf", "GET", LOOKUP_SELF, token)
+
+    async def examine(self, token: SecretBytes) -> Grant:
+        """Look up how long a token lives. Its policies may forbid that: then it is used as long as it works."""
+        reply = await self.look_up(token)
+        if not reply.ok:
+            if down := sealed_or_down(reply, self._connection.place(LOOKUP_SELF, self._namespace), ""):
+                raise down
+            return Grant(token)
+        left = integer(reply.json, "data", "ttl") or 0
+        if left <= 0:
+            return Grant(token)
+        life = max(left, integer(reply.json, "data", "creation_ttl") or 0)
+        return Grant(token, float(life), at(reply.json, "data", "renewable") is True, left=float(left))
+
+    async def is_valid(self, token: SecretBytes) -> bool:
+        reply = await self.look_up(token)
+        if reply.ok or reply.status == 403:
+            return reply.ok
+        raise refusal(reply, self._connection.place(LOOKUP_SELF, self._namespace))
+
+    async def revoke(self, token: SecretBytes) -> None:
+        await self._ask("RevokeSelf", "POST", REVOKE_SELF, token)
+
+    async def _ask(
+        self, call: str, method: str, path: str, token: SecretBytes | None, body: Mapping[str, Json] | None = None
+    ) -> Reply:
+        with self._observe(call):
+            return await self._connection.request(method, path, token=token, namespace=self._namespace, body=body)
+
+
+class MethodLogin(TokenCalls):
+    """Log in with one of the methods."""
+
+    owns_tokens = True
+
+    def __init__(self, method: Method, connection: Connection, observe: Observe) -> None:
+        super().__init__(connection, observe)
+        self._method = method
+
+    @property
+    def proof(self) -> bytes:
+        return self._method.proof
+
+    @property
+    def pauses(self) -> Pauses:
+        return self._method.pauses
+
+    async def log_in(self) -> Grant:
+        body = await self._method.body()
+        reply = await self._ask("Login", "POST", self._method.path, None, dict(body))
+        if not reply.ok:
+            raise self._refused(reply)
+        token = text(reply.json, "auth", "client_token")
+        if not token:
+            raise rejected(
+                f"{self._described()} gave no token; logins that need a second factor are not possible",
+                backend_code=f"HTTP {reply.status}",
+            )
+        kind = text(reply.json, "auth", "token_type")
+        return Grant(SecretBytes(token.encode()), *_life(reply), revocable=kind != "batch")
+
+    def _refused(self, reply: Reply) -> ProviderError:
+        """Name the login and the field that configures it. Never quote the answer: it may repeat the request."""
+        place = self._connection.place(self._method.path, self._namespace)
+        code = f"HTTP {reply.status}"
+        if down := sealed_or_down(reply, place, code):
+            return down
+        if reply.status in (400, 401, 403) and reply.is_json:
+            return rejected(
+                f"{self._described()} was refused ({code}); {self._method.advice}; check that this auth method is"
+                f" enabled at auth/{self._method.mount}",
+                backend_code=code,
+            )
+        if reply.status == 404 and reply.mentions("namespace not found"):
+            return invalid_config(
+                "/auth/namespace", f'namespace "{self._namespace}" does not exist on {shown(place.server)}'
+            )
+        if reply.status == 404 and reply.is_json:
+            return invalid_config(
+                self._method.field,
+                f"no auth method of this type is enabled at auth/{self._method.mount}; correct the path",
+            )
+        return refusal(reply, place)
+
+    def _described(self) -> str:
+        method = self._method
+        who = f" of {method.label}" if method.label else ""
+        return f"the login{who} with {method.name} at {self._connection.place(method.path, self._namespace)}"
+
+
+class StaticLogin(TokenCalls):
+    """Use a token of a Secret. It is looked up once, so that it is renewed before it expires, if it can be."""
+
+    owns_tokens = False
+    pauses = Pauses()
+
+    def __init__(self, token: SecretBytes, connection: Connection, observe: Observe) -> None:
+        super().__init__(connection, observe)
+        self._token = token
+        self.proof = digest(token)
+
+    async def log_in(self) -> Grant:
+        return Grant(self._token, examined=False)
+
+
+def _life(reply: Reply) -> tuple[float, bool]:
+    seconds = integer(reply.json, "auth", "lease_duration") or 0
+    return (float(seconds) if seconds > 0 else math.inf), at(reply.json, "auth", "renewable") is True

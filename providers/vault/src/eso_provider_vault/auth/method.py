@@ -1,0 +1,133 @@
+"""A login method, whatever its kind: where it is mounted, who logs in, and what the login request says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from eso_api.references import SecretKeySelector, ServiceAccountSelector
+from eso_api.values import SecretBytes
+from eso_provider_vault.refusals import Pauses
+from eso_sdk.errors import invalid_config
+from eso_wire.values import Token
+from kuberun.clock import Clock
+
+Body = Mapping[str, str]
+MakeBody = Callable[[], Awaitable[Body]]
+
+
+class Secrets(Protocol):
+    """The part of a session that login methods need."""
+
+    clock: Clock
+
+    def secret(self, reference: SecretKeySelector) -> SecretBytes: ...
+
+    def token(self, reference: ServiceAccountSelector) -> Token: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """Certificate and key for the connection that logs in, in PEM."""
+
+    certificate: SecretBytes
+    key: SecretBytes
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One configured login."""
+
+    name: str
+    """The field of `auth` that configures it."""
+    mount: str
+    who: tuple[str, ...]
+    """Role or user, and whatever else decides who logs in. Equal for all sessions of one identity."""
+    body: MakeBody = field(repr=False)
+    proof: bytes = field(repr=False)
+    """A digest of the credentials, or of the account whose tokens are replaced all the time."""
+    label: str = ""
+    """Role or user, for messages."""
+    user: str = ""
+    """The last segment of the login path, for methods with users."""
+    certificate: ClientCertificate | None = None
+    pauses: Pauses = field(default_factory=Pauses)
+    advice: str = ""
+    """What to check when the server refuses the login."""
+
+    @property
+    def path(self) -> str:
+        return f"auth/{self.mount}/login/{self.user}" if self.user else f"auth/{self.mount}/login"
+
+    @property
+    def field(self) -> str:
+        return f"/auth/{self.name}"
+
+
+def digest(*parts: bytes | SecretBytes | str) -> bytes:
+    """Hash credentials. Lengths keep "ab" and "c" apart from "a" and "bc"."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        raw = part.reveal() if isinstance(part, SecretBytes) else part.encode() if isinstance(part, str) else part
+        hashed.update(len(raw).to_bytes(8, "big"))
+        hashed.update(raw)
+    return hashed.digest()
+
+
+def mount_of(path: str, otherwise: str, place: str) -> str:
+    """Return the mount of a method without slashes at its ends; refuse what the server would read as another path."""
+    mount = (path or otherwise).strip("/")
+    if not mount or any(segment in ("", ".", "..") for segment in mount.split("/")) or not mount.isprintable():
+        raise invalid_config(place, "must be the path of an auth method below auth/, such as kubernetes or team/jwt")
+    return mount
+
+
+def needed(reference: SecretKeySelector | None, place: str, what: str) -> SecretKeySelector:
+    """Return a reference that the method cannot do without."""
+    if reference is None or not reference.name:
+        raise invalid_config(place, f"is needed: name the Secret and the key that hold {what}")
+    return reference
+
+
+def named(value: str, place: str, what: str) -> str:
+    """Return a trimmed name that must not be empty."""
+    if not (trimmed := value.strip()):
+        raise invalid_config(place, f"is needed: {what}")
+    return trimmed
+
+
+def text(value: SecretBytes, place: str) -> str:
+    """Return a credential as text, as it is."""
+    try:
+        return value.reveal().decode()
+    except UnicodeDecodeError:
+        raise invalid_config(place, "names a value that is not UTF-8 text") from None
+
+
+def line(value: SecretBytes, place: str) -> str:
+    """Return a credential that never holds line breaks, without the one that editors leave at its end."""
+    if not (found := text(value, place).strip("\r\n")):
+        raise invalid_config(place, "names an empty value")
+    return found
+
+
+def fixed(body: Body) -> MakeBody:
+    """Return a maker of a body that does not change."""
+
+    async def make() -> Body:
+        return body
+
+    return make
+
+
+def same_account(token: Token) -> tuple[str, ...]:
+    """Return what identifies the ServiceAccount of a token; nothing if an older operator does not say."""
+    return (token.namespace, token.name, token.uid, *token.audiences) if token.name and token.uid else ()
+
+
+def account_proof(token: Token) -> bytes:
+    """Return a digest of the account, or of the token if the account is not known."""
+    account = same_account(token)
+    return digest(*account) if account else digest(token.token)

@@ -1,0 +1,117 @@
+"""The document that a push is about to write: members set and removed one after the other, nothing sent yet.
+
+A property that is a literal member of the document means that member, as reads have it; any other is an sjson path.
+Values are text: KV engines hold JSON, which has no bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from eso_api.values import SecretBytes
+from eso_provider_vault.documents import Json, Members, NotJsonError, Number, compact, members, parse, same
+from eso_sdk import sjson
+from eso_sdk.errors import invalid_request
+from eso_sdk.extract import property_of
+from eso_wire.values import PushItem
+
+
+class Draft:
+    """A document to be."""
+
+    def __init__(self, standing: Members | None) -> None:
+        self.document: Members = dict(standing or {})
+
+    def has(self, name: str) -> bool:
+        """Tell whether the property is there; without a property, whether anything can be."""
+        return not name or name in self.document or property_of(compact(self.document), name) is not None
+
+    def put(self, item: PushItem) -> bool:
+        """Set what an item says; tell whether that changed the document."""
+        before = self.document
+        self.document = self._with(item)
+        return not same(storable(before), storable(self.document))
+
+    def remove(self, name: str) -> bool:
+        """Remove a property, or everything when there is no name; tell whether it was there."""
+        if not self.has(name):
+            return False
+        if not name:
+            self.document = {}
+        elif name in self.document:
+            self.document = {key: value for key, value in self.document.items() if key != name}
+        else:
+            self.document = members(parse(_written(name, lambda: sjson.delete(compact(self.document), name))))
+        return True
+
+    def _with(self, item: PushItem) -> Members:
+        key, name = item.remote.key, item.remote.property
+        if not name:
+            return _whole(item)
+        value = item.payload
+        told = value.reveal() if isinstance(value, SecretBytes) else compact(_texts(value, key))
+        text = _text(told, key, name)
+        if name in self.document:
+            return {**self.document, name: text}
+        document = compact(self.document)
+        return members(parse(_written(name, lambda: sjson.set_text(document, name, text.encode()))))
+
+
+def storable(document: Members) -> Members:
+    """The document as a version 2 engine gives it back.
+
+    Those engines hand numbers out as 64-bit floats. A number that would lose digits is stored as a string, which reads
+    the same as a property.
+    """
+    return {name: _storable(value) for name, value in document.items()}
+
+
+def _storable(value: Json) -> Json:
+    match value:
+        case Number():
+            return value if value.fits_a_float else value.text
+        case dict():
+            return {name: _storable(entry) for name, entry in value.items()}
+        case list():
+            return [_storable(entry) for entry in value]
+        case _:
+            return value
+
+
+def _whole(item: PushItem) -> Members:
+    """The document that replaces the whole value."""
+    key = item.remote.key
+    if not isinstance(item.payload, SecretBytes):
+        return _texts(item.payload, key)
+    try:
+        document = parse(item.payload.reveal())
+    except NotJsonError:
+        document = None
+    if not isinstance(document, dict):
+        raise invalid_request(
+            f'the value for "{key}" is not a JSON object, and Vault keeps nothing else; set remoteRef.property to store'
+            " it as one member"
+        )
+    return document
+
+
+def _texts(whole: Mapping[str, SecretBytes], key: str) -> Members:
+    return {name: _text(value.reveal(), key, name) for name, value in whole.items()}
+
+
+def _text(raw: bytes, key: str, name: str) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        # The decoder's own message quotes the value.
+        raise invalid_request(
+            f'the value for "{name}" of "{key}" is binary, and Vault keeps text; encode it first, for example with'
+            " b64enc in spec.template of the PushSecret"
+        ) from None
+
+
+def _written(name: str, write: Callable[[], bytes]) -> bytes:
+    try:
+        return write()
+    except sjson.SjsonError as exc:
+        raise invalid_request(f'property "{name}" cannot be written: {exc}') from None

@@ -1,0 +1,156 @@
+"""What an answer means: status and body of a refusal -> `ProviderError`.
+
+    503 sealed, 5xx, 472, 473, 412   BACKEND_UNAVAILABLE
+    429                              RATE_LIMITED
+    413                              PAYLOAD_TOO_LARGE
+    403                              PERMISSION_DENIED; of a login or a dead token CREDENTIALS_REJECTED
+    404                              CONFIG_INVALID; only `reading.py` decides that a key does not exist
+    anything that is not Vault's     BACKEND_ERROR
+
+Bodies are used to classify and are never quoted: several backends repeat the request in them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eso_provider_vault.replies import Place, Reply, shown
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+
+_STANDBY: Final = frozenset({472, 473})
+_REDIRECTS: Final = range(300, 400)
+
+
+def refusal(reply: Reply, place: Place) -> ProviderError:
+    """The error of a request that was not answered as hoped. Never "not found"."""
+    code = f"HTTP {reply.status}"
+    return _by_status(reply, place, code) or ProviderError(
+        ErrorReason.BACKEND_ERROR, f"{place} was answered with {code}; see the server's log", backend_code=code
+    )
+
+
+def sealed_or_down(reply: Reply, place: Place, code: str) -> ProviderError | None:
+    """The errors that heal when the server does."""
+    server = shown(place.server)
+    if reply.status == 503 and (reply.mentions("sealed") or not reply.is_json or not reply.errors):
+        problem = f"{server} is sealed or unavailable; unseal it"
+    elif reply.status in _STANDBY:
+        problem = f"{server} is a standby node that does not answer; point server at the active node or the cluster"
+    elif reply.status == 412:
+        problem = f"{server} has not caught up with the last write yet"
+    elif reply.status == 400 and reply.mentions("upgrading"):
+        problem = f"the engine behind {place} is being upgraded to version 2"
+    elif reply.status >= 500:
+        problem = f"{server} failed to answer for {place} ({code})"
+    else:
+        return None
+    return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, problem, backend_code=code)
+
+
+def denied(place: Place, *, backend_code: str = "HTTP 403") -> ProviderError:
+    """The token is good, but not for this path."""
+    return ProviderError(
+        ErrorReason.PERMISSION_DENIED,
+        f"no policy of the token allows {place}; grant it, or correct path and key",
+        backend_code=backend_code,
+    )
+
+
+def dead_token(place: Place) -> ProviderError:
+    """The server does not accept the token at all."""
+    return ProviderError(
+        ErrorReason.CREDENTIALS_REJECTED,
+        f"{shown(place.server)} does not accept the token: it is wrong, expired or revoked; replace it",
+        backend_code="HTTP 403",
+    )
+
+
+def accepts_token(reply: Reply) -> bool | None:
+    """Tell whether the server knows the token that a request was made with; None when its answer does not say.
+
+    A 403 of the policies is a list ("1 error occurred"), a 403 of an unknown token is not, or names the token.
+    """
+    if reply.status != 403:
+        return reply.ok or None
+    if reply.mentions("invalid token"):
+        return False
+    return True if reply.mentions("1 error occurred") else None
+
+
+def misconfigured(problem: str, *, backend_code: str = "") -> ProviderError:
+    """Store and server do not fit together. Either may be mended, so waiting helps as well as a new spec."""
+    return ProviderError(ErrorReason.CONFIG_INVALID, problem, retry=RetryClass.BACKOFF, backend_code=backend_code)
+
+
+def absent(key: str, place: Place) -> ProviderError:
+    """The server has no such key. Deletion policies act on it."""
+    return ProviderError(
+        ErrorReason.SECRET_NOT_FOUND, f'"{key}" does not exist: nothing at {place}', backend_code="HTTP 404"
+    )
+
+
+def absent_version(key: str, version: str, place: Place) -> ProviderError:
+    return ProviderError(
+        ErrorReason.VERSION_NOT_FOUND, f'"{key}" has no version "{version}" at {place}', backend_code="HTTP 404"
+    )
+
+
+def not_vault(place: Place, status: int) -> ProviderError:
+    """Something answered that is not Vault: a proxy's page, another service."""
+    return ProviderError(
+        ErrorReason.BACKEND_ERROR,
+        f"the answer for {place} (HTTP {status}) does not come from Vault's API; check server, and any proxy before it",
+        backend_code=f"HTTP {status}",
+    )
+
+
+def _by_status(reply: Reply, place: Place, code: str) -> ProviderError | None:
+    if down := sealed_or_down(reply, place, code):
+        return down
+    match reply.status:
+        case 401 | 403:
+            return denied(place, backend_code=code)
+        case 404:
+            return _nowhere(reply, place)
+        case 413:
+            return ProviderError(
+                ErrorReason.PAYLOAD_TOO_LARGE,
+                f"the value for {place} is larger than the server takes",
+                backend_code=code,
+            )
+        case 429:
+            return ProviderError(
+                ErrorReason.RATE_LIMITED,
+                f"a rate limit quota of {shown(place.server)} is used up; asked for {place}",
+                retry_after=_retry_after(reply),
+                backend_code=code,
+            )
+        case 400 if reply.mentions("missing client token"):
+            return dead_token(place)
+        case status if status in _REDIRECTS:
+            return ProviderError(
+                ErrorReason.BACKEND_UNAVAILABLE,
+                f"{shown(place.server)} redirects to another address, which is not followed with a token; set server"
+                " to the address of the active node or the cluster",
+                backend_code=code,
+            )
+        case _:
+            return None if reply.is_json else not_vault(place, reply.status)
+
+
+def _nowhere(reply: Reply, place: Place) -> ProviderError:
+    """A 404 that says more, or less, than "no such key"."""
+    if not reply.is_json or (reply.errors is None and not reply.json):
+        return not_vault(place, reply.status)
+    if reply.mentions("namespace not found"):
+        problem = f'namespace "{place.namespace}" does not exist on {shown(place.server)}; correct namespace'
+    elif reply.mentions("no handler for route"):
+        problem = f"no engine is mounted at {place}; enable one, or correct path"
+    else:
+        problem = f"{place} is not a path of a key/value engine; correct path and version"
+    return misconfigured(problem, backend_code="HTTP 404")
+
+
+def _retry_after(reply: Reply) -> float:
+    header = reply.headers.get("retry-after", "")
+    return min(float(header), 3600.0) if header.isdecimal() else 0.0

@@ -1,0 +1,102 @@
+"""What is mounted where: the second opinion before a key counts as absent, and the check of a store's path.
+
+A version 2 path on a version 1 engine is answered exactly like a missing key. Deletion policies act on missing keys, so
+the server is asked which engine it really is: `sys/internal/ui/mounts/PATH`, which every token may ask for that can do
+anything below the mount.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from eso_provider_vault.api import Api
+from eso_provider_vault.documents import text
+from eso_provider_vault.errors import misconfigured, not_vault, refusal
+from eso_provider_vault.replies import Reply, shown
+from eso_wire.errors import ErrorReason, ProviderError
+
+CONFIRMED_SECONDS: Final = 60.0
+MAX_CONFIRMED: Final = 128
+
+_KV_TYPES: Final = frozenset({"kv", "generic", "cubbyhole"})
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One mounted engine, as the server describes it."""
+
+    path: str
+    type: str
+    version: str
+
+    @property
+    def is_kv(self) -> bool:
+        return self.type in _KV_TYPES
+
+
+class Mounts:
+    """Asks which engine serves a path, and remembers for a minute that it was the right one."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._confirmed: OrderedDict[str, float] = OrderedDict()
+
+    async def confirm(self, path: str) -> None:
+        """Raise unless a key/value engine of the store's version serves this path."""
+        mount = self._api.settings.mount or path.partition("/")[0]
+        now = self._api.clock.monotonic()
+        if self._confirmed.get(mount, 0.0) > now:
+            return
+        self.check(await self.engine(path))
+        self._confirmed[mount] = now + CONFIRMED_SECONDS
+        while len(self._confirmed) > MAX_CONFIRMED:
+            self._confirmed.popitem(last=False)
+
+    async def engine(self, path: str) -> Engine:
+        """Ask which engine serves a path."""
+        return self.described(await self.ask(path), path)
+
+    def described(self, reply: Reply, path: str) -> Engine:
+        """Read the answer to `ask`."""
+        if not reply.ok:
+            raise self._unknown(reply, path)
+        if not text(reply.data, "type"):
+            raise not_vault(self._api.place(path), reply.status)
+        return Engine(
+            text(reply.data, "path").strip("/"),
+            text(reply.data, "type"),
+            text(reply.data, "options", "version") or "1",
+        )
+
+    async def ask(self, path: str) -> Reply:
+        return await self._api.ask("GET", f"sys/internal/ui/mounts/{path}", call="ReadMounts")
+
+    def check(self, engine: Engine) -> None:
+        """Raise if this is not the engine that the store describes."""
+        settings = self._api.settings
+        server = shown(settings.server)
+        if not engine.is_kv:
+            what = f'"{engine.path}" on {server} is an engine of type {engine.type}, not kv; correct path'
+        elif settings.mount and engine.path != settings.mount:
+            what = f'path is "{settings.mount}", but the engine is mounted at "{engine.path}" on {server}; correct path'
+        elif f"v{engine.version}" != settings.version:
+            what = (
+                f'the engine "{engine.path}" on {server} has version v{engine.version}, but the store says'
+                f" {settings.version}; set version: v{engine.version}"
+            )
+        else:
+            return
+        raise misconfigured(what)
+
+    def _unknown(self, reply: Reply, path: str) -> ProviderError:
+        place = self._api.place(path)
+        if reply.status != 403:
+            return refusal(reply, place)
+        return ProviderError(
+            ErrorReason.PERMISSION_DENIED,
+            f"the server does not tell which engine serves {place}: nothing is mounted there, or no policy of"
+            " the token allows anything below it; correct path, or grant access",
+            backend_code="HTTP 403",
+        )

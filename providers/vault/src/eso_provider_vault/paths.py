@@ -1,0 +1,95 @@
+"""Where a key is: mount and path of a remote key, as existing manifests spell them.
+
+version 2, path "kv"    app/db, kv/app/db, kv/data/app/db  -> kv/data/app/db, kv/metadata/app/db
+version 2, no path      kv/app/db, kv/data/app/db          -> the same; the first segment is the mount
+version 1, path "kv"    app/db, kv/app/db                  -> kv/app/db
+version 1, no path      kv/app/db                          -> kv/app/db
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from eso_provider_vault.settings import Settings
+from eso_sdk.errors import invalid_request
+
+_DATA: Final = "data"
+_METADATA: Final = "metadata"
+_MAX_KEY_CHARS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One key of an engine. Equal locations are one remote value, however the keys were spelled."""
+
+    mount: str
+    """Empty for version 1 without `path`: the server knows where the mount ends."""
+    key: str
+    versioned: bool = True
+
+    @property
+    def data(self) -> str:
+        """Path of the value."""
+        return _joined(self.mount, _DATA if self.versioned else "", self.key)
+
+    @property
+    def metadata(self) -> str:
+        """Path of the metadata; version 1 has none."""
+        return _joined(self.mount, _METADATA, self.key)
+
+    @property
+    def folder(self) -> str:
+        """Path whose listing shows what is below this key."""
+        return self.metadata if self.versioned else self.data
+
+
+def locate(key: str, settings: Settings) -> Location:
+    """Find the place that a remote key means."""
+    path = checked(key)
+    versioned = settings.version == "v2"
+    mount = settings.mount
+    if mount:
+        if path.startswith(f"{mount}/"):
+            path = path.removeprefix(f"{mount}/")
+            path = path.removeprefix(f"{_DATA}/") if versioned else path
+    elif versioned:
+        if f"/{_DATA}/" in path:
+            mount, _, path = path.partition(f"/{_DATA}/")
+        else:
+            mount, _, path = path.partition("/")
+        if not path:
+            raise invalid_request(
+                f'key "{key}" names an engine but no secret; write ENGINE/NAME, or set path in the store'
+            )
+    return Location(mount, path, versioned)
+
+
+def checked(key: str) -> str:
+    """A key without slashes at its front; refuse what a server would read as another path."""
+    path = key.lstrip("/")
+    if not path or len(path) > _MAX_KEY_CHARS:
+        raise invalid_request(f"a key has between 1 and {_MAX_KEY_CHARS} characters")
+    if path.endswith("/"):
+        raise invalid_request(f'key "{key}" is a folder; name a secret in it, or use dataFrom.find with path')
+    if any(segment in ("", ".", "..") for segment in path.split("/")):
+        raise invalid_request(f'key "{key}" has an empty segment, "." or ".."; write the path in full')
+    if not path.isprintable():
+        raise invalid_request("a key has only printable characters")
+    return path
+
+
+def folder(path: str, settings: Settings) -> Location:
+    """Find the folder that a search begins in; without a path it is the whole engine."""
+    trimmed = path.strip("/")
+    if not settings.mount and not trimmed:
+        raise invalid_request("find needs path, in the store or in the query, so that it knows the engine")
+    if settings.mount and trimmed in ("", settings.mount):
+        return Location(settings.mount, "", settings.version == "v2")
+    if not settings.mount and "/" not in trimmed:
+        return Location(checked(trimmed), "", settings.version == "v2")
+    return locate(trimmed, settings)
+
+
+def _joined(*parts: str) -> str:
+    return "/".join(part for part in parts if part)

@@ -1,0 +1,219 @@
+"""Reading keys: one request for each key and version of a batch, however many properties are asked for.
+
+An answer counts as "not found" only if the server says that this very key is absent from the engine that the store
+describes. Everything else (no such mount, no such namespace, another engine version, a proxy's page, a folder) is an
+error of its own, so that no deletion policy acts on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from eso_api.values import SecretBytes
+from eso_provider_vault.api import Api
+from eso_provider_vault.documents import Json, Members, NotJsonError, at, compact, integer, members, text, text_of
+from eso_provider_vault.errors import absent, absent_version, not_vault, refusal
+from eso_provider_vault.mounts import Mounts
+from eso_provider_vault.paths import Location, locate
+from eso_provider_vault.replies import Reply
+from eso_sdk.errors import backend_error, invalid_request, property_not_found, unsupported
+from eso_sdk.extract import property_of
+from eso_sdk.provider import Value
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata
+
+READ: Final = "ReadSecretData"
+LIST: Final = "ListSecrets"
+_ABOUT_THE_SECRET: Final = ("created_time", "current_version", "delete_version_after")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one request reads. References with equal questions share the answer."""
+
+    location: Location
+    version: str = ""
+    metadata: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """The members of one key, or its metadata as members."""
+
+    data: Members = field(repr=False)
+    version: int | None = None
+    """None where the engine keeps no versions."""
+    updated_at: datetime | None = None
+
+    @property
+    def provider_version(self) -> str:
+        return "" if self.version is None else str(self.version)
+
+
+class Reader:
+    """Reads one engine."""
+
+    def __init__(self, api: Api, mounts: Mounts) -> None:
+        self._api = api
+        self._mounts = mounts
+
+    def question(self, ref: RemoteRef) -> Question:
+        """What to read for a reference; raises if it can never be answered."""
+        settings = self._api.settings
+        location = locate(ref.key, settings)
+        if ref.metadata_policy is MetadataPolicy.FETCH:
+            if not location.versioned:
+                raise unsupported(f'"{ref.key}" has no metadata: version 1 engines keep none; remove metadataPolicy')
+            return Question(location, metadata=True)
+        if not ref.version:
+            return Question(location)
+        if not location.versioned:
+            if settings.versions_refused:
+                raise invalid_request(f'"{ref.key}": version 1 engines keep no versions; remove version')
+            return Question(location)
+        if not ref.version.isdecimal():
+            raise ProviderError(
+                ErrorReason.VERSION_NOT_FOUND,
+                f'"{ref.key}" has no version "{ref.version}": versions are numbers such as "2"; none means the latest',
+            )
+        return Question(location, ref.version)
+
+    async def answer(self, question: Question, key: str) -> Secret:
+        """Read a secret, or its metadata. `key` is what messages call it."""
+        if question.metadata:
+            return await self._metadata(question.location, key)
+        query = {"version": question.version} if question.version else None
+        path = question.location.data
+        reply = await self._api.ask("GET", path, call=READ, query=query)
+        if reply.status == 404:
+            raise await self._missing(reply, question, key)
+        if not reply.ok:
+            raise await self._api.refused(reply, path)
+        return await self._secret(reply, question.location)
+
+    async def lookup(self, location: Location) -> Secret | None:
+        """Read the latest version for a write; None if there is none that could be read."""
+        try:
+            return await self.answer(Question(location), location.key)
+        except ProviderError as missing:
+            if missing.reason is ErrorReason.SECRET_NOT_FOUND:
+                return None
+            raise
+
+    async def about(self, location: Location) -> Members | None:
+        """The metadata document of a version 2 key; None if the key does not exist."""
+        reply = await self._api.ask("GET", location.metadata, call=READ)
+        if reply.status == 404 and reply.errors == ():
+            await self._mounts.confirm(location.metadata)
+            return None
+        if not reply.ok:
+            raise await self._api.refused(reply, location.metadata)
+        return reply.data
+
+    async def names(self, path: str) -> list[str] | None:
+        """What a folder holds, sub-folders with a slash at their end; None for no such folder."""
+        return await self._listed(path, await self._api.ask("GET", f"{path}/", call=LIST, query={"list": "true"}))
+
+    async def _listed(self, path: str, reply: Reply) -> list[str] | None:
+        if reply.status == 404 and reply.errors == ():
+            return None
+        if not reply.ok:
+            if reply.status == 404 and reply.data == {} and not reply.errors:
+                await self._mounts.confirm(path)  # tells the wrong version from other reasons
+            raise await self._api.refused(reply, path)
+        keys = reply.data.get("keys")
+        return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else None
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    async def _secret(self, reply: Reply, location: Location) -> Secret:
+        if not location.versioned:
+            if not isinstance(at(reply.json, "data"), dict):
+                raise not_vault(self._api.place(location.data), reply.status)
+            return Secret(reply.data)
+        version = integer(reply.data, "metadata", "version")
+        if not isinstance(reply.data.get("data"), dict) or version is None:
+            # A version 1 engine answers so, if it has a key that begins with "data/".
+            await self._mounts.confirm(location.data)
+            raise not_vault(self._api.place(location.data), reply.status)
+        return Secret(members(reply.data["data"]), version, moment(text(reply.data, "metadata", "created_time")))
+
+    async def _metadata(self, location: Location, key: str) -> Secret:
+        about = await self.about(location)
+        if about is None:
+            raise absent(key, self._api.place(location.metadata))
+        own: Members = {name: about[name] for name in _ABOUT_THE_SECRET if about.get(name) is not None}
+        return Secret({**own, **members(about.get("custom_metadata"))}, integer(about, "current_version"))
+
+    async def _missing(self, reply: Reply, question: Question, key: str) -> ProviderError:
+        """Decide what a 404 means."""
+        location = question.location
+        place = self._api.place(location.data)
+        if location.versioned and is_deleted(reply):
+            return absent(key, place)
+        if not reply.is_json or reply.mentions("namespace not found") or reply.mentions("no handler for route"):
+            return refusal(reply, place)
+        await self._mounts.confirm(location.data)
+        if reply.errors != ():
+            return refusal(reply, place)
+        if question.version and await self._exists(location):
+            return absent_version(key, question.version, place)
+        return await self._folder(location, key) or absent(key, place)
+
+    async def _exists(self, location: Location) -> bool:
+        reply = await self._api.ask("GET", location.data, call=READ)
+        if reply.status not in (200, 404):
+            raise await self._api.refused(reply, location.data)
+        return reply.ok or is_deleted(reply)
+
+    async def _folder(self, location: Location, key: str) -> ProviderError | None:
+        """The error for a key that is a folder. A token that may not list cannot tell."""
+        path = location.folder
+        reply = await self._api.probe("GET", f"{path}/", call=LIST, query={"list": "true"})
+        if reply.status == 403 or not await self._listed(path, reply):
+            return None
+        return ProviderError(
+            ErrorReason.INVALID_REQUEST,
+            f'"{key}" is a folder: {self._api.place(location.data)} holds secrets but is none itself; name one of them,'
+            " or use dataFrom.find with path",
+            retry=RetryClass.BACKOFF,
+        )
+
+
+def is_deleted(reply: Reply) -> bool:
+    """Tell whether a 404 is about a version that was deleted or destroyed: its metadata is still there."""
+    return "data" in reply.data and reply.data["data"] is None and isinstance(reply.data.get("metadata"), dict)
+
+
+def value_in(secret: Secret, ref: RemoteRef) -> Value:
+    """What a reference asks for, out of the secret it names."""
+    try:
+        found = SecretBytes(_chosen(secret.data, ref))
+    except NotJsonError as exc:
+        raise backend_error(f'the value of "{ref.key}" cannot be given: {exc}') from None
+    return Value(found, ValueMetadata(provider_version=secret.provider_version, updated_at=secret.updated_at))
+
+
+def _chosen(data: Members, ref: RemoteRef) -> bytes:
+    if not ref.property:
+        return compact(data) if data or ref.metadata_policy is not MetadataPolicy.FETCH else b""
+    if ref.property in data:
+        return text_of(data[ref.property])
+    found = property_of(compact(data), ref.property)
+    if found is None:
+        raise property_not_found(ref.key, ref.property)
+    return found
+
+
+def moment(written: Json) -> datetime | None:
+    """A time of the server, which has nanoseconds; None if there is none."""
+    if not isinstance(written, str) or not written:
+        return None
+    whole, dot, rest = written.partition(".")
+    digits = rest.rstrip("Z")
+    try:
+        return datetime.fromisoformat(f"{whole}.{digits[:6].ljust(6, '0')}+00:00" if dot else written)
+    except ValueError:
+        return None

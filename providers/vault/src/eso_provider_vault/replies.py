@@ -1,0 +1,62 @@
+"""One answer of a server, decoded, and where the question was sent to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from eso_provider_vault.documents import Json, Members, at, members
+
+_OK: Final = range(200, 300)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server answered. Nothing of the body shows in `repr`: it may hold secrets or repeat the request."""
+
+    status: int
+    json: Json = field(repr=False)
+    """The decoded body; None when it is empty."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Header names are lower-case."""
+    is_json: bool = True
+    """False when there is a body that is not a JSON object: some proxy answered, not Vault."""
+
+    @property
+    def ok(self) -> bool:
+        return self.status in _OK
+
+    @property
+    def data(self) -> Members:
+        return members(at(self.json, "data"))
+
+    @property
+    def errors(self) -> tuple[str, ...] | None:
+        """The list `errors`, to classify by; never quote it. None when the body has none."""
+        found = at(self.json, "errors")
+        return tuple(str(entry) for entry in found) if isinstance(found, list) else None
+
+    def mentions(self, words: str) -> bool:
+        """Tell whether an error of the body has these words."""
+        return any(words in error.lower() for error in self.errors or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Server, namespace and path of a request, for messages."""
+
+    server: str
+    path: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        inside = f', namespace "{self.namespace}"' if self.namespace else ""
+        return f'"{self.path}" (server {shown(self.server)}{inside})'
+
+
+def shown(server: str) -> str:
+    """An address for messages, without user and password."""
+    parts = urlsplit(server)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -1,0 +1,64 @@
+"""One set of settings, whichever block they come from: `spec.provider.vault` or `spec.provider.openBao`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from eso_api.stores.openbao import OpenBaoProvider
+from eso_api.stores.vault import VaultProvider
+from eso_sdk.errors import invalid_config
+
+KvVersion = Literal["v1", "v2"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a session needs to know of its configuration, besides credentials."""
+
+    server: str
+    mount: str
+    """Path of the engine without slashes at its ends; empty when keys begin with it."""
+    version: KvVersion = "v2"
+    namespace: str = ""
+    auth_namespace: str = ""
+    """Namespace of logins and token lookups."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    read_your_writes: bool = False
+    forward_inconsistent: bool = False
+    cas_required: bool = False
+    versions_refused: bool = False
+    """Whether `remoteRef.version` is an error on a version 1 engine, which keeps no versions."""
+
+
+def settings_of(config: VaultProvider | OpenBaoProvider) -> Settings:
+    """Bring either block into one form; raise `invalid_config` for what can never work."""
+    auth_namespace = (config.auth.namespace if config.auth is not None else "") or config.namespace
+    if not config.server.startswith(("http://", "https://")):
+        raise invalid_config("/server", "must be a URL that begins with https:// or http://")
+    mount = (config.path or "").strip("/")
+    version = cast(KvVersion, config.version or "v2")
+    if isinstance(config, OpenBaoProvider):
+        return Settings(
+            server=config.server.rstrip("/"),
+            mount=mount or "kv",
+            version=version,
+            namespace=config.namespace,
+            auth_namespace=auth_namespace,
+            versions_refused=True,
+        )
+    cas_required = config.check_and_set is not None and config.check_and_set.required
+    if cas_required and version == "v1":
+        raise invalid_config("/checkAndSet", "needs a version 2 engine; set version: v2 or remove checkAndSet")
+    return Settings(
+        server=config.server.rstrip("/"),
+        mount=mount,
+        version=version,
+        namespace=config.namespace,
+        auth_namespace=auth_namespace,
+        headers=config.headers,
+        read_your_writes=config.read_your_writes,
+        forward_inconsistent=config.read_your_writes and config.forward_inconsistent,
+        cas_required=cas_required,
+    )

@@ -1,0 +1,1 @@
+"""The test kit: a real OpenBao server, and servers that misbehave."""

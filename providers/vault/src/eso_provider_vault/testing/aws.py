@@ -1,0 +1,102 @@
+"""AWS for tests: moto as a process of its own, which verifies the signature of every request once users exist.
+
+with Aws.started(folder) as aws:
+    key_id, key = aws.user("ann")
+"""
+
+from __future__ import annotations
+
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+from xml.etree import ElementTree as ET
+
+from yarl import URL
+
+from eso_api.values import SecretBytes
+from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
+from eso_provider_vault.testing.apart import apart
+from kuberun.clock import SystemClock
+from kuberun.testing.servers import Child, free_ports
+
+READY_SECONDS: Final = 60.0
+_POLICY: Final = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}'
+_ANYONE: Final = AwsCredentials("AKIAIOSFODNN7EXAMPLE", SecretBytes(b"unchecked"))
+
+
+@dataclass(frozen=True, slots=True)
+class Aws:
+    """IAM and STS on one loopback port."""
+
+    url: str
+    child: Child = field(repr=False)
+
+    @classmethod
+    @contextmanager
+    def started(cls, folder: Path) -> Iterator[Aws]:
+        folder.mkdir(parents=True, exist_ok=True)
+        (port,) = free_ports(1)
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        child = Child(command, folder / "moto.log", {"PYTHONPATH": str(apart("moto"))})
+        aws = cls(f"http://127.0.0.1:{port}/", child)
+        try:
+            child.wait_until(aws._ready, seconds=READY_SECONDS)
+            yield aws
+        finally:
+            child.stop()
+
+    def user(self, name: str) -> tuple[str, str]:
+        """Make a user who may do everything; returns its access key."""
+        self.iam("CreateUser", UserName=name)
+        self.iam("PutUserPolicy", UserName=name, PolicyName="all", PolicyDocument=_POLICY)
+        found = self.iam("CreateAccessKey", UserName=name)
+        return found["AccessKeyId"], found["SecretAccessKey"]
+
+    def role(self, name: str) -> str:
+        """Make a role that everybody may assume; returns its ARN."""
+        statement = '{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","Resource":"*"}'
+        trust = f'{{"Version":"2012-10-17","Statement":[{statement}]}}'
+        return self.iam("CreateRole", RoleName=name, AssumeRolePolicyDocument=trust)["Arn"]
+
+    def verify_signatures(self, *, after: int = 0) -> None:
+        """Let this many more requests pass, and verify all others."""
+        address, plain = f"{self.url}moto-api/reset-auth", {"Content-Type": "text/plain"}
+        request = urllib.request.Request(address, str(after).encode(), plain, method="POST")  # noqa: S310 - loopback
+        urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - same
+
+    def iam(self, action: str, **parameters: str) -> dict[str, str]:
+        """Ask IAM; returns the elements of the answer."""
+        body = urlencode({"Action": action, "Version": "2010-05-08", **parameters}).encode()
+        request = SignableRequest("POST", URL(self.url), {}, body)
+        headers = signed_headers(request, _ANYONE, Scope("us-east-1", "iam"), SystemClock().now())
+        status, answer = self.send("POST", headers, body)
+        if status != 200:
+            raise AssertionError(f"IAM answered {action} with {status}")
+        return elements(answer)
+
+    def send(self, method: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        """Send a request as it is, as Vault does with the one inside a login."""
+        request = urllib.request.Request(self.url, body, dict(headers), method=method)  # noqa: S310 - loopback
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - same
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, refused.read()
+
+    def _ready(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.url}moto-api/", timeout=1).close()  # noqa: S310 - loopback
+        except OSError:
+            return False
+        return True
+
+
+def elements(answer: bytes) -> dict[str, str]:
+    return {element.tag.rpartition("}")[2]: element.text or "" for element in ET.fromstring(answer).iter()}  # noqa: S314 - ours

@@ -1,0 +1,64 @@
+"""Login endpoints that OpenBao does not have (aws, gcp), in front of a real server.
+
+    with CloudLogins.started(bao, {"auth/aws/login": verify}, policy="app") as front:
+        ...  # a store with server: front.url
+
+`verify` gets the login body and says whom it proves; None refuses the login. A proven login gets a token of the real
+server, and everything else is passed on to that server.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from eso_provider_vault.testing.openbao import OpenBao
+from eso_provider_vault.testing.standin import Asked, standin
+
+Verify = Callable[[Mapping[str, Any]], str | None]
+
+
+@dataclass(slots=True)
+class CloudLogins:
+    """What the endpoints saw."""
+
+    bao: OpenBao
+    verify: Mapping[str, Verify]
+    policy: str
+    url: str = ""
+    proven: list[str] = field(default_factory=list)
+    """Who logged in."""
+
+    @classmethod
+    @contextmanager
+    def started(cls, bao: OpenBao, verify: Mapping[str, Verify], *, policy: str) -> Iterator[CloudLogins]:
+        front = cls(bao, verify, policy)
+        with standin(front.answer) as address:
+            front.url = f"http://{address}"
+            yield front
+
+    def answer(self, asked: Asked) -> tuple[int, bytes]:
+        path = asked.path.removeprefix("/v1/")
+        if path not in self.verify:
+            return self._pass_on(asked)
+        if (who := self.verify[path](json.loads(asked.body))) is None:
+            return 400, b'{"errors":["login refused"]}'
+        self.proven.append(who)
+        made = self.bao.must("POST", "auth/token/create", {"policies": [self.policy], "ttl": "1h"})
+        return 200, json.dumps(made).encode()
+
+    def _pass_on(self, asked: Asked) -> tuple[int, bytes]:
+        kept = {name: value for name, value in asked.headers.items() if name.startswith("x-vault")}
+        address = f"{self.bao.url}{asked.path}"
+        request = urllib.request.Request(address, asked.body or None, kept, method=asked.method)  # noqa: S310 - loopback
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - same
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, refused.read()

@@ -1,0 +1,123 @@
+"""A server with Vault Enterprise's event stream: as much of websockets as `sys/events/subscribe` needs.
+
+OpenBao has no event stream, and Vault Enterprise is not available to tests. Messages have the form that Vault
+documents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from eso_provider_vault.testing.replies import ReplyServer, Said, Seen
+
+PATH: Final = "/v1/sys/events/subscribe/kv-v2/"
+_MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_TEXT, _CLOSE, _PING, _PONG = 0x1, 0x8, 0x9, 0xA
+
+
+@dataclass(slots=True)
+class EventServer(ReplyServer):
+    """Upgrades requests for events, and answers the others as `answers` says. `refuse` is the status of upgrades."""
+
+    refuse: int = 0
+    sockets: list[asyncio.StreamWriter] = field(default_factory=list)
+    connected: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+
+    @classmethod
+    @asynccontextmanager
+    async def listening(cls) -> AsyncIterator[EventServer]:
+        """A server that knows nothing but events."""
+        server = cls(_plain)
+        async with server.running():
+            try:
+                yield server
+            finally:
+                server.drop()
+
+    async def send(self, mount: str, key: str, kind: str = "data-write", version: int = 1) -> None:
+        """Tell everybody of one change."""
+        path = f"{mount}/{'metadata' if kind.startswith('metadata') else 'data'}/{key}"
+        about = {
+            "current_version": str(version),
+            "data_path": path,
+            "modified": "true",
+            "operation": kind,
+            "path": path,
+        }
+        event = {"id": "1", "metadata": about}
+        plugin = {"mount_class": "secret", "mount_path": f"{mount}/", "plugin": "kv"}
+        data = {"event": event, "event_type": f"kv-v2/{kind}", "plugin_info": plugin}
+        await self.send_text(json.dumps({"id": "1", "source": "https://vault", "type": "*", "data": data}))
+
+    async def send_text(self, message: str) -> None:
+        for writer in self.sockets:
+            writer.write(_frame(_TEXT, message.encode()))
+            await writer.drain()
+
+    def drop(self) -> None:
+        """Cut all streams, as a server that restarts."""
+        for writer in self.sockets:
+            writer.close()
+        self.sockets.clear()
+
+    async def _upgraded(self, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        if not seen.target.startswith(PATH) or seen.headers.get("upgrade", "").lower() != "websocket" or self.refuse:
+            return False
+        accept = hashlib.sha1(seen.headers["sec-websocket-key"].encode() + _MAGIC, usedforsecurity=False).digest()
+        lines = (
+            "HTTP/1.1 101 Switching Protocols",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Accept: {base64.b64encode(accept).decode()}",
+        )
+        writer.write("\r\n".join((*lines, "", "")).encode())
+        await writer.drain()
+        self.sockets.append(writer)
+        self.connected.release()
+        await self._serve_frames(reader, writer)
+        return True
+
+    async def _serve_frames(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            opcode, payload = await _received(reader)
+            if opcode == _PING:
+                writer.write(_frame(_PONG, payload))
+            if opcode == _CLOSE:
+                writer.write(_frame(_CLOSE, payload))
+                return
+
+    def answer(self, seen: Seen) -> Said | None:
+        if seen.target.startswith(PATH) and self.refuse:
+            return Said(self.refuse, b'{"errors":["permission denied"]}')
+        return self.answers(seen)
+
+
+def _plain(seen: Seen) -> Said:
+    if seen.target.startswith(PATH):
+        return Said(426, b'{"errors":["upgrade required"]}')
+    if "ui/mounts" in seen.target:
+        return Said(200, b'{"data":{"type":"kv","path":"kv/","options":{"version":"2"}}}')
+    return Said(404, b'{"errors":[]}')
+
+
+def _frame(opcode: int, payload: bytes) -> bytes:
+    size = bytes([len(payload)]) if len(payload) < 126 else b"\x7e" + len(payload).to_bytes(2, "big")
+    return bytes([0x80 | opcode]) + size + payload
+
+
+async def _received(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """One frame of a client; those are masked, and short."""
+    head = await reader.readexactly(2)
+    size = head[1] & 0x7F
+    if size == 126:
+        size = int.from_bytes(await reader.readexactly(2), "big")
+    mask = await reader.readexactly(4)
+    masked = await reader.readexactly(size)
+    return head[0] & 0x0F, bytes(byte ^ mask[at % 4] for at, byte in enumerate(masked))

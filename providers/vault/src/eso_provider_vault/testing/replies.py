@@ -1,0 +1,99 @@
+"""A server that answers as it is told: for what no healthy OpenBao says, and to look at the requests themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+MAX_HEAD = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request that arrived."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One answer."""
+
+    status: int = 200
+    body: bytes = b"{}"
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Answers = Callable[[Seen], Said | None]
+"""None means: never answer."""
+
+
+@dataclass(slots=True)
+class ReplyServer:
+    """Answers with what `answers` says; remembers what it was asked."""
+
+    answers: Answers
+    url: str = ""
+    seen: list[Seen] = field(default_factory=list)
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, answers: Answers) -> AsyncIterator[ReplyServer]:
+        server = cls(answers)
+        async with server.running():
+            yield server
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        listening = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MAX_HEAD)
+        self.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        try:
+            yield
+        finally:
+            listening.close()
+
+    def answer(self, seen: Seen) -> Said | None:
+        return self.answers(seen)
+
+    async def _upgraded(self, _seen: Seen, _reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> bool:
+        """Serve something else than HTTP on this connection; False if it stays with HTTP."""
+        return False
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                seen = await self._request(reader)
+                if await self._upgraded(seen, reader, writer):
+                    break
+                said = self.answer(seen)
+                if said is None:
+                    await reader.read()
+                    break
+                writer.write(_encoded(said))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _request(self, reader: asyncio.StreamReader) -> Seen:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        method, target, _ = head[0].split(" ", 2)
+        pairs = (line.partition(":") for line in head[1:] if line)
+        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        self.seen.append(Seen(method, target, headers, body))
+        return self.seen[-1]
+
+
+def _encoded(said: Said) -> bytes:
+    phrase = HTTPStatus(said.status).phrase if said.status in {code.value for code in HTTPStatus} else "Odd"
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(said.body))} | said.headers
+    lines = [f"HTTP/1.1 {said.status} {phrase}", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    return "\r\n".join(lines).encode("latin-1") + said.body

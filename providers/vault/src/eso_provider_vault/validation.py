@@ -1,0 +1,41 @@
+"""Whether a store works: its token is accepted, and the engine it names is there, is kv and has the right version."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eso_provider_vault.api import Api
+from eso_provider_vault.errors import accepts_token, dead_token, refusal
+from eso_provider_vault.mounts import Mounts
+from eso_provider_vault.watching import Watcher
+from eso_wire.values import Operation, Validation, ValidationState
+
+_VERSION_2_ONLY: Final = frozenset({Operation.METADATA_FETCH, Operation.FIND_BY_TAGS})
+
+
+async def examined(api: Api, mounts: Mounts, watcher: Watcher, operations: frozenset[Operation]) -> Validation:
+    """Ask the server; raise what is wrong with the store, and say what the server lets it do."""
+    if api.settings.mount:
+        await _check_mount(api, mounts)
+    else:
+        await _check_token(api)
+    offered = operations - _VERSION_2_ONLY if api.settings.version == "v1" else operations
+    if await watcher.way() == "none":
+        offered -= {Operation.SUBSCRIBE}
+    return Validation(ValidationState.READY, operations=offered)
+
+
+async def _check_mount(api: Api, mounts: Mounts) -> None:
+    """A token that can do anything below the mount may ask about it, so a good answer is about both."""
+    reply = await mounts.ask(api.settings.mount)
+    if reply.status == 403 and not await api.token_is_good():
+        raise dead_token(api.place(api.settings.mount))
+    mounts.check(mounts.described(reply, api.settings.mount))
+
+
+async def _check_token(api: Api) -> None:
+    reply = await api.look_at_token()
+    if reply.status != 403 and not reply.ok:
+        raise refusal(reply, api.place("auth/token/lookup-self"))
+    if accepts_token(reply) is not True:
+        raise dead_token(api.place("auth/token/lookup-self"))

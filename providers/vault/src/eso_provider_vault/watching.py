@@ -1,0 +1,189 @@
+"""Being told of changes: by Vault Enterprise's event stream, or by one cheap look at all versions every few seconds.
+
+    events   websocket `sys/events/subscribe/kv-v2/*`; a break means a reconnect, and that everything is read again
+    scan     one SCAN of detailed metadata a round (OpenBao): 1,000 unchanged keys cost one request, not 1,000
+
+A server with neither (Vault without Enterprise), a token that may use neither, and version 1 engines offer no
+subscription. Which way works is found out once for each session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Final, Literal
+
+from eso_provider_vault.api import Api
+from eso_provider_vault.changes import Overview, Topics, merged, overview_of
+from eso_provider_vault.documents import NotJsonError, at, parse, text
+from eso_provider_vault.finding import Finder
+from eso_provider_vault.paths import Location
+from eso_sdk.errors import unsupported
+from eso_sdk.http import HttpStatusError, url_of
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, WatchItem
+
+POLL_SECONDS: Final = 10.0
+"""From one look to the next. A subscription costs six requests a minute, however many keys it watches."""
+RECONNECT_SECONDS: Final = (1.0, 2.0, 5.0, 15.0, 30.0)
+MAX_FAILURES: Final = 5
+"""Looks or connections that fail in a row before the stream ends with the error."""
+
+_EVENTS: Final = "sys/events/subscribe/kv-v2/*"
+_PROBE: Final = "external-secrets-looks-whether-it-may-scan"
+_NO_EVENTS: Final = frozenset({403, 404, 405, 501})
+_DELETIONS: Final = frozenset({"kv-v2/data-delete", "kv-v2/metadata-delete"})
+_TOKEN: Final = "scan "  # noqa: S105 - a place in a stream
+
+Way = Literal["events", "scan", "none"]
+_PASSING: Final = frozenset(
+    {ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT, ErrorReason.RATE_LIMITED, ErrorReason.BACKEND_ERROR}
+)
+
+
+class Watcher:
+    """Tells of changes in one engine."""
+
+    def __init__(self, api: Api, finder: Finder) -> None:
+        self._api = api
+        self._finder = finder
+        self._way: Way | None = None
+
+    async def way(self) -> Way:
+        """How this server tells of changes; asked once."""
+        if self._way is None:
+            self._way = await self._find_out()
+        return self._way
+
+    async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        """Changes of what is watched, without end."""
+        topics = Topics(items, self._api.settings)
+        match await self.way():
+            case "events":
+                stream = self._listen(topics, resume_token)
+            case "scan":
+                stream = self._look(topics, resume_token)
+            case "none":
+                raise unsupported(
+                    "this server has neither an event stream nor SCAN that the token may use; grant scan on"
+                    " detailed-metadata, or rely on refreshInterval"
+                )
+        async for event in stream:
+            yield event
+
+    async def _find_out(self) -> Way:
+        if self._api.settings.version == "v1":
+            return "none"
+        # A plain request is told to upgrade where there are events, and that there is nothing where not.
+        reply = await self._api.probe("GET", _EVENTS, call="SubscribeEvents")
+        if reply.status in (400, 426) and not reply.mentions("unsupported path"):
+            return "events"
+        if reply.status not in _NO_EVENTS:
+            raise await self._api.refused(reply, _EVENTS)
+        mount = self._api.settings.mount
+        scanned = await self._finder.scan(Location(mount, _PROBE), detailed=True) if mount else None
+        return "none" if scanned is None else "scan"
+
+    # --- scan --------------------------------------------------------------------------------------------------------
+
+    async def _look(self, topics: Topics, resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        begun = self._api.clock.monotonic()
+        before = await self._overview(topics)
+        if resume_token and not resume_token.startswith(_TOKEN):
+            yield ChangeEvent(ChangeType.RESYNC, resume_token=_token(before))
+        since = resume_token.removeprefix(_TOKEN) if resume_token.startswith(_TOKEN) else ""
+        elapsed = self._api.clock.monotonic() - begun
+        for event in topics.missed(before, since=since, elapsed=elapsed, now=self._api.clock.now()):
+            yield event
+        yield Heartbeat(self._api.clock.now(), _token(before))
+        failures = 0
+        while True:
+            await self._api.clock.sleep(POLL_SECONDS if not failures else _pause(failures))
+            try:
+                after = await self._overview(topics)
+            except ProviderError as failed:
+                failures += 1
+                if failures >= MAX_FAILURES or failed.reason not in _PASSING:
+                    raise
+                continue
+            failures = 0
+            for event in topics.changes(before, after, now=self._api.clock.now()):
+                yield replace(event, resume_token=_token(after))
+            before = after
+
+    async def _overview(self, topics: Topics) -> Overview:
+        overviews = []
+        for root in topics.roots():
+            tree = await self._finder.scan(root, detailed=True)
+            if tree is None:
+                raise unsupported(f"the token may no longer scan {self._api.place(root.folder)}; grant scan again")
+            overviews.append(overview_of(root, tree, now=self._api.clock.now()))
+        return merged(overviews)
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    async def _listen(self, topics: Topics, resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        failures = 0
+        resync = bool(resume_token)
+        while True:
+            try:
+                async for event in self._connected(topics, resync=resync):
+                    failures = 0
+                    yield event
+            except ProviderError as failed:
+                failures += 1
+                if failures >= MAX_FAILURES or failed.reason not in _PASSING:
+                    raise
+            # Events are not kept for us: whatever happened while we were away has to be read again.
+            resync = True
+            await self._api.clock.sleep(_pause(failures))
+
+    async def _connected(self, topics: Topics, *, resync: bool) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        connection = self._api.connection
+        scheme, _, rest = connection.url(_EVENTS, {"json": "true"}).partition(":")
+        url = url_of(f"{'wss' if scheme == 'https' else 'ws'}:{rest}")
+        headers = connection.headers(await self._api.token(), self._api.settings.namespace)
+        try:
+            async with connection.http.websocket(url, headers) as socket:
+                yield Heartbeat(self._api.clock.now())
+                if resync:
+                    yield ChangeEvent(ChangeType.RESYNC)
+                async for message in socket:
+                    if (event := self._event(message.data, topics)) is not None:
+                        yield event
+        except HttpStatusError as refused:
+            if refused.status == 403:
+                await self._api.renew()
+            raise
+
+    def _event(self, message: object, topics: Topics) -> ChangeEvent | None:
+        """What one message says to our watches; None if nothing."""
+        try:
+            told = parse(message.encode() if isinstance(message, str) else b"")
+        except NotJsonError:
+            return None
+        kind = text(told, "data", "event_type")
+        about = at(told, "data", "event", "metadata")
+        mount = text(told, "data", "plugin_info", "mount_path").strip("/")
+        key = _key_in(text(about, "data_path") or text(about, "path"), mount)
+        if not key or text(about, "modified") == "false":
+            return None
+        ids = topics.watching(mount, key, None)
+        if not ids:
+            return None
+        change = ChangeType.DELETED if kind in _DELETIONS else ChangeType.UPDATED
+        return ChangeEvent(change, ids, text(about, "current_version"), self._api.clock.now())
+
+
+def _key_in(path: str, mount: str) -> str:
+    """The key of an event's path `MOUNT/data/KEY`, whichever part of the engine it names."""
+    _, found, inside = f"/{path}".partition(f"/{mount}/")
+    return inside.partition("/")[2] if found and mount else ""
+
+
+def _token(overview: Overview) -> str:
+    return f"{_TOKEN}{overview.latest}"
+
+
+def _pause(failures: int) -> float:
+    return RECONNECT_SECONDS[min(max(failures - 1, 0), len(RECONNECT_SECONDS) - 1)]

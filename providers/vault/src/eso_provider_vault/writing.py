@@ -1,0 +1,288 @@
+"""Writing keys: everything that is pushed to one key becomes one new version, or none when nothing changed.
+
+    read the key -> may we write it? -> set every item -> equal: stop -> write, if the version is still the one read
+
+Version 2 engines take the version that was read along with the write (check-and-set), so a parallel writer is noticed:
+the key is read again and the items are set anew. Version 1 engines know no versions; there the last writer wins.
+
+The mark that a key belongs to External Secrets is `managed-by: external-secrets`: in the custom metadata of version 2,
+in a member `custom_metadata` of version 1. Other custom metadata stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final
+from weakref import WeakValueDictionary
+
+from eso_provider_vault.api import Api
+from eso_provider_vault.documents import Members, Number, at, integer, members, same
+from eso_provider_vault.drafts import Draft, storable
+from eso_provider_vault.mounts import Mounts
+from eso_provider_vault.paths import Location, locate
+from eso_provider_vault.reading import READ, is_deleted
+from eso_provider_vault.replies import Reply
+from eso_sdk.errors import unsupported, version_differs
+from eso_sdk.provider import Pushed
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition
+
+WRITE: Final = "WriteSecretData"
+DELETE: Final = "DeleteSecret"
+MARK: Final = "managed-by"
+OWNER: Final = "external-secrets"
+ATTEMPTS: Final = 5
+
+_CUSTOM: Final = "custom_metadata"
+
+
+class ConflictError(Exception):
+    """Somebody else wrote the key between our read and our write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is at a location before a write."""
+
+    data: Members | None = field(repr=False)
+    """None when there is no value: never written, or its latest version is deleted."""
+    custom: Members = field(default_factory=dict, repr=False)
+    """Its custom metadata."""
+    version: int = 0
+    """The version that a write has to expect; 0 for a key that was never written."""
+    metadata_version: int | None = None
+    """Version of the metadata, where the server counts them."""
+    known: bool = False
+    """Whether the server has anything at all under this key."""
+
+    owner: str = OWNER
+    """Who writes."""
+
+    @property
+    def is_ours(self) -> bool:
+        return self.custom.get(MARK) == self.owner
+
+
+class Writer:
+    """Writes one engine."""
+
+    def __init__(self, api: Api, mounts: Mounts) -> None:
+        self._api = api
+        self._mounts = mounts
+        self._locks: WeakValueDictionary[Location, asyncio.Lock] = WeakValueDictionary()
+
+    async def push(self, items: Sequence[PushItem]) -> list[Pushed | ProviderError]:
+        """Write all items, which have the same key; one outcome for each."""
+        location = locate(items[0].remote.key, self._api.settings)
+        async with self._alone(location):
+            for _ in range(ATTEMPTS):
+                try:
+                    return await self._push(location, items)
+                except ConflictError:
+                    continue
+        raise self._contended(location)
+
+    async def delete(self, items: Sequence[DeleteItem]) -> list[bool | ProviderError]:
+        """Remove all items, which have the same key; says of each whether it was there."""
+        location = locate(items[0].remote.key, self._api.settings)
+        async with self._alone(location):
+            for _ in range(ATTEMPTS):
+                try:
+                    return await self._delete(location, items)
+                except ConflictError:
+                    continue
+        raise self._contended(location)
+
+    @asynccontextmanager
+    async def _alone(self, location: Location) -> AsyncIterator[None]:
+        """Let writes of this session to one key wait for each other instead of colliding at the server."""
+        lock = self._locks.setdefault(location, asyncio.Lock())
+        async with lock:
+            yield
+
+    # --- one attempt -------------------------------------------------------------------------------------------------
+
+    async def _push(self, location: Location, items: Sequence[PushItem]) -> list[Pushed | ProviderError]:
+        standing = replace(await self._standing(location), owner=items[0].owner_token or OWNER)
+        draft = Draft(standing.data)
+        outcomes = [self._set(item, draft, standing) for item in items]
+        wanted = storable(draft.document) if location.versioned else self._marked(draft.document, standing)
+        unchanged = standing.data is not None and same(wanted, standing.data)
+        writes = any(_writes(outcome) for outcome in outcomes)
+        version = standing.version
+        if writes and not (unchanged and standing.is_ours):
+            version = await self._write(location, standing, wanted)
+        told = str(version) if location.versioned and version else ""
+        return [
+            replace(
+                outcome,
+                outcome=PushOutcome.UNCHANGED if unchanged and _writes(outcome) else outcome.outcome,
+                version=told,
+            )
+            if isinstance(outcome, Pushed)
+            else outcome
+            for outcome in outcomes
+        ]
+
+    def _set(self, item: PushItem, draft: Draft, standing: Standing) -> Pushed | ProviderError:
+        """Put one item into the draft."""
+        try:
+            if item.precondition is PushPrecondition.IF_ABSENT and standing.data is not None:
+                if draft.has(item.remote.property):
+                    return Pushed(PushOutcome.SKIPPED_EXISTS)
+            elif item.precondition is PushPrecondition.IF_VERSION:
+                self._expect(item, standing)
+            if standing.known and not standing.is_ours:
+                return self._foreign(item.remote.key)
+            changed = draft.put(item)
+        except ProviderError as refused:
+            return refused
+        if standing.data is None:
+            return Pushed(PushOutcome.CREATED)
+        return Pushed(PushOutcome.UPDATED if changed else PushOutcome.UNCHANGED)
+
+    def _expect(self, item: PushItem, standing: Standing) -> None:
+        if self._api.settings.version == "v1":
+            raise unsupported(f'"{item.remote.key}": version 1 engines keep no versions to compare with')
+        if item.expected_version != (str(standing.version) if standing.version else ""):
+            raise version_differs(item.remote.key)
+
+    async def _delete(self, location: Location, items: Sequence[DeleteItem]) -> list[bool | ProviderError]:
+        standing = replace(await self._standing(location), owner=items[0].owner_token or OWNER)
+        if standing.data is None or not standing.is_ours:
+            return [False] * len(items)
+        draft = Draft(standing.data)
+        outcomes: list[bool | ProviderError] = []
+        for item in items:
+            try:
+                outcomes.append(draft.remove(item.remote.property))
+            except ProviderError as refused:
+                outcomes.append(refused)
+        rest = {name: value for name, value in draft.document.items() if location.versioned or name != _CUSTOM}
+        if not any(outcome is True for outcome in outcomes):
+            return outcomes
+        if rest:
+            await self._write(location, standing, draft.document)
+        else:
+            await self._remove(location)
+        return outcomes
+
+    # --- the server --------------------------------------------------------------------------------------------------
+
+    async def _standing(self, location: Location) -> Standing:
+        """Read what a write has to respect."""
+        reply = await self._api.ask("GET", location.data, call=READ)
+        if not location.versioned:
+            return await self._standing_v1(reply, location)
+        if reply.ok or (reply.status == 404 and is_deleted(reply)):
+            if reply.ok and not isinstance(reply.data.get("data"), dict):
+                await self._mounts.confirm(location.data)
+            return await self._standing_v2(reply, location)
+        if reply.status != 404 or reply.errors != ():
+            await self._explain(reply, location)
+        await self._mounts.confirm(location.data)
+        return await self._prepared(location)
+
+    async def _standing_v1(self, reply: Reply, location: Location) -> Standing:
+        if reply.ok:
+            return Standing(reply.data, members(reply.data.get(_CUSTOM)), known=True)
+        if reply.status != 404 or reply.errors != ():
+            await self._explain(reply, location)
+        await self._mounts.confirm(location.data)
+        return Standing(None)
+
+    async def _standing_v2(self, reply: Reply, location: Location) -> Standing:
+        version = integer(reply.data, "metadata", "version") or 0
+        data = reply.data["data"]
+        about = members(reply.data.get("metadata"))
+        if _CUSTOM not in about:  # servers before 1.9 keep it from here
+            about = await self._about(location)
+        return Standing(data if isinstance(data, dict) else None, members(about.get(_CUSTOM)), version, known=True)
+
+    async def _prepared(self, location: Location) -> Standing:
+        """A key without any version may have metadata already, made by somebody or by a push that was cut short."""
+        about = await self._about(location)
+        if integer(about, "current_version"):
+            raise ConflictError  # somebody wrote the first version since we looked
+        metadata_version = integer(about, "current_metadata_version") if about else 0
+        return Standing(None, members(about.get(_CUSTOM)), metadata_version=metadata_version)
+
+    async def _about(self, location: Location) -> Members:
+        reply = await self._api.ask("GET", location.metadata, call=READ)
+        if reply.status == 404 and reply.errors == ():
+            return {}
+        if not reply.ok:
+            raise await self._api.refused(reply, location.metadata)
+        return reply.data
+
+    async def _write(self, location: Location, standing: Standing, document: Members) -> int:
+        """Write the document and, on a new key, the mark first: a mark without a value harms nobody."""
+        if not location.versioned:
+            reply = await self._api.ask("POST", location.data, call=WRITE, body=document)
+            await self._accepted(reply, location.data)
+            return 0
+        if not standing.is_ours:
+            await self._mark(location, standing)
+        body: Members = {"data": document, "options": {"cas": _number(standing.version)}}
+        reply = await self._api.ask("POST", location.data, call=WRITE, body=body)
+        await self._accepted(reply, location.data)
+        return integer(reply.data, "version") or 0
+
+    async def _mark(self, location: Location, standing: Standing) -> None:
+        body: Members = {_CUSTOM: {**standing.custom, MARK: standing.owner}}
+        if standing.metadata_version is not None:
+            body["metadata_cas"] = _number(standing.metadata_version)
+        reply = await self._api.ask("POST", location.metadata, call=WRITE, body=body)
+        await self._accepted(reply, location.metadata)
+
+    async def _remove(self, location: Location) -> None:
+        """Delete the value, and everything the engine remembers of it."""
+        for path in (location.data, location.metadata) if location.versioned else (location.data,):
+            reply = await self._api.ask("DELETE", path, call=DELETE)
+            if reply.status != 404:
+                await self._accepted(reply, path)
+
+    async def _accepted(self, reply: Reply, path: str) -> None:
+        if reply.ok:
+            return
+        if reply.status == 400 and reply.mentions("check-and-set") and not reply.mentions("required"):
+            raise ConflictError
+        raise await self._api.refused(reply, path)
+
+    async def _explain(self, reply: Reply, location: Location) -> None:
+        if reply.status == 404 and reply.is_json and not reply.errors:
+            await self._mounts.confirm(location.data)
+        raise await self._api.refused(reply, location.data)
+
+    # --- words -------------------------------------------------------------------------------------------------------
+
+    def _marked(self, document: Members, standing: Standing) -> Members:
+        """Version 1: the mark is part of the value."""
+        custom = members(at(document, _CUSTOM)) or standing.custom
+        return {**document, _CUSTOM: {**custom, MARK: standing.owner}}
+
+    def _foreign(self, key: str) -> ProviderError:
+        place = self._api.place(locate(key, self._api.settings).data)
+        return ProviderError(
+            ErrorReason.OWNERSHIP_CONFLICT,
+            f'"{key}" exists and was not created by External Secrets: {place} has no custom metadata'
+            f" {MARK}: {OWNER}; choose another remoteKey, or add that metadata to hand the key over",
+        )
+
+    def _contended(self, location: Location) -> ProviderError:
+        return ProviderError(
+            ErrorReason.PRECONDITION_FAILED,
+            f"other writers changed {self._api.place(location.data)} {ATTEMPTS} times while it was being written;"
+            " the push is tried again later",
+        )
+
+
+def _writes(outcome: Pushed | ProviderError) -> bool:
+    return isinstance(outcome, Pushed) and outcome.outcome is not PushOutcome.SKIPPED_EXISTS
+
+
+def _number(value: int) -> Number:
+    return Number(str(value))

@@ -1,0 +1,114 @@
+"""What validation says of stores, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eso_provider_vault.provider import OpenBao as OpenBaoKind
+from eso_provider_vault.testing.openbao import OpenBao
+from eso_sdk.testing import InMemory
+from eso_wire.errors import ErrorReason
+from eso_wire.values import Context, Operation, ValidationMode, ValidationState
+
+StoreMaker = Callable[..., Context]
+
+
+async def test_a_good_store_is_ready_and_stays_so_for_one_request(
+    bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
+) -> None:
+    await provider.validate(store(mount))
+    mark = bao.mark()
+
+    validation = await provider.validate(store(mount))
+
+    assert validation.state is ValidationState.READY
+    assert len(bao.asked(mark).requests) == 1
+
+
+async def test_changes_are_offered_only_where_the_token_may_scan(
+    bao: OpenBao, mount: str, mount_v1: str, *, provider: InMemory, store: StoreMaker
+) -> None:
+    bao.policy(mount, f'path "{mount}/data/*" {{ capabilities = ["read"] }}')
+
+    root = await provider.validate(store(mount))
+    reader = await provider.validate(store(mount, token=bao.token(mount)))
+    v1 = await provider.validate(store(mount_v1, version="v1"))
+
+    offered = [Operation.SUBSCRIBE in (one.operations or ()) for one in (root, reader, v1)]
+    assert offered == [True, False, False]
+
+
+@pytest.mark.parametrize("no_default_policy", [True, False])
+async def test_a_token_that_may_only_read_is_good_enough(
+    bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker, no_default_policy: bool
+) -> None:
+    bao.policy(mount, f'path "{mount}/data/app" {{ capabilities = ["read"] }}')
+    token = bao.token(mount, no_default_policy=no_default_policy)
+
+    with_path = await provider.validate(store(mount, token=token))
+    without_path = await provider.validate(store(None, token=token))
+
+    assert with_path.state is ValidationState.READY
+    assert without_path.state is ValidationState.READY
+
+
+async def test_version_1_offers_less(mount_v1: str, provider: InMemory, store: StoreMaker) -> None:
+    validation = await provider.validate(store(mount_v1, version="v1"))
+
+    assert validation.operations is not None
+    assert Operation.FIND_BY_NAME in validation.operations
+    assert not {Operation.FIND_BY_TAGS, Operation.METADATA_FETCH} & validation.operations
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "words"),
+    [
+        pytest.param({"path": "nowhere"}, "PERMISSION_DENIED", '"nowhere"', id="nothing is mounted there"),
+        pytest.param({"version": "v1"}, "CONFIG_INVALID", "set version: v2", id="another version"),
+        pytest.param({"path": "sys"}, "CONFIG_INVALID", "type system", id="another engine"),
+        pytest.param({"namespace": "nobody"}, "CONFIG_INVALID", '"nobody"', id="no such namespace"),
+        pytest.param({"token": "s.CANARYwrong"}, "CREDENTIALS_REJECTED", "token", id="a wrong token"),
+        pytest.param({"token": "", "path": None}, "CONFIG_INVALID", "token", id="an empty token"),
+        pytest.param({"token": "s.CANARY", "path": None}, "CREDENTIALS_REJECTED", "token", id="wrong, without path"),
+    ],
+)
+async def test_what_is_wrong_with_a_store_is_named(
+    mount: str, provider: InMemory, store: StoreMaker, *, changes: dict[str, Any], reason: str, words: str
+) -> None:
+    for kind in (None, OpenBaoKind):
+        more = {} if kind is None or changes.get("path", "") is None else {"backend": kind}
+        validation = await provider.validate(store(**({"path": mount} | changes | more)))
+
+        assert validation.state is ValidationState.INVALID
+        assert validation.error is not None
+        assert validation.error.reason is ErrorReason(reason), validation.error.message
+        assert words in validation.error.message
+        assert "CANARY" not in validation.error.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        pytest.param({"server": "vault:8200"}, "/server", id="no scheme"),
+        pytest.param({"server": "ftp://vault"}, "/server", id="another scheme"),
+        pytest.param({"version": "v1", "checkAndSet": {"required": True}}, "/checkAndSet", id="v1 cannot compare"),
+    ],
+)
+async def test_what_can_never_work_is_refused_without_asking(
+    provider: InMemory, store: StoreMaker, spec: dict[str, Any], field: str
+) -> None:
+    validation = await provider.validate(store("kv", **spec), ValidationMode.STATIC)
+
+    assert validation.state is ValidationState.INVALID
+    assert validation.error is not None
+    assert validation.error.message.startswith(field)
+
+
+async def test_headers_that_the_provider_sets_are_refused(provider: InMemory, store: StoreMaker) -> None:
+    validation = await provider.validate(store("kv", headers={"X-Vault-Token": "x"}))
+
+    assert validation.error is not None
+    assert "/headers" in validation.error.message

@@ -1,0 +1,232 @@
+"""The whole product on OpenBao: operator and Vault provider, what deletes a Secret and what never does."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.pushsecret import PUSH_SECRET
+from eso_api.secretstore import SECRET_STORE
+from eso_cli.testing.upprocess import UpProcess, up_running
+from eso_provider_vault.testing.openbao import OpenBao
+from kuberun.meta import JsonObject
+from kuberun.testing.builders import NAMESPACES, SECRETS
+
+pytestmark = pytest.mark.slow
+
+EXTERNAL_SECRETS, PUSH_SECRETS, STORES = EXTERNAL_SECRET.resource(), PUSH_SECRET.resource(), SECRET_STORE.resource()
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenBao]:
+    with OpenBao.started(tmp_path_factory.mktemp("bao")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
+    """One `eso up` with the provider, which may reach servers of this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ESO_PROVIDER_ALLOW_ADDRESS", "loopback")
+        folder = tmp_path_factory.mktemp("up-vault")
+        with up_running(folder, "--provider", "vault", "--file", str(manifests)) as running:
+            yield running
+
+
+@pytest.fixture
+def mount(bao: OpenBao) -> str:
+    name = f"kv-{next(_NUMBERS)}"
+    bao.enable(name)
+    return name
+
+
+@pytest.fixture
+async def team(site: Any) -> str:
+    name: str = await site.namespace(f"team-{next(_NUMBERS)}")
+    return name
+
+
+def store(bao: OpenBao, mount: str, namespace: str, token: str = "") -> list[JsonObject]:
+    """A v1 store as people have it, and the Secret with its token."""
+    auth = {"tokenSecretRef": {"name": "vault-token", "key": "token"}}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "vault-token", "namespace": namespace},
+            "stringData": {"token": f"{token or bao.root_token}\n"},
+        },
+        {
+            "apiVersion": "external-secrets.io/v1",
+            "kind": "SecretStore",
+            "metadata": {"name": "vault", "namespace": namespace},
+            "spec": {"provider": {"vault": {"server": bao.url, "path": mount, "version": "v2", "auth": auth}}},
+        },
+    ]
+
+
+def external_secret(namespace: str, key: str, **spec: Any) -> JsonObject:
+    return {
+        "apiVersion": "external-secrets.io/v1",
+        "kind": "ExternalSecret",
+        "metadata": {"name": "app", "namespace": namespace},
+        "spec": {
+            "refreshInterval": "1s",
+            "secretStoreRef": {"name": "vault"},
+            "target": {"name": "app", "deletionPolicy": "Delete"},
+            "data": [{"secretKey": "password", "remoteRef": {"key": key, "property": "password"}}],
+            **spec,
+        },
+    }
+
+
+async def failing(site: Any, namespace: str, words: str) -> JsonObject:
+    """The ExternalSecret once its condition has these words."""
+    seen: list[Any] = []
+
+    async def look() -> JsonObject | None:
+        found = await site.find(EXTERNAL_SECRETS, "app", namespace) or {}
+        seen[:] = found.get("status", {}).get("conditions", [])
+        return found if any(one["status"] == "False" and words in one["message"] for one in seen) else None
+
+    try:
+        found: JsonObject = await site.until(look, "")
+    except AssertionError:
+        raise AssertionError(f"no condition says {words!r}: {seen}") from None
+    return found
+
+
+async def test_a_v1_manifest_syncs_unedited_and_follows_a_change(
+    site: Any, bao: OpenBao, mount: str, team: str
+) -> None:
+    bao.put(mount, "app/db", {"user": "anna", "password": "first"})
+    await site.apply(*store(bao, mount, team))
+    everything = {"dataFrom": [{"extract": {"key": "app/db"}}]}
+
+    await site.apply(external_secret(team, "app/db", **everything))
+
+    await site.ready(STORES, "vault", team)
+    await site.secret("app", team, lambda text: text == {"user": "anna", "password": "first"})
+    bao.put(mount, "app/db", {"user": "anna", "password": "second"})
+    await site.secret("app", team, lambda text: text["password"] == "second")
+
+
+async def test_a_denied_path_keeps_the_secret_and_a_deleted_key_removes_it(
+    site: Any, bao: OpenBao, mount: str, team: str
+) -> None:
+    bao.policy(mount, f'path "{mount}/data/*" {{ capabilities = ["read"] }}')
+    bao.put(mount, "app/db", {"password": "first"})
+    await site.apply(*store(bao, mount, team, bao.token(mount)), external_secret(team, "app/db"))
+    await site.secret("app", team, lambda text: text)
+
+    bao.policy(mount, f'path "{mount}/data/*" {{ capabilities = ["deny"] }}')
+    await failing(site, team, f"{mount}/data/app/db")
+    assert await site.find(SECRETS, "app", team) is not None
+
+    bao.policy(mount, f'path "{mount}/data/*" {{ capabilities = ["read"] }}')
+    await site.ready(EXTERNAL_SECRETS, "app", team)
+    assert await site.find(SECRETS, "app", team) is not None
+
+    bao.must("DELETE", f"{mount}/metadata/app/db")
+    await site.gone(SECRETS, "app", team)
+
+
+async def test_an_unmounted_engine_keeps_the_secret(site: Any, bao: OpenBao, mount: str, team: str) -> None:
+    bao.put(mount, "app/db", {"password": "first"})
+    await site.apply(*store(bao, mount, team), external_secret(team, "app/db"))
+    await site.secret("app", team, lambda text: text)
+
+    bao.disable(mount)
+
+    await failing(site, team, mount)
+    assert await site.find(SECRETS, "app", team) is not None
+
+
+async def test_twelve_properties_are_pushed_as_one_version(site: Any, bao: OpenBao, mount: str, team: str) -> None:
+    keys = [f"key-{number}" for number in range(12)]
+    source = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "source", "namespace": team},
+        "stringData": {key: f"value of {key}" for key in keys},
+    }
+    push = {
+        "apiVersion": "external-secrets.io/v1alpha1",
+        "kind": "PushSecret",
+        "metadata": {"name": "push", "namespace": team},
+        "spec": {
+            "refreshInterval": "1s",
+            "deletionPolicy": "Delete",
+            "secretStoreRefs": [{"name": "vault"}],
+            "selector": {"secret": {"name": "source"}},
+            "data": [
+                {"match": {"secretKey": key, "remoteRef": {"remoteKey": "pushed", "property": key}}} for key in keys
+            ],
+        },
+    }
+
+    await site.apply(*store(bao, mount, team), source, push)
+
+    await site.ready(PUSH_SECRETS, "push", team)
+    stored = bao.read(mount, "pushed")
+    assert stored["data"] == {key: f"value of {key}" for key in keys}
+    assert stored["metadata"]["version"] == 1
+    assert stored["metadata"]["custom_metadata"] == {"managed-by": "external-secrets"}
+    await site.delete(PUSH_SECRETS, "push", team)
+
+    async def is_gone() -> bool:
+        return bao.ask("GET", f"{mount}/metadata/pushed")[0] == 404
+
+    await site.until(is_gone, "the pushed key is still there")
+
+
+# --- the guide --------------------------------------------------------------------------------------------------------
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "providers" / "vault.md"
+
+
+def guide_manifests(text: str) -> list[JsonObject]:
+    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [document for block in blocks for document in yaml.safe_load_all(block)]
+
+
+async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_here_become_ready(
+    site: Any, bao: OpenBao
+) -> None:
+    bao.enable("kv")
+    bao.enable("kv-v1", version=1)
+    bao.put("kv", "app/db", {"user": "app", "password": "correct-horse"})
+    bao.must("POST", "kv/metadata/app/db", {"custom_metadata": {"team": "blue"}})
+    for namespace in ("teams", "teams/blue"):
+        parent, _, name = namespace.rpartition("/")
+        bao.must("POST", f"sys/namespaces/{name}", namespace=parent)
+    bao.enable("kv", namespace="teams/blue")
+    given = {
+        "https://vault.example.com:8200": bao.url,
+        "hvs.example": bao.root_token,
+    }
+    text = GUIDE.read_text(encoding="utf-8")
+    for example, real in given.items():
+        assert example in text
+        text = text.replace(example, real)
+    if await site.find(NAMESPACES, "team-a") is None:
+        await site.namespace("team-a")
+
+    await site.apply(*guide_manifests(text))
+
+    for name in ("vault", "vault-v1", "vault-namespace", "openbao"):
+        await site.ready(STORES, name, "team-a")
+    for name in ("database", "direct", "everything", "tagged"):
+        await site.ready(EXTERNAL_SECRETS, name, "team-a")
+    await site.ready(PUSH_SECRETS, "generated", "team-a")
+    await site.secret("database", "team-a", lambda text: text == {"user": "app", "password": "correct-horse"})
+    await site.secret("tagged", "team-a", lambda text: list(text) == ["app_db"])
+    assert bao.read("kv", "app/pushed")["data"] == {"user": "app", "password": "example"}

@@ -1,0 +1,138 @@
+"""Logins and dynamic secrets of the guide, on the whole product: operator, Vault provider, OpenBao and PostgreSQL."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.secretstore import SECRET_STORE
+from eso_cli.testing.upprocess import UpProcess, up_running
+from eso_provider_vault.testing.openbao import OpenBao
+from eso_provider_vault.testing.postgres import ADMIN, PASSWORD, Postgres
+from kuberun.meta import JsonObject
+from kuberun.testing.builders import NAMESPACES
+
+pytestmark = pytest.mark.slow
+
+EXTERNAL_SECRETS, STORES = EXTERNAL_SECRET.resource(), SECRET_STORE.resource()
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "providers" / "vault-auth.md"
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenBao]:
+    with OpenBao.started(tmp_path_factory.mktemp("bao")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def database(bao: OpenBao) -> Iterator[Postgres]:
+    with Postgres.started() as server:
+        bao.enable("database", "database")
+        config = {
+            "plugin_name": "postgresql-database-plugin",
+            "connection_url": server.connection(),
+            "username": ADMIN,
+            "password": PASSWORD,
+            "allowed_roles": ["*"],
+        }
+        bao.must("POST", "database/config/postgres", config)
+        create = "create role \"{{name}}\" with login password '{{password}}' valid until '{{expiration}}'"
+        role = {"db_name": "postgres", "creation_statements": [create], "default_ttl": "1h", "max_ttl": "24h"}
+        bao.must("POST", "database/roles/app", role)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ESO_PROVIDER_ALLOW_ADDRESS", "loopback")
+        folder = tmp_path_factory.mktemp("up-vault-auth")
+        with up_running(folder, "--provider", "vault", "--file", str(manifests)) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def role(bao: OpenBao, up: UpProcess) -> tuple[str, str]:
+    """Configure the server as the guide says; returns role id and secret id."""
+    bao.enable("kv")
+    bao.put("kv", "app/db", {"password": "value"})
+    bao.policy("external-secrets", 'path "kv/data/app/*" { capabilities = ["read"] }')
+    paths = ("sys/leases/revoke", "auth/token/create", "auth/token/revoke-accessor")
+    rules = "".join(f'path "{path}" {{ capabilities = ["update"] }}\n' for path in paths)
+    bao.policy("dynamic", 'path "database/creds/app" { capabilities = ["read"] }\n' + rules)
+    bao.enable_auth("approle", "approle")
+    bao.must("POST", "auth/approle/role/app", {"token_policies": "external-secrets,dynamic", "token_ttl": "1h"})
+    bao.enable_auth("userpass", "userpass")
+    user = {"password": "example", "token_policies": "external-secrets"}
+    bao.must("POST", "auth/userpass/users/external-secrets", user)
+    bao.enable_auth("kubernetes", "kubernetes")
+    trust = {"kubernetes_host": up.url, "kubernetes_ca_cert": up.ca_file.read_text(), "token_reviewer_jwt": up.token}
+    bao.must("POST", "auth/kubernetes/config", {**trust, "disable_local_ca_jwt": True})
+    bound = {"bound_service_account_names": "vault-reader", "bound_service_account_namespaces": "team-a"}
+    bao.must("POST", "auth/kubernetes/role/app", {**bound, "token_policies": "external-secrets"})
+    role_id = bao.must("GET", "auth/approle/role/app/role-id")["data"]["role_id"]
+    return role_id, bao.must("POST", "auth/approle/role/app/secret-id")["data"]["secret_id"]
+
+
+def guide_manifests(given: dict[str, str]) -> list[JsonObject]:
+    text = GUIDE.read_text(encoding="utf-8")
+    for example, real in given.items():
+        assert example in text
+        text = text.replace(example, real)
+    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [document for block in blocks for document in yaml.safe_load_all(block)]
+
+
+async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_here_work(
+    site: Any, bao: OpenBao, database: Postgres, role: tuple[str, str]
+) -> None:
+    given = {
+        "https://vault.example.com:8200": bao.url,
+        "hvs.example": bao.token("external-secrets", "dynamic", no_parent=True, period="24h"),
+        "example-role-id": role[0],
+        "example-secret-id": role[1],
+    }
+    if await site.find(NAMESPACES, "team-a") is None:
+        await site.namespace("team-a")
+
+    await site.apply(*guide_manifests(given))
+
+    for name in ("with-token", "with-approle", "openbao-with-approle", "with-userpass", "with-kubernetes"):
+        await site.ready(STORES, name, "team-a")
+    made = await site.secret("database-user", "team-a", lambda text: set(text) == {"username", "password"})
+    assert database.accepts(made["text"]["username"], made["text"]["password"])
+    child = await site.secret("child-token", "team-a", lambda text: "client_token" in text)
+    assert bao.ask("GET", "kv/data/app/db", token=child["text"]["client_token"])[0] == 200
+
+
+async def test_a_lease_survives_a_killed_provider_and_ends_with_its_external_secret(
+    site: Any, bao: OpenBao, database: Postgres, role: tuple[str, str]
+) -> None:
+    team = await site.namespace(f"leases-{next(_NUMBERS)}")
+    given = {"https://vault.example.com:8200": bao.url, "example-role-id": role[0], "example-secret-id": role[1]}
+    wanted = {"vault-approle", "database", "database-user"}
+    mine = [one for one in guide_manifests(given) if one["metadata"]["name"] in wanted]
+    for one in mine:
+        one["metadata"]["namespace"] = team
+    await site.apply(*mine)
+    made = (await site.secret("database-user", team, lambda text: "username" in text))["text"]
+    assert database.accepts(made["username"], made["password"])
+
+    before = site.up.component("provider serve vault")
+    site.kill("provider serve vault")
+    await site.started_again("provider serve vault", before)
+    assert database.accepts(made["username"], made["password"])
+    await site.delete(EXTERNAL_SECRETS, "database-user", team)
+
+    async def is_revoked() -> bool:
+        return made["username"] not in database.users()
+
+    await site.until(is_revoked, "the database user is still there")
