@@ -209,12 +209,9 @@ async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_h
         parent, _, name = namespace.rpartition("/")
         bao.must("POST", f"sys/namespaces/{name}", namespace=parent)
     bao.enable("kv", namespace="teams/blue")
-    role_id, secret_id = _logins(bao)
     given = {
         "https://vault.example.com:8200": bao.url,
         "hvs.example": bao.root_token,
-        "example-role-id": role_id,
-        "secret-id: example": f"secret-id: {secret_id}",
     }
     text = GUIDE.read_text(encoding="utf-8")
     for example, real in given.items():
@@ -225,7 +222,7 @@ async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_h
 
     await site.apply(*guide_manifests(text))
 
-    for name in ("vault", "vault-approle", "vault-userpass", "vault-v1", "vault-namespace", "openbao"):
+    for name in ("vault", "vault-v1", "vault-namespace", "openbao"):
         await site.ready(STORES, name, "team-a")
     for name in ("database", "direct", "everything", "tagged"):
         await site.ready(EXTERNAL_SECRETS, name, "team-a")
@@ -233,16 +230,3 @@ async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_h
     await site.secret("database", "team-a", lambda text: text == {"user": "app", "password": "correct-horse"})
     await site.secret("tagged", "team-a", lambda text: list(text) == ["app_db"])
     assert bao.read("kv", "app/pushed")["data"] == {"user": "app", "password": "example"}
-
-
-def _logins(bao: OpenBao) -> tuple[str, str]:
-    """Set up the methods of the guide that need nothing but the server; role id and secret id of the AppRole."""
-    bao.policy("external-secrets", 'path "kv/data/app/*" { capabilities = ["read"] }')
-    bao.enable_auth("approle", "approle")
-    bao.must("POST", "auth/approle/role/app", {"token_policies": "external-secrets"})
-    bao.enable_auth("userpass", "userpass")
-    user = {"password": "example", "token_policies": "external-secrets"}
-    bao.must("POST", "auth/userpass/users/external-secrets", user)
-    role_id = bao.must("GET", "auth/approle/role/app/role-id")["data"]["role_id"]
-    secret_id = bao.must("POST", "auth/approle/role/app/secret-id")["data"]["secret_id"]
-    return str(role_id), str(secret_id)

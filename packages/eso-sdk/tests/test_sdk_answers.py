@@ -164,6 +164,18 @@ async def test_one_answer_of_a_batch_that_is_none_fails_alone(provider: InMemory
     assert empty[1].outcome.is_not_found
 
 
+async def test_maps_are_made_from_the_batch_that_the_values_come_in(provider: InMemory) -> None:
+    OddBatch.given["get_many"] = [Value.of(b'{"user":"anna","port":1}', version="7"), b"no object"]
+    items = (GetItem("1", RemoteRef("odd"), Shape.MAP), GetItem("2", RemoteRef("even"), Shape.MAP))
+
+    made, refused = await provider.get(call_context(OddBatch), items)
+
+    assert made.outcome == {"user": SecretBytes(b"anna"), "port": SecretBytes(b"1")}
+    assert made.metadata.provider_version == "7"
+    assert isinstance(refused.outcome, ProviderError)
+    assert refused.outcome.reason is ErrorReason.BACKEND_ERROR
+
+
 def test_a_store_that_reads_in_batches_says_so_of_what_is_absent() -> None:
     """R59: the mark stands on the method that the author wrote."""
     assert Operation.NOT_FOUND_SEMANTICS in OddBatch.OPERATIONS

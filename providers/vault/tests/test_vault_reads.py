@@ -138,7 +138,7 @@ async def test_a_map_has_every_member(bao: OpenBao, mount: str, provider: InMemo
     assert members(inner) == {"a": "[1,2]"}
 
 
-async def test_ten_properties_and_the_whole_value_are_one_read(
+async def test_ten_properties_the_whole_value_and_a_map_are_one_read(
     bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
 ) -> None:
     bao.put(mount, "app", {f"p{number}": str(number) for number in range(10)})
@@ -146,8 +146,10 @@ async def test_ten_properties_and_the_whole_value_are_one_read(
     refs += [RemoteRef("app"), RemoteRef(f"{mount}/app", property="p1")]
     mark = bao.mark()
 
-    results = await provider.get(store(mount), [GetItem(str(at), ref) for at, ref in enumerate(refs)])
+    items = [GetItem(str(at), ref) for at, ref in enumerate(refs)]
+    results = await provider.get(store(mount), [*items, GetItem("map", RemoteRef("app"), Shape.MAP)])
 
+    assert len(members(results[12])) == 10
     assert [text(result) for result in results[:10]] == [str(number) for number in range(10)]
     assert text(results[11]) == "1"
     assert bao.asked(mark).requests == (("read", f"{mount}/data/app"),)

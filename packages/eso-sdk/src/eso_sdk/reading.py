@@ -13,7 +13,7 @@ from eso_sdk.answers import Value, answers, check_of, found_of, secrets, stream_
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import CutStream, too_large, unsupported
 from eso_sdk.redaction import Redactor
-from eso_sdk.store import Answer, Store, reads_batches
+from eso_sdk.store import Answer, Store, makes_maps, members_of, reads_batches
 from eso_wire.bounds import MAX_PAGE_ITEMS
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
@@ -59,18 +59,21 @@ class Reading:
         return reads_batches(type(self.store))
 
     async def _many(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
-        """Single values in one call to the author's `get_many`, everything else one by one."""
-        single = [item for item in items if item.shape is Shape.SINGLE and not self._refusal(item)]
+        """One call to the author's `get_many`. Only maps that the author makes in `get_map` are read one by one."""
+        together = [item for item in items if self._is_batched(item) and not self._refusal(item)]
         got: dict[str, Answer | ProviderError] = {}
-        if single:
+        if together:
             async with self.gate:
-                given = answers(await self.store.get_many([item.ref for item in single]), len(single))
-            got = {item.item_id: answer for item, answer in zip(single, given, strict=True)}
+                given = answers(await self.store.get_many([item.ref for item in together]), len(together))
+            got = {item.item_id: answer for item, answer in zip(together, given, strict=True)}
         others = [item for item in items if item.item_id not in got]
         results = {result.item_id: result for result in await self._each(others)}
-        for item in single:
+        for item in together:
             results[item.item_id] = self._of_answer(item, got[item.item_id])
         return tuple(results[item.item_id] for item in items)
+
+    def _is_batched(self, item: GetItem) -> bool:
+        return item.shape is Shape.SINGLE or not makes_maps(type(self.store))
 
     async def _each(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
         def late(item: GetItem, error: ProviderError) -> GetResult:
@@ -93,6 +96,8 @@ class Reading:
             return GetResult(item.item_id, self.redactor.of_exception(answer))
         try:
             found = value(answer, "get_many" if self._batches else "get")
+            if item.shape is Shape.MAP:
+                return GetResult(item.item_id, secrets(members_of(found.raw, item.ref.key), "get_many"), found.metadata)
         except ProviderError as unfit:
             return GetResult(item.item_id, unfit)
         if self._known(item, found):

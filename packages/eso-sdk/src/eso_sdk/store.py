@@ -63,11 +63,7 @@ class Store(Backend[C]):
 
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes | SecretBytes]:
         """All properties of a remote key. Unless overridden: the members of the JSON object that `get` gives."""
-        raw = value(await self.get(ref)).raw
-        try:
-            return json_map(raw.reveal())
-        except NotAnObjectError:
-            raise not_json(ref.key) from None
+        return members_of(value(await self.get(ref)).raw, ref.key)
 
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Answer | ProviderError]:
         """For backends that read in batches: one answer or error for each reference, in their order.
@@ -125,6 +121,14 @@ class Store(Backend[C]):
         """
 
 
+def members_of(raw: SecretBytes, key: str) -> Mapping[str, bytes]:
+    """Return the members of the JSON object that a key holds."""
+    try:
+        return json_map(raw.reveal())
+    except NotAnObjectError:
+        raise not_json(key) from None
+
+
 def store_operations(store: type[Store[Any]]) -> frozenset[Operation]:
     """What a class does: what it overrides, and what its methods are marked with."""
     found: set[Operation] = set()
@@ -152,6 +156,11 @@ def promises(store: type[Store[Any]]) -> frozenset[str]:
 
 def reads_batches(store: type[Store[Any]]) -> bool:
     return _overrides(store, "get_many")
+
+
+def makes_maps(store: type[Store[Any]]) -> bool:
+    """Tell whether a class makes maps by a method of its own, and not from the values that it reads."""
+    return _overrides(store, "get_map")
 
 
 def writes_groups(store: type[Store[Any]]) -> bool:
