@@ -286,12 +286,12 @@ def test_external_secrets_can_be_selected_by_store_and_target() -> None:
         ),
         pytest.param(
             "provider.secretstore.external-secrets.io/v2alpha1",
-            {"Fake", "ClusterFake", "AWSSecretManager"},
+            {"Fake", "ClusterFake", "AWSSecretManager", "Vault", "ClusterVault", "OpenBao", "ClusterOpenBao"},
             id="R87 R88 R177 owned by store providers",
         ),
         pytest.param(
             "provider.generator.external-secrets.io/v2alpha1",
-            {"Password", "UUID", "SSHKey", "MFA", "Fake", "Webhook"},
+            {"Password", "UUID", "SSHKey", "MFA", "Fake", "Webhook", "VaultDynamicSecret"},
             id="R92 R177 owned by generator providers",
         ),
         pytest.param(

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import jwt
+import msgspec
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from eso_api.stores.vault import VaultProvider
+from eso_provider_vault.store import VaultStore
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import opened, opened_openbao, read
 from eso_wire.errors import ErrorReason, ProviderError
@@ -253,6 +256,13 @@ async def test_a_server_that_another_authority_signed_is_unavailable(tls_bao: Op
 
     assert caught.value.reason is ErrorReason.BACKEND_UNAVAILABLE
     assert "caBundle" in caught.value.message
+
+
+def test_several_methods_are_a_warning_that_names_the_one_in_use() -> None:
+    auth = {"userPass": {"username": "ann", "secretRef": ref()}, "appRole": {"roleId": "r", "secretRef": ref()}}
+    config = msgspec.convert({"server": "https://vault", "auth": auth}, VaultProvider)
+
+    assert VaultStore.check_config(config) == ("auth configures appRole, userPass; only appRole is used",)
 
 
 # --- wrong configuration ---------------------------------------------------------------------------------------------

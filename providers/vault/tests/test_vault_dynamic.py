@@ -217,6 +217,24 @@ async def test_a_lease_is_state_and_cleanup_revokes_it(bao: OpenBao) -> None:
     assert not lives(bao, state["lease_id"])
 
 
+async def test_a_lease_of_a_namespace_is_revoked_in_that_namespace(bao: OpenBao) -> None:
+    inner = f"leases{next(_NUMBERS)}"
+    bao.must("POST", f"sys/namespaces/{inner}", {})
+    spec = spec_of(bao, "auth/token/create", method="POST", parameters={"ttl": "1h"}, resultType="Auth")
+    spec["provider"]["namespace"] = inner
+    spec["provider"]["auth"]["namespace"] = inner
+    bao.policy("tokens", 'path "auth/token/*" { capabilities = ["update"] }', namespace=inner)
+    token = bao.token("tokens", namespace=inner)
+
+    async with generator(spec, static(token)) as session:
+        made = await session.generate(GenerateRequest(idempotency_key="namespace"))
+        assert state_of(made)["namespace"] == inner
+        assert made.state is not None
+        await session.cleanup(made.state)
+
+    assert bao.ask("GET", "auth/token/lookup-self", token=texts(made)["client_token"], namespace=inner)[0] == 403
+
+
 async def test_a_lease_outlives_its_session_and_a_login_token_with_a_shorter_life(bao: OpenBao) -> None:
     users = make_users(bao, lease="1h", token_ttl="2s")
     async with generator(users.spec(), users.sent) as session:

@@ -92,6 +92,22 @@ async def test_other_credentials_for_the_same_user_are_another_identity(
     assert caught.value.reason is ErrorReason.CREDENTIALS_REJECTED
 
 
+async def test_users_of_one_server_never_see_each_others_values(bao: OpenBao, mount: str, provider: InMemory) -> None:
+    users = Users(bao, mount)
+    bao.put(mount, "other", {"password": "of bob"})
+    bao.policy(f"{mount}-bob", f'path "{mount}/data/other" {{ capabilities = ["read"] }}')
+    bao.must("POST", f"auth/{mount}/users/bob", {"password": "pass", "token_policies": f"{mount}-bob"})
+    auth = {"userPass": {**users.spec["auth"]["userPass"], "username": "bob"}}
+    bob = call_context(Vault, {**users.spec, "auth": auth}, users.sent, namespace="bob")
+
+    assert await value_of(provider, users.context("ann")) == "value"
+    assert await value_of(provider, bob, "other") == "of bob"
+    for context, forbidden in ((users.context("ann"), "other"), (bob, "app")):
+        with pytest.raises(ProviderError) as caught:
+            await value_of(provider, context, forbidden)
+        assert caught.value.reason is ErrorReason.PERMISSION_DENIED
+
+
 @pytest.mark.parametrize(
     "options",
     [

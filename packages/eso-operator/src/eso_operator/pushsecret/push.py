@@ -402,6 +402,7 @@ class _Round:
             provider_metadata=entry.metadata,
             precondition=precondition,
             owner_token=OWNER_TOKEN,
+            secret_key="" if entry.is_whole else entry.data.match.secret_key,
             resolved=found.credentials if (found := self.followed.get(self.delivery.place(entry))) else (),
         )
 

@@ -118,7 +118,7 @@ def _shared(
     return shared_identities(backend.clock).join(digest(*settings, *who), login, closes)
 
 
-def login_settings(backend: Opened, config: Config) -> tuple[str | bytes | SecretBytes, ...]:
+def login_settings(backend: Opened, config: Config) -> tuple[str | bytes, ...]:
     """Return everything but the credentials that decides whom a login reaches: server, namespace, headers, TLS."""
     settings = settings_of(config)
     headers = [part for name in sorted(settings.headers) for part in (name, settings.headers[name])]
@@ -128,4 +128,4 @@ def login_settings(backend: Opened, config: Config) -> tuple[str | bytes | Secre
     tls = config.tls if isinstance(config, VaultProvider) else None
     references = () if tls is None else (tls.cert_secret_ref, tls.key_secret_ref)
     shown = [b"" if reference is None else backend.secret(reference) for reference in references]
-    return (settings.server, settings.auth_namespace, bundle, str(len(shown)), *shown, *headers)
+    return (settings.server, settings.auth_namespace, bundle, digest(*shown), digest(*headers))
