@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from eso_cli.testing.providerprocess import local_certificates, provider_running
 from eso_conformance import CaseResult, Fixture, Profile, Target, Verdict, read_identity, run
 from eso_conformance.fixture import from_plain
 from eso_operator.certs.local import LocalCertificates
+from eso_provider_vault.conformance import fixture as vault_fixture
+from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_webhook.conformance import GENERATOR, STORE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,12 +126,31 @@ def webhook_backend() -> Iterator[Mapping[str, Any]]:
         server.shutdown()
 
 
+@contextmanager
+def vault_backend() -> Iterator[Mapping[str, Any]]:
+    """A real OpenBao with a few keys."""
+    with tempfile.TemporaryDirectory() as folder, OpenBao.started(Path(folder)) as bao:
+        bao.enable("kv")
+        bao.put("kv", "login", {"user": "first"})
+        bao.put("kv", "login", {"user": "anna", "realm": "test"})
+        known: dict[str, Any] = {
+            "known": [
+                {"key": "login", "value": "anna", "property": "user"},
+                {"key": "login", "value": "first", "property": "user", "version": "1"},
+            ],
+            "maps": [{"key": "login", "value": {"user": "anna", "realm": "test"}}],
+            "find": {"name": "^login$", "keys": ["login"]},
+        }
+        yield vault_fixture(bao.url, bao.root_token, "kv", **known)
+
+
 FIXTURE_VALUES = "get: gives every known value of the fixture"
 EXISTS = "exists: tells what is there from what is not, without giving the value"
 VERSIONS = "get: reports a missing version as not found"
 UNOFFERED_OPERATIONS = "errors: answers every operation it does not offer with UNSUPPORTED_OPERATION"
 UNOFFERED_IF_ABSENT = "push: refuses a precondition it does not offer instead of ignoring it"
 REFERENCES = "namespaces: refuses a reference of a namespaced configuration to another namespace"
+BINARY = "push: stores a value byte for byte, also when it is no text"
 IF_ABSENT = {
     "push: leaves an existing value alone with IF_ABSENT, and says SKIPPED_EXISTS",
     "push: lets exactly one of many simultaneous IF_ABSENT pushes win",
@@ -159,6 +181,15 @@ CANDIDATES = {
             "generator": frozenset(STATE),
         },
         backend=webhook_backend,
+        flags=("--allow-address", "loopback"),
+    ),
+    "vault": Candidate(
+        lambda _: serve_command("vault"),
+        without={
+            "read": frozenset({UNOFFERED_OPERATIONS}),
+            "write": frozenset({UNOFFERED_IF_ABSENT, BINARY}),
+        },
+        backend=vault_backend,
         flags=("--allow-address", "loopback"),
     ),
     "example": Candidate(
@@ -198,6 +229,7 @@ def target_of(address: str, made: LocalCertificates) -> Target:
         *(("fake", profile) for profile in ("read", "write", "subscribe", "tls")),
         *(("generators", profile) for profile in ("generator", "tls")),
         *(("webhook", profile) for profile in ("read", "write", "generator", "tls")),
+        *(("vault", profile) for profile in ("read", "write", "tls")),
         *(("example", profile) for profile in ("read", "write", "tls")),
         *(("scaffold", profile) for profile in ("read", "write", "tls")),
     ],
