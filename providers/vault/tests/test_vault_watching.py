@@ -16,7 +16,17 @@ from eso_provider_vault.watching import POLL_SECONDS
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import ChangeEvent, ChangeType, Context, Heartbeat, RemoteRef, SubscribeOpen, WatchItem
+from eso_wire.values import (
+    ChangeEvent,
+    ChangeType,
+    Context,
+    Heartbeat,
+    Operation,
+    RemoteRef,
+    SubscribeOpen,
+    ValidationState,
+    WatchItem,
+)
 from kuberun.clock import SystemClock
 
 StoreMaker = Callable[..., Context]
@@ -278,3 +288,21 @@ async def test_a_stream_that_cannot_be_opened_ends_with_the_reason(provider: InM
 
     assert failed.value.reason is ErrorReason.BACKEND_ERROR
     assert "CANARY" not in failed.value.message
+
+
+@pytest.mark.parametrize("status", [200, 302, 401, 404, 429, 503])
+async def test_a_store_is_ready_although_nothing_tells_of_changes(provider: InMemory, status: int) -> None:
+    async with EventServer.listening() as server:
+        server.refuse = status
+
+        validation = await provider.validate(enterprise(server))
+
+    assert validation.state is ValidationState.READY
+    assert Operation.SUBSCRIBE not in (validation.operations or ())
+
+
+async def test_an_event_stream_is_offered(provider: InMemory) -> None:
+    async with EventServer.listening() as server:
+        validation = await provider.validate(enterprise(server))
+
+    assert Operation.SUBSCRIBE in (validation.operations or ())

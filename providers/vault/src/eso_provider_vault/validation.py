@@ -8,6 +8,7 @@ from eso_provider_vault.api import Api
 from eso_provider_vault.errors import accepts_token, dead_token, refusal
 from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.watching import Watcher
+from eso_wire.errors import ProviderError
 from eso_wire.values import Operation, Validation, ValidationState
 
 _VERSION_2_ONLY: Final = frozenset({Operation.METADATA_FETCH, Operation.FIND_BY_TAGS})
@@ -20,7 +21,7 @@ async def examined(api: Api, mounts: Mounts, watcher: Watcher, operations: froze
     else:
         await _check_token(api)
     offered = operations - _VERSION_2_ONLY if api.settings.version == "v1" else operations
-    if await watcher.way() == "none":
+    if not await _tells_of_changes(watcher):
         offered -= {Operation.SUBSCRIBE}
     return Validation(ValidationState.READY, operations=offered)
 
@@ -39,3 +40,11 @@ async def _check_token(api: Api) -> None:
         raise refusal(reply, api.place("auth/token/lookup-self"))
     if accepts_token(reply) is not True:
         raise dead_token(api.place("auth/token/lookup-self"))
+
+
+async def _tells_of_changes(watcher: Watcher) -> bool:
+    """A store that can read is ready, whatever becomes of the question for changes; the next validation asks again."""
+    try:
+        return await watcher.way() != "none"
+    except ProviderError:
+        return False

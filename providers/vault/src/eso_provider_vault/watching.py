@@ -31,7 +31,6 @@ MAX_FAILURES: Final = 5
 
 _EVENTS: Final = "sys/events/subscribe/kv-v2/*"
 _PROBE: Final = "external-secrets-looks-whether-it-may-scan"
-_NO_EVENTS: Final = frozenset({403, 404, 405, 501})
 _DELETIONS: Final = frozenset({"kv-v2/data-delete", "kv-v2/metadata-delete"})
 _TOKEN: Final = "scan "  # noqa: S105 - a place in a stream
 
@@ -78,7 +77,7 @@ class Watcher:
         reply = await self._api.probe("GET", _EVENTS, call="SubscribeEvents")
         if reply.status in (400, 426) and not reply.mentions("unsupported path"):
             return "events"
-        if reply.status not in _NO_EVENTS:
+        if reply.status == 429 or reply.status >= 500:
             raise await self._api.refused(reply, _EVENTS)
         mount = self._api.settings.mount
         scanned = await self._finder.scan(Location(mount, _PROBE), detailed=True) if mount else None
