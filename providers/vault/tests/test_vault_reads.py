@@ -315,6 +315,19 @@ async def test_a_wrong_engine_version_is_named_and_is_not_a_missing_key(
     assert "set version: v1" in as_v2.message
 
 
+async def test_engines_with_a_common_beginning_are_confirmed_one_by_one(
+    bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
+) -> None:
+    bao.enable(f"{mount}-team/new")
+    bao.enable(f"{mount}-team/old", version=1)
+
+    new = problem(await provider.get_one(store(None), f"{mount}-team/new/data/absent"))
+    old = problem(await provider.get_one(store(None), f"{mount}-team/old/data/absent"))
+
+    assert new.reason is ErrorReason.SECRET_NOT_FOUND
+    assert old.reason is ErrorReason.CONFIG_INVALID
+
+
 async def test_an_engine_that_is_not_kv_is_not_a_missing_key(
     bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
 ) -> None:

@@ -45,12 +45,12 @@ class Mounts:
 
     async def confirm(self, path: str) -> None:
         """Raise unless a key/value engine of the store's version serves this path."""
-        mount = self._api.settings.mount or path.partition("/")[0]
         now = self._api.clock.monotonic()
-        if self._confirmed.get(mount, 0.0) > now:
+        if any(until > now and path.startswith(f"{mount}/") for mount, until in self._confirmed.items()):
             return
-        self.check(await self.engine(path))
-        self._confirmed[mount] = now + CONFIRMED_SECONDS
+        engine = await self.engine(path)
+        self.check(engine)
+        self._confirmed[engine.path] = now + CONFIRMED_SECONDS
         while len(self._confirmed) > MAX_CONFIRMED:
             self._confirmed.popitem(last=False)
 
