@@ -94,6 +94,9 @@ async def test_what_is_wrong_with_a_store_is_named(
     [
         pytest.param({"server": "vault:8200"}, "/server", id="no scheme"),
         pytest.param({"server": "ftp://vault"}, "/server", id="another scheme"),
+        pytest.param({"server": "https://"}, "/server", id="no host"),
+        pytest.param({"server": "https://vault:port"}, "/server", id="a port that is no number"),
+        pytest.param({"server": "https://vault:8200/?a=b"}, "/server", id="a query"),
         pytest.param({"version": "v1", "checkAndSet": {"required": True}}, "/checkAndSet", id="v1 cannot compare"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
+from urllib.parse import urlsplit
 
 from eso_api.stores.openbao import OpenBaoProvider
 from eso_api.stores.vault import VaultProvider
@@ -35,8 +36,7 @@ class Settings:
 def settings_of(config: VaultProvider | OpenBaoProvider) -> Settings:
     """Bring either block into one form; raise `invalid_config` for what can never work."""
     auth_namespace = (config.auth.namespace if config.auth is not None else "") or config.namespace
-    if not config.server.startswith(("http://", "https://")):
-        raise invalid_config("/server", "must be a URL that begins with https:// or http://")
+    _check_server(config.server)
     mount = (config.path or "").strip("/")
     version = cast(KvVersion, config.version or "v2")
     if isinstance(config, OpenBaoProvider):
@@ -62,3 +62,13 @@ def settings_of(config: VaultProvider | OpenBaoProvider) -> Settings:
         forward_inconsistent=config.read_your_writes and config.forward_inconsistent,
         cas_required=cas_required,
     )
+
+
+def _check_server(server: str) -> None:
+    try:
+        parts = urlsplit(server)
+        usable = bool(parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1))
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        raise invalid_config("/server", "must be the URL of the server, such as https://vault.example.com:8200")
