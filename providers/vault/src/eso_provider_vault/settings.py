@@ -67,8 +67,9 @@ def settings_of(config: VaultProvider | OpenBaoProvider) -> Settings:
 def _check_server(server: str) -> None:
     try:
         parts = urlsplit(server)
-        usable = bool(parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1))
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+        _ = parts.port  # raises for what is no port
     except ValueError:
         usable = False
-    if not usable or parts.query or parts.fragment:
+    if not usable:
         raise invalid_config("/server", "must be the URL of the server, such as https://vault.example.com:8200")
