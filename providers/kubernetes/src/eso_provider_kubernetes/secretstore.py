@@ -1,0 +1,188 @@
+"""Secrets of a cluster as a store: a remote key is the name of a Secret, a property is one of its keys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from eso_api.stores.kubernetes import KubernetesProvider
+from eso_api.values import SecretBytes
+from eso_provider_kubernetes.access import review_access
+from eso_provider_kubernetes.changes import Changes
+from eso_provider_kubernetes.clusterstore import PAGE_SIZE, ClusterStore
+from eso_provider_kubernetes.failures import Request, provider_error
+from eso_provider_kubernetes.names import checked_name
+from eso_provider_kubernetes.pushmetadata import read_metadata
+from eso_provider_kubernetes.secretobject import SECRET_KIND, SECRETS, Secret, json_text, map_of, value_of
+from eso_provider_kubernetes.secretwriter import SecretWriter
+from eso_provider_kubernetes.secretwrites import Pushing
+from eso_sdk.errors import invalid_request, property_not_found
+from eso_sdk.matching import Matcher
+from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads, store_kind
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import (
+    ChangeEvent,
+    DeleteItem,
+    FindQuery,
+    Found,
+    Heartbeat,
+    PushItem,
+    PushOutcome,
+    RemoteRef,
+    SourceSecret,
+    Validation,
+    ValueMetadata,
+    WatchItem,
+)
+from kuberun.errors import ApiError
+from kuberun.meta import Malformed, ObjectKey, metadata_of
+from kuberun.requests import Selection
+
+_SIDE_BY_SIDE: Final = 16
+
+
+@store_kind(
+    kind="Kubernetes", plural="kubernetes", cluster="ClusterKubernetes", v1_key="kubernetes", concurrency=_SIDE_BY_SIDE
+)
+class KubernetesStore(ClusterStore[KubernetesProvider]):
+    """Secrets of this or another cluster."""
+
+    async def open(self) -> None:
+        await super().open()
+        self._namespace = self.config.remote_namespace
+        self._reading = asyncio.Semaphore(_SIDE_BY_SIDE)
+        self._writer = SecretWriter(self)
+        self._changes = Changes(self, SECRETS, self._namespace, key_of=lambda key: key.name)
+
+    async def validate(self) -> Validation:
+        return await review_access(self, SECRETS, self._namespace)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @reads("metadata", "not_found")
+    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
+        """Read each Secret once, however many of its properties are asked for."""
+        names = list(dict.fromkeys(ref.key for ref in refs))
+        found = dict(zip(names, await asyncio.gather(*map(self._read, names)), strict=True))
+        return [_answer(found[ref.key], ref) for ref in refs]
+
+    async def get_map(self, ref: RemoteRef) -> dict[str, bytes]:
+        return map_of(await self._secret(ref.key), ref)
+
+    async def check(self, ref: RemoteRef) -> Check:
+        if ref.property:
+            secret = await self._secret(ref.key)
+            return Check(exists=ref.property in secret.values, version=secret.metadata.resource_version)
+        with self.asking("GetSecret", Request("get", SECRETS, self._namespace, checked_name(ref.key))):
+            metadata = await self.client.get(metadata_of(SECRETS), ObjectKey(self._namespace, ref.key))
+        return Check(exists=True, version=metadata.metadata.resource_version)
+
+    @finds("name", "tags")
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        """By labels if the query has tags, else by name."""
+        if not query.tags and not query.name_regexp:
+            raise invalid_request("find needs name.regexp or tags")
+        matcher = Matcher(FindQuery() if query.tags else query)
+        selector = ",".join(f"{name}={value}" for name, value in sorted(query.tags.items()))
+        request = Request("list", SECRETS, self._namespace)
+        pages = self.client.pages(SECRET_KIND, Selection(self._namespace, label_selector=selector), size=PAGE_SIZE)
+        while True:
+            with self.asking("ListSecrets", request):
+                page = await anext(pages, None)
+            if page is None:
+                return
+            for item in page.items:
+                secret = _decoded(item)
+                if matcher.matches(secret.metadata.name):
+                    value = SecretBytes(json_text(secret.values))
+                    yield Found(secret.metadata.name, value, _metadata(secret))
+
+    async def _read(self, name: str) -> Secret | ProviderError:
+        async with self._reading:
+            try:
+                return await self._secret(name)
+            except ProviderError as error:
+                return error
+
+    async def _secret(self, name: str) -> Secret:
+        with self.asking("GetSecret", Request("get", SECRETS, self._namespace, checked_name(name))):
+            return await self.client.get(SECRET_KIND, ObjectKey(self._namespace, name))
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    @pushes("whole_secret", "if_absent", "if_version")
+    async def push(self, item: PushItem, source: SourceSecret) -> Pushed:
+        (outcome,) = await self.push_many([item], source)
+        if isinstance(outcome, ProviderError):
+            raise outcome
+        return outcome
+
+    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
+        """Write all items of one remote key, each namespace in one write."""
+        results: list[Pushed | ProviderError] = [_UNANSWERED] * len(items)
+        groups: dict[str, list[tuple[int, Pushing]]] = {}
+        for index, item in enumerate(items):
+            try:
+                checked_name(item.remote.key)
+                pushing = Pushing(item, read_metadata(item.provider_metadata, item.remote.key))
+                groups.setdefault(self._target_namespace(pushing), []).append((index, pushing))
+            except ProviderError as error:
+                results[index] = error
+        for namespace, group in groups.items():
+            key = ObjectKey(namespace, group[0][1].item.remote.key)
+            outcomes = await self._writer.push(key, [pushing for _, pushing in group], source)
+            for (index, _), outcome in zip(group, outcomes, strict=True):
+                results[index] = outcome
+        return results
+
+    async def delete(self, item: DeleteItem) -> bool:
+        (outcome,) = await self.delete_many([item])
+        if isinstance(outcome, ProviderError):
+            raise outcome
+        return outcome
+
+    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
+        """Delete keys of one Secret in one write, or the Secret itself."""
+        key = ObjectKey(self._namespace, checked_name(items[0].remote.key))
+        return await self._writer.delete(key, [item.remote.property for item in items])
+
+    def _target_namespace(self, pushing: Pushing) -> str:
+        namespace = pushing.metadata.remote_namespace
+        if not namespace:
+            return self._namespace
+        if self.call.store.namespace:
+            raise invalid_request(
+                f'metadata of "{pushing.item.remote.key}": remoteNamespace may be set only with a cluster-scoped store;'
+                " remove it, or use a ClusterSecretStore"
+            )
+        return namespace
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        async for event in self._changes.follow(items, resume_token):
+            yield event
+
+
+_UNANSWERED: Final = ProviderError(ErrorReason.INTERNAL, "this entry was not pushed")
+
+
+def _answer(found: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+    if isinstance(found, ProviderError):
+        return found
+    try:
+        return Value(SecretBytes(value_of(found, ref)), _metadata(found))
+    except ProviderError as error:
+        return error
+
+
+def _metadata(secret: Secret) -> ValueMetadata:
+    return ValueMetadata(provider_version=secret.metadata.resource_version)
+
+
+def _decoded(item: Secret | Malformed) -> Secret:
+    if isinstance(item, Malformed):
+        what = f'Secret "{item.key.name}" cannot be read: {item.error}'
+        raise ProviderError(ErrorReason.BACKEND_ERROR, what)
+    return item

@@ -1,0 +1,44 @@
+"""Which watches of a subscription a changed object concerns. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eso_sdk.matching import Matcher
+from eso_wire.values import FindQuery, WatchItem
+
+
+class Watches:
+    """The watches of one call to `subscribe`."""
+
+    def __init__(self, items: Sequence[WatchItem]) -> None:
+        self._by_key: dict[str, list[WatchItem]] = {}
+        self._by_name: list[tuple[str, Matcher]] = []
+        self._by_labels: list[tuple[str, Mapping[str, str], set[str]]] = []
+        for item in items:
+            if item.ref is not None:
+                self._by_key.setdefault(item.ref.key, []).append(item)
+            elif item.tags:
+                self._by_labels.append((item.watch_id, item.tags, set()))
+            else:
+                self._by_name.append((item.watch_id, Matcher(FindQuery(name_regexp=item.name_regexp))))
+
+    def remember(self, present: Mapping[str, Mapping[str, str]]) -> None:
+        """Note which objects carry the labels: one that loses them changes the result of a search too."""
+        for _, wanted, members in self._by_labels:
+            members.update(key for key, labels in present.items() if _carries(labels, wanted))
+
+    def concerned(self, key: str, labels: Mapping[str, str], version: str) -> tuple[str, ...]:
+        """Ids of the watches to tell. A reader that named this very version has it already."""
+        ids = [item.watch_id for item in self._by_key.get(key, ()) if item.known_version != version]
+        ids += [watch_id for watch_id, matcher in self._by_name if matcher.matches(key)]
+        for watch_id, wanted, members in self._by_labels:
+            carries = _carries(labels, wanted)
+            if carries or key in members:
+                ids.append(watch_id)
+            (members.add if carries else members.discard)(key)
+        return tuple(ids)
+
+
+def _carries(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return all(labels.get(name) == value for name, value in wanted.items())
