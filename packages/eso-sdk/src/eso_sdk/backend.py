@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Protocol, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -22,9 +22,13 @@ from eso_api.references import (
 )
 from eso_api.values import SecretBytes
 from eso_sdk.accounts import ServiceAccount
+from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.credentials import Credentials
 from eso_wire.values import ObjectRef, Operation, SecretMap, Token, Validation, ValidationState
 from kuberun.clock import Clock
+
+if TYPE_CHECKING:
+    from eso_sdk.http import HttpClient
 
 C = TypeVar("C", bound=msgspec.Struct)
 
@@ -64,6 +68,8 @@ class Opening(Generic[C]):
     credentials: Credentials = field(repr=False)
     clock: Clock
     api_calls: ApiCalls
+    addresses: AddressPolicy = ORDINARY
+    """Which addresses of a spec may be dialled."""
 
 
 CURRENT_CALL: ContextVar[Call] = ContextVar("current_call")
@@ -81,6 +87,7 @@ class Backend(Generic[C]):
         self.clock = opening.clock
         self._credentials = opening.credentials
         self._api_calls = opening.api_calls
+        self.addresses = opening.addresses
 
     # --- what an author may override ---------------------------------------------------------------------------------
 
@@ -125,6 +132,13 @@ class Backend(Generic[C]):
     def ca(self, reference: CaProvider) -> bytes:
         """The CA bundle a reference of the configuration names."""
         return self._credentials.secret(reference).reveal()
+
+    def http_client(self, subject: str, **settings: Any) -> HttpClient:
+        """Make a client for a backend that speaks HTTP; the author closes it in `close`. Settings: `HttpSettings`."""
+        # Imported here: providers whose backend speaks something else do not pay for it.
+        from eso_sdk.http import HttpClient, HttpSettings
+
+        return HttpClient(HttpSettings(subject, **settings), policy=self.addresses, clock=self.clock)
 
     @contextmanager
     def observe(self, call: str) -> Iterator[None]:

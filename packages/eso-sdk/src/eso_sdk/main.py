@@ -35,6 +35,7 @@ def run(
     """Serve until told to stop; the exit code says how it went. Other protocols are for tests of the operator."""
     # gRPC's own lines bypass our logs; they are for its developers.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    from eso_sdk.addresses import AddressPolicy, AddressPolicyError
     from eso_sdk.callauth import CallAuthError, call_auth
     from eso_sdk.logs import configure
     from eso_sdk.server import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ServeError, ServeOptions, serve
@@ -49,7 +50,8 @@ def run(
         return EXIT_USAGE
     try:
         tokens = call_auth(chosen, os.environ)
-    except CallAuthError as exc:
+        addresses = AddressPolicy.parse(chosen.allow_address)
+    except (CallAuthError, AddressPolicyError) as exc:
         sys.stderr.write(f"eso-provider-{provider.name}: {exc}\n")
         return EXIT_USAGE
     configure(SystemClock())
@@ -63,6 +65,7 @@ def run(
         tls_wait_seconds=chosen.tls_wait,
         protocols=protocols,
         call_auth=tokens,
+        addresses=addresses,
     )
     try:
         return serve(provider, options)
@@ -80,11 +83,12 @@ def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.Argu
     parser = argparse.ArgumentParser(
         prog=f"eso-provider-{provider.name}",
         description=f"External Secrets provider {provider.name} {provider.version}",
-        epilog=f"Each flag can be given as {_PREFIX}…, for example {_PREFIX}TLS_DIR; several clients with commas.",
+        epilog=f"Each flag can be given as {_PREFIX}…, for example {_PREFIX}TLS_DIR; several entries with commas.",
     )
     tls_dir = from_environment("TLS_DIR", "")
     clients = [name for name in from_environment("ALLOWED_CLIENT", "").split(",") if name]
     ready_file = from_environment("READY_FILE", "")
+    reachable = [entry for entry in from_environment("ALLOW_ADDRESS", "").split(",") if entry]
     parser.add_argument("--listen", default=from_environment("LISTEN", "0.0.0.0:8080"), help="host:port for gRPC")
     parser.add_argument(
         "--tls-dir",
@@ -103,6 +107,14 @@ def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.Argu
         "--metrics",
         default=from_environment("METRICS", "127.0.0.1:0"),
         help="host:port for /metrics, /healthz and /readyz; port 0 takes a free one, empty means none",
+    )
+    parser.add_argument(
+        "--allow-address",
+        action="append",
+        default=reachable,
+        metavar="ADDRESS",
+        help="address that specs may name although it is refused otherwise: loopback, link-local, an IP address or a"
+        " network; may be repeated",
     )
     parser.add_argument(
         "--ready-file",

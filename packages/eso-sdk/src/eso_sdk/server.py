@@ -20,6 +20,7 @@ from typing import Any, Final
 import structlog
 from grpc import aio
 
+from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.callauth import CallAuth, token_gate
 from eso_sdk.frame import Frame
 from eso_sdk.handlers import generic_handlers
@@ -64,6 +65,8 @@ class ServeOptions:
     protocols: tuple[ProtocolVersion, ...] = SUPPORTED
     call_auth: CallAuth | None = None
     """How tokens of calls are verified; None for not at all."""
+    addresses: AddressPolicy = ORDINARY
+    """Which addresses of specs may be dialled, besides the ordinary ones."""
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     max_connection_age: float | None = None
     """Seconds; None for that of the protocol. Established connections outlive their certificates, hence a bound."""
@@ -88,6 +91,7 @@ class Server:
             instance_id=uuid.uuid4().hex,
             protocols=options.protocols,
             heartbeat_seconds=options.heartbeat_seconds,
+            addresses=options.addresses,
         )
         gate = token_gate(options.call_auth, self.clock)
         self.frame = Frame(service, self.metrics, frozenset(options.allowed_clients), gate)

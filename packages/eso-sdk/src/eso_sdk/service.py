@@ -14,6 +14,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.answers import generated_of, validation_of
 from eso_sdk.backend import CURRENT_CALL, ApiCalls, Opening
 from eso_sdk.batches import answered
@@ -76,6 +77,7 @@ class Service:
     protocols: tuple[ProtocolVersion, ...] = SUPPORTED
     beat: Beat = field(init=False)
     heartbeat_seconds: float = 30.0
+    addresses: AddressPolicy = ORDINARY
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beat", Beat(self.clock, self.heartbeat_seconds))
@@ -217,7 +219,9 @@ class Service:
         config = decoded(served, context)
         served.backend.check_config(config)
         credentials = Credentials(config, context.config.credentials)
-        backend = served.backend(Opening(config, context.config.ref, credentials, self.clock, self.api_calls))
+        backend = served.backend(
+            Opening(config, context.config.ref, credentials, self.clock, self.api_calls, self.addresses)
+        )
         return Session(backend, asyncio.Semaphore(served.concurrency))
 
     def _weigh(self, context: Context, outcomes: list[object]) -> None:

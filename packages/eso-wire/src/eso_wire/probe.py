@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import ssl
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eso_wire.tls import TlsMaterial, TlsMaterialError
+from eso_wire.tls import TlsMaterial, TlsMaterialError, in_memory_file
 
 
 class TlsProblemKind(StrEnum):
@@ -172,23 +169,6 @@ def _client_context(material: TlsMaterial) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2"])
     context.load_verify_locations(cadata=material.ca.decode("ascii", errors="replace"))
-    with _key_file(material.certificate + b"\n" + material.key.reveal()) as path:
+    with in_memory_file(material.certificate + b"\n" + material.key.reveal()) as path:
         context.load_cert_chain(path)
     return context
-
-
-@contextlib.contextmanager
-def _key_file(content: bytes) -> Iterator[str]:
-    """The ssl module loads keys from files only; this one stays in memory where the system can do that."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("eso-probe", os.MFD_CLOEXEC)
-        try:
-            os.write(descriptor, content)
-            yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-    else:  # pragma: no cover - systems without memfd
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(content)
-            file.flush()
-            yield file.name

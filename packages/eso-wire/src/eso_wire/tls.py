@@ -7,8 +7,11 @@ opens a new channel when the fingerprint changes. Issuing certificates is not do
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -202,3 +205,20 @@ def _server_configuration(material: TlsMaterial) -> grpc.ServerCertificateConfig
 
 def _text(name: bytes | str) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else name
+
+
+@contextmanager
+def in_memory_file(content: bytes) -> Iterator[str]:
+    """Give content a path: OpenSSL loads keys from files only. It stays in memory where the system can do that."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("eso-key", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:  # pragma: no cover - systems without memfd
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name

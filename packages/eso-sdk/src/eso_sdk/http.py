@@ -1,0 +1,303 @@
+"""The HTTP kit: one client for each opened store, with everything that every HTTP backend needs.
+
+    client = self.http_client(subject="Vault https://vault:8200", field="/server", tls=tls_context(bundle))
+    answer = await client.send(HttpRequest("GET", URL("https://vault:8200/v1/sys/health")))
+
+The client checks every address it dials (`addresses.py`), gives each request a deadline, bounds each answer, keeps no
+cookies and follows no redirects unless asked to, and then only to the same host. Failures become `ProviderError`s in
+the kit's own words: a library's words may quote addresses and headers, and answers may echo a request.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+import aiohttp
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from eso_sdk.addresses import AddressPolicy, ForbiddenAddressError
+from eso_sdk.errors import backend_error, invalid_config, rejected, throttled, timed_out, unavailable
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.tls import in_memory_file
+from kuberun.clock import Clock
+from kuberun.deadline import Deadline
+
+MAX_ANSWER: Final = 4 * 1024 * 1024
+MAX_RETRY_AFTER: Final = 3600.0
+REQUEST_SECONDS: Final = 30.0
+CONNECTIONS: Final = 32
+
+_CHUNK: Final = 64 * 1024
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_KEEPING_METHOD: Final = frozenset({307, 308})
+_PLAIN_URL: Final = re.compile(r"[!-~]+")
+_PEM: Final = b"-----BEGIN"
+_TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
+_NO_LIMIT: Final = aiohttp.ClientTimeout(total=None, sock_connect=None)  # each request has a deadline on our clock
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One request. Everything but the method may hold credentials."""
+
+    method: str
+    url: URL = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """What came back, whatever its status is."""
+
+    status: int
+    headers: CIMultiDictProxy[str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How a client behaves. `subject` names the backend in messages, `field` the spec field with its address."""
+
+    subject: str
+    field: str = "/url"
+    tls: ssl.SSLContext | None = None
+    """None trusts the system's authorities."""
+    connections: int = CONNECTIONS
+    max_answer: int = MAX_ANSWER
+    redirects: int = 0
+    """How many redirects to the same host are followed."""
+    seconds: float = REQUEST_SECONDS
+    """Deadline of a request that names none. The deadline of the call applies as well."""
+
+
+class HttpClient:
+    """Connections to one backend. Close it when the store is closed."""
+
+    def __init__(self, settings: HttpSettings, *, policy: AddressPolicy, clock: Clock) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._clock = clock
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, request: HttpRequest, *, seconds: float | None = None) -> HttpAnswer:
+        """Return the answer whatever its status is; raise a `ProviderError` if there is none."""
+        with self._own_words(seconds or self._settings.seconds):
+            async with Deadline(self._clock, seconds or self._settings.seconds):
+                return await self._followed(request)
+
+    @asynccontextmanager
+    async def websocket(
+        self, url: URL, headers: Mapping[str, str], *, heartbeat: float = 30.0
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a websocket. A refused upgrade raises `HttpStatusError` with the status."""
+        with self._own_words(self._settings.seconds):
+            async with Deadline(self._clock, self._settings.seconds):
+                opened = await self._opened().ws_connect(
+                    url, headers=headers, heartbeat=heartbeat, max_msg_size=self._settings.max_answer, autoping=True
+                )
+        try:
+            yield opened
+        finally:
+            await opened.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                ssl=self._settings.tls or True, limit=self._settings.connections, socket_factory=self._socket
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=("Content-Type",),
+                headers={"User-Agent": "external-secrets"},
+                timeout=_NO_LIMIT,
+                trust_env=True,
+            )
+        return self._session
+
+    def _socket(self, info: tuple[Any, ...]) -> socket.socket:
+        """Check the very address that is about to be dialled."""
+        family, kind, protocol, _name, address = info
+        self._policy.check(str(address[0]))
+        made = socket.socket(family=family, type=kind, proto=protocol)
+        made.setblocking(False)  # noqa: FBT003 - its only parameter
+        return made
+
+    async def _followed(self, request: HttpRequest) -> HttpAnswer:
+        for _ in range(self._settings.redirects + 1):
+            answer = await self._sent(request)
+            location = answer.headers.get("Location", "")
+            if answer.status not in _REDIRECTS or not location or not self._settings.redirects:
+                return answer
+            request = self._redirected(request, answer.status, location)
+        raise backend_error(f"{self._settings.subject} redirects more than {self._settings.redirects} times")
+
+    async def _sent(self, request: HttpRequest) -> HttpAnswer:
+        async with self._opened().request(
+            request.method, request.url, headers=request.headers, data=request.body or None, allow_redirects=False
+        ) as response:
+            body = bytearray()
+            async for chunk in response.content.iter_chunked(_CHUNK):
+                body += chunk
+                if len(body) > self._settings.max_answer:
+                    limit = self._settings.max_answer
+                    raise backend_error(f"the answer of {self._settings.subject} is larger than {limit} bytes")
+            return HttpAnswer(response.status, response.headers, bytes(body))
+
+    def _redirected(self, request: HttpRequest, status: int, location: str) -> HttpRequest:
+        """Build the next request. Credentials may be anywhere in it, so it never goes to another host."""
+        try:
+            target = request.url.join(url_of(location))
+            same = target.origin() == request.url.origin()
+            upgraded = (request.url.scheme, target.scheme) == ("http", "https") and target.host == request.url.host
+        except ValueError:
+            same = upgraded = False
+        if not (same or upgraded):
+            raise backend_error(
+                f"{self._settings.subject} redirects to another host, which is not followed;"
+                f" set {self._settings.field} to that place"
+            )
+        if status in _KEEPING_METHOD or request.method in ("GET", "HEAD"):
+            return replace(request, url=target)
+        return replace(request, url=target, method="GET", body=b"")
+
+    @contextmanager
+    def _own_words(self, seconds: float) -> Iterator[None]:
+        """Turn whatever the library raises into an error that quotes nothing."""
+        subject, place = self._settings.subject, self._settings.field
+        try:
+            yield
+        except TimeoutError:
+            raise timed_out(f"{subject} did not answer within {seconds:g} s") from None
+        except aiohttp.WSServerHandshakeError as exc:
+            raise HttpStatusError(exc.status, subject) from None
+        except (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError):
+            raise unavailable(
+                f"the certificate of {subject} is not trusted, or is for another host; check caBundle and caProvider"
+            ) from None
+        except aiohttp.ClientConnectorDNSError:
+            raise unavailable(f"the host name of {subject} does not resolve; check {place}") from None
+        except (aiohttp.ClientSSLError, ssl.SSLError):
+            raise unavailable(f"no TLS connection to {subject} is possible; check {place} and certificates") from None
+        except aiohttp.ClientConnectorError as exc:
+            if isinstance(exc.os_error, ForbiddenAddressError):
+                raise _forbidden(place, exc.os_error) from None
+            raise unavailable(f"{subject} cannot be reached; check {place}, and that it runs") from None
+        except aiohttp.InvalidURL:
+            raise invalid_config(place, "is not an http or https URL with a host") from None
+        except (aiohttp.ClientError, OSError):
+            raise unavailable(f"the connection to {subject} broke, or it does not speak HTTP") from None
+
+
+class HttpStatusError(ProviderError):
+    """An upgrade that was answered with a status instead."""
+
+    def __init__(self, status: int, subject: str) -> None:
+        super().__init__(ErrorReason.BACKEND_ERROR, f"{subject} answers with status {status}", backend_code=str(status))
+        self.status = status
+
+
+def url_of(text: str) -> URL:
+    """Read a URL without changing its spelling: somebody may have signed it. ValueError if it is none."""
+    return URL(text, encoded=_PLAIN_URL.fullmatch(text) is not None)
+
+
+def status_error(answer: HttpAnswer, subject: str, clock: Clock) -> ProviderError | None:
+    """Return the usual error for a status; None for 2xx. 404 is a backend error: only the caller knows its meaning."""
+    code = str(answer.status)
+    match answer.status:
+        case status if 200 <= status < 300:
+            return None
+        case 401:
+            return rejected(f"{subject} does not accept the credentials: status 401", backend_code=code)
+        case 403:
+            return ProviderError(
+                ErrorReason.PERMISSION_DENIED, f"{subject} denies access: status 403", backend_code=code
+            )
+        case 413:
+            message = f"{subject} says that the request is too large: status 413"
+            return ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, message, backend_code=code)
+        case 429:
+            return throttled(retry_after(answer.headers, clock.now()), backend_code=code)
+        case status if status >= 500:
+            return unavailable(f"{subject} answers with status {code}", backend_code=code)
+        case _:
+            return backend_error(f"{subject} answers with status {code}", backend_code=code)
+
+
+def retry_after(headers: Mapping[str, str] | CIMultiDict[str], now: datetime) -> float:
+    """Read Retry-After in seconds, as a number or a date; 0 if it says nothing useful."""
+    text = headers.get("Retry-After", "")
+    try:
+        seconds = float(text) if text.isdecimal() else (_date(text) - now).total_seconds()
+    except (ValueError, OverflowError):
+        return 0.0
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+
+
+def ca_bundle(text: str, field_path: str = "/caBundle") -> bytes:
+    """Decode a `caBundle` to PEM. Some people encode it once more than the field itself does."""
+    try:
+        bundle = base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid_config(field_path, "is not base64") from None
+    if _PEM in bundle:
+        return bundle
+    try:
+        return base64.b64decode(b"".join(bundle.split()).translate(_TO_STANDARD), validate=True)
+    except (binascii.Error, ValueError):
+        return bundle
+
+
+def tls_context(
+    bundle: bytes = b"", *, certificate: bytes = b"", key: bytes = b"", field_path: str = "/caBundle"
+) -> ssl.SSLContext:
+    """Make a context that trusts the bundle alone, or else the system's authorities, and shows a client certificate."""
+    try:
+        context = ssl.create_default_context(cadata=bundle.decode("ascii") if bundle else None)
+    except (ssl.SSLError, ValueError):
+        raise invalid_config(field_path, "holds no certificates in PEM") from None
+    # Authorities of many installations lack the key identifiers that the strict mode of newer Pythons demands.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if certificate or key:
+        try:
+            with in_memory_file(certificate + b"\n" + key) as path:
+                context.load_cert_chain(path, password=_no_password)
+        except (ssl.SSLError, ValueError):
+            raise invalid_config("/tls", "client certificate and key are not a pair in PEM") from None
+    return context
+
+
+def _no_password() -> str:
+    """Without this, OpenSSL would ask on the terminal and wait."""
+    raise ValueError("the client key is encrypted")
+
+
+def _forbidden(place: str, problem: ForbiddenAddressError) -> ProviderError:
+    return invalid_config(
+        place,
+        f"{problem}, which stores may not reach; use another address, or let the administrator start the provider with"
+        " --allow-address",
+    )
+
+
+def _date(text: str) -> datetime:
+    found = parsedate_to_datetime(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

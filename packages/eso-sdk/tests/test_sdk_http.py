@@ -1,0 +1,209 @@
+"""The HTTP kit against real servers."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from eso_sdk.addresses import AddressPolicy
+from eso_sdk.http import (
+    HttpClient,
+    HttpRequest,
+    HttpSettings,
+    HttpStatusError,
+    ca_bundle,
+    retry_after,
+    status_error,
+    tls_context,
+)
+from eso_wire.errors import ErrorReason, ProviderError
+from kuberun.clock import SystemClock
+
+LOOPBACK = AddressPolicy.parse(["loopback"])
+CANARY = "CANARY-7f3a"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[URL]:
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield URL.build(scheme="http", host="127.0.0.1", port=runner.addresses[0][1], path="/")
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def client(policy: AddressPolicy = LOOPBACK, **settings: object) -> AsyncIterator[HttpClient]:
+    made = HttpClient(HttpSettings("the endpoint", **settings), policy=policy, clock=SystemClock())  # type: ignore[arg-type]  # a test names few of them
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def refusal(sending: Awaitable[object]) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        await sending
+    assert CANARY not in str(caught.value)
+    return caught.value
+
+
+async def test_an_answer_of_any_status_comes_back_with_headers_and_body() -> None:
+    async def teapot(request: web.Request) -> web.Response:
+        return web.Response(status=418, body=request.method.encode(), headers={"X-Kind": "tea"})
+
+    async with serving(teapot) as url, client() as http:
+        answer = await http.send(HttpRequest("PUT", url, {}, b"leaves"))
+
+    assert (answer.status, answer.body, answer.headers["X-Kind"]) == (418, b"PUT", "tea")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_forbidden_address_is_not_dialled_by_number_or_by_name(host: str) -> None:
+    async def never(_: web.Request) -> web.Response:
+        raise AssertionError("the server was reached")
+
+    async with serving(never) as url, client(AddressPolicy(), field="/server") as http:
+        error = await refusal(http.send(HttpRequest("GET", url.with_host(host) / CANARY)))
+
+    assert error.reason is ErrorReason.CONFIG_INVALID
+    assert "/server" in error.message
+    assert "--allow-address" in error.message
+
+
+async def test_a_redirect_to_a_forbidden_address_is_not_followed() -> None:
+    async def away(_: web.Request) -> web.Response:
+        raise web.HTTPFound("http://169.254.169.254/latest/")
+
+    async with serving(away) as url, client(redirects=3) as http:
+        error = await refusal(http.send(HttpRequest("GET", url, {"Authorization": CANARY})))
+
+    assert "another host" in error.message
+
+
+async def test_redirects_on_the_same_host_are_followed_up_to_the_limit() -> None:
+    async def stairs(request: web.Request) -> web.Response:
+        level = int(request.path.strip("/") or 0)
+        if level == 2:
+            return web.Response(text="top")
+        raise web.HTTPFound(f"/{level + 1}")
+
+    async with serving(stairs) as url:
+        async with client(redirects=2) as http:
+            assert (await http.send(HttpRequest("GET", url))).body == b"top"
+        async with client(redirects=1) as http:
+            assert "more than 1" in (await refusal(http.send(HttpRequest("GET", url)))).message
+        async with client() as http:
+            assert (await http.send(HttpRequest("GET", url))).status == 302
+
+
+async def test_an_answer_beyond_the_bound_is_refused() -> None:
+    async def large(_: web.Request) -> web.Response:
+        return web.Response(body=CANARY.encode() * 100)
+
+    async with serving(large) as url, client(max_answer=500) as http:
+        assert "larger than 500 bytes" in (await refusal(http.send(HttpRequest("GET", url)))).message
+
+
+async def test_a_silent_server_is_given_up_at_the_deadline() -> None:
+    asked = asyncio.Event()
+
+    async def silent(_: web.Request) -> web.Response:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    async with serving(silent) as url, client() as http:
+        error = await refusal(http.send(HttpRequest("GET", url), seconds=0.2))
+
+    assert asked.is_set()
+    assert error.reason is ErrorReason.BACKEND_TIMEOUT
+
+
+async def test_a_closed_port_is_unavailable_and_says_what_to_check() -> None:
+    async with client(field="/server") as http:
+        error = await refusal(http.send(HttpRequest("GET", URL("http://127.0.0.1:1/"))))
+
+    assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+    assert "check /server" in error.message
+
+
+async def test_a_websocket_echoes_and_a_refused_upgrade_tells_the_status() -> None:
+    async def socket(request: web.Request) -> web.StreamResponse:
+        if request.path == "/missing":
+            return web.Response(status=404)
+        opened = web.WebSocketResponse()
+        await opened.prepare(request)
+        async for message in opened:
+            await opened.send_str(message.data)
+        return opened
+
+    async with serving(socket) as url, client() as http:
+        async with http.websocket(url, {}) as opened:
+            await opened.send_str("hello")
+            assert await opened.receive_str() == "hello"
+        with pytest.raises(HttpStatusError) as caught:
+            async with http.websocket(url / "missing", {}):
+                pass
+
+    assert caught.value.status == 404
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (401, ErrorReason.CREDENTIALS_REJECTED),
+        (403, ErrorReason.PERMISSION_DENIED),
+        (404, ErrorReason.BACKEND_ERROR),
+        (413, ErrorReason.PAYLOAD_TOO_LARGE),
+        (429, ErrorReason.RATE_LIMITED),
+        (503, ErrorReason.BACKEND_UNAVAILABLE),
+    ],
+)
+async def test_a_status_has_its_usual_reason_and_no_body_is_quoted(status: int, reason: ErrorReason) -> None:
+    async def answering(_: web.Request) -> web.Response:
+        return web.Response(status=status, text=CANARY, headers={"Retry-After": "7"})
+
+    async with serving(answering) as url, client() as http:
+        error = status_error(await http.send(HttpRequest("GET", url)), "the endpoint", SystemClock())
+
+    assert error is not None
+    assert error.reason is reason
+    assert CANARY not in error.message
+    assert error.retry_after == (7.0 if status == 429 else 0.0)
+
+
+def test_success_is_no_error_and_dates_count_as_retry_after() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    assert retry_after({"Retry-After": "Thu, 01 Jan 2026 00:01:00 GMT"}, now) == 60.0
+    assert retry_after({"Retry-After": "soon"}, now) == 0.0
+
+
+def test_a_bundle_may_be_encoded_once_or_twice() -> None:
+    pem = b"-----BEGIN CERTIFICATE-----\n"
+    once = base64.b64encode(pem).decode()
+    twice = base64.b64encode(once.encode()).decode()
+
+    assert ca_bundle(once) == pem
+    assert ca_bundle(twice) == pem
+    with pytest.raises(ProviderError, match="/caBundle"):
+        ca_bundle("*")
+
+
+def test_certificates_that_cannot_be_used_name_their_field() -> None:
+    with pytest.raises(ProviderError, match="/caProvider"):
+        tls_context(b"no pem", field_path="/caProvider")
+    with pytest.raises(ProviderError, match="/tls"):
+        tls_context(certificate=b"no", key=b"pair")
