@@ -26,9 +26,9 @@ async def review_access(store: AnyClusterStore, resource: Resource, namespace: s
         if await _allowed_by_review(store, resource, namespace):
             return Validation(ValidationState.READY)
     except Unauthorized as error:
-        raise provider_error(error, wanted) from None
+        raise store.failure(error, wanted) from None
     except ApiError as error:
-        return Validation(ValidationState.UNKNOWN, error=provider_error(error, wanted))
+        return Validation(ValidationState.UNKNOWN, error=store.failure(error, wanted))
     denied = provider_error(Forbidden(403, "Forbidden", ""), wanted)
     return Validation(ValidationState.INVALID, error=ProviderError(denied.reason, denied.message))
 

@@ -14,10 +14,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from eso_provider_kubernetes.clusterstore import AnyClusterStore
-from eso_provider_kubernetes.failures import Request, provider_error
+from eso_provider_kubernetes.failures import Request
 from eso_provider_kubernetes.watches import Watches
 from eso_sdk.errors import unavailable
-from eso_wire.errors import ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, WatchItem
 from kuberun.backoff import Backoff, system_random
 from kuberun.errors import ApiError, Gone, ServerError, Throttled, Unreachable
@@ -68,9 +67,9 @@ class Changes:
         yield self._beat(position)
         while True:
             try:
-                async for event in self._watch(position, watches):
-                    position = _position(event.resume_token) or position
-                    yield event
+                async for told in self._watch(position, watches):
+                    position = _position(told.resume_token) or position
+                    yield told
             except Gone:
                 position, present = await self._list()
                 watches.remember({key: meta.labels for key, meta in present.items()})
@@ -90,11 +89,11 @@ class Changes:
                     position = _reached(signal) or position
             except _TRANSIENT as error:
                 if failures > _FAILURES:
-                    raise provider_error(error, self._watching) from None
+                    raise self._store.failure(error, self._watching) from None
             except Gone:
                 raise
             except ApiError as error:
-                raise provider_error(error, self._watching) from None
+                raise self._store.failure(error, self._watching) from None
 
     async def _frames(self, position: int) -> AsyncIterator[Signal[Object]]:
         stream = self._source.watch(resource_version=str(position), timeout_seconds=_STREAM_SECONDS)

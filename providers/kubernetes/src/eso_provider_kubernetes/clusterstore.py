@@ -9,10 +9,12 @@ from typing import Any, ClassVar, Final, TypeVar
 from eso_api.stores.kubernetes import KubernetesConnection
 from eso_provider_kubernetes.connecting import check_connection, check_namespaces_named, connect
 from eso_provider_kubernetes.failures import Request, provider_error
+from eso_sdk.addresses import ForbiddenAddressError
+from eso_sdk.http import forbidden_address
 from eso_sdk.provider import Store
+from eso_wire.errors import ProviderError
 from kuberun.client import Client
-from kuberun.errors import ApiError
-from kuberun.sockets import AddressCheck
+from kuberun.errors import ApiError, Unreachable
 from kuberun.transport import AiohttpTransport, Limits
 
 K = TypeVar("K", bound=KubernetesConnection)
@@ -32,10 +34,12 @@ class ClusterStore(Store[K]):
         return check_connection(config)
 
     async def open(self) -> None:
+        self._forbidden: ForbiddenAddressError | None = None
+        """Why the address of the server was refused, if it was."""
         if not self.holder.namespace:
             check_namespaces_named(self.config)
         connection = await connect(self.config, self, self.clock)
-        self.client = Client(AiohttpTransport(connection, self.LIMITS, vet=self._vet()))
+        self.client = Client(AiohttpTransport(connection, self.LIMITS, vet=self._vet))
 
     async def close(self) -> None:
         if client := getattr(self, "client", None):
@@ -48,10 +52,20 @@ class ClusterStore(Store[K]):
             try:
                 yield
             except ApiError as error:
-                raise provider_error(error, request) from None
+                raise self.failure(error, request) from None
 
-    def _vet(self) -> AddressCheck | None:
-        return None
+    def failure(self, error: ApiError, request: Request) -> ProviderError:
+        """The protocol's error for a failed request."""
+        if isinstance(error, Unreachable) and self._forbidden is not None:
+            return forbidden_address("/authRef" if self.config.auth_ref else "/server/url", self._forbidden)
+        return provider_error(error, request)
+
+    def _vet(self, address: str) -> None:
+        try:
+            self.addresses.check(address)
+        except ForbiddenAddressError as refused:
+            self._forbidden = refused
+            raise
 
 
 AnyClusterStore = ClusterStore[Any]

@@ -1,7 +1,7 @@
 """From a configuration and its credentials to a connection with an API server.
 
-    serviceAccount, token, cert  with `server`: address, caBundle or caProvider
-    authRef                      a whole kubeconfig, which must not name programs or files of this machine
+serviceAccount, token, cert  with `server`: address, caBundle or caProvider
+authRef                      a whole kubeconfig, which must not name programs or files of this machine
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
 from eso_api.stores.kubernetes import KubernetesAuth, KubernetesConnection, KubernetesServer
 from eso_api.values import SecretBytes
-from eso_provider_kubernetes.authorities import bundle_of
 from eso_sdk.errors import invalid_config
+from eso_sdk.http import ca_bundle, tls_context
 from eso_wire.values import Token
 from kuberun import kubeconfig
 from kuberun.clock import Clock
@@ -22,6 +22,7 @@ from kuberun.credentials import FixedCredentials, bearer
 from kuberun.errors import ConfigError
 from kuberun.tls import client_context
 
+_PEM: Final = b"-----BEGIN"
 _MAX_KUBECONFIG: Final = 1 << 20
 _NO_AUTHORITY: Final = "neither /server/caBundle nor /server/caProvider is set: only public authorities are trusted"
 
@@ -55,13 +56,14 @@ def check_connection(config: KubernetesConnection) -> tuple[str, ...]:
 def check_namespaces_named(config: KubernetesConnection) -> None:
     """Refuse references of a cluster-scoped store that leave the namespace to its users."""
     auth = config.auth or KubernetesAuth()
-    named = {
-        "/auth/token/bearerToken": auth.token and auth.token.bearer_token,
-        "/auth/cert/clientCert": auth.cert and auth.cert.client_cert,
-        "/auth/cert/clientKey": auth.cert and auth.cert.client_key,
-    }
+    named: dict[str, SecretKeySelector] = {}
+    if auth.token is not None:
+        named["/auth/token/bearerToken"] = auth.token.bearer_token
+    if auth.cert is not None:
+        named["/auth/cert/clientCert"] = auth.cert.client_cert
+        named["/auth/cert/clientKey"] = auth.cert.client_key
     for pointer, reference in named.items():
-        if reference is not None and not reference.namespace:
+        if not reference.namespace:
             raise invalid_config(f"{pointer}/namespace", "must be set in a cluster-scoped store")
 
 
@@ -88,13 +90,23 @@ def _from_kubeconfig(config: KubernetesConnection, resolved: Resolved, clock: Cl
 
 def _from_fields(config: KubernetesConnection, resolved: Resolved) -> Connection:
     server = config.server or KubernetesServer()
-    authority: bytes | None = None
-    if server.ca_bundle:
-        authority = bundle_of(server.ca_bundle.encode(), "/server/caBundle")
-    elif server.ca_provider is not None:
-        authority = bundle_of(resolved.ca(server.ca_provider), "/server/caProvider")
     credential = _credential(config.auth or KubernetesAuth(), resolved)
-    return Connection(_address(server), FixedCredentials(credential), Tls(authority), origin="the store")
+    return Connection(
+        _address(server), FixedCredentials(credential), Tls(_authorities(server, resolved)), origin="the store"
+    )
+
+
+def _authorities(server: KubernetesServer, resolved: Resolved) -> bytes | None:
+    if server.ca_bundle:
+        pointer, bundle = "/server/caBundle", ca_bundle(server.ca_bundle, "/server/caBundle")
+    elif server.ca_provider is not None:
+        pointer, bundle = "/server/caProvider", resolved.ca(server.ca_provider)
+        if _PEM not in bundle:
+            bundle = ca_bundle(bundle.decode(errors="replace"), pointer)
+    else:
+        return None
+    tls_context(bundle, field_path=pointer)  # raises if it holds no certificates
+    return bundle
 
 
 def _credential(auth: KubernetesAuth, resolved: Resolved) -> Credential:

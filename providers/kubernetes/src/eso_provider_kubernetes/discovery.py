@@ -9,7 +9,7 @@ import msgspec
 
 from eso_api.stores.crd import CrdResource
 from eso_provider_kubernetes.clusterstore import AnyClusterStore
-from eso_provider_kubernetes.failures import Request, provider_error
+from eso_provider_kubernetes.failures import Request
 from eso_sdk.errors import invalid_config
 from kuberun.errors import ApiError, NotFound
 from kuberun.meta import Resource
@@ -51,7 +51,7 @@ async def discover(store: AnyClusterStore, wanted: CrdResource) -> Resource:
     except NotFound:
         raise invalid_config("/resource", f"the API server {_NOTHING_READABLE}") from None
     except ApiError as error:
-        raise provider_error(error, Request("discover", unknown)) from None
+        raise store.failure(error, Request("discover", unknown)) from None
     for served in listed.resources:
         if served.kind == wanted.kind and "/" not in served.name and "get" in served.verbs:
             return Resource(wanted.group, wanted.version, served.name, wanted.kind, served.namespaced)

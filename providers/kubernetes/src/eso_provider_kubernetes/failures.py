@@ -75,7 +75,9 @@ def provider_error(error: kube.ApiError, request: Request) -> ProviderError:
         case kube.ServerError() | kube.Gone():
             return unavailable(f"the API server failed to {request} (HTTP {code})", backend_code=code)
         case _:
-            what = f"the API server answered the request to {request} with something unexpected (HTTP {code or 'error'})"
+            what = (
+                f"the API server answered the request to {request} with something unexpected (HTTP {code or 'error'})"
+            )
             return backend_error(f"{what}; check the address of the server", backend_code=code)
 
 

@@ -1,7 +1,7 @@
 """Objects of one kind as a store, read only: a remote key is the name of an object, a property a path in its JSON.
 
-    namespaced store        NAME             in the namespace of the store
-    cluster-scoped store    NAMESPACE/NAME   or NAME, if the kind is cluster-scoped
+namespaced store        NAME             in the namespace of the store
+cluster-scoped store    NAMESPACE/NAME   or NAME, if the kind is cluster-scoped
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ from eso_api.values import SecretBytes
 from eso_provider_kubernetes.access import review_access
 from eso_provider_kubernetes.changes import Changes
 from eso_provider_kubernetes.clusterstore import PAGE_SIZE, ClusterStore
-from eso_provider_kubernetes.failures import Request, provider_error
+from eso_provider_kubernetes.failures import Request
 from eso_provider_kubernetes.names import checked_name
 from eso_provider_kubernetes.pushmetadata import read_metadata
 from eso_provider_kubernetes.secretobject import SECRET_KIND, SECRETS, Secret, json_text, map_of, value_of
 from eso_provider_kubernetes.secretwriter import SecretWriter
 from eso_provider_kubernetes.secretwrites import Pushing
-from eso_sdk.errors import invalid_request, property_not_found
+from eso_sdk.errors import invalid_request
 from eso_sdk.matching import Matcher
 from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads, store_kind
 from eso_wire.errors import ErrorReason, ProviderError
@@ -28,14 +28,12 @@ from eso_wire.values import (
     Found,
     Heartbeat,
     PushItem,
-    PushOutcome,
     RemoteRef,
     SourceSecret,
     Validation,
     ValueMetadata,
     WatchItem,
 )
-from kuberun.errors import ApiError
 from kuberun.meta import Malformed, ObjectKey, metadata_of
 from kuberun.requests import Selection
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from eso_provider_kubernetes.clusterstore import AnyClusterStore
-from eso_provider_kubernetes.failures import Request, provider_error
+from eso_provider_kubernetes.failures import Request
 from eso_provider_kubernetes.secretobject import SECRETS
 from eso_provider_kubernetes.secretwrites import Pushing, PushPlan, plan_deletion, plan_push
 from eso_sdk.errors import unavailable, version_differs
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ProviderError
-from eso_wire.values import PushOutcome, PushPrecondition, SourceSecret
+from eso_wire.values import PushPrecondition, SourceSecret
 from kuberun.backoff import Backoff, system_random
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.meta import JsonObject, ObjectKey, meta_of, raw, version_of
@@ -76,12 +76,12 @@ class SecretWriter:
             with self._store.observe("GetSecret"):
                 return await self._store.client.get(_RAW_SECRETS, key)
         except NotFound as error:
-            problem = provider_error(error, request)
+            problem = self._store.failure(error, request)
             if problem.is_not_found:
                 return None
             raise problem from None
         except ApiError as error:
-            raise provider_error(error, request) from None
+            raise self._store.failure(error, request) from None
 
     async def _write(self, key: ObjectKey, plan: PushPlan) -> str | None:
         """The new version; None if another writer was faster."""
@@ -96,7 +96,7 @@ class SecretWriter:
         except AlreadyExists:
             return None
         except ApiError as error:
-            raise provider_error(error, Request("create", SECRETS, key.namespace, key.name)) from None
+            raise self._store.failure(error, Request("create", SECRETS, key.namespace, key.name)) from None
         return version_of(made)
 
     async def _update(self, key: ObjectKey, document: JsonObject) -> str | None:
@@ -108,7 +108,7 @@ class SecretWriter:
         except Conflict:
             return None
         except ApiError as error:
-            problem = provider_error(error, request)
+            problem = self._store.failure(error, request)
             if problem.is_not_found:
                 return None
             raise problem from None
@@ -122,7 +122,7 @@ class SecretWriter:
         except Conflict:
             return None
         except ApiError as error:
-            problem = provider_error(error, request)
+            problem = self._store.failure(error, request)
             if problem.is_not_found:
                 return False
             raise problem from None
@@ -140,4 +140,6 @@ def _beaten(key: ObjectKey, pushing: Pushing) -> Pushed | ProviderError:
 
 
 def _busy(key: ObjectKey) -> ProviderError:
-    return unavailable(f'other writers changed Secret "{key.name}" {_ATTEMPTS} times while it was written; it is retried')
+    return unavailable(
+        f'other writers changed Secret "{key.name}" {_ATTEMPTS} times while it was written; it is retried'
+    )

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, Self
 
 from grpc import aio
 
+from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.errors import unsupported
 from eso_sdk.frame import Frame
 from eso_sdk.methods import FIND_PATH, UNARY
@@ -110,13 +111,24 @@ class InMemory(Client):
     """One provider, callable in this loop."""
 
     def __init__(
-        self, provider: Provider, clock: Clock | None = None, protocols: tuple[ProtocolVersion, ...] = SUPPORTED
+        self,
+        provider: Provider,
+        clock: Clock | None = None,
+        protocols: tuple[ProtocolVersion, ...] = SUPPORTED,
+        *,
+        addresses: AddressPolicy = ORDINARY,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics(provider.name)
         self.sessions = Sessions(self.clock, on_change=self.metrics.sessions.set)
         service = Service(
-            provider, self.clock, self.sessions, self.metrics.api_calls, instance_id="memory", protocols=protocols
+            provider,
+            self.clock,
+            self.sessions,
+            self.metrics.api_calls,
+            instance_id="memory",
+            protocols=protocols,
+            addresses=addresses,
         )
         self.frame = Frame(service, self.metrics, frozenset({IDENTITY}))
         super().__init__(MemoryTransport(self.frame))
