@@ -63,6 +63,8 @@ class Provider:
     kinds: tuple[type[Backend[Any]], ...]
     limits: Limits = DEFAULT_LIMITS
     features: tuple[str, ...] = ()
+    api_name: str = ""
+    """Value of the label `provider` in the metrics of calls to the backend; empty for the provider's name."""
     before_call: BeforeCall | None = field(default=None, repr=False)
     """Awaited before every call that is admitted, within its deadline: for providers that inject faults."""
     served: dict[KindId, ServedKind] = field(init=False, repr=False)

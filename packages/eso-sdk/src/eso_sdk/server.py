@@ -81,7 +81,7 @@ class Server:
         self.provider = provider
         self.options = options
         self.clock: Clock = clock or SystemClock()
-        self.metrics = Metrics(provider.name)
+        self.metrics = Metrics(provider.api_name or provider.name)
         self.sessions = Sessions(self.clock, on_change=self.metrics.sessions.set)
         service = Service(
             provider,

@@ -144,25 +144,26 @@ def parse_self_contained(text: bytes, name: str) -> Kubeconfig:
     """
     config = _merged([(Path(name), _parsed(text, Path(name)))])
     for cluster in config.clusters.values():
-        _refuse(f"cluster {cluster.name!r}", {"certificate-authority": cluster.part.certificate_authority}, name)
+        outside: dict[str, object] = {"the path of a certificate authority": cluster.part.certificate_authority}
+        _refuse(f"cluster {cluster.name!r}", outside, name)
     for user in config.users.values():
         outside = {
-            "exec": user.part.exec,
-            "auth-provider": user.part.auth_provider,
-            "tokenFile": user.part.token_file,
-            "client-certificate": user.part.client_certificate,
-            "client-key": user.part.client_key,
+            "an exec plugin": user.part.exec,
+            "an auth provider": user.part.auth_provider,
+            "the path of a token": user.part.token_file,
+            "the path of a client certificate": user.part.client_certificate,
+            "the path of a client key": user.part.client_key,
         }
         _refuse(f"user {user.name!r}", outside, name)
     return config
 
 
 def _refuse(entry: str, outside: Mapping[str, object], name: str) -> None:
-    for field, given in outside.items():
+    for what, given in outside.items():
         if given is not None:
             raise ConfigError(
-                f"kubeconfig {name}: {entry}: {field} is not allowed here: it runs a program or reads a file on this"
-                " machine; write the credentials into the kubeconfig (token, or the fields that end in -data)"
+                f"kubeconfig {name}: {entry}: {what} is not allowed here: it would run a program or read a file of this"
+                " machine; write the credentials into the kubeconfig itself (token, or the fields that end in -data)"
             )
 
 

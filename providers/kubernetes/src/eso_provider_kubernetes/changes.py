@@ -58,6 +58,7 @@ class Changes:
             watches.remember({key: meta.labels for key, meta in present.items()})
             versions = {key: meta.resource_version for key, meta in present.items()}
             for event in self._overtaken(fresh, versions, resumed=resumed):
+                watches.told(event.watch_ids[0], event.provider_version)
                 yield event
             if position > latest:
                 yield self._event(ChangeType.RESYNC, (), str(latest))

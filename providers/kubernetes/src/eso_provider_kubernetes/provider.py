@@ -8,4 +8,6 @@ from eso_provider_kubernetes.objectstore import CustomResourceStore
 from eso_provider_kubernetes.secretstore import KubernetesStore
 from eso_sdk.provider import Provider
 
-PROVIDER: Final = Provider(name="kubernetes", version="0.1.0", kinds=(KubernetesStore, CustomResourceStore))
+PROVIDER: Final = Provider(
+    name="kubernetes", version="0.1.0", kinds=(KubernetesStore, CustomResourceStore), api_name="Kubernetes"
+)

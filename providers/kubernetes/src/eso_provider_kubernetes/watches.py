@@ -12,12 +12,13 @@ class Watches:
     """The watches of one call to `subscribe`."""
 
     def __init__(self, items: Sequence[WatchItem]) -> None:
-        self._by_key: dict[str, list[WatchItem]] = {}
+        self._by_key: dict[str, list[str]] = {}
+        self._known = {item.watch_id: item.known_version for item in items if item.known_version}
         self._by_name: list[tuple[str, Matcher]] = []
         self._by_labels: list[tuple[str, Mapping[str, str], set[str]]] = []
         for item in items:
             if item.ref is not None:
-                self._by_key.setdefault(item.ref.key, []).append(item)
+                self._by_key.setdefault(item.ref.key, []).append(item.watch_id)
             elif item.tags:
                 self._by_labels.append((item.watch_id, item.tags, set()))
             else:
@@ -28,9 +29,13 @@ class Watches:
         for _, wanted, members in self._by_labels:
             members.update(key for key, labels in present.items() if _carries(labels, wanted))
 
+    def told(self, watch_id: str, version: str) -> None:
+        """Note that the reader knows of this version."""
+        self._known[watch_id] = version
+
     def concerned(self, key: str, labels: Mapping[str, str], version: str) -> tuple[str, ...]:
-        """Ids of the watches to tell. A reader that named this very version has it already."""
-        ids = [item.watch_id for item in self._by_key.get(key, ()) if item.known_version != version]
+        """Ids of the watches to tell. A reader that knows of this very version is not told again."""
+        ids = [watch_id for watch_id in self._by_key.get(key, ()) if self._known.get(watch_id) != version]
         ids += [watch_id for watch_id, matcher in self._by_name if matcher.matches(key)]
         for watch_id, wanted, members in self._by_labels:
             carries = _carries(labels, wanted)

@@ -119,7 +119,7 @@ class InMemory(Client):
         addresses: AddressPolicy = ORDINARY,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
-        self.metrics = Metrics(provider.name)
+        self.metrics = Metrics(provider.api_name or provider.name)
         self.sessions = Sessions(self.clock, on_change=self.metrics.sessions.set)
         service = Service(
             provider,
