@@ -5,6 +5,7 @@ What does not apply to a provider is written down here, so that a case that sile
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,6 +19,8 @@ from eso_cli.testing.providerprocess import local_certificates, provider_running
 from eso_conformance import CaseResult, Fixture, Profile, Target, Verdict, read_identity, run
 from eso_conformance.fixture import from_plain
 from eso_operator.certs.local import LocalCertificates
+from kuberun.testing.rawapi import RawApi
+from kuberun.testing.servers import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
 ESO = Path(sys.executable).parent / "eso"
@@ -31,6 +34,7 @@ class Candidate:
     known: Callable[[Path], Mapping[str, Any]] | None = None
     without: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By profile: the cases that apply to none of its kinds."""
+    flags: tuple[str, ...] = ()
 
 
 def example_command(folder: Path) -> tuple[str, ...]:
@@ -81,6 +85,11 @@ CANDIDATES = {
         lambda _: serve_command("fake"),
         without={"read": frozenset({UNOFFERED_OPERATIONS, REFERENCES}), "write": frozenset({UNOFFERED_IF_ABSENT})},
     ),
+    "kubernetes": Candidate(
+        lambda _: serve_command("kubernetes"),
+        without={"read": frozenset({VERSIONS}), "write": frozenset({UNOFFERED_IF_ABSENT, OWNERSHIP})},
+        flags=("--allow-address", "loopback"),
+    ),
     "generators": Candidate(lambda _: serve_command("generators"), without={"generator": frozenset(STATE)}),
     "example": Candidate(
         example_command,
@@ -95,12 +104,14 @@ CANDIDATES = {
 }
 
 
-async def tried(name: str, profile: str, folder: Path) -> list[CaseResult]:
+async def tried(name: str, profile: str, folder: Path, fixture: Mapping[str, Any] | None = None) -> list[CaseResult]:
     """The results of one profile on a process of that provider."""
     candidate = CANDIDATES[name]
     made = local_certificates(folder / "certificates", name)
-    known: Fixture | None = from_plain(candidate.known(folder)) if candidate.known else None
-    async with provider_running(candidate.command(folder), folder / "process", made=made) as provider:
+    plain = candidate.known(folder) if candidate.known else fixture
+    known: Fixture | None = from_plain(plain) if plain is not None else None
+    command = candidate.command(folder)
+    async with provider_running(command, folder / "process", *candidate.flags, made=made) as provider:
         return [one async for one in run(target_of(provider.address, made), [Profile(profile)], known)]
 
 
@@ -120,8 +131,64 @@ def target_of(address: str, made: LocalCertificates) -> Target:
     ],
 )
 async def test_a_provider_process_keeps_the_contract(name: str, profile: str, tmp_path: Path) -> None:
-    results = await tried(name, profile, tmp_path)
+    judge(name, profile, await tried(name, profile, tmp_path))
 
+
+@pytest.mark.live
+@pytest.mark.parametrize("profile", ["read", "write", "subscribe", "tls"])
+async def test_the_kubernetes_provider_keeps_the_contract(
+    profile: str, api_server: ApiServer, api: RawApi, namespace: str, tmp_path: Path
+) -> None:
+    fixture = await kubernetes_fixture(api_server, api, namespace)
+
+    judge("kubernetes", profile, await tried("kubernetes", profile, tmp_path, fixture))
+
+
+async def kubernetes_fixture(server: ApiServer, api: RawApi, namespace: str) -> Mapping[str, Any]:
+    """A namespace with Secrets and ConfigMaps, for both kinds of store."""
+    texts = {"greeting": "hello from afar", "login": '{"user":"anna","realm":"test"}'}
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+    place = f"/api/v1/namespaces/{namespace}"
+    for name in ("known-one", "known-two"):
+        assert (await api.post(f"{place}/secrets", {"metadata": {"name": name}, "data": data})).status == 201
+    # Stores of `crd` are for objects of their own namespace, and the suite's stores are in `conformance`.
+    await api.post("/api/v1/namespaces", {"metadata": {"name": "conformance"}})
+    home = "/api/v1/namespaces/conformance/configmaps"
+    for name in ("known-one", "known-two"):
+        assert (await api.post(home, {"metadata": {"name": name}, "data": texts})).status in (201, 409)
+    authority = base64.b64encode(server.ca_file.read_bytes()).decode()
+    connection = {
+        "server": {"url": server.url, "caBundle": authority},
+        "auth": {"token": {"bearerToken": {"name": "credentials", "key": "token"}}},
+    }
+    shared: dict[str, Any] = {
+        "credentials": {"/auth/token/bearerToken": server.token},
+        "absent": "conformance-no-such-key",
+        "find": {"name": "^known-", "keys": ["known-one", "known-two"]},
+        "invalid": [{}, {"server": connection["server"]}],
+    }
+    secrets = {
+        **shared,
+        "spec": {**connection, "remoteNamespace": namespace},
+        "known": [
+            {"key": "known-one", "property": "greeting", "value": "hello from afar"},
+            {"key": "known-two", "property": "login.user", "value": "anna"},
+        ],
+        "maps": [{"key": "known-one", "value": texts}],
+        "writable": "conformance-",
+        "property": "value",
+    }
+    objects = {
+        **shared,
+        "spec": {**connection, "resource": {"version": "v1", "kind": "ConfigMap"}},
+        "known": [{"key": "known-one", "property": "data.greeting", "value": "hello from afar"}],
+    }
+    kinds = {"Kubernetes": secrets, "ClusterKubernetes": secrets}
+    kinds |= {"CustomResource": objects, "ClusterCustomResource": objects}
+    return {"kinds": [{"kind": name, **each} for name, each in kinds.items()]}
+
+
+def judge(name: str, profile: str, results: list[CaseResult]) -> None:
     failed = [f"{one.kind}: {one.case}: {one.why}" for one in results if one.verdict is Verdict.FAILED]
     applied = {str(one.case) for one in results if one.verdict is Verdict.PASSED}
     assert failed == []

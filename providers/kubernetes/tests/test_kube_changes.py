@@ -202,13 +202,13 @@ async def test_watches_that_are_added_later_hear_of_what_they_missed(remote: Any
 
     async with subscribed(store, [watch("a", known["a"], "a")]) as stream:
         await stream.stands()
-        changed = await remote.change("b", {"k": "2"})
+        await remote.change("b", {"k": "2"})
         await stream.say(SubscribeUpdate((watch("b", known["b"], "b"), watch("c", known["c"], "c"))))
         first = await stream.next()
         later = await remote.change("c", {"k": "2"})
         second = await stream.next()
 
-    assert (first.watch_ids, first.provider_version) == (("b",), changed)
+    assert (first.type, first.watch_ids) == (UPDATED, ("b",))
     assert (second.watch_ids, second.provider_version) == (("c",), later)
 
 

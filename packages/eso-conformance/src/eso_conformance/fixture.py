@@ -67,6 +67,8 @@ class KindFixture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     absent: str = "conformance/no-such-key"
     writable: str = "conformance/"
     """Prefix of the keys that the write profile may create and delete."""
+    property: str = ""
+    """Property that the write profile pushes, reads and deletes; for backends that hold values under names in a key."""
     invalid: list[dict[str, Any]] = []
     """Configurations that must be refused."""
 

@@ -164,13 +164,15 @@ class Subject:
 
     async def get_one(self, key: str, *, version: str = "", prop: str = "") -> pb.GetResult:
         """The result of one item, whose id is checked."""
+        prop = prop or self.written(key).property
         (result,) = await self.get([item("only", key, version=version, prop=prop)])
         if result.item_id != "only":
             raise Violation("a result does not carry the id of its item")
         return result
 
     async def push(self, key: str, value: bytes, **changes: Any) -> pb.PushResult:
-        entry = pb.PushItem(item_id="only", remote=remote(key), value=value, precondition=pb.PUSH_PRECONDITION_NONE)
+        place = self.written(key)
+        entry = pb.PushItem(item_id="only", remote=place, value=value, precondition=pb.PUSH_PRECONDITION_NONE)
         for name, change in changes.items():
             setattr(entry, name, change)
         request = pb.PushSecretsRequest(context=self.context(), items=[entry], idempotency_key=str(uuid.uuid4()))
@@ -180,7 +182,7 @@ class Subject:
         return response.results[0]
 
     async def delete(self, key: str, owner_token: str = "") -> pb.DeleteResult:
-        entry = pb.DeleteItem(item_id="only", remote=remote(key), owner_token=owner_token)
+        entry = pb.DeleteItem(item_id="only", remote=self.written(key), owner_token=owner_token)
         request = pb.DeleteSecretsRequest(context=self.context(), items=[entry], idempotency_key=str(uuid.uuid4()))
         response: pb.DeleteSecretsResponse = await self.stores.DeleteSecrets(request, timeout=CALL_SECONDS)
         if [result.item_id for result in response.results] != ["only"]:
@@ -199,6 +201,11 @@ class Subject:
         known += [value for one in self.fixture.maps for value in one.value.values()]
         return [value for value in known if len(value) >= _SHORTEST]
 
+    def written(self, key: str) -> pb.RemoteRef:
+        """Where the value of a key is written."""
+        fresh = key.startswith(self.fixture.writable)
+        return remote(key, prop=self.fixture.property if fresh else "")
+
     def fresh_key(self) -> str:
         """A key nobody used before, where the fixture allows to write."""
         return f"{self.fixture.writable}{uuid.uuid4()}"
@@ -209,7 +216,8 @@ class Subject:
             return self.fixture.known[0]
         if not self.offers(pb.OPERATION_PUSH):
             raise NotApplicable("the fixture names no known value, and none can be pushed")
-        seeded = KnownValue(key=self.fresh_key(), value='{"user":"anna","port":5432}')
+        place = self.fixture.property
+        seeded = KnownValue(key=self.fresh_key(), value='{"user":"anna","port":5432}', property=place)
         result = await self.push(seeded.key, seeded.value.encode())
         if result.HasField("error"):
             raise Violation(f"a value cannot be pushed: {self.told(result.error)}")

@@ -11,6 +11,7 @@ not reached yet is answered with RESYNC.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from eso_provider_kubernetes.clusterstore import AnyClusterStore
@@ -57,13 +58,12 @@ class Changes:
             latest, present = await self._list()
             watches.remember({key: meta.labels for key, meta in present.items()})
             versions = {key: meta.resource_version for key, meta in present.items()}
-            for event in self._overtaken(fresh, versions, resumed=resumed):
-                watches.told(event.watch_ids[0], event.provider_version)
-                yield event
+            events = self._overtaken(watches.overtaken(fresh, versions, tell_unknown=not resumed))
             if position > latest:
-                yield self._event(ChangeType.RESYNC, (), str(latest))
-            if not position or position > latest:
-                position = latest
+                events.append(self._event(ChangeType.RESYNC, ()))
+            position = position if 0 < position <= latest else latest
+            for event in _with_token(events, position):
+                yield event
         self._followed = frozenset(item.watch_id for item in items)
         yield self._beat(position)
         while True:
@@ -123,25 +123,8 @@ class Changes:
             case _:
                 return
 
-    def _overtaken(
-        self, fresh: Sequence[WatchItem], versions: Mapping[str, str], *, resumed: bool
-    ) -> Iterator[ChangeEvent]:
-        """New watches whose caller does not have the present version.
-
-        A caller that names no version may have read before the watch began, so it is told to read once more; unless the
-        stream goes on from a token, which covers the time since.
-        """
-        for item in fresh:
-            known = item.known_version
-            if item.ref is None or not known:
-                if not resumed:
-                    yield self._event(ChangeType.UPDATED, (item.watch_id,))
-                continue
-            version = versions.get(item.ref.key)
-            if version is None:
-                yield self._event(ChangeType.DELETED, (item.watch_id,))
-            elif version != known:
-                yield ChangeEvent(ChangeType.UPDATED, (item.watch_id,), version, self._store.clock.now())
+    def _overtaken(self, found: Mapping[ChangeType, Sequence[str]]) -> list[ChangeEvent]:
+        return [self._event(kind, tuple(ids)) for kind, ids in found.items() if ids]
 
     async def _list(self) -> tuple[int, dict[str, ObjectMeta]]:
         """The present position, and the metadata of everything there is."""
@@ -166,6 +149,11 @@ class Changes:
 def _position(token: str) -> int:
     """A resourceVersion as a number; 0 for one that no server of today gives."""
     return int(token) if token.isascii() and token.isdigit() and len(token) <= 20 else 0
+
+
+def _with_token(events: Sequence[ChangeEvent], position: int) -> list[ChangeEvent]:
+    """Give the last event the token: a stream that breaks before it has to begin at the same place."""
+    return [*events[:-1], *(replace(event, resume_token=str(position)) for event in events[-1:])]
 
 
 def _reached(signal: Signal[Object]) -> int:

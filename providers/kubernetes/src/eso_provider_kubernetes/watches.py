@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eso_sdk.matching import Matcher
-from eso_wire.values import FindQuery, WatchItem
+from eso_wire.values import ChangeType, FindQuery, WatchItem
 
 
 class Watches:
@@ -29,9 +29,26 @@ class Watches:
         for _, wanted, members in self._by_labels:
             members.update(key for key, labels in present.items() if _carries(labels, wanted))
 
-    def told(self, watch_id: str, version: str) -> None:
-        """Note that the reader knows of this version."""
-        self._known[watch_id] = version
+    def overtaken(
+        self, fresh: Sequence[WatchItem], versions: Mapping[str, str], *, tell_unknown: bool
+    ) -> dict[ChangeType, list[str]]:
+        """New watches whose reader does not have the present version, by what happened.
+
+        A reader that names no version may have read before the watch began. It is told to read once more, unless a
+        resume token covers the time since.
+        """
+        found: dict[ChangeType, list[str]] = {ChangeType.UPDATED: [], ChangeType.DELETED: []}
+        for item in fresh:
+            if item.ref is None or not item.known_version:
+                found[ChangeType.UPDATED] += [item.watch_id] if tell_unknown else []
+                continue
+            version = versions.get(item.ref.key)
+            if version is None:
+                found[ChangeType.DELETED].append(item.watch_id)
+            elif version != item.known_version:
+                found[ChangeType.UPDATED].append(item.watch_id)
+                self._known[item.watch_id] = version
+        return found
 
     def concerned(self, key: str, labels: Mapping[str, str], version: str) -> tuple[str, ...]:
         """Ids of the watches to tell. A reader that knows of this very version is not told again."""

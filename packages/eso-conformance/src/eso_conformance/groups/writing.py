@@ -6,7 +6,7 @@ import asyncio
 import uuid
 
 from eso_conformance.cases import NotApplicable, Profile, case, expect
-from eso_conformance.subject import CALL_SECONDS, Subject, remote
+from eso_conformance.subject import CALL_SECONDS, Subject
 from eso_wire._generated import provider_pb2 as pb
 
 _WRITTEN = {pb.PUSH_OUTCOME_CREATED, pb.PUSH_OUTCOME_UPDATED, pb.PUSH_OUTCOME_UNCHANGED}
@@ -85,7 +85,8 @@ async def unoffered_precondition(subject: Subject) -> None:
 async def push_is_idempotent(subject: Subject) -> None:
     subject.need(pb.OPERATION_PUSH, pb.OPERATION_GET)
     key = subject.fresh_key()
-    entry = pb.PushItem(item_id="only", remote=remote(key), value=b"once", precondition=pb.PUSH_PRECONDITION_NONE)
+    place = subject.written(key)
+    entry = pb.PushItem(item_id="only", remote=place, value=b"once", precondition=pb.PUSH_PRECONDITION_NONE)
     request = pb.PushSecretsRequest(context=subject.context(), items=[entry], idempotency_key=str(uuid.uuid4()))
 
     for _ in range(2):
