@@ -156,9 +156,9 @@ async def test_a_store_that_its_provider_refuses_says_so_and_heals_when_it_does_
 @pytest.mark.parametrize(
     ("protocols", "selected"),
     [
-        pytest.param(["2.0"], (2, 0), id="a provider of the minor before ours, R140"),
-        pytest.param(["2.0", "2.1"], (2, 1), id="a provider of our minor"),
-        pytest.param(["2.1", "2.2"], (2, 1), id="a provider of the minor after ours, R140"),
+        pytest.param(["2.0", "2.1"], (2, 1), id="a provider of the minor before ours, R140"),
+        pytest.param(["2.1", "2.2"], (2, 2), id="a provider of our minor"),
+        pytest.param(["2.2", "2.3"], (2, 2), id="a provider of the minor after ours, R140"),
     ],
 )
 async def test_a_provider_one_minor_apart_works(site: Any, protocols: list[str], selected: tuple[int, int]) -> None:
@@ -183,7 +183,7 @@ async def test_an_incompatible_provider_is_refused_with_both_ranges(site: Any, p
     async with site.running():
         await site.create_store()
 
-        await site.broken("ProviderIncompatible", ", ".join(protocols), "2.0, 2.1")
+        await site.broken("ProviderIncompatible", ", ".join(protocols), "2.1, 2.2")
 
         site.provider.kill()
         site.fails()

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector, WholeSecret
+from eso_api.marks import WholeSecret
+from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
 from eso_api.shapes import Fragment
 from eso_api.v2.owned import STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_api.values import SecretBytes
@@ -242,7 +243,7 @@ def test_the_manifest_is_plain_json() -> None:
     manifest = msgspec.json.decode(msgspec.json.encode(SCRIPTED.manifest()))
 
     assert (manifest["name"], manifest["version"]) == ("scripted", "1.2.3")
-    assert manifest["protocol"] == {"min": "2.0", "max": "2.1"}
+    assert manifest["protocol"] == {"min": "2.1", "max": "2.2"}
     assert [entry["kind"] for entry in manifest["kinds"]] == [
         "Scripted",
         "ClusterScripted",

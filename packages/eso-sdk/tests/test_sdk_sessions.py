@@ -49,7 +49,7 @@ class Bench:
             pass
 
     def session(self, backend: Any) -> Session:
-        return Session(backend, asyncio.Semaphore(1))
+        return Session(b"", backend, asyncio.Semaphore(1))
 
 
 async def test_a_session_is_opened_once_and_used_again() -> None:

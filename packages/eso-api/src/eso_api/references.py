@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
-from msgspec import Meta
-
 from eso_api.shapes import ApiVersion, DataKey, Fragment, KindName, NamespaceName, ObjectName, Rule, one_of, shaped
 
 CORE_GROUP = "external-secrets.io"
@@ -49,10 +47,6 @@ class SecretKeySelector(Fragment, frozen=True, kw_only=True):
     """Namespace of the Secret. Only cluster-scoped objects may name another one than their user's."""
     key: DataKey = ""
     """Key inside the Secret."""
-
-
-WholeSecret = Annotated[SecretKeySelector, Meta(extra={"whole": True})]
-"""A reference that has a key for historical reasons: all keys of the Secret count, whatever it says."""
 
 
 class RequiredSecretKeySelector(Fragment, frozen=True, kw_only=True):
@@ -97,6 +91,19 @@ class CaProvider(Fragment, frozen=True, kw_only=True):
     """Key that holds the bundle in PEM."""
     namespace: NamespaceName = ""
     """Namespace of the object; needed in a ClusterSecretStore, forbidden elsewhere."""
+
+
+class ObjectKeySelector(Fragment, frozen=True, kw_only=True):
+    """One key of a Secret or ConfigMap, which the reference names by kind."""
+
+    kind: Annotated[str, one_of("Secret", "ConfigMap")]
+    """Kind of the object."""
+    name: ObjectName
+    """Name of the object."""
+    key: DataKey
+    """Key inside the object."""
+    namespace: NamespaceName = ""
+    """Namespace of the object; only the own one may be named."""
 
 
 class StoreRef(Fragment, frozen=True, kw_only=True):

@@ -194,8 +194,8 @@ async def test_a_thousand_failures_of_calls_ask_for_one_handshake(listed: Listed
 @pytest.mark.parametrize(
     ("speaks", "works"),
     [
-        pytest.param((ProtocolVersion(2, 0),), True, id="one minor older"),
-        pytest.param((ProtocolVersion(2, 1), ProtocolVersion(2, 2)), True, id="one minor newer"),
+        pytest.param((ProtocolVersion(2, 0), ProtocolVersion(2, 1)), True, id="one minor older"),
+        pytest.param((ProtocolVersion(2, 2), ProtocolVersion(2, 3)), True, id="one minor newer"),
         pytest.param((ProtocolVersion(3, 0),), False, id="another major"),
         pytest.param((), False, id="none at all"),
     ],
@@ -206,7 +206,7 @@ async def test_versions(listed: Listed, speaks: tuple[ProtocolVersion, ...], wor
     if works:
         assert (await listed.directory.ensure(CONNECTION)).selected in speaks
         return
-    with pytest.raises(ProviderError, match=r"this operator speaks 2\.0, 2\.1") as caught:
+    with pytest.raises(ProviderError, match=r"this operator speaks 2\.1, 2\.2") as caught:
         await listed.directory.ensure(CONNECTION)
     assert caught.value.reason is ErrorReason.PROTOCOL_INCOMPATIBLE
 

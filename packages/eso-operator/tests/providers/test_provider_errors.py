@@ -119,7 +119,7 @@ def test_an_incompatible_provider_is_told_by_both_version_ranges() -> None:
 
     assert error.reason is ErrorReason.PROTOCOL_INCOMPATIBLE
     assert "3.0, 3.1" in error.message
-    assert "2.0, 2.1" in error.message
+    assert "2.1, 2.2" in error.message
     assert "upgrade the older" in error.message
 
 

@@ -146,7 +146,7 @@ async def test_the_token_that_the_operator_asks_for_is_the_one_that_a_provider_a
         return b"1"
 
     made = await api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "robot"}})
-    token = await credentials.token(namespace, "robot", (AUDIENCE,))
+    token = await credentials.token(ObjectKey(namespace, "robot"), (AUDIENCE,))
     assert token is not None
     async with ProviderServer(SCRIPTED, call_auth=verified) as server, calling(server) as gateway:
         plain = bound(server, Script.new(get=get), token=token.token.reveal().decode())

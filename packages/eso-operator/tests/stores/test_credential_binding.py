@@ -13,7 +13,7 @@ from eso_operator.stores.reads import MAX_CREDENTIALS, reads_of
 from eso_operator.stores.target import CallToken, Reason, ReferenceRule, ResolutionError, ResolvedTarget
 from eso_operator.testing.boundtargets import bound_target
 from eso_operator.testing.clusters import NotedReads
-from eso_wire.values import ConfigDelivery, CredentialKind, CredentialPath, Token
+from eso_wire.values import ConfigDelivery, CredentialKind, CredentialPath
 from kuberun.meta import JsonObject, ObjectKey
 
 SECRET, ACCOUNT = CredentialKind.SECRET_KEY, CredentialKind.SERVICE_ACCOUNT
@@ -197,8 +197,8 @@ async def test_what_cannot_be_read_may_be_read_later() -> None:
         async def secret(self, key: ObjectKey) -> Content | None:
             raise UnreadableError(f"no permission for {key.name}")
 
-        async def token(self, namespace: str, service_account: str, audiences: tuple[str, ...]) -> Token | None:
-            raise UnreadableError(f"no permission for {namespace}/{service_account} and {audiences}")
+        async def service_account(self, key: ObjectKey) -> Content | None:
+            raise UnreadableError(f"no permission for {key.name}")
 
     for kind in (SECRET, ACCOUNT):
         with pytest.raises(ResolutionError, match="cannot be read: no permission") as raised:

@@ -113,7 +113,7 @@ async def test_what_is_not_there_is_none(reader: KubeCredentials, server: Server
 
     assert await reader.secret(KEY) is None
     assert await reader.config_map(KEY) is None
-    assert await reader.token("team", "robot", ()) is None
+    assert await reader.token(ObjectKey("team", "robot"), ()) is None
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,11 @@ async def test_a_large_secret_is_not_kept(server: Server, clock: VirtualClock) -
 async def test_a_token_is_kept_for_most_of_its_life(
     reader: KubeCredentials, server: Server, clock: VirtualClock
 ) -> None:
-    first = await reader.token("team", "robot", ("vault",))
+    first = await reader.token(ObjectKey("team", "robot"), ("vault",))
     await clock.advance(799)
-    again = await reader.token("team", "robot", ("vault",))
+    again = await reader.token(ObjectKey("team", "robot"), ("vault",))
     await clock.advance(2)
-    renewed = await reader.token("team", "robot", ("vault",))
+    renewed = await reader.token(ObjectKey("team", "robot"), ("vault",))
 
     assert first is not None
     assert renewed is not None
@@ -223,11 +223,11 @@ async def test_a_token_of_a_service_account_that_was_made_anew_is_not_used(serve
     """The API server refuses tokens of the old one, and every backend that asks it."""
     version = "1"
     reader = KubeCredentials(Client(server), clock, lambda kind, key: f"{kind} {key} {version}")
-    first = await reader.token("team", "robot", ())
-    kept = await reader.token("team", "robot", ())
+    first = await reader.token(ObjectKey("team", "robot"), ())
+    kept = await reader.token(ObjectKey("team", "robot"), ())
     version = "2"
 
-    anew = await reader.token("team", "robot", ())
+    anew = await reader.token(ObjectKey("team", "robot"), ())
 
     assert first is kept
     assert anew is not None
@@ -237,19 +237,19 @@ async def test_a_token_of_a_service_account_that_was_made_anew_is_not_used(serve
 
 async def test_tokens_are_kept_apart_by_account_and_audience(reader: KubeCredentials, server: Server) -> None:
     for account, audiences in (("robot", ("a",)), ("robot", ("b",)), ("other", ("a",))):
-        await reader.token("team", account, audiences)
-    await reader.token("else", "robot", ("a",))
+        await reader.token(ObjectKey("team", account), audiences)
+    await reader.token(ObjectKey("else", "robot"), ("a",))
 
     assert len(server.asked) == 4
 
 
 async def test_the_number_of_kept_tokens_is_bounded(reader: KubeCredentials, server: Server) -> None:
     for number in range(MAX_TOKENS + 10):
-        await reader.token("team", f"robot-{number}", ())
+        await reader.token(ObjectKey("team", f"robot-{number}"), ())
 
     assert len(reader._tokens) == MAX_TOKENS
     before = len(server.asked)
-    await reader.token("team", "robot-0", ())
+    await reader.token(ObjectKey("team", "robot-0"), ())
     assert len(server.asked) == before + 1
 
 
@@ -267,7 +267,7 @@ async def test_secrets_config_maps_and_tokens_of_a_real_server(api_server: ApiSe
 
         content = await reader.secret(ObjectKey(namespace, "s"))
         text = await reader.config_map(ObjectKey(namespace, "c"))
-        token = await reader.token(namespace, "robot", ("vault",))
+        token = await reader.token(ObjectKey(namespace, "robot"), ("vault",))
 
         assert content is not None
         assert content.data["k"].reveal() == b"value"
@@ -276,6 +276,6 @@ async def test_secrets_config_maps_and_tokens_of_a_real_server(api_server: ApiSe
         assert token is not None
         assert len(token.token) > 20
         assert await reader.secret(ObjectKey(namespace, "absent")) is None
-        assert await reader.token(namespace, "absent", ()) is None
+        assert await reader.token(ObjectKey(namespace, "absent"), ()) is None
     finally:
         await client.close()

@@ -77,14 +77,15 @@ def value(answer: object, method: str = "get") -> Value:
     return Value(secret(answer, method))
 
 
-def answers(given: object, count: int) -> Sequence[Any]:
-    """What `get_many` answers: one for each reference."""
+def answers(given: object, count: int, method: str = "get_many") -> Sequence[Any]:
+    """What `get_many`, `push_many` or `delete_many` answers: one for each item."""
+    one, many = ("reference", "references") if method == "get_many" else ("item", "items")
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
-        raise unfit("get_many", given, "a list with one answer for each reference, in their order")
+        raise unfit(method, given, f"a list with one answer for each {one}, in their order")
     if len(given) != count:
         raise ProviderError(
             ErrorReason.INTERNAL,
-            f"get_many gave {len(given)} answers to {count} references; it must give one for each, in their order",
+            f"{method} gave {len(given)} answers to {count} {many}; it must give one for each, in their order",
         )
     return given
 

@@ -5,7 +5,7 @@ One instance is one session: a configuration at one credential identity, opened 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from eso_api.values import SecretBytes
 from eso_sdk.accounts import ServiceAccount
 from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.credentials import Credentials
-from eso_wire.values import ObjectRef, Operation, SecretMap, Token, Validation, ValidationState
+from eso_wire.values import Credential, ObjectRef, Operation, SecretMap, Token, Validation, ValidationState
 from kuberun.clock import Clock
 
 if TYPE_CHECKING:
@@ -110,6 +110,10 @@ class Backend(Generic[C]):
         """Ask the backend whether this configuration works."""
         return Validation(ValidationState.READY)
 
+    def renew(self, sent: Iterable[Credential]) -> None:
+        """Take the tokens of a later call; called by the server."""
+        self._credentials.renew(sent)
+
     # --- what an author may use --------------------------------------------------------------------------------------
 
     @property
@@ -126,7 +130,7 @@ class Backend(Generic[C]):
         return self._credentials.whole(reference)
 
     def token(self, reference: ServiceAccountSelector) -> Token:
-        """A token of the service account a reference of the configuration names."""
+        """The newest token of the service account a reference names. Ask each time: tokens live for minutes."""
         return self._credentials.token(reference)
 
     def ca(self, reference: CaProvider) -> bytes:

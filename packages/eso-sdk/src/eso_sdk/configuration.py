@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from eso_sdk.credentials import check_namespaces
-from eso_sdk.kinds import ServedKind
+from eso_sdk.kinds import ServedKind, served_kind
 from eso_sdk.provider import Provider
+from eso_wire import pointers
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.pointers import stands_for
 from eso_wire.values import Context, KindRole
+from eso_wire.versions import ProtocolVersion
+
+KEEPS_CALLERS_APART: Final = ProtocolVersion(2, 2)
+"""Since when an operator shares no read between namespaces if a kind says so."""
 
 _PATH = re.compile(r" - at `([^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`")
@@ -27,7 +33,48 @@ def kind_of(provider: Provider, context: Context, role: KindRole) -> ServedKind:
             f"provider {provider.name} serves no {role.lower()} kind {context.config.kind}; it serves {kinds}",
             subject=context.config.ref,
         )
-    return served
+    return _for_block(provider, served, context)
+
+
+def _for_block(provider: Provider, served: ServedKind, context: Context) -> ServedKind:
+    """Look at a v1 block again: an operator that knows no conditions takes the first kind with the key."""
+    config = context.config
+    bridged = (config.ref.api_version, config.ref.kind) != (config.kind.api_version, config.kind.kind)
+    if served.v1_when is None or not bridged or config.spec_json is None:
+        return served
+    block = _plain(config.spec_json.reveal())
+    same_key = (served_kind(backend) for backend in provider.kinds)
+    fitting = (kind for kind in same_key if kind.v1_key == served.v1_key and stands_for(kind.v1_when, block))
+    return next(fitting, served)
+
+
+def depends_on_caller(served: ServedKind, context: Context) -> bool:
+    """Whether a session for this configuration must not be shared between namespaces."""
+    spec = context.config.spec_json
+    if not served.caller_dependences or spec is None:
+        return bool(served.caller_dependences)
+    return pointers.depends_on_caller(served.caller_dependences, _plain(spec.reveal()))
+
+
+def check_caller(served: ServedKind, context: Context) -> None:
+    """Refuse what an older operator would mix up: it shares reads of a cluster-scoped store between namespaces."""
+    cluster_scoped = not context.store.namespace
+    if cluster_scoped and context.protocol < KEEPS_CALLERS_APART and depends_on_caller(served, context):
+        raise ProviderError(
+            ErrorReason.PROTOCOL_INCOMPATIBLE,
+            "what this configuration gives depends on the namespace of its user, and this operator"
+            f" (protocol {context.protocol}) shares reads between namespaces; upgrade the operator, or use a namespaced"
+            " store",
+            subject=context.store,
+        )
+
+
+def _plain(spec: bytes) -> Any:
+    """The configuration as JSON; None if it is none, which `decoded` says properly."""
+    try:
+        return msgspec.json.decode(spec)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def decoded(served: ServedKind, context: Context) -> Any:

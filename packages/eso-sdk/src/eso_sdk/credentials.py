@@ -28,6 +28,10 @@ class Credentials:
         self._pointed = tuple(references_in(config))
         self._values = {credential.pointer: credential.value for credential in sent}
 
+    def renew(self, sent: Iterable[Credential]) -> None:
+        """Take newer tokens of the same accounts. Everything else is equal: it is part of the session's identity."""
+        self._values.update({each.pointer: each.value for each in sent if isinstance(each.value, Token)})
+
     def secret(self, reference: Reference) -> SecretBytes:
         """The value of one key of a Secret, or a CA bundle."""
         pointer, value = self._of(reference)

@@ -13,10 +13,13 @@ from eso_sdk.accounts import ServiceAccount
 from eso_wire.values import Context, Credential, Token
 
 
-def identity_of(context: Context, account: ServiceAccount | None = None) -> bytes:
-    """A digest of kind, configuration, credentials, auth namespace, and whose token came with the call."""
+def identity_of(context: Context, account: ServiceAccount | None = None, *, caller_namespace: str = "") -> bytes:
+    """Digest kind, configuration, credentials, auth namespace, and whose token came with the call.
+
+    `caller_namespace` is set where results depend on it.
+    """
     digest = hashlib.sha256()
-    for part in _parts(context, account):
+    for part in (caller_namespace.encode(), *_parts(context, account)):
         # Lengths keep "ab" + "c" apart from "a" + "bc".
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
@@ -42,6 +45,13 @@ def _credential(credential: Credential) -> Iterator[bytes]:
         case SecretBytes() as value:
             yield b"value"
             yield value.reveal()
+        case Token(name=name) as token if name:
+            # Whose token it is, not the token: that one is renewed every few minutes (`Credentials.renew`).
+            yield b"account"
+            yield from (text.encode() for text in (token.namespace, name, token.uid, *token.audiences))
+            for key, text in sorted(token.annotations.items()):
+                yield key.encode()
+                yield text.encode()
         case Token(token=token):
             yield b"token"
             yield token.reveal()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,7 +19,15 @@ from eso_sdk.objects import AnyKind, cluster_twin, generator_object, namespaced
 from eso_sdk.overrides import check_overrides
 from eso_sdk.pointers import patterns_of
 from eso_sdk.store import Store, store_operations
-from eso_wire.values import CredentialPath, KindId, KindInfo, KindRole, Operation
+from eso_wire.values import (
+    CallerDependence,
+    CredentialPath,
+    KindId,
+    KindInfo,
+    KindRole,
+    Operation,
+    SpecCondition,
+)
 
 S = TypeVar("S", bound=Store[Any])
 G = TypeVar("G", bound=Generator[Any])
@@ -43,6 +51,9 @@ class ServedKind:
     v1_key: str = ""
     maintenance: str = "maintained"
     concurrency: int = 16
+    caller_dependences: tuple[CallerDependence, ...] = ()
+    metadata_references: tuple[CredentialPath, ...] = ()
+    v1_when: SpecCondition | None = None
     infos: tuple[KindInfo, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,10 +69,22 @@ class ServedKind:
                 maintenance=self.maintenance,
                 v1_provider_key=self.v1_key if kind == ids[0] else "",
                 credentials=self.credentials,
+                caller_dependences=self.caller_dependences,
+                metadata_references=self.metadata_references,
+                v1_when=self.v1_when if kind == ids[0] else None,
             )
             for kind in ids
         )
         object.__setattr__(self, "infos", infos)
+
+
+ALWAYS: Final = CallerDependence()
+"""Every result may depend on the namespace of the caller."""
+
+
+def when(pointer: str, *, unless: tuple[str, ...]) -> CallerDependence:
+    """Results depend on the caller's namespace, unless the configuration has one of these texts at that pointer."""
+    return CallerDependence(pointer, unless)
 
 
 def store_kind(
@@ -72,6 +95,9 @@ def store_kind(
     cluster: str | None = None,
     objects: tuple[AnyKind, ...] = (),
     v1_key: str = "",
+    v1_when: SpecCondition | None = None,
+    caller_namespace: CallerDependence | None = None,
+    push_metadata: type[msgspec.Struct] | None = None,
     maintenance: str = "maintained",
     concurrency: int = 16,
     operations: frozenset[Operation] | None = None,
@@ -85,6 +111,10 @@ def store_kind(
         cluster: name of the cluster-scoped twin; None for none. Its plural is `cluster` before the other one.
         objects: the kinds themselves, for those who wrote them by hand; instead of the four above.
         v1_key: `spec.provider.<key>` of v1 stores whose block is this configuration.
+        v1_when: which of those blocks; several kinds may share a key, each with a condition of its own.
+        caller_namespace: when results depend on the namespace of the caller (`ALWAYS`, `when(...)`): then calls of two
+            namespaces never share a session, and the operator never shares their reads.
+        push_metadata: type of `spec.data[].metadata`, if references in it are to be followed (`PushItem.resolved`).
         maintenance: maintained, deprecated, unmaintained or experimental.
         concurrency: how many calls of one session run at a time.
         operations: narrows what the class offers; it cannot offer what it does not override.
@@ -103,6 +133,9 @@ def store_kind(
             v1_key=v1_key,
             maintenance=maintenance,
             concurrency=_positive(concurrency),
+            caller_dependences=(caller_namespace,) if caller_namespace is not None else (),
+            metadata_references=patterns_of(push_metadata) if push_metadata is not None else (),
+            v1_when=v1_when,
         )
         return _mark(store, served)
 

@@ -4,47 +4,56 @@
     decoded config      -> pointers  -> `credentials.py` finds what was sent for one reference
 
 A reference is known by its type: `SecretKeySelector`, `RequiredSecretKeySelector`, `SecretSelector`,
-`ServiceAccountSelector`, `CaProvider`; `WholeSecret` is the first of them, read whole.
+`ServiceAccountSelector`, `ObjectKeySelector`, `CaProvider`. Marks on the field (`eso_api.marks`) say what its type does
+not: that a whole Secret or a ConfigMap is meant, which key, whom a token is for and how long it lives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 from msgspec import inspect as types
 
+from eso_api import marks
 from eso_api.references import (
     CaProvider,
+    ObjectKeySelector,
     RequiredSecretKeySelector,
     SecretKeySelector,
     SecretSelector,
     ServiceAccountSelector,
 )
-from eso_wire.values import CredentialKind, CredentialPath
+from eso_wire.values import AudienceRule, AudienceSource, CredentialKind, CredentialPath
 
-Reference = SecretKeySelector | RequiredSecretKeySelector | SecretSelector | ServiceAccountSelector | CaProvider
+Reference = (
+    SecretKeySelector
+    | RequiredSecretKeySelector
+    | SecretSelector
+    | ServiceAccountSelector
+    | ObjectKeySelector
+    | CaProvider
+)
 
 _KINDS: Final[dict[type, CredentialKind]] = {
     SecretKeySelector: CredentialKind.SECRET_KEY,
     RequiredSecretKeySelector: CredentialKind.SECRET_KEY,
     SecretSelector: CredentialKind.WHOLE_SECRET,
     ServiceAccountSelector: CredentialKind.SERVICE_ACCOUNT,
+    ObjectKeySelector: CredentialKind.OBJECT_KEY,
     CaProvider: CredentialKind.CA_PROVIDER,
 }
+Marks = Mapping[str, Any]
+"""What the marks of a field say, by their names."""
+
 _MAX_DEPTH: Final = 32  # a type that refers to itself would go on forever
-
-
-def audiences(*names: str) -> msgspec.Meta:
-    """For a `ServiceAccountSelector` field: whom the backend wants tokens to be for."""
-    return msgspec.Meta(extra={"audiences": names})
 
 
 def patterns_of(config: type[msgspec.Struct]) -> tuple[CredentialPath, ...]:
     """Every place in that type where a reference may stand."""
-    found = {(path.pattern, path.kind): path for path in _in_type(types.type_info(config), "", (), 0)}
+    found = {(path.pattern, path.kind): path for path in _in_type(types.type_info(config), "", {}, 0)}
     return tuple(found[key] for key in sorted(found))
 
 
@@ -66,26 +75,54 @@ def escaped(segment: str) -> str:
     return segment.replace("~", "~0").replace("/", "~1")
 
 
-def _in_type(type_: types.Type, pattern: str, wanted: tuple[str, ...], depth: int) -> Iterator[CredentialPath]:
+def _in_type(type_: types.Type, pattern: str, marked: Marks, depth: int) -> Iterator[CredentialPath]:
     if depth > _MAX_DEPTH:
         return
     match type_:
-        case types.Metadata(extra={"whole": True}):
-            yield CredentialPath(pattern, CredentialKind.WHOLE_SECRET)
         case types.Metadata(type=inner, extra=extra):
-            yield from _in_type(inner, pattern, tuple((extra or {}).get("audiences", wanted)), depth)
+            yield from _in_type(inner, pattern, {**marked, **(extra or {})}, depth)
         case types.StructType(cls=cls) if cls in _KINDS:
-            yield CredentialPath(pattern, _KINDS[cls], wanted)
+            yield _path(pattern, _KINDS[cls], marked)
         case types.StructType(fields=fields):
             for field in fields:
-                yield from _in_type(field.type, f"{pattern}/{escaped(field.encode_name)}", (), depth + 1)
+                yield from _in_type(field.type, f"{pattern}/{escaped(field.encode_name)}", {}, depth + 1)
         case types.ListType(item_type=item) | types.DictType(value_type=item):
-            yield from _in_type(item, f"{pattern}/*", wanted, depth + 1)
+            yield from _in_type(item, f"{pattern}/*", marked, depth + 1)
         case types.UnionType(types=members):
             for member in members:
-                yield from _in_type(member, pattern, wanted, depth)
+                yield from _in_type(member, pattern, marked, depth)
         case _:
             return
+
+
+def _path(pattern: str, kind: CredentialKind, marked: Marks) -> CredentialPath:
+    """Describe one reference, with everything that the marks of its field say."""
+    if marked.get(marks.WHOLE):
+        return CredentialPath(pattern, CredentialKind.WHOLE_SECRET)
+    if marked.get(marks.CONFIG_MAP):
+        return CredentialPath(pattern, CredentialKind.CONFIG_MAP_KEY)
+    if kind is not CredentialKind.SERVICE_ACCOUNT:
+        return CredentialPath(pattern, kind, default_key=marked.get(marks.DEFAULT_KEY, ""))
+    rules = [AudienceRule(AudienceSource(rule.source), *rule[1:]) for rule in marked.get(marks.AUDIENCES, ())]
+    life = marked.get(marks.LIFETIME, marks.Lifetime(0))
+    # What an operator that does not know rules uses instead.
+    plain = tuple(name for rule in rules for name in (rule.names if _is_text(rule) else rule.otherwise))
+    if all(map(_is_text, rules)):
+        rules = []
+    elif all(rule.source is not AudienceSource.REFERENCE for rule in rules):
+        rules.append(AudienceRule(AudienceSource.REFERENCE))
+    return CredentialPath(
+        pattern,
+        kind,
+        plain,
+        audience_rules=tuple(rules),
+        lifetime_seconds=life.seconds,
+        lifetime_pointer=life.sibling,
+    )
+
+
+def _is_text(rule: AudienceRule) -> bool:
+    return rule.source is AudienceSource.TEXT
 
 
 def _in_value(value: Any, pointer: str) -> Iterator[Pointed]:
@@ -95,6 +132,7 @@ def _in_value(value: Any, pointer: str) -> Iterator[Pointed]:
             | RequiredSecretKeySelector()
             | SecretSelector()
             | ServiceAccountSelector()
+            | ObjectKeySelector()
             | CaProvider()
         ):
             yield Pointed(pointer, value)

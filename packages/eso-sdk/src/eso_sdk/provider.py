@@ -12,35 +12,55 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eso_api.marks import (
+    REFERENCE,
+    STORE,
+    ConfigMapKey,
+    WholeSecret,
+    annotation,
+    audiences,
+    default_key,
+    lifetime,
+    sibling,
+)
 from eso_sdk.accounts import ServiceAccount
 from eso_sdk.answers import Check, Pushed, Value
 from eso_sdk.backend import Backend, Call
 from eso_sdk.generator import Generator
-from eso_sdk.kinds import ServedKind, generator_kind, served_kind, store_kind
+from eso_sdk.kinds import ALWAYS, ServedKind, generator_kind, served_kind, store_kind, when
 from eso_sdk.objects import AnyKind
-from eso_sdk.pointers import audiences
 from eso_sdk.store import Store, finds, pushes, reads
 from eso_wire.values import Context, KindId, KindInfo, Limits
 from eso_wire.versions import SUPPORTED, ProtocolVersion
 from kuberun.clock import Clock
 
 __all__ = [
+    "ALWAYS",
     "DEFAULT_LIMITS",
     "NAME_PATTERN",
+    "REFERENCE",
+    "STORE",
     "Call",
     "Check",
+    "ConfigMapKey",
     "Generator",
     "Provider",
     "Pushed",
     "ServiceAccount",
     "Store",
     "Value",
+    "WholeSecret",
+    "annotation",
     "audiences",
+    "default_key",
     "finds",
     "generator_kind",
+    "lifetime",
     "pushes",
     "reads",
+    "sibling",
     "store_kind",
+    "when",
 ]
 
 NAME_PATTERN: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")

@@ -29,12 +29,9 @@ from eso_wire.values import (
     Shape,
     ValueMetadata,
 )
-from eso_wire.versions import ProtocolVersion
 
 PAGE_ITEMS: Final = 100
 PAGE_BYTES: Final = 4 * 1024 * 1024
-CONDITIONAL_READS: Final = ProtocolVersion(2, 1)
-"""From this version on an answer may be "not modified"."""
 
 _ITEM_OVERHEAD: Final = 512  # what surrounds a value on the wire: ids, metadata
 
@@ -48,7 +45,6 @@ class Reading:
     store: Store[Any]
     gate: asyncio.Semaphore
     redactor: Redactor
-    protocol: ProtocolVersion
     max_bytes: int
 
     # --- get ---------------------------------------------------------------------------------------------------------
@@ -105,7 +101,7 @@ class Reading:
 
     def _known(self, item: GetItem, found: Value) -> bool:
         asked = item.if_version_differs
-        return bool(asked) and self.protocol >= CONDITIONAL_READS and asked == found.metadata.provider_version
+        return bool(asked) and asked == found.metadata.provider_version
 
     def _refusal(self, item: GetItem) -> ProviderError | None:
         needed = {Operation.GET_MAP if item.shape is Shape.MAP else Operation.GET}

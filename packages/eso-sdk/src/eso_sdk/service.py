@@ -18,7 +18,7 @@ from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.answers import generated_of, validation_of
 from eso_sdk.backend import CURRENT_CALL, ApiCalls, Opening
 from eso_sdk.batches import answered
-from eso_sdk.configuration import decoded, kind_of
+from eso_sdk.configuration import check_caller, decoded, depends_on_caller, kind_of
 from eso_sdk.credentials import Credentials
 from eso_sdk.errors import invalid_request
 from eso_sdk.generator import Generator
@@ -118,15 +118,15 @@ class Service:
         # An item that is not offered is refused by itself; a call of nothing else is refused as a whole.
         wanted = {Operation.GET_MAP if item.shape is Shape.MAP else Operation.GET for item in items}
         async with self._store(context, redactor, len(items), wanted if len(wanted) == 1 else ()) as (store, session):
-            results = await self._reading(store, session, redactor, context).get(items)
-            self._weigh(context, [result.outcome for result in results])
+            results = await self._reading(store, session, redactor).get(items)
+            self._weigh(session, [result.outcome for result in results])
             return results
 
     async def check(self, context: Context, items: tuple[GetItem, ...]) -> tuple[CheckResult, ...]:
         redactor = Redactor(secrets_of(context))
         async with self._store(context, redactor, len(items), {Operation.EXISTS}) as (store, session):
-            results = await self._reading(store, session, redactor, context).check(items)
-            self._weigh(context, [result.error for result in results])
+            results = await self._reading(store, session, redactor).check(items)
+            self._weigh(session, [result.error for result in results])
             return results
 
     async def find(self, context: Context, query: FindQuery) -> AsyncGenerator[FindPage, None]:
@@ -134,7 +134,7 @@ class Service:
         async with self._store(context, redactor, 1, find_operations(query)) as (store, session):
             if not store.OPERATIONS & _FINDS:
                 raise missing(store, {Operation.FIND_BY_NAME}) or invalid_request("nothing to find by")
-            async with aclosing(self._reading(store, session, redactor, context).find(query)) as pages:
+            async with aclosing(self._reading(store, session, redactor).find(query)) as pages:
                 async for page in pages:
                     yield page
 
@@ -143,7 +143,7 @@ class Service:
         _repeatable(batch.idempotency_key)
         async with self._store(context, redactor, len(batch.items), {Operation.PUSH}) as (store, session):
             results = await Writing(store, session.gate, redactor).push(batch)
-            self._weigh(context, [result.outcome for result in results])
+            self._weigh(session, [result.outcome for result in results])
             return results
 
     async def delete(self, context: Context, batch: DeleteBatch) -> tuple[DeleteResult, ...]:
@@ -151,7 +151,7 @@ class Service:
         _repeatable(batch.idempotency_key)
         async with self._store(context, redactor, len(batch.items), {Operation.DELETE}) as (store, session):
             results = await Writing(store, session.gate, redactor).delete(batch.items)
-            self._weigh(context, [result.error for result in results])
+            self._weigh(session, [result.error for result in results])
             return results
 
     async def subscribe(self, opened: SubscribeOpen, incoming: AsyncIterator[SubscribeMessage], emit: Emit) -> None:
@@ -206,39 +206,41 @@ class Service:
     async def _session(self, context: Context, role: KindRole, redactor: Redactor) -> AsyncIterator[Session]:
         self._check_protocol(context)
         served = kind_of(self.provider, context, role)
-        key = _key(context)
+        key = _key(served, context)
         with redactor.guard():
+            check_caller(served, context)
             try:
-                async with self.sessions.use(key, lambda: self._opening(served, context)) as session:
+                async with self.sessions.use(key, lambda: self._opening(key, served, context)) as session:
+                    session.backend.renew(context.config.credentials)
                     yield session
             except ProviderError as exc:
-                self._recall(context, (exc,))
+                self._recall(key, (exc,))
                 raise
 
-    def _opening(self, served: ServedKind, context: Context) -> Session:
+    def _opening(self, key: bytes, served: ServedKind, context: Context) -> Session:
         config = decoded(served, context)
         served.backend.check_config(config)
         credentials = Credentials(config, context.config.credentials)
         backend = served.backend(
             Opening(config, context.config.ref, credentials, self.clock, self.api_calls, self.addresses)
         )
-        return Session(backend, asyncio.Semaphore(served.concurrency))
+        return Session(key, backend, asyncio.Semaphore(served.concurrency))
 
-    def _weigh(self, context: Context, outcomes: list[object]) -> None:
+    def _weigh(self, session: Session, outcomes: list[object]) -> None:
         """What the outcomes of all items say of the whole."""
-        self._recall(context, outcomes)
+        self._recall(session.key, outcomes)
         answered(outcomes)
 
-    def _recall(self, context: Context, outcomes: Iterable[object]) -> None:
+    def _recall(self, key: bytes, outcomes: Iterable[object]) -> None:
         """A login that the backend no longer accepts is not used again; the next call makes a new one."""
         for outcome in outcomes:
             if isinstance(outcome, ProviderError) and outcome.reason is ErrorReason.CREDENTIALS_REJECTED:
-                self.sessions.forget(_key(context))
+                self.sessions.forget(key)
                 return
 
-    def _reading(self, store: Store[Any], session: Session, redactor: Redactor, context: Context) -> Reading:
+    def _reading(self, store: Store[Any], session: Session, redactor: Redactor) -> Reading:
         room = (self.provider.limits.max_message_bytes or 4 * 1024 * 1024) - _MESSAGE_OVERHEAD
-        return Reading(store, session.gate, redactor, context.protocol, max(room, 1024))
+        return Reading(store, session.gate, redactor, max(room, 1024))
 
     def _check_protocol(self, context: Context) -> None:
         if context.protocol not in self.protocols:
@@ -251,9 +253,10 @@ class Service:
 _FINDS = frozenset({Operation.FIND_BY_NAME, Operation.FIND_BY_TAGS, Operation.FIND_BY_PATH})
 
 
-def _key(context: Context) -> bytes:
+def _key(served: ServedKind, context: Context) -> bytes:
     """Which session a call uses."""
-    return identity_of(context, CURRENT_CALL.get().account)
+    namespace = context.caller.namespace if depends_on_caller(served, context) else ""
+    return identity_of(context, CURRENT_CALL.get().account, caller_namespace=namespace)
 
 
 def _repeatable(idempotency_key: str) -> None:

@@ -33,8 +33,9 @@ _log = structlog.get_logger("eso_sdk.session")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An opened backend, and how many calls it takes at a time."""
+    """An opened backend, whose eyes it has, and how many calls it takes at a time."""
 
+    key: bytes
     backend: Backend[Any]
     gate: asyncio.Semaphore
 

@@ -86,9 +86,23 @@ class Store(Backend[C]):
         raise unsupported(f'this store does not check keys; "{ref.key}" was asked for')
 
     async def push(self, item: PushItem, source: SourceSecret) -> PushOutcome | Pushed:
-        """Write one value."""
+        """Write one value. A store that overrides `push_many` need not override it."""
         del source
         raise unsupported(f'this store writes nothing; "{item.remote.key}" was pushed')
+
+    async def push_many(
+        self, items: Sequence[PushItem], source: SourceSecret
+    ) -> Sequence[PushOutcome | Pushed | ProviderError]:
+        """Write several properties of one remote key together: one outcome or error for each item, in their order.
+
+        Override it where every write makes a version: twelve properties are then one version. All items name the same
+        remote key. An exception fails all of them.
+        """
+        raise NotImplementedError
+
+    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
+        """Remove several properties of one remote key together, as `push_many` writes them."""
+        raise NotImplementedError
 
     async def delete(self, item: DeleteItem) -> bool:
         """Remove one value; says whether it was there. What is not there is no error."""
@@ -122,17 +136,30 @@ def store_operations(store: type[Store[Any]]) -> frozenset[Operation]:
         found |= _marked(store.find) or {Operation.FIND_BY_NAME}
     if _overrides(store, "push"):
         found |= {Operation.PUSH} | _marked(store.push)
+    if _overrides(store, "push_many"):
+        found |= {Operation.PUSH, Operation.PUSH_GROUPED} | _marked(store.push) | _marked(store.push_many)
+    if _overrides(store, "delete_many"):
+        found |= {Operation.DELETE}
     plain = {"check": Operation.EXISTS, "delete": Operation.DELETE, "subscribe": Operation.SUBSCRIBE}
     return frozenset(found | {operation for name, operation in plain.items() if _overrides(store, name)})
 
 
 def promises(store: type[Store[Any]]) -> frozenset[str]:
     """What `push` is marked with, expected versions included, which have no operation of their own."""
-    return getattr(store.push, _PROMISES, frozenset())
+    found: frozenset[str] = getattr(store.push, _PROMISES, frozenset())
+    return found | getattr(store.push_many, _PROMISES, frozenset())
 
 
 def reads_batches(store: type[Store[Any]]) -> bool:
     return _overrides(store, "get_many")
+
+
+def writes_groups(store: type[Store[Any]]) -> bool:
+    return _overrides(store, "push_many")
+
+
+def deletes_groups(store: type[Store[Any]]) -> bool:
+    return _overrides(store, "delete_many")
 
 
 def _overrides(store: type[Store[Any]], method: str) -> bool:

@@ -36,6 +36,8 @@ MAX_PATHS = 200
 """Credential paths of one kind."""
 MAX_WATCHES = 10_000
 """Watches in one message of a subscription, and watch ids in one event."""
+MAX_ANNOTATIONS = 1000
+"""Of a service account."""
 MAX_SHORT_LIST = 100
 """Versions, features, audiences, operations, warnings, conditions, dependencies, attributes, tags, labels."""
 

@@ -20,9 +20,9 @@ class ProtocolVersion(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
-CURRENT = ProtocolVersion(2, 1)
-"""2.1 adds conditional reads: `if_version_differs` of an item, answered by `not_modified`."""
-SUPPORTED = (ProtocolVersion(2, 0), CURRENT)
+CURRENT = ProtocolVersion(2, 2)
+"""2.1 adds conditional reads; 2.2 adds what backends with identities of their own need (see provider.proto)."""
+SUPPORTED = (ProtocolVersion(2, 1), CURRENT)
 
 
 def select(ours: Iterable[ProtocolVersion], theirs: Iterable[ProtocolVersion]) -> ProtocolVersion | None:

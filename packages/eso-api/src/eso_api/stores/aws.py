@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from eso_api.marks import annotation, audiences
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
 from eso_api.shapes import Fragment, Int64, Rule, one_of, shaped
 
@@ -29,7 +30,13 @@ class AwsSecretRef(Fragment, frozen=True, kw_only=True):
 class AwsJwt(Fragment, frozen=True, kw_only=True):
     """A service account that may assume a role (IRSA)."""
 
-    service_account_ref: ServiceAccountSelector | None = None
+    service_account_ref: (
+        Annotated[
+            ServiceAccountSelector,
+            audiences(annotation("eks.amazonaws.com/audience", otherwise="sts.amazonaws.com")),
+        ]
+        | None
+    ) = None
     """The service account; its annotation names the role."""
 
 

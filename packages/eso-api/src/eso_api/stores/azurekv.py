@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from eso_api.marks import audiences
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
 from eso_api.shapes import Fragment, one_of
 
@@ -49,7 +50,7 @@ class AzureProvider(Fragment, frozen=True, kw_only=True):
     """Kind of credentials; absent means ServicePrincipal."""
     auth_secret_ref: AzureSecretRef | None = None
     """The service principal."""
-    service_account_ref: ServiceAccountSelector | None = None
+    service_account_ref: Annotated[ServiceAccountSelector, audiences("api://AzureADTokenExchange")] | None = None
     """Service account for WorkloadIdentity."""
     identity_id: str = ""
     """Managed identity, when there are several."""

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from eso_api.marks import CONFIG_MAP_KEY, audiences, lifetime, sibling
 from eso_api.references import RequiredSecretKeySelector, SecretKeySelector, SecretSelector, ServiceAccountSelector
 from eso_api.shapes import Fragment, shaped
 
@@ -20,7 +21,11 @@ class GcpSecretRef(Fragment, frozen=True, kw_only=True):
 class GcpWorkloadIdentity(Fragment, frozen=True, kw_only=True):
     """A Kubernetes service account bound to a Google one."""
 
-    service_account_ref: ServiceAccountSelector
+    service_account_ref: Annotated[
+        ServiceAccountSelector,
+        audiences(sibling("1/clusterProjectID", "2/projectID", "3/projectID", suffix=".svc.id.goog")),
+        lifetime(900),
+    ]
     """The Kubernetes service account."""
     cluster_location: str = ""
     """Location of the cluster; absent asks the metadata server."""
@@ -44,7 +49,7 @@ class GcpWorkloadIdentityFederation(Fragment, frozen=True, kw_only=True):
 
     audience: str = ""
     """Audience of the exchange; needed with serviceAccountRef and awsSecurityCredentials."""
-    cred_config: RequiredSecretKeySelector | None = None
+    cred_config: Annotated[RequiredSecretKeySelector, CONFIG_MAP_KEY] | None = None
     """ConfigMap with an external_account configuration."""
     service_account_ref: ServiceAccountSelector | None = None
     """Kubernetes service account whose token is exchanged."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from eso_api.marks import lifetime
 from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
 from eso_api.shapes import Base64, Fragment, NamespaceName, at_most_one, exactly_one
 
@@ -44,7 +45,7 @@ class KubernetesAuth(Fragment, frozen=True, kw_only=True):
     """A client certificate."""
     token: BearerToken | None = None
     """A bearer token."""
-    service_account: ServiceAccountSelector | None = None
+    service_account: Annotated[ServiceAccountSelector, lifetime(3600)] | None = None
     """A service account of this cluster."""
 
 

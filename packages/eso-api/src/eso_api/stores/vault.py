@@ -6,6 +6,8 @@ from typing import Annotated
 
 import msgspec
 
+from eso_api.marks import REFERENCE, default_key, lifetime, sibling
+from eso_api.marks import audiences as token_audiences
 from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
 from eso_api.shapes import Base64, Fragment, Int64, one_of
 from eso_api.stores.aws import AwsJwt, AwsSecretRef
@@ -32,9 +34,9 @@ class VaultKubernetes(Fragment, frozen=True, kw_only=True):
     """Vault role."""
     mount_path: str = "kubernetes"
     """Mount path; absent means kubernetes."""
-    service_account_ref: ServiceAccountSelector | None = None
+    service_account_ref: Annotated[ServiceAccountSelector, lifetime(600)] | None = None
     """Service account to request a token for."""
-    secret_ref: SecretKeySelector | None = None
+    secret_ref: Annotated[SecretKeySelector, default_key("token")] | None = None
     """A token kept in a Secret."""
 
 
@@ -52,7 +54,11 @@ class VaultPassword(Fragment, frozen=True, kw_only=True):
 class VaultServiceAccountToken(Fragment, frozen=True, kw_only=True):
     """A service account token."""
 
-    service_account_ref: ServiceAccountSelector
+    service_account_ref: Annotated[
+        ServiceAccountSelector,
+        token_audiences(REFERENCE, sibling("1/audiences", otherwise="vault")),
+        lifetime(600, sibling="1/expirationSeconds"),
+    ]
     """The service account."""
     audiences: list[str] = []
     """Audiences of the token. Prefer those of serviceAccountRef."""
@@ -154,9 +160,9 @@ class VaultAuth(Fragment, frozen=True, kw_only=True):
 class VaultTls(Fragment, frozen=True, kw_only=True):
     """Client certificate for the connection; both parts or none."""
 
-    cert_secret_ref: SecretKeySelector | None = None
+    cert_secret_ref: Annotated[SecretKeySelector, default_key("tls.crt")] | None = None
     """The certificate."""
-    key_secret_ref: SecretKeySelector | None = None
+    key_secret_ref: Annotated[SecretKeySelector, default_key("tls.key")] | None = None
     """Its key."""
 
 

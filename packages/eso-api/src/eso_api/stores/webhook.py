@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
-from eso_api.references import CaProvider, SecretKeySelector, WholeSecret
+from eso_api.marks import WholeSecret
+from eso_api.references import CaProvider, SecretKeySelector
 from eso_api.shapes import Base64, Duration, Fragment, exactly_one
 
 

@@ -64,6 +64,7 @@ def stream_name(bound: BoundTarget) -> str:
         [store.api_version, store.kind, store.namespace, store.name, store.uid],
         [*config.kind, config.ref.namespace, config.ref.name, config.ref.uid, config.ref.generation],
         target.auth_namespace,
+        *([target.caller_namespace] if target.caller_namespace else []),
     ]
     return hashlib.blake2b(msgspec.json.encode(decides), digest_size=16).hexdigest()
 

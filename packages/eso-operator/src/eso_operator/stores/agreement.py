@@ -14,7 +14,9 @@ from eso_operator.stores.need import Need
 from eso_operator.stores.snapshot import Snapshot
 from eso_operator.stores.store import Bridged, Owned, Store
 from eso_operator.stores.target import ConfigBinding, Connection, Form, Reason, ResolutionError
+from eso_operator.stores.wanted import WantedKey
 from eso_wire.errors import RetryClass
+from eso_wire.pointers import depends_on_caller
 from eso_wire.values import ConfigDelivery, Handshake, KindInfo, Limits
 from eso_wire.versions import SUPPORTED, spelled
 
@@ -40,7 +42,7 @@ def agree(
             f" {spelled(SUPPORTED)}: upgrade the older of the two",
             subject=store.ref,
         )
-    info = configuration.wanted.served(handshake)
+    info = configuration.wanted.served(handshake, configuration.spec)
     if info is None:
         raise ResolutionError(
             Reason.UNSUPPORTED_KIND,
@@ -76,6 +78,9 @@ def bind_config(store: Store, configuration: Configuration, info: KindInfo) -> C
         spec=msgspec.json.encode(spec, order="deterministic") if inline and spec is not None else None,
         credentials=info.credentials if inline else (),
         rule=configuration.rule,
+        v1_key=configuration.wanted.key if isinstance(configuration.wanted, WantedKey) else "",
+        by_caller=depends_on_caller(info.caller_dependences, spec),
+        metadata_references=info.metadata_references,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, assert_never
 
@@ -20,6 +20,7 @@ from eso_operator.stores.reads import (
     SECRET_TYPE_LABEL,
     AccountToken,
     ConfigMapKey,
+    FromAnnotation,
     Read,
     SecretKey,
     WholeSecret,
@@ -41,12 +42,13 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What one Secret or ConfigMap holds."""
+    """What one Secret or ConfigMap holds; of a ServiceAccount, who it is."""
 
     uid: str
     resource_version: str
     data: SecretMap = field(repr=False)
     labels: Mapping[str, str] = field(default_factory=dict, repr=False)
+    annotations: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class CredentialReader(Protocol):
@@ -56,7 +58,9 @@ class CredentialReader(Protocol):
 
     async def config_map(self, key: ObjectKey) -> Content | None: ...
 
-    async def token(self, namespace: str, service_account: str, audiences: tuple[str, ...]) -> Token | None: ...
+    async def service_account(self, key: ObjectKey) -> Content | None: ...
+
+    async def token(self, account: ObjectKey, audiences: tuple[str, ...], lifetime: int = 0) -> Token | None: ...
 
 
 async def bind(target: ResolvedTarget, reader: CredentialReader) -> BoundTarget:
@@ -86,6 +90,11 @@ class _Reading:
     def __init__(self, target: ResolvedTarget, reader: CredentialReader) -> None:
         self._target = target
         self._reader = reader
+        self._readers = {
+            "Secret": reader.secret,
+            "ConfigMap": reader.config_map,
+            "ServiceAccount": reader.service_account,
+        }
         self._contents: dict[tuple[str, ObjectKey], Content] = {}
         self.facts: list[tuple[str, ...]] = []
         self.sources: dict[tuple[str, ObjectKey], ObjectRef] = {}
@@ -98,8 +107,8 @@ class _Reading:
                 return self._entry(await self._content("ConfigMap", place, pointer), "ConfigMap", read)
             case WholeSecret():
                 return (await self._secret(read)).data
-            case AccountToken(pointer=pointer, object=place, audiences=audiences):
-                return await self._token(place, audiences, pointer)
+            case AccountToken():
+                return await self._account_token(read)
             case _:
                 assert_never(read)
 
@@ -109,7 +118,8 @@ class _Reading:
             return ""
         if not wanted.namespace:
             raise referent(self._target, "the token for calls")
-        token = await self._token(ObjectKey(wanted.namespace, wanted.name), wanted.audiences, "auth.serviceAccountRef")
+        place = ObjectKey(wanted.namespace, wanted.name)
+        token = await self._token(place, wanted.audiences, "auth.serviceAccountRef")
         return token.token.reveal().decode()
 
     async def _secret(self, read: SecretKey | WholeSecret) -> Content:
@@ -125,9 +135,8 @@ class _Reading:
 
     async def _content(self, kind: str, place: ObjectKey, pointer: str) -> Content:
         if (kind, place) not in self._contents:
-            read = self._reader.secret if kind == "Secret" else self._reader.config_map
             try:
-                found = await read(place)
+                found = await self._readers[kind](place)
             except UnreadableError as error:
                 raise self._unreadable(kind, place, pointer, error) from None
             if found is None:
@@ -145,10 +154,18 @@ class _Reading:
             )
         return content.data[read.key]
 
-    async def _token(self, place: ObjectKey, audiences: tuple[str, ...], pointer: str) -> Token:
+    async def _account_token(self, read: AccountToken) -> Token:
+        """A token with whose it is: several backends take their own role from an annotation of the account."""
+        account = await self._content("ServiceAccount", read.object, read.pointer)
+        audiences = tuple(dict.fromkeys(_named(read.audiences, account.annotations)))
+        token = await self._token(read.object, audiences, read.pointer, read.lifetime)
+        namespace, name = read.object
+        return replace(token, namespace=namespace, name=name, uid=account.uid, annotations=account.annotations)
+
+    async def _token(self, place: ObjectKey, audiences: tuple[str, ...], pointer: str, lifetime: int = 0) -> Token:
         kind = "ServiceAccount"
         try:
-            token = await self._reader.token(place.namespace, place.name, audiences)
+            token = await self._reader.token(place, audiences, lifetime)
         except UnreadableError as error:
             raise self._unreadable(kind, place, pointer, error) from None
         if token is None:
@@ -171,6 +188,16 @@ class _Reading:
         )
 
 
+def _named(audiences: tuple[str | FromAnnotation, ...], annotations: Mapping[str, str]) -> Iterator[str]:
+    for audience in audiences:
+        match audience:
+            case str():
+                yield audience
+            case FromAnnotation(names=names, suffix=suffix, otherwise=otherwise):
+                said = next((annotations[name] for name in names if annotations.get(name)), "")
+                yield from (f"{said}{suffix}",) if said else otherwise
+
+
 def _source(kind: str, place: ObjectKey, uid: str) -> ObjectRef:
     return ObjectRef(api_version="v1", kind=kind, namespace=place.namespace, name=place.name, uid=uid)
 
@@ -183,8 +210,11 @@ def _user(target: ResolvedTarget) -> str:
 def _unbound_from_the_caller(target: ResolvedTarget, read_from: set[str]) -> ResolvedTarget:
     """A cluster-scoped store that took nothing from its caller's namespace looks the same from every namespace.
 
-    Not so if the provider reads the configuration itself: then only it knows what it follows from there.
+    Not so if the provider reads the configuration itself: then only it knows what it follows from there. Nor if results
+    depend on the namespace of the caller.
     """
+    if target.config.by_caller:
+        return target
     if target.store.namespace or target.pinned or target.config.spec is None or target.auth_namespace in read_from:
         return target
     return replace(target, auth_namespace="", pinned=True)
@@ -199,6 +229,7 @@ def _identity(target: ResolvedTarget, facts: list[tuple[str, ...]]) -> str:
         # A provider that reads the object itself reads its newest state, which only the generation tells apart.
         config.ref.generation if config.spec is None else "",
         target.auth_namespace,
+        target.caller_namespace,
         facts,
     ]
     digest = hashlib.blake2b(msgspec.json.encode(decides), key=_IDENTITY_KEY, digest_size=20)

@@ -170,7 +170,8 @@ class _Search:
             case None:
                 return _Verdict.ASK
             case Handshake() as handshake:
-                return _Verdict.NO if wanted.served(handshake) is None else _Verdict.YES
+                served = wanted.served(handshake, self.configuration.spec)
+                return _Verdict.NO if served is None else _Verdict.YES
             case str() as failure:
                 failures.append(f"{candidate.endpoint.label}: {failure}")
                 return _Verdict.NO

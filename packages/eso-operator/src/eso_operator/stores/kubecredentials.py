@@ -21,7 +21,7 @@ from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.deadline import Deadline
 from kuberun.errors import ApiError, NotFound, NotServed
-from kuberun.meta import Kind, Object, ObjectKey, Resource
+from kuberun.meta import Kind, Object, ObjectKey, Resource, metadata_of
 
 T = TypeVar("T")
 
@@ -51,6 +51,7 @@ class _ConfigMap(Object, kw_only=True):
 
 
 SECRETS: Final = Kind(Resource("", "v1", "secrets", "Secret"), _Secret)
+SERVICE_ACCOUNTS: Final = metadata_of(Resource("", "v1", "serviceaccounts", "ServiceAccount"))
 CONFIG_MAPS: Final = Kind(Resource("", "v1", "configmaps", "ConfigMap"), _ConfigMap)
 
 
@@ -86,14 +87,21 @@ class KubeCredentials:
 
         return await self._content("ConfigMap", key, read)
 
-    async def token(self, namespace: str, service_account: str, audiences: tuple[str, ...]) -> Token | None:
-        name, account = (namespace, service_account, audiences), ObjectKey(namespace, service_account)
+    async def service_account(self, key: ObjectKey) -> Content | None:
+        async def read() -> Content | None:
+            found = await self._asked(self._client.get(SERVICE_ACCOUNTS, key))
+            return None if found is None else _content(found, {})
+
+        return await self._content("ServiceAccount", key, read)
+
+    async def token(self, account: ObjectKey, audiences: tuple[str, ...], lifetime: int = 0) -> Token | None:
+        name = (account, audiences, lifetime)
         version, kept = self._version_of("ServiceAccount", account), self._tokens.get(name)
         if kept is not None and kept.version == version and self._clock.monotonic() < kept.renew_at:
             return kept.token
 
         async def read() -> _Lease | None:
-            return await self._new_token(account, version, audiences)
+            return await self._new_token(account, version, audiences, lifetime or TOKEN_SECONDS)
 
         lease = await self._token_reads.run(name, read)
         if lease is None:
@@ -115,9 +123,11 @@ class KubeCredentials:
             self._contents.drop((kind, key))
         return content
 
-    async def _new_token(self, account: ObjectKey, version: str, audiences: tuple[str, ...]) -> _Lease | None:
+    async def _new_token(
+        self, account: ObjectKey, version: str, audiences: tuple[str, ...], lifetime: int
+    ) -> _Lease | None:
         asked = self._clock.monotonic()
-        request = self._client.token_request(account, audiences=audiences, expiration_seconds=TOKEN_SECONDS)
+        request = self._client.token_request(account, audiences=audiences, expiration_seconds=lifetime)
         given = await self._asked(request)
         if given is None:
             return None
@@ -151,7 +161,8 @@ class _Lease:
 
 def _content(found: Object, data: dict[str, bytes]) -> Content:
     hidden = {name: SecretBytes(value) for name, value in data.items()}
-    return Content(found.metadata.uid, found.metadata.resource_version, hidden, found.metadata.labels)
+    meta = found.metadata
+    return Content(meta.uid, meta.resource_version, hidden, meta.labels, meta.annotations)
 
 
 class _Recent(Generic[T]):

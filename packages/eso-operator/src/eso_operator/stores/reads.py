@@ -16,23 +16,34 @@ provider: it protects Secrets from whoever writes such an object.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 import msgspec
 
 from eso_api.references import GENERATORS_GROUP
-from eso_api.v2.owned import GENERATOR_CONFIG_GROUP
-from eso_operator.stores import pointers
+from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
 from eso_operator.stores.target import Reason, ReferenceRule, ResolutionError, ResolvedTarget
-from eso_wire.values import ConfigDelivery, CredentialKind, CredentialPath
+from eso_wire import pointers
+from eso_wire.values import AudienceRule, AudienceSource, ConfigDelivery, CredentialKind, CredentialPath
 from kuberun.meta import ObjectKey
 
 MAX_CREDENTIALS: Final = 256
 
 SECRET_TYPE_LABEL: Final = "external-secrets.io/type"  # noqa: S105 - the name of a label, not a credential
-SECRET_TYPES: Final = {(GENERATORS_GROUP, "Webhook"): "webhook", (GENERATOR_CONFIG_GROUP, "Webhook"): "webhook"}
+SECRET_TYPES: Final = {
+    (GENERATORS_GROUP, "Webhook"): "webhook",
+    (GENERATOR_CONFIG_GROUP, "Webhook"): "webhook",
+    (STORE_CONFIG_GROUP, "Webhook"): "webhook",
+    (STORE_CONFIG_GROUP, "ClusterWebhook"): "webhook",
+}
 """What the label of a Secret must say, by the kind that refers to it: a webhook sends it to any address it likes."""
+_V1_SECRET_TYPES: Final = {"webhook": "webhook"}
+"""The same for v1 stores, by the key of their block."""
+MIN_LIFETIME: Final = 600
+MAX_LIFETIME: Final = 24 * 3600
+"""What an API server gives: less than ten minutes is refused there, and a day is long enough for any login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +75,23 @@ class ConfigMapKey:
 
 
 @dataclass(frozen=True, slots=True)
+class FromAnnotation:
+    """Audiences that an annotation of the service account names; known once the account is read."""
+
+    names: tuple[str, ...]
+    suffix: str
+    otherwise: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AccountToken:
     """A token of a service account."""
 
     pointer: str
     object: ObjectKey
-    audiences: tuple[str, ...]
+    audiences: tuple[str | FromAnnotation, ...]
+    lifetime: int = 0
+    """Seconds that the token should live; 0 leaves it to the reader."""
 
 
 Read = SecretKey | WholeSecret | ConfigMapKey | AccountToken
@@ -88,7 +110,7 @@ def reads_of(target: ResolvedTarget) -> tuple[Read, ...]:
             if path.kind is CredentialKind.CA_PROVIDER and _has_bundle(spec, pointer):
                 continue  # a bundle that is written out wins
             if pointer not in reads:
-                reads[pointer] = _read(target, path, pointer, reference)
+                reads[pointer] = _read(target, path, pointer, reference, spec)
             if len(reads) > MAX_CREDENTIALS:
                 raise _invalid(target, f"has more than {MAX_CREDENTIALS} references to credentials")
     return tuple(reads.values())
@@ -104,30 +126,56 @@ def referent(target: ResolvedTarget, what: str) -> ResolutionError:
     )
 
 
-def _read(target: ResolvedTarget, path: CredentialPath, pointer: str, reference: Any) -> Read:
+def _read(target: ResolvedTarget, path: CredentialPath, pointer: str, reference: Any, spec: Any) -> Read:
     name = _text(target, pointer, reference, "name")
-    type_ = SECRET_TYPES.get((target.config.kind.group, target.config.kind.kind), "")
     match path.kind:
         case CredentialKind.SECRET_KEY:
             place = ObjectKey(_namespace(target, pointer, reference), name)
-            return SecretKey(pointer, place, _text(target, pointer, reference, "key"), type_)
+            return SecretKey(pointer, place, _key(target, path, pointer, reference), _type(target))
+        case CredentialKind.CONFIG_MAP_KEY:
+            place = ObjectKey(_namespace(target, pointer, reference), name)
+            return ConfigMapKey(pointer, place, _key(target, path, pointer, reference))
+        case CredentialKind.OBJECT_KEY:
+            place = ObjectKey(_namespace(target, pointer, reference), name)
+            return _of_kind(target, pointer, reference, place, "kind")
         case CredentialKind.WHOLE_SECRET:
-            return WholeSecret(pointer, ObjectKey(_namespace(target, pointer, reference), name), type_)
+            return WholeSecret(pointer, ObjectKey(_namespace(target, pointer, reference), name), _type(target))
         case CredentialKind.SERVICE_ACCOUNT:
             place = ObjectKey(_namespace(target, pointer, reference), name)
-            return AccountToken(pointer, place, _audiences(target, path, pointer, reference))
+            audiences = _audiences(target, path, pointer, reference, spec)
+            return AccountToken(pointer, place, audiences, _lifetime(target, path, pointer, spec))
         case CredentialKind.CA_PROVIDER:
             place = ObjectKey(_ca_namespace(target, pointer, reference), name)
-            key = _text(target, pointer, reference, "key")
-            match reference.get("type"):
-                case "ConfigMap":
-                    return ConfigMapKey(pointer, place, key)
-                case "Secret":
-                    return SecretKey(pointer, place, key)
-                case _:
-                    raise _invalid(target, f"{pointer}/type must be Secret or ConfigMap")
+            return _of_kind(target, pointer, reference, place, "type")
         case _:
             assert_never(path.kind)
+
+
+def _of_kind(
+    target: ResolvedTarget, pointer: str, reference: dict[str, Any], place: ObjectKey, field: str
+) -> SecretKey | ConfigMapKey:
+    """The reference itself says whether it names a Secret or a ConfigMap."""
+    key = _text(target, pointer, reference, "key")
+    match reference.get(field):
+        case "ConfigMap":
+            return ConfigMapKey(pointer, place, key)
+        case "Secret":
+            return SecretKey(pointer, place, key)
+        case _:
+            raise _invalid(target, f"{pointer}/{field} must be Secret or ConfigMap")
+
+
+def _type(target: ResolvedTarget) -> str:
+    """What the label of a Secret must say; a v1 block is judged by its key, whatever kind serves it."""
+    return SECRET_TYPES.get((target.config.kind.group, target.config.kind.kind)) or _V1_SECRET_TYPES.get(
+        target.config.v1_key, ""
+    )
+
+
+def _key(target: ResolvedTarget, path: CredentialPath, pointer: str, reference: dict[str, Any]) -> str:
+    if path.default_key and not reference.get("key"):
+        return path.default_key
+    return _text(target, pointer, reference, "key")
 
 
 def _namespace(target: ResolvedTarget, pointer: str, reference: dict[str, Any]) -> str:
@@ -182,13 +230,68 @@ def _text(target: ResolvedTarget, pointer: str, reference: Any, field: str) -> s
 
 
 def _audiences(
-    target: ResolvedTarget, path: CredentialPath, pointer: str, reference: dict[str, Any]
-) -> tuple[str, ...]:
-    """Those the provider needs, then those the reference adds."""
-    said = reference.get("audiences") or []
-    if not isinstance(said, list) or not all(isinstance(audience, str) for audience in said):
-        raise _invalid(target, f"{pointer}/audiences must be a list of strings")
-    return tuple(dict.fromkeys((*path.audiences, *said)))
+    target: ResolvedTarget, path: CredentialPath, pointer: str, reference: dict[str, Any], spec: Any
+) -> tuple[str | FromAnnotation, ...]:
+    """Those of the provider's rules; without rules, those the provider needs and then those of the reference."""
+    said = _texts(target, f"{pointer}/audiences", reference.get("audiences"))
+    if not path.audience_rules:
+        return tuple(dict.fromkeys((*path.audiences, *said)))
+    found: list[str | FromAnnotation] = []
+    for rule in path.audience_rules:
+        match rule.source:
+            case AudienceSource.ANNOTATION:
+                found.append(FromAnnotation(rule.names, rule.suffix, rule.otherwise))
+            case AudienceSource.TEXT:
+                found += _filled(rule, rule.names)
+            case AudienceSource.SPEC:
+                found += _filled(rule, _in_spec(target, rule, pointer, spec))
+            case AudienceSource.REFERENCE:
+                found += _filled(rule, said)
+            case AudienceSource.STORE:
+                found += _filled(rule, (_store_audience(target),))
+            case None:
+                raise _invalid(
+                    target,
+                    f"{pointer} needs a token whose audiences this operator cannot compute: upgrade it",
+                )
+            case _:
+                assert_never(rule.source)
+    return tuple(dict.fromkeys(found))
+
+
+def _filled(rule: AudienceRule, names: Sequence[str]) -> list[str]:
+    return [f"{name}{rule.suffix}" for name in names if name] or list(rule.otherwise)
+
+
+def _in_spec(target: ResolvedTarget, rule: AudienceRule, pointer: str, spec: Any) -> tuple[str, ...]:
+    """What the configuration says at the first of the rule's places where it says something."""
+    for name in rule.names:
+        place = pointers.relative(pointer, name)
+        if place is not None and (said := pointers.at(spec, place)):
+            return _texts(target, place, [said] if isinstance(said, str) else said)
+    return ()
+
+
+def _store_audience(target: ResolvedTarget) -> str:
+    store = target.store
+    return f"secretStore:{store.namespace}:{store.name}" if store.namespace else f"clusterSecretStore:{store.name}"
+
+
+def _texts(target: ResolvedTarget, pointer: str, said: Any) -> tuple[str, ...]:
+    said = said or []
+    if not isinstance(said, list) or not all(isinstance(each, str) for each in said):
+        raise _invalid(target, f"{pointer} must be a list of strings")
+    return tuple(said)
+
+
+def _lifetime(target: ResolvedTarget, path: CredentialPath, pointer: str, spec: Any) -> int:
+    place = pointers.relative(pointer, path.lifetime_pointer) if path.lifetime_pointer else None
+    said = pointers.at(spec, place) if place is not None else None
+    if said is None:
+        return path.lifetime_seconds
+    if isinstance(said, bool) or not isinstance(said, int):
+        raise _invalid(target, f"{place} must be a number of seconds")
+    return min(max(said, MIN_LIFETIME), MAX_LIFETIME)
 
 
 def _invalid(target: ResolvedTarget, problem: str) -> ResolutionError:

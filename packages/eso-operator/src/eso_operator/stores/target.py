@@ -135,6 +135,12 @@ class ConfigBinding:
     spec: bytes | None = field(repr=False)
     credentials: tuple[CredentialPath, ...]
     rule: ReferenceRule
+    v1_key: str = ""
+    """The key of the v1 block that this is; empty for every other form."""
+    by_caller: bool = False
+    """Results depend on the namespace of the caller, so nothing is shared between namespaces."""
+    metadata_references: tuple[CredentialPath, ...] = ()
+    """Where the metadata of pushes refers to objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +181,11 @@ class ResolvedTarget:
     @property
     def connection(self) -> Connection:
         return Connection(self.endpoint, self.tls)
+
+    @property
+    def caller_namespace(self) -> str:
+        """The namespace of the caller if results depend on it; empty if every namespace sees the same."""
+        return self.caller.namespace if self.config.by_caller else ""
 
     @property
     def tells_changes(self) -> bool:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from eso_operator.stores.snapshot import Scope
+from eso_wire.pointers import stands_for
 from eso_wire.values import Handshake, KindId, KindInfo, KindRole
 
 _CLUSTER = "Cluster"
+
+JsonSpec = dict[str, Any] | None
+"""A configuration; None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,8 @@ class WantedKind:
     def declared(self, kinds: Collection[KindId]) -> bool:
         return any(kind in kinds for kind in self.kinds)
 
-    def served(self, handshake: Handshake) -> KindInfo | None:
+    def served(self, handshake: Handshake, spec: JsonSpec) -> KindInfo | None:
+        del spec  # the kind alone decides
         infos = {info.kind: info for info in reversed(handshake.kinds) if info.role is self.role}
         return next((infos[kind] for kind in self.kinds if kind in infos), None)
 
@@ -54,7 +60,8 @@ class WantedGenerator:
     def declared(self, kinds: Collection[KindId]) -> bool:
         return self.kind in kinds
 
-    def served(self, handshake: Handshake) -> KindInfo | None:
+    def served(self, handshake: Handshake, spec: JsonSpec) -> KindInfo | None:
+        del spec  # the kind alone decides
         makers = [info for info in handshake.kinds if info.role is KindRole.GENERATOR]
         exact = next((info for info in makers if info.kind == self.kind), None)
         return exact or next((info for info in makers if info.v1_provider_key == self.kind.kind), None)
@@ -72,8 +79,10 @@ class WantedKey:
     def declared(self, keys: Collection[str]) -> bool:
         return self.key in keys
 
-    def served(self, handshake: Handshake) -> KindInfo | None:
-        return next((i for i in handshake.kinds if i.role is KindRole.STORE and i.v1_provider_key == self.key), None)
+    def served(self, handshake: Handshake, spec: JsonSpec) -> KindInfo | None:
+        """Several kinds may serve one key, each for the blocks that its condition holds for."""
+        stores = (info for info in handshake.kinds if info.role is KindRole.STORE and info.v1_provider_key == self.key)
+        return next((info for info in stores if stands_for(info.v1_when, spec)), None)
 
 
 Wanted = WantedKind | WantedGenerator | WantedKey

@@ -133,6 +133,9 @@ class NotedReads:
     secrets: list[ObjectKey] = field(default_factory=list)
     config_maps: list[ObjectKey] = field(default_factory=list)
     tokens: list[tuple[ObjectKey, tuple[str, ...]]] = field(default_factory=list)
+    lifetimes: list[int] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+    """Of everything that is read."""
     missing: frozenset[ObjectKey] = frozenset()
     versions: dict[ObjectKey, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=lambda: {SECRET_TYPE_LABEL: "webhook"})
@@ -152,15 +155,18 @@ class NotedReads:
         self.config_maps.append(key)
         return self._content(key)
 
-    async def token(self, namespace: str, service_account: str, audiences: tuple[str, ...]) -> Token | None:
-        account = ObjectKey(namespace, service_account)
+    async def service_account(self, key: ObjectKey) -> Content | None:
+        return self._content(key)
+
+    async def token(self, account: ObjectKey, audiences: tuple[str, ...], lifetime: int = 0) -> Token | None:
         self.tokens.append((account, audiences))
-        return None if account in self.missing else Token(SecretBytes(b"token-of-" + service_account.encode()))
+        self.lifetimes.append(lifetime)
+        return None if account in self.missing else Token(SecretBytes(b"token-of-" + account.name.encode()))
 
     def _content(self, key: ObjectKey) -> Content | None:
         if key in self.missing:
             return None
-        return Content(f"uid-{key}", self.versions.get(key, "1"), _EveryKey(key), self.labels)
+        return Content(f"uid-{key}", self.versions.get(key, "1"), _EveryKey(key), self.labels, self.annotations)
 
 
 class _EveryKey(Mapping[str, SecretBytes]):

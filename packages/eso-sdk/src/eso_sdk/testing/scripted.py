@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Self
 
+from eso_api.marks import audiences
 from eso_api.references import CaProvider, SecretKeySelector, SecretSelector, ServiceAccountSelector
 from eso_api.shapes import Fragment
 from eso_api.values import SecretBytes
@@ -20,7 +21,6 @@ from eso_sdk.extract import property_in
 from eso_sdk.generator import Generator
 from eso_sdk.kinds import generator_kind, store_kind
 from eso_sdk.matching import Matcher
-from eso_sdk.pointers import audiences
 from eso_sdk.provider import Provider
 from eso_sdk.reading import closing
 from eso_sdk.store import Answer, Store, finds, pushes, reads

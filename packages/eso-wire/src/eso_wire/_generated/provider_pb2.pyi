@@ -37,6 +37,9 @@ Compatibility
     after a minor that includes it was selected.
   Minor 0: everything below except what is said to be newer.
   Minor 1: GetItem.if_version_differs and GetResult.not_modified.
+  Minor 2: KindInfo.caller_dependences, metadata_references and v1_when; CredentialPath.default_key, audience_rules,
+  lifetime_seconds and lifetime_pointer; the service account of a ServiceAccountToken; PushItem.resolved;
+  CREDENTIAL_KIND_CONFIG_MAP_KEY and CREDENTIAL_KIND_OBJECT_KEY; OPERATION_PUSH_GROUPED.
 """
 
 from collections import abc as _abc
@@ -121,6 +124,11 @@ class _OperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Operation.V
     """SECRET_NOT_FOUND means that the backend said so, never "could not look". Only then may an ExternalSecret delete or
     empty its target because a remote key is gone.
     """
+    OPERATION_PUSH_GROUPED: _Operation.ValueType  # 16
+    """Since minor 2. Items of one PushSecrets or DeleteSecrets call may name the same remote key with different
+    properties; the provider writes them together. Without it, core sends them in calls of their own, one after the
+    other.
+    """
 
 class Operation(_Operation, metaclass=_OperationEnumTypeWrapper):
     """One thing that can be asked. Declared means real: a call for an operation that is not declared is refused with
@@ -163,6 +171,11 @@ OPERATION_NOT_FOUND_SEMANTICS: Operation.ValueType  # 15
 """SECRET_NOT_FOUND means that the backend said so, never "could not look". Only then may an ExternalSecret delete or
 empty its target because a remote key is gone.
 """
+OPERATION_PUSH_GROUPED: Operation.ValueType  # 16
+"""Since minor 2. Items of one PushSecrets or DeleteSecrets call may name the same remote key with different
+properties; the provider writes them together. Without it, core sends them in calls of their own, one after the
+other.
+"""
 Global___Operation: _TypeAlias = Operation  # noqa: Y015
 
 class _ConfigDelivery:
@@ -202,6 +215,10 @@ class _CredentialKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Creden
     """One key of a Secret or ConfigMap with CA certificates: {type, name, key, namespace?}. Arrives as secret_value."""
     CREDENTIAL_KIND_WHOLE_SECRET: _CredentialKind.ValueType  # 4
     """A whole Secret: {name, namespace?}. Arrives as whole_secret."""
+    CREDENTIAL_KIND_CONFIG_MAP_KEY: _CredentialKind.ValueType  # 5
+    """Since minor 2. One key of a ConfigMap: {name, key, namespace?}. Arrives as secret_value."""
+    CREDENTIAL_KIND_OBJECT_KEY: _CredentialKind.ValueType  # 6
+    """Since minor 2. One key of a Secret or ConfigMap: {kind, name, key, namespace?}. Arrives as secret_value."""
 
 class CredentialKind(_CredentialKind, metaclass=_CredentialKindEnumTypeWrapper):
     """What a reference points at. A path of a kind core does not know is ignored by it."""
@@ -215,7 +232,49 @@ CREDENTIAL_KIND_CA_PROVIDER: CredentialKind.ValueType  # 3
 """One key of a Secret or ConfigMap with CA certificates: {type, name, key, namespace?}. Arrives as secret_value."""
 CREDENTIAL_KIND_WHOLE_SECRET: CredentialKind.ValueType  # 4
 """A whole Secret: {name, namespace?}. Arrives as whole_secret."""
+CREDENTIAL_KIND_CONFIG_MAP_KEY: CredentialKind.ValueType  # 5
+"""Since minor 2. One key of a ConfigMap: {name, key, namespace?}. Arrives as secret_value."""
+CREDENTIAL_KIND_OBJECT_KEY: CredentialKind.ValueType  # 6
+"""Since minor 2. One key of a Secret or ConfigMap: {kind, name, key, namespace?}. Arrives as secret_value."""
 Global___CredentialKind: _TypeAlias = CredentialKind  # noqa: Y015
+
+class _AudienceSource:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AudienceSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AudienceSource.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    AUDIENCE_SOURCE_UNSPECIFIED: _AudienceSource.ValueType  # 0
+    AUDIENCE_SOURCE_TEXT: _AudienceSource.ValueType  # 1
+    """The names themselves."""
+    AUDIENCE_SOURCE_ANNOTATION: _AudienceSource.ValueType  # 2
+    """The first annotation of the service account among the names that has a value."""
+    AUDIENCE_SOURCE_SPEC: _AudienceSource.ValueType  # 3
+    """What the configuration has at the first of the names where it has something: a text, or a list of texts. Names are
+    relative JSON pointers from the reference: a number of levels up, then a JSON pointer ("1/audiences").
+    """
+    AUDIENCE_SOURCE_REFERENCE: _AudienceSource.ValueType  # 4
+    """The list `audiences` of the reference."""
+    AUDIENCE_SOURCE_STORE: _AudienceSource.ValueType  # 5
+    """The store: "secretStore:NAMESPACE:NAME" or "clusterSecretStore:NAME"."""
+
+class AudienceSource(_AudienceSource, metaclass=_AudienceSourceEnumTypeWrapper):
+    """Since minor 2. Where audiences of a token come from."""
+
+AUDIENCE_SOURCE_UNSPECIFIED: AudienceSource.ValueType  # 0
+AUDIENCE_SOURCE_TEXT: AudienceSource.ValueType  # 1
+"""The names themselves."""
+AUDIENCE_SOURCE_ANNOTATION: AudienceSource.ValueType  # 2
+"""The first annotation of the service account among the names that has a value."""
+AUDIENCE_SOURCE_SPEC: AudienceSource.ValueType  # 3
+"""What the configuration has at the first of the names where it has something: a text, or a list of texts. Names are
+relative JSON pointers from the reference: a number of levels up, then a JSON pointer ("1/audiences").
+"""
+AUDIENCE_SOURCE_REFERENCE: AudienceSource.ValueType  # 4
+"""The list `audiences` of the reference."""
+AUDIENCE_SOURCE_STORE: AudienceSource.ValueType  # 5
+"""The store: "secretStore:NAMESPACE:NAME" or "clusterSecretStore:NAME"."""
+Global___AudienceSource: _TypeAlias = AudienceSource  # noqa: Y015
 
 class _MetadataPolicy:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -670,6 +729,9 @@ class KindInfo(_message.Message):
     MAINTENANCE_FIELD_NUMBER: _builtins.int
     V1_PROVIDER_KEY_FIELD_NUMBER: _builtins.int
     CREDENTIALS_FIELD_NUMBER: _builtins.int
+    CALLER_DEPENDENCES_FIELD_NUMBER: _builtins.int
+    METADATA_REFERENCES_FIELD_NUMBER: _builtins.int
+    V1_WHEN_FIELD_NUMBER: _builtins.int
     role: Global___KindRole.ValueType
     """Required. Core ignores kinds with a role it does not know."""
     maintenance: _builtins.str
@@ -692,6 +754,27 @@ class KindInfo(_message.Message):
     def credentials(self) -> _containers.RepeatedCompositeFieldContainer[Global___CredentialPath]:
         """Where a configuration of this kind refers to credentials. Core follows exactly these for INLINE delivery."""
 
+    @_builtins.property
+    def caller_dependences(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallerDependence]:
+        """Since minor 2. When results depend on the namespace of the caller: if any entry holds for a configuration, core
+        shares neither reads nor streams between namespaces, and the provider keeps their sessions apart. Empty: never.
+        A provider refuses cluster-scoped stores to which an entry applies when an older minor was selected: an older core
+        would hand one namespace what another one read.
+        """
+
+    @_builtins.property
+    def metadata_references(self) -> _containers.RepeatedCompositeFieldContainer[Global___CredentialPath]:
+        """Since minor 2. Where PushItem.provider_metadata refers to Secrets, ConfigMaps and service accounts of the
+        PushSecret's own namespace. Core follows exactly these and sends what they name in PushItem.resolved.
+        """
+
+    @_builtins.property
+    def v1_when(self) -> Global___SpecCondition:
+        """Since minor 2. Which configurations of v1_provider_key this kind stands for. Several kinds may have the same key;
+        core takes the first whose conditions hold. Unset: all of them. An older core takes the first kind with the key, so
+        a provider looks at the configuration again.
+        """
+
     def __init__(
         self,
         *,
@@ -702,14 +785,113 @@ class KindInfo(_message.Message):
         maintenance: _builtins.str = ...,
         v1_provider_key: _builtins.str = ...,
         credentials: _abc.Iterable[Global___CredentialPath] | None = ...,
+        caller_dependences: _abc.Iterable[Global___CallerDependence] | None = ...,
+        metadata_references: _abc.Iterable[Global___CredentialPath] | None = ...,
+        v1_when: Global___SpecCondition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["gvk", b"gvk"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gvk", b"gvk", "v1_when", b"v1_when"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials", "deliveries", b"deliveries", "gvk", b"gvk", "maintenance", b"maintenance", "operations", b"operations", "role", b"role", "v1_provider_key", b"v1_provider_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller_dependences", b"caller_dependences", "credentials", b"credentials", "deliveries", b"deliveries", "gvk", b"gvk", "maintenance", b"maintenance", "metadata_references", b"metadata_references", "operations", b"operations", "role", b"role", "v1_provider_key", b"v1_provider_key", "v1_when", b"v1_when"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___KindInfo: _TypeAlias = KindInfo  # noqa: Y015
+
+@_typing.final
+class SpecCondition(_message.Message):
+    """Since minor 2. A configuration has one of these texts at this place."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTER_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    pointer: _builtins.str
+    """JSON pointer into the configuration."""
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """An empty text stands for a place where the configuration has nothing."""
+
+    def __init__(
+        self,
+        *,
+        pointer: _builtins.str = ...,
+        values: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pointer", b"pointer", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SpecCondition: _TypeAlias = SpecCondition  # noqa: Y015
+
+@_typing.final
+class CallerDependence(_message.Message):
+    """Since minor 2."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTER_FIELD_NUMBER: _builtins.int
+    UNLESS_FIELD_NUMBER: _builtins.int
+    pointer: _builtins.str
+    """JSON pointer into the configuration. Empty: for every configuration."""
+    @_builtins.property
+    def unless(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The dependence holds unless the configuration has one of these texts at that place. An empty text stands for a place
+        where the configuration has nothing.
+        """
+
+    def __init__(
+        self,
+        *,
+        pointer: _builtins.str = ...,
+        unless: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pointer", b"pointer", "unless", b"unless"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallerDependence: _TypeAlias = CallerDependence  # noqa: Y015
+
+@_typing.final
+class AudienceRule(_message.Message):
+    """Since minor 2. One or more audiences."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
+    SUFFIX_FIELD_NUMBER: _builtins.int
+    OTHERWISE_FIELD_NUMBER: _builtins.int
+    source: Global___AudienceSource.ValueType
+    """A rule whose source core does not know makes the reference unusable: a token for other audiences than the provider
+    asked for is never made.
+    """
+    suffix: _builtins.str
+    """Appended to every audience that the source gives."""
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def otherwise(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Used where the source gives none. Empty: there is none then."""
+
+    def __init__(
+        self,
+        *,
+        source: Global___AudienceSource.ValueType = ...,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+        suffix: _builtins.str = ...,
+        otherwise: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "otherwise", b"otherwise", "source", b"source", "suffix", b"suffix"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AudienceRule: _TypeAlias = AudienceRule  # noqa: Y015
 
 @_typing.final
 class CredentialPath(_message.Message):
@@ -718,14 +900,30 @@ class CredentialPath(_message.Message):
     PATTERN_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     AUDIENCES_FIELD_NUMBER: _builtins.int
+    DEFAULT_KEY_FIELD_NUMBER: _builtins.int
+    AUDIENCE_RULES_FIELD_NUMBER: _builtins.int
+    LIFETIME_SECONDS_FIELD_NUMBER: _builtins.int
+    LIFETIME_POINTER_FIELD_NUMBER: _builtins.int
     pattern: _builtins.str
     """JSON pointer (RFC 6901) to the reference object inside the configuration. A segment "*" stands for every member of
     an object or every entry of a list. Where the configuration has nothing at that place, there is nothing to follow.
     """
     kind: Global___CredentialKind.ValueType
+    default_key: _builtins.str
+    """Since minor 2. SECRET_KEY only: the key of a reference that names none. Empty: a reference has to name one."""
+    lifetime_seconds: _builtins.int
+    """Since minor 2. SERVICE_ACCOUNT only: how long tokens should live. 0: core decides."""
+    lifetime_pointer: _builtins.str
+    """Since minor 2. SERVICE_ACCOUNT only: relative JSON pointer from the reference to a number of seconds in the
+    configuration, used instead of lifetime_seconds where there is one.
+    """
     @_builtins.property
     def audiences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """SERVICE_ACCOUNT only: audiences that the backend needs, placed before those of the reference."""
+
+    @_builtins.property
+    def audience_rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___AudienceRule]:
+        """Since minor 2. SERVICE_ACCOUNT only, instead of `audiences`: the audiences of all rules, in their order, each once."""
 
     def __init__(
         self,
@@ -733,10 +931,14 @@ class CredentialPath(_message.Message):
         pattern: _builtins.str = ...,
         kind: Global___CredentialKind.ValueType = ...,
         audiences: _abc.Iterable[_builtins.str] | None = ...,
+        default_key: _builtins.str = ...,
+        audience_rules: _abc.Iterable[Global___AudienceRule] | None = ...,
+        lifetime_seconds: _builtins.int = ...,
+        lifetime_pointer: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audiences", b"audiences", "kind", b"kind", "pattern", b"pattern"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audience_rules", b"audience_rules", "audiences", b"audiences", "default_key", b"default_key", "kind", b"kind", "lifetime_pointer", b"lifetime_pointer", "lifetime_seconds", b"lifetime_seconds", "pattern", b"pattern"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1008,27 +1210,63 @@ Global___ResolvedValue: _TypeAlias = ResolvedValue  # noqa: Y015
 class ServiceAccountToken(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class AnnotationsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     TOKEN_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     AUDIENCES_FIELD_NUMBER: _builtins.int
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    UID_FIELD_NUMBER: _builtins.int
+    ANNOTATIONS_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """secret. ASCII."""
+    namespace: _builtins.str
+    """Since minor 2. Whose token it is: tokens change every few minutes, their account does not."""
+    name: _builtins.str
+    uid: _builtins.str
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp:
         """Core renews early; a session that outlives it gets a new one with a later call."""
 
     @_builtins.property
     def audiences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def annotations(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Since minor 2. Of the service account, at most 1000."""
+
     def __init__(
         self,
         *,
         token: _builtins.str = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         audiences: _abc.Iterable[_builtins.str] | None = ...,
+        namespace: _builtins.str = ...,
+        name: _builtins.str = ...,
+        uid: _builtins.str = ...,
+        annotations: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audiences", b"audiences", "expires_at", b"expires_at", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["annotations", b"annotations", "audiences", b"audiences", "expires_at", b"expires_at", "name", b"name", "namespace", b"namespace", "token", b"token", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1515,6 +1753,7 @@ class PushItem(_message.Message):
     PRECONDITION_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     OWNER_TOKEN_FIELD_NUMBER: _builtins.int
+    RESOLVED_FIELD_NUMBER: _builtins.int
     item_id: _builtins.str
     """Chosen by core, distinct within the request."""
     value: _builtins.bytes
@@ -1522,8 +1761,9 @@ class PushItem(_message.Message):
     expected_version: _builtins.str
     """For IF_VERSION."""
     owner_token: _builtins.str
-    """Whose the value is. A provider that can store it marks what it creates, and refuses to overwrite or delete what
-    somebody else made with OWNERSHIP_CONFLICT.
+    """Who manages the value: "external-secrets" for every PushSecret of every cluster. A provider whose backend keeps
+    tags, labels or metadata marks what it creates with `managed-by` and this text, and refuses to overwrite or delete
+    what has no such mark with OWNERSHIP_CONFLICT. PushSecrets that share a remote key are told apart by core.
     """
     @_builtins.property
     def remote(self) -> Global___RemoteRef:
@@ -1537,6 +1777,10 @@ class PushItem(_message.Message):
     def provider_metadata(self) -> _struct_pb2.Struct:
         """spec.data[].metadata of the PushSecret, as the user wrote it. Whole numbers up to 2^53 survive."""
 
+    @_builtins.property
+    def resolved(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResolvedValue]:
+        """Since minor 2. What KindInfo.metadata_references found in provider_metadata; pointers are into that."""
+
     def __init__(
         self,
         *,
@@ -1548,10 +1792,11 @@ class PushItem(_message.Message):
         precondition: Global___PushPrecondition.ValueType = ...,
         expected_version: _builtins.str = ...,
         owner_token: _builtins.str = ...,
+        resolved: _abc.Iterable[Global___ResolvedValue] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["payload", b"payload", "provider_metadata", b"provider_metadata", "remote", b"remote", "value", b"value", "whole_secret", b"whole_secret"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "item_id", b"item_id", "owner_token", b"owner_token", "payload", b"payload", "precondition", b"precondition", "provider_metadata", b"provider_metadata", "remote", b"remote", "value", b"value", "whole_secret", b"whole_secret"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "item_id", b"item_id", "owner_token", b"owner_token", "payload", b"payload", "precondition", b"precondition", "provider_metadata", b"provider_metadata", "remote", b"remote", "resolved", b"resolved", "value", b"value", "whole_secret", b"whole_secret"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_payload: _TypeAlias = _typing.Literal["value", "whole_secret"]  # noqa: Y015
     _WhichOneofArgType_payload: _TypeAlias = _typing.Literal["payload", b"payload"]  # noqa: Y015

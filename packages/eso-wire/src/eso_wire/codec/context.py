@@ -15,6 +15,7 @@ from eso_wire.codec.fields import (
     each,
     identifier,
     identifiers,
+    labels,
     moment_of,
     of_request,
     part,
@@ -72,7 +73,7 @@ def _encode_config(config: Config) -> pb.ProviderConfig:
         message.inline.CopyFrom(
             pb.InlineConfig(
                 spec_json=config.spec_json.reveal(),
-                resolved=[_encode_credential(credential) for credential in config.credentials],
+                resolved=[encode_credential(credential) for credential in config.credentials],
             )
         )
     elif config.credentials:
@@ -94,11 +95,11 @@ def _decode_config(message: pb.ProviderConfig) -> Config:
 def _decode_inline(message: pb.InlineConfig) -> tuple[SecretBytes, tuple[Credential, ...]]:
     return (
         document("spec_json", message.spec_json, bounds.MAX_SPEC_BYTES),
-        each("resolved", message.resolved, bounds.MAX_CREDENTIALS, _decode_credential),
+        each("resolved", message.resolved, bounds.MAX_CREDENTIALS, decode_credential),
     )
 
 
-def _encode_credential(credential: Credential) -> pb.ResolvedValue:
+def encode_credential(credential: Credential) -> pb.ResolvedValue:
     message = pb.ResolvedValue(json_pointer=credential.pointer)
     match credential.value:
         case SecretBytes() as value:
@@ -112,7 +113,7 @@ def _encode_credential(credential: Credential) -> pb.ResolvedValue:
     return message
 
 
-def _decode_credential(message: pb.ResolvedValue) -> Credential:
+def decode_credential(message: pb.ResolvedValue) -> Credential:
     pointer = remote_key("json_pointer", message.json_pointer)
     match message.WhichOneof("value"):
         case "secret_value":
@@ -135,7 +136,15 @@ def _encode_token(token: Token) -> pb.ServiceAccountToken:
     if not text:
         # Not chained: the cause would carry the token.
         raise ProviderError(ErrorReason.INVALID_REQUEST, "a service account token has to be ASCII text")
-    return pb.ServiceAccountToken(token=text, expires_at=to_timestamp(token.expires_at), audiences=token.audiences)
+    return pb.ServiceAccountToken(
+        token=text,
+        expires_at=to_timestamp(token.expires_at),
+        audiences=token.audiences,
+        namespace=token.namespace,
+        name=token.name,
+        uid=token.uid,
+        annotations=token.annotations,
+    )
 
 
 def _decode_token(message: pb.ServiceAccountToken) -> Token:
@@ -145,4 +154,8 @@ def _decode_token(message: pb.ServiceAccountToken) -> Token:
         token=SecretBytes(message.token.encode("ascii")),
         expires_at=moment_of("expires_at", message.expires_at) if message.HasField("expires_at") else None,
         audiences=identifiers("audiences", message.audiences),
+        namespace=identifier("namespace", message.namespace),
+        name=identifier("name", message.name),
+        uid=identifier("uid", message.uid),
+        annotations=labels("annotations", message.annotations, bounds.MAX_ANNOTATIONS),
     )

@@ -6,9 +6,11 @@ role is unknown is left out whole, because nothing can be asked of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
-from eso_wire.codec.enums import CONFIG_DELIVERY, CREDENTIAL_KIND, KIND_ROLE, OPERATION
+from eso_wire.codec.enums import AUDIENCE_SOURCE, CONFIG_DELIVERY, CREDENTIAL_KIND, KIND_ROLE, OPERATION
 from eso_wire.codec.fields import (
     each,
     identifier,
@@ -20,7 +22,17 @@ from eso_wire.codec.fields import (
     seconds_of,
     to_duration,
 )
-from eso_wire.values import CredentialPath, Handshake, Hello, KindId, KindInfo, Limits
+from eso_wire.values import (
+    AudienceRule,
+    CallerDependence,
+    CredentialPath,
+    Handshake,
+    Hello,
+    KindId,
+    KindInfo,
+    Limits,
+    SpecCondition,
+)
 from eso_wire.versions import ProtocolVersion
 
 
@@ -100,6 +112,13 @@ def _encode_kind(info: KindInfo) -> pb.KindInfo:
         maintenance=info.maintenance,
         v1_provider_key=info.v1_provider_key,
         credentials=[_encode_path(path) for path in info.credentials],
+        caller_dependences=[
+            pb.CallerDependence(pointer=each.pointer, unless=each.unless) for each in info.caller_dependences
+        ],
+        metadata_references=[_encode_path(path) for path in info.metadata_references],
+        v1_when=None
+        if info.v1_when is None
+        else pb.SpecCondition(pointer=info.v1_when.pointer, values=info.v1_when.values),
     )
 
 
@@ -107,7 +126,6 @@ def _decode_kind(message: pb.KindInfo) -> KindInfo | None:
     role = KIND_ROLE.of(message.role)
     if role is None:
         return None
-    paths = each("credentials", message.credentials, bounds.MAX_PATHS, _decode_path)
     return KindInfo(
         kind=part("gvk", message.gvk, decode_kind_id),
         role=role,
@@ -115,12 +133,38 @@ def _decode_kind(message: pb.KindInfo) -> KindInfo | None:
         deliveries=CONFIG_DELIVERY.known(message.deliveries),
         maintenance=identifier("maintenance", message.maintenance),
         v1_provider_key=identifier("v1_provider_key", message.v1_provider_key),
-        credentials=tuple(path for path in paths if path is not None),
+        credentials=_decode_paths("credentials", message.credentials),
+        caller_dependences=each(
+            "caller_dependences", message.caller_dependences, bounds.MAX_SHORT_LIST, _decode_dependence
+        ),
+        metadata_references=_decode_paths("metadata_references", message.metadata_references),
+        v1_when=part("v1_when", message.v1_when, _decode_condition) if message.HasField("v1_when") else None,
     )
 
 
+def _decode_condition(message: pb.SpecCondition) -> SpecCondition:
+    return SpecCondition(remote_key("pointer", message.pointer), identifiers("values", message.values))
+
+
+def _decode_dependence(message: pb.CallerDependence) -> CallerDependence:
+    return CallerDependence(remote_key("pointer", message.pointer), identifiers("unless", message.unless))
+
+
 def _encode_path(path: CredentialPath) -> pb.CredentialPath:
-    return pb.CredentialPath(pattern=path.pattern, kind=CREDENTIAL_KIND.to(path.kind), audiences=path.audiences)
+    return pb.CredentialPath(
+        pattern=path.pattern,
+        kind=CREDENTIAL_KIND.to(path.kind),
+        audiences=path.audiences,
+        default_key=path.default_key,
+        audience_rules=[_encode_rule(rule) for rule in path.audience_rules],
+        lifetime_seconds=path.lifetime_seconds,
+        lifetime_pointer=path.lifetime_pointer,
+    )
+
+
+def _decode_paths(field: str, messages: Sequence[pb.CredentialPath]) -> tuple[CredentialPath, ...]:
+    paths = each(field, messages, bounds.MAX_PATHS, _decode_path)
+    return tuple(path for path in paths if path is not None)
 
 
 def _decode_path(message: pb.CredentialPath) -> CredentialPath | None:
@@ -131,6 +175,29 @@ def _decode_path(message: pb.CredentialPath) -> CredentialPath | None:
         pattern=remote_key("pattern", message.pattern),
         kind=kind,
         audiences=identifiers("audiences", message.audiences),
+        default_key=identifier("default_key", message.default_key),
+        audience_rules=each("audience_rules", message.audience_rules, bounds.MAX_SHORT_LIST, _decode_rule),
+        lifetime_seconds=message.lifetime_seconds,
+        lifetime_pointer=remote_key("lifetime_pointer", message.lifetime_pointer),
+    )
+
+
+def _encode_rule(rule: AudienceRule) -> pb.AudienceRule:
+    return pb.AudienceRule(
+        source=pb.AUDIENCE_SOURCE_UNSPECIFIED if rule.source is None else AUDIENCE_SOURCE.to(rule.source),
+        names=rule.names,
+        suffix=rule.suffix,
+        otherwise=rule.otherwise,
+    )
+
+
+def _decode_rule(message: pb.AudienceRule) -> AudienceRule:
+    """Keep a rule of an unknown source: to leave it out would make tokens for other audiences."""
+    return AudienceRule(
+        source=AUDIENCE_SOURCE.of(message.source),
+        names=identifiers("names", message.names),
+        suffix=identifier("suffix", message.suffix),
+        otherwise=identifiers("otherwise", message.otherwise),
     )
 
 

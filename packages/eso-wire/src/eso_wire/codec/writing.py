@@ -8,7 +8,7 @@ from typing import assert_never
 from eso_api.values import SecretBytes
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
-from eso_wire.codec.context import decode_context, to_context
+from eso_wire.codec.context import decode_context, decode_credential, encode_credential, to_context
 from eso_wire.codec.details import from_error, to_error
 from eso_wire.codec.documents import decode_struct, to_struct
 from eso_wire.codec.enums import PUSH_OUTCOME, PUSH_PRECONDITION
@@ -120,6 +120,7 @@ def _encode_push(item: PushItem) -> pb.PushItem:
         precondition=PUSH_PRECONDITION.to(item.precondition),
         expected_version=item.expected_version,
         owner_token=item.owner_token,
+        resolved=[encode_credential(credential) for credential in item.resolved],
     )
     match item.payload:
         case SecretBytes() as value:
@@ -141,6 +142,7 @@ def _decode_push(message: pb.PushItem) -> PushItem:
         precondition=PUSH_PRECONDITION.choice("precondition", message.precondition),
         expected_version=identifier("expected_version", message.expected_version),
         owner_token=identifier("owner_token", message.owner_token),
+        resolved=each("resolved", message.resolved, bounds.MAX_CREDENTIALS, decode_credential),
     )
 
 

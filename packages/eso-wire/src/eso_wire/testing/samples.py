@@ -7,7 +7,7 @@ new fields get a new sample.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +19,12 @@ from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass, Subject
 from eso_wire.versions import ProtocolVersion
 
+_FIRST_KINDS = (
+    values.CredentialKind.SECRET_KEY,
+    values.CredentialKind.SERVICE_ACCOUNT,
+    values.CredentialKind.CA_PROVIDER,
+    values.CredentialKind.WHOLE_SECRET,
+)
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 
 
@@ -97,11 +103,11 @@ def _negotiation() -> list[Sample]:
     kind = values.KindInfo(
         kind=values.KindId("example.io", "v1", "Notes"),
         role=values.KindRole.STORE,
-        operations=frozenset(values.Operation),
+        operations=frozenset(values.Operation) - {values.Operation.PUSH_GROUPED},
         deliveries=frozenset(values.ConfigDelivery),
         maintenance="maintained",
         v1_provider_key="notes",
-        credentials=tuple(values.CredentialPath(f"/a/*/{kind}", kind, ("aud",)) for kind in values.CredentialKind),
+        credentials=tuple(values.CredentialPath(f"/a/*/{kind}", kind, ("aud",)) for kind in _FIRST_KINDS),
     )
     handshake = values.Handshake(
         selected=ProtocolVersion(2, 1),
@@ -113,12 +119,40 @@ def _negotiation() -> list[Sample]:
         features=("feature",),
         limits=values.Limits(100, 1024, 8, 30.0),
     )
+    newer = replace(handshake, selected=ProtocolVersion(2, 2), kinds=(_newer_kind(),))
     refusal = values.Handshake(None, (ProtocolVersion(3, 0),), "notes", "9.0.0", "instance-2", ())
     return [
         Sample("hello", pb.HandshakeRequest, hello, codec.to_hello, codec.from_hello),
         Sample("handshake", pb.HandshakeResponse, handshake, codec.to_handshake, codec.from_handshake),
+        Sample("handshake-2.2", pb.HandshakeResponse, newer, codec.to_handshake, codec.from_handshake),
         Sample("handshake-refusal", pb.HandshakeResponse, refusal, codec.to_handshake, codec.from_handshake),
     ]
+
+
+def _newer_kind() -> values.KindInfo:
+    """What minor 2 can say about a kind."""
+    rules = tuple(values.AudienceRule(source, ("one", "two"), ".suffix", ("else",)) for source in values.AudienceSource)
+    kinds = values.CredentialKind
+    return values.KindInfo(
+        kind=values.KindId("example.io", "v1", "Notes"),
+        role=values.KindRole.STORE,
+        operations=frozenset({values.Operation.PUSH_GROUPED}),
+        v1_provider_key="notes",
+        credentials=(
+            values.CredentialPath("/key", kinds.SECRET_KEY, default_key="token"),
+            values.CredentialPath("/map", kinds.CONFIG_MAP_KEY),
+            values.CredentialPath(
+                "/account",
+                kinds.SERVICE_ACCOUNT,
+                audience_rules=rules,
+                lifetime_seconds=600,
+                lifetime_pointer="1/expirationSeconds",
+            ),
+        ),
+        caller_dependences=(values.CallerDependence("/tags", ("", "None")), values.CallerDependence()),
+        metadata_references=(values.CredentialPath("/spec/policy", kinds.OBJECT_KEY),),
+        v1_when=values.SpecCondition("/service", ("One", "")),
+    )
 
 
 def _reading(secret: bytes) -> list[Sample]:
@@ -138,7 +172,11 @@ def _reading(secret: bytes) -> list[Sample]:
     page = values.FindPage((values.Found("team/db", SecretBytes(secret), _metadata()),), last=True)
     checks = (values.CheckResult("1", exists=True, provider_version="v7"), values.CheckResult("2", error=_error()))
     asked = (context(secret), items)
+    account = values.Token(SecretBytes(secret), WHEN, ("aud",), "team", "robot", "uid-robot", {"role": "reader"})
+    older = context(secret)
+    newer = replace(older, config=replace(older.config, credentials=(values.Credential("/account", account),)))
     return [
+        Sample("context-2.2", pb.RequestContext, newer, codec.to_context, codec.from_context),
         Sample("context", pb.RequestContext, context(secret), codec.to_context, codec.from_context),
         _call("get", pb.GetSecretsRequest, asked, encode=codec.to_get_request, decode=codec.from_get_request),
         Sample("got", pb.GetSecretsResponse, results, codec.to_get_response, codec.from_get_response),
@@ -166,6 +204,8 @@ def _writing(secret: bytes) -> list[Sample]:
         source=values.SourceSecret("Opaque", {"app": "db"}, {"note": "x"}),
         idempotency_key="push-1",
     )
+    resolved = (values.Credential("/spec/policy", SecretBytes(secret)),)
+    newer = values.PushBatch((values.PushItem("1", ref, SecretBytes(secret), metadata, resolved=resolved),))
     pushed = (
         *(values.PushResult(outcome.value, outcome, "v7") for outcome in values.PushOutcome),
         values.PushResult("failed", _error()),
@@ -177,6 +217,13 @@ def _writing(secret: bytes) -> list[Sample]:
             "push",
             pb.PushSecretsRequest,
             (context(secret), push),
+            encode=codec.to_push_request,
+            decode=codec.from_push_request,
+        ),
+        _call(
+            "push-2.2",
+            pb.PushSecretsRequest,
+            (context(secret), newer),
             encode=codec.to_push_request,
             decode=codec.from_push_request,
         ),

@@ -9,6 +9,9 @@ from __future__ import annotations
 from eso_wire.values.calls import Config, Context, Credential, ObjectRef, SecretMap, Token
 from eso_wire.values.generation import CleanupOutcome, CleanupRequest, Generated, GenerateRequest
 from eso_wire.values.kinds import (
+    AudienceRule,
+    AudienceSource,
+    CallerDependence,
     ConfigDelivery,
     CredentialKind,
     CredentialPath,
@@ -19,6 +22,7 @@ from eso_wire.values.kinds import (
     KindRole,
     Limits,
     Operation,
+    SpecCondition,
 )
 from eso_wire.values.reading import (
     CheckResult,
@@ -57,6 +61,9 @@ from eso_wire.values.writing import (
 )
 
 __all__ = [
+    "AudienceRule",
+    "AudienceSource",
+    "CallerDependence",
     "ChangeEvent",
     "ChangeType",
     "CheckResult",
@@ -99,6 +106,7 @@ __all__ = [
     "SecretMap",
     "Shape",
     "SourceSecret",
+    "SpecCondition",
     "SubscribeAck",
     "SubscribeMessage",
     "SubscribeOpen",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from eso_api.values import SecretBytes
@@ -22,6 +22,11 @@ class Token:
     token: SecretBytes
     expires_at: datetime | None = None
     audiences: tuple[str, ...] = ()
+    namespace: str = ""
+    """Of the service account; empty, as the three below, when an older operator sent the token."""
+    name: str = ""
+    uid: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 SecretMap = Mapping[str, SecretBytes]

@@ -27,6 +27,7 @@ class Operation(StrEnum):
     METADATA_FETCH = "METADATA_FETCH"
     PUSH_IF_ABSENT = "PUSH_IF_ABSENT"
     NOT_FOUND_SEMANTICS = "NOT_FOUND_SEMANTICS"
+    PUSH_GROUPED = "PUSH_GROUPED"
 
 
 class KindRole(StrEnum):
@@ -48,6 +49,18 @@ class CredentialKind(StrEnum):
     SERVICE_ACCOUNT = "SERVICE_ACCOUNT"
     CA_PROVIDER = "CA_PROVIDER"
     WHOLE_SECRET = "WHOLE_SECRET"  # noqa: S105 - a kind of reference, not a credential
+    CONFIG_MAP_KEY = "CONFIG_MAP_KEY"
+    OBJECT_KEY = "OBJECT_KEY"
+
+
+class AudienceSource(StrEnum):
+    """Where audiences of a token come from."""
+
+    TEXT = "TEXT"
+    ANNOTATION = "ANNOTATION"
+    SPEC = "SPEC"
+    REFERENCE = "REFERENCE"
+    STORE = "STORE"
 
 
 class KindId(NamedTuple):
@@ -66,12 +79,49 @@ class KindId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class AudienceRule:
+    """One or more audiences of a token. `source` is None when a newer provider means one that is not known here."""
+
+    source: AudienceSource | None
+    names: tuple[str, ...] = ()
+    suffix: str = ""
+    otherwise: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SpecCondition:
+    """A configuration has one of these texts at this JSON pointer; an empty text stands for nothing there."""
+
+    pointer: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallerDependence:
+    """Results depend on the caller's namespace, unless the configuration has one of these texts at the pointer.
+
+    An empty pointer means every configuration; an empty text stands for nothing at the pointer.
+    """
+
+    pointer: str = ""
+    unless: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CredentialPath:
     """Where a configuration refers to a credential: a JSON pointer in which `*` stands for every member or entry."""
 
     pattern: str
     kind: CredentialKind
     audiences: tuple[str, ...] = ()
+    default_key: str = ""
+    """The key of a reference that names none."""
+    audience_rules: tuple[AudienceRule, ...] = ()
+    """Where audiences come from, instead of `audiences`."""
+    lifetime_seconds: int = 0
+    """How long tokens should live; 0 leaves it to the operator."""
+    lifetime_pointer: str = ""
+    """Relative pointer from the reference to a number of seconds in the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +135,12 @@ class KindInfo:
     maintenance: str = "maintained"
     v1_provider_key: str = ""
     credentials: tuple[CredentialPath, ...] = ()
+    caller_dependences: tuple[CallerDependence, ...] = ()
+    """When results depend on the namespace of the caller: then nothing is shared between namespaces."""
+    metadata_references: tuple[CredentialPath, ...] = ()
+    """Where the metadata of a push refers to objects of the PushSecret's namespace."""
+    v1_when: SpecCondition | None = None
+    """Which blocks of `v1_provider_key` this kind stands for; None for all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from eso_api.values import SecretBytes
 from eso_wire.errors import ProviderError
-from eso_wire.values.calls import SecretMap
+from eso_wire.values.calls import Credential, SecretMap
 from eso_wire.values.reading import RemoteRef
 
 
@@ -21,7 +21,7 @@ class PushPrecondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PushItem:
-    """One value to write. `owner_token` says whose it will be."""
+    """One value to write. `owner_token` is the text of the mark `managed-by` at the backend."""
 
     item_id: str
     remote: RemoteRef
@@ -30,6 +30,8 @@ class PushItem:
     precondition: PushPrecondition = PushPrecondition.NONE
     expected_version: str = ""
     owner_token: str = ""
+    resolved: tuple[Credential, ...] = ()
+    """What references in `provider_metadata` name; pointers are into that."""
 
 
 @dataclass(frozen=True, slots=True)
