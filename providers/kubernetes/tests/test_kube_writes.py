@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_wire.values import PushItem, PushOutcome, PushPrecondition, RemoteRef, SourceSecret
+from eso_wire.values import DeleteBatch, DeleteItem, PushItem, PushOutcome, PushPrecondition, RemoteRef, SourceSecret
 
 pytestmark = pytest.mark.live
 
@@ -292,3 +292,17 @@ async def test_deleting_an_absent_property_changes_nothing(remote: Any, store: A
     assert await store.delete(RemoteRef("db", property="b"), RemoteRef("db", property="c")) == [False, False]
 
     assert (await remote.secret("db"))["metadata"]["resourceVersion"] == version
+
+
+async def test_deleting_honours_the_namespace_that_the_value_was_pushed_to(remote: Any, kube: Any) -> None:
+    other = await remote.new_namespace()
+    for namespace in (remote.namespace, other):
+        await remote.put("db", {"k": "v"}, namespace=namespace)
+    store = kube.with_token(await remote.token(namespace=other), cluster=True)
+    removed = DeleteItem("only", RemoteRef("db"), provider_metadata=metadata(remoteNamespace=other))
+
+    (result,) = await store.client.delete(store.context, DeleteBatch((removed,)))
+
+    assert result.existed
+    assert await remote.secret("db", other) is None
+    assert (await remote.secret("db"))["text"] == {"k": "v"}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from eso_api.stores.kubernetes import KubernetesProvider
 from eso_api.values import SecretBytes
@@ -36,6 +36,9 @@ from eso_wire.values import (
 )
 from kuberun.meta import Malformed, ObjectKey, metadata_of
 from kuberun.requests import Selection
+
+I = TypeVar("I", PushItem, DeleteItem)  # noqa: E741 - an item
+R = TypeVar("R", Pushed, bool)
 
 _SIDE_BY_SIDE: Final = 16
 
@@ -110,60 +113,55 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     @pushes("whole_secret", "if_absent", "if_version")
-    async def push(self, item: PushItem, source: SourceSecret) -> Pushed:
-        (outcome,) = await self.push_many([item], source)
-        if isinstance(outcome, ProviderError):
-            raise outcome
-        return outcome
-
     async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
         """Write all items of one remote key, each namespace in one write."""
-        results: list[Pushed | ProviderError] = [_UNANSWERED] * len(items)
-        groups: dict[str, list[tuple[int, Pushing]]] = {}
-        for index, item in enumerate(items):
-            try:
-                checked_name(item.remote.key)
-                pushing = Pushing(item, read_metadata(item.provider_metadata, item.remote.key))
-                groups.setdefault(self._target_namespace(pushing), []).append((index, pushing))
-            except ProviderError as error:
-                results[index] = error
-        for namespace, group in groups.items():
-            key = ObjectKey(namespace, group[0][1].item.remote.key)
-            outcomes = await self._writer.push(key, [pushing for _, pushing in group], source)
-            for (index, _), outcome in zip(group, outcomes, strict=True):
-                results[index] = outcome
-        return results
 
-    async def delete(self, item: DeleteItem) -> bool:
-        (outcome,) = await self.delete_many([item])
-        if isinstance(outcome, ProviderError):
-            raise outcome
-        return outcome
+        async def write(key: ObjectKey, group: Sequence[PushItem]) -> Sequence[Pushed | ProviderError]:
+            metadata = [read_metadata(item.provider_metadata, key.name) for item in group]
+            return await self._writer.push(key, [Pushing(*pair) for pair in zip(group, metadata, strict=True)], source)
+
+        return await self._by_namespace(items, write)
 
     async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
         """Delete keys of one Secret in one write, or the Secret itself."""
-        key = ObjectKey(self._namespace, checked_name(items[0].remote.key))
-        return await self._writer.delete(key, [item.remote.property for item in items])
 
-    def _target_namespace(self, pushing: Pushing) -> str:
-        namespace = pushing.metadata.remote_namespace
+        async def delete(key: ObjectKey, group: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
+            return await self._writer.delete(key, [item.remote.property for item in group])
+
+        return await self._by_namespace(items, delete)
+
+    async def _by_namespace(
+        self, items: Sequence[I], work: Callable[[ObjectKey, Sequence[I]], Awaitable[Sequence[R | ProviderError]]]
+    ) -> Sequence[R | ProviderError]:
+        """Do the work for the items of each namespace together; items whose metadata is wrong fail by themselves."""
+        results: dict[str, R | ProviderError] = {}
+        groups: dict[str, list[I]] = {}
+        for item in items:
+            try:
+                groups.setdefault(self._target_namespace(item), []).append(item)
+            except ProviderError as error:
+                results[item.item_id] = error
+        for namespace, group in groups.items():
+            outcomes = await work(ObjectKey(namespace, checked_name(group[0].remote.key)), group)
+            results |= {item.item_id: outcome for item, outcome in zip(group, outcomes, strict=True)}
+        return [results[item.item_id] for item in items]
+
+    def _target_namespace(self, item: PushItem | DeleteItem) -> str:
+        namespace = read_metadata(item.provider_metadata, item.remote.key).remote_namespace
         if not namespace:
             return self._namespace
         if self.call.store.namespace:
             raise invalid_request(
-                f'metadata of "{pushing.item.remote.key}": remoteNamespace may be set only with a cluster-scoped store;'
+                f'metadata of "{item.remote.key}": remoteNamespace may be set only with a cluster-scoped store;'
                 " remove it, or use a ClusterSecretStore"
             )
-        return namespace
+        return checked_name(namespace)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
     async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
         async for event in self._changes.follow(items, resume_token):
             yield event
-
-
-_UNANSWERED: Final = ProviderError(ErrorReason.INTERNAL, "this entry was not pushed")
 
 
 def _answer(found: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:

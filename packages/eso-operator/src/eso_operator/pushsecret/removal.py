@@ -154,7 +154,7 @@ class Remover:
         token = owner_token(order.push)
         errors: dict[Spot, Trouble] = {}
         by_id = {str(number): entry for number, entry in enumerate(order.entries)}
-        items = [DeleteItem(number, _remote(entry), token) for number, entry in by_id.items()]
+        items = [DeleteItem(number, _remote(entry), token, entry.metadata) for number, entry in by_id.items()]
         for batch in batches(items, bound.target.handshake.limits):
             try:
                 results = await self._gateway.delete(bound, DeleteBatch(tuple(batch), uuid.uuid4().hex))
