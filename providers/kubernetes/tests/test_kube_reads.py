@@ -141,6 +141,12 @@ async def test_find_by_labels_needs_all_of_them_and_beats_the_name(remote: Any, 
     assert set(await store.find(tags={"team": "red"})) == {"a", "b"}
 
 
+async def test_find_ignores_a_path_since_secrets_have_none(remote: Any, store: Any) -> None:
+    await remote.put("a", {"k": "1"})
+
+    assert set(await store.find(name_regexp="^a$", path="somewhere/")) == {"a"}
+
+
 async def test_a_find_without_criteria_is_refused_and_one_without_matches_is_empty(store: Any) -> None:
     assert await store.find(name_regexp="^no-such-secret$") == {}
     with pytest.raises(ProviderError, match="or tags"):

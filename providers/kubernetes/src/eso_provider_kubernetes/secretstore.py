@@ -79,12 +79,15 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
             metadata = await self.client.get(metadata_of(SECRETS), ObjectKey(self._namespace, ref.key))
         return Check(exists=True, version=metadata.metadata.resource_version)
 
-    @finds("name", "tags")
+    @finds("name", "tags", "path")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        """By labels if the query has tags, else by name."""
+        """By labels if the query has tags, else by name.
+
+        Secrets have no paths. Manifests for the operator in Go may carry one, and it never had an effect.
+        """
         if not query.tags and not query.name_regexp:
             raise invalid_request("find needs name.regexp or tags")
-        matcher = Matcher(FindQuery() if query.tags else query)
+        matcher = Matcher(FindQuery(name_regexp="" if query.tags else query.name_regexp))
         selector = ",".join(f"{name}={value}" for name, value in sorted(query.tags.items()))
         request = Request("list", SECRETS, self._namespace)
         pages = self.client.pages(SECRET_KIND, Selection(self._namespace, label_selector=selector), size=PAGE_SIZE)
