@@ -25,6 +25,7 @@ from eso_conformance.testing.proxy import Failure, Liar, lying
 from eso_operator.certs.local import LocalCertificates
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.tls import load_material
+from eso_wire.versions import CURRENT
 
 # --- the lies ---------------------------------------------------------------------------------------------------------
 
@@ -254,8 +255,7 @@ def moved_home(request: pb.GetSecretsRequest) -> None:
 
 
 def any_protocol(request: pb.GetSecretsRequest) -> None:
-    request.context.protocol.major = 2
-    request.context.protocol.minor = 0
+    request.context.protocol.major, request.context.protocol.minor = CURRENT
 
 
 def more_features(answer: pb.HandshakeResponse) -> None:

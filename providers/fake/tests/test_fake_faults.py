@@ -284,8 +284,8 @@ async def test_a_file_is_read_again_when_it_changes(fake: Any, tmp_path: Path) -
     ("text", "selected"),
     [
         pytest.param(b"protocols: ['9.0']", None, id="nothing in common"),
-        pytest.param(b"protocols: ['2.0']", (2, 0), id="one minor older"),
-        pytest.param(b"protocols: ['2.1', '2.2']", (2, 1), id="one minor newer"),
+        pytest.param(b"protocols: ['2.0', '2.1']", (2, 1), id="one minor older"),
+        pytest.param(b"protocols: ['2.2', '2.3']", (2, 2), id="one minor newer"),
     ],
 )
 async def test_other_protocols(fake: Any, text: bytes, selected: tuple[int, int] | None) -> None:

@@ -79,7 +79,7 @@ async def _process(folder: Path, script: str) -> AsyncIterator[tuple[Client, asy
 
 
 async def test_the_command_serves_with_faults_from_a_file_until_one_ends_it(fake: Any, tmp_path: Path) -> None:
-    script = "protocols: ['2.0', '2.1']\nrules: [{method: get, first: 1, fault: {type: error, reason: BACKEND_ERROR}}]"
+    script = "protocols: ['2.1', '2.2']\nrules: [{method: get, first: 1, fault: {type: error, reason: BACKEND_ERROR}}]"
 
     async with _process(tmp_path, script) as (client, process, faults):
         failed = await client.get_one(fake.context(), "plain")

@@ -159,7 +159,7 @@ async def test_an_incompatible_provider_is_refused_with_both_version_ranges(benc
         await bench.install(scripted(speaks=(ProtocolVersion(9, 0),)), provider_v1_keys="fake")
         await bench.create(STORES, "fake", spec=FAKE)
 
-        await bench.ready(STORES, "fake", broken("ProviderIncompatible", "9.0", "2.0, 2.1"))
+        await bench.ready(STORES, "fake", broken("ProviderIncompatible", "9.0", "2.1, 2.2"))
 
 
 async def test_a_store_of_another_class_is_not_touched(bench: Bench) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from eso_api.references import GeneratorRef
+from eso_api.v2.owned import STORE_CONFIG_GROUP
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.target import Reason, ReferenceRule, ResolutionError, ResolvedTarget
@@ -113,5 +114,24 @@ async def test_no_way_to_a_webhook_goes_around_the_label(holder: tuple[str, str]
     resolved = resolve(ref, caller("team"), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
     with pytest.raises(ResolutionError) as raised:
         await bind(resolved, NotedReads(labels={}))
+
+    assert raised.value.reason is Reason.CREDENTIALS_DENIED
+
+
+@pytest.mark.parametrize(
+    ("kind", "v1_key"),
+    [
+        pytest.param(KindId(STORE_CONFIG_GROUP, "v2alpha1", "Webhook"), "", id="the namespaced kind"),
+        pytest.param(KindId(STORE_CONFIG_GROUP, "v2alpha1", "ClusterWebhook"), "", id="the cluster-scoped kind"),
+        pytest.param(KindId("example.com", "v1", "Caller"), "webhook", id="a v1 block, whatever kind serves it"),
+    ],
+)
+async def test_a_webhook_store_reads_only_what_is_labelled(kind: KindId, v1_key: str) -> None:
+    of_store = target(kind, WHOLE)
+    of_store = replace(of_store, config=replace(of_store.config, v1_key=v1_key))
+
+    assert len((await bind(of_store, NotedReads())).config.credentials) == 1
+    with pytest.raises(ResolutionError) as raised:
+        await bind(of_store, NotedReads(labels={}))
 
     assert raised.value.reason is Reason.CREDENTIALS_DENIED

@@ -27,9 +27,9 @@ from eso_operator.stores.reads import (
     reads_of,
     referent,
 )
-from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
+from eso_operator.stores.target import BoundTarget, Reason, ReferenceRule, ResolutionError, ResolvedTarget
 from eso_wire.errors import RetryClass
-from eso_wire.values import Config, Credential, ObjectRef, SecretMap, Token
+from eso_wire.values import Config, ConfigDelivery, Credential, ObjectRef, SecretMap, Token
 from kuberun.meta import ObjectKey
 
 # An identity only tells apart what this process has read; keyed, it reveals nothing about what it was made of.
@@ -82,6 +82,36 @@ async def bind(target: ResolvedTarget, reader: CredentialReader) -> BoundTarget:
         sources=tuple(reading.sources.values()),
         token=token,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What the metadata of a push refers to, and the objects it was read from."""
+
+    credentials: tuple[Credential, ...] = ()
+    sources: tuple[ObjectRef, ...] = ()
+
+
+async def follow_metadata(
+    target: ResolvedTarget, metadata: Mapping[str, Any] | None, reader: CredentialReader
+) -> Followed:
+    """Read what the metadata of a push refers to, from the namespace of the PushSecret and no other."""
+    paths = target.config.metadata_references
+    if not paths or metadata is None:
+        return Followed()
+    config = replace(
+        target.config,
+        ref=target.caller,
+        delivery=ConfigDelivery.INLINE,
+        spec=msgspec.json.encode(metadata),
+        credentials=paths,
+        rule=ReferenceRule.OWN_NAMESPACE,
+        v1_key="",
+    )
+    own = replace(target, config=config, auth_namespace=target.caller.namespace)
+    reading = _Reading(own, reader)
+    credentials = [Credential(read.pointer, await reading.value(read)) for read in reads_of(own)]
+    return Followed(tuple(credentials), tuple(reading.sources.values()))
 
 
 class _Reading:
