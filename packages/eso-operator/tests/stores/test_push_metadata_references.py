@@ -59,9 +59,7 @@ async def test_nothing_is_read_where_nothing_is_referred_to(
 @pytest.mark.parametrize(
     ("reference", "missing", "reason", "says"),
     [
-        pytest.param(
-            {"namespace": "other"}, (), Reason.CROSS_NAMESPACE, "namespace other", id="another namespace"
-        ),
+        pytest.param({"namespace": "other"}, (), Reason.CROSS_NAMESPACE, "namespace other", id="another namespace"),
         pytest.param({"kind": "Pod"}, (), Reason.INVALID_CONFIG, "must be Secret or ConfigMap", id="another kind"),
         pytest.param({}, ("policy",), Reason.CREDENTIALS_NOT_FOUND, "no ConfigMap team/policy", id="it is missing"),
     ],
