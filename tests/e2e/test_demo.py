@@ -13,15 +13,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 200.0
 STEPS = (
+    "providers on demand",
     "a template",
-    "a generator",
+    "a rotated value",
     "one object, many namespaces",
-    "generate -> store -> push -> read back",
-    "a new password",
+    "a pushed Secret",
+    "a changed Secret",
+    "a dynamic credential",
+    "an unused credential",
     "a broken one says why",
-    "a changed value arrives",
+    "what OpenBao was asked",
 )
-VALUES = ("first-value", "second-value", "a shared certificate")
+VALUES = ("first password", "second password", "first+password", "a licence")
 
 
 @pytest.mark.slow
@@ -61,7 +64,7 @@ def test_whoever_interrupts_the_demo_sees_no_traceback_and_leaves_nothing_behind
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everybody in front of it hears the key
     rest, _ = process.communicate(timeout=SECONDS)
 
-    assert "Kubernetes API, operator and providers run" in first
+    assert "Kubernetes API, operator and OpenBao run" in first
     assert (process.returncode, rest.splitlines()[-1]) == (130, "stopped before its end")
     assert alive(process.pid) == []
 

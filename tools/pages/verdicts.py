@@ -22,6 +22,8 @@ from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.fanout.description import FanOut, Parent
 from eso_operator.providerclass import outcome as of_class
 from eso_operator.pushsecret import outcome as of_push_secret
+from eso_operator.pushsecret.places import Place
+from eso_operator.pushsecret.rivals import Clash
 from eso_operator.secretstore import outcome as of_store
 from eso_operator.secretstore import verdict
 from eso_operator.secretstore.kinds import STORE_KINDS, Generation
@@ -34,7 +36,7 @@ from eso_operator.testing.externalsecrets import external_secret, snapshot
 from eso_operator.testing.pushsecrets import push_secret
 from eso_wire.values import ConditionReport, KindId
 from kuberun.events import EventType
-from kuberun.meta import ObjectMeta
+from kuberun.meta import ObjectKey, ObjectMeta
 from kuberun.testing.clock import START
 from pages.causes import literals
 from pages.markdown import DocsError
@@ -97,7 +99,8 @@ def _push_secret() -> Facts:
         of_push_secret.Ignored(CAUSE),
     ]
     _complete(of_push_secret.Outcome, outcomes)
-    return _said(of_push_secret.report_of(push_secret(), outcome, START) for outcome in outcomes)
+    clashes = (Clash(Place("store", "key", ""), (ObjectKey("namespace", "other"),)),)
+    return _said(of_push_secret.report_of(push_secret(), outcome, START, clashes=clashes) for outcome in outcomes)
 
 
 def _fan_out() -> Facts:

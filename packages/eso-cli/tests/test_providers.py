@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from eso_cli.providers import CORE_NAMESPACE, ProviderNameError, Supervised, installed, keep_certificates, plan
+from eso_cli.providers import (
+    CORE_NAMESPACE,
+    ProviderNameError,
+    Supervised,
+    installed,
+    keep_certificates,
+    plan,
+    plan_others,
+)
 from eso_cli.serving import trial_flags
 from eso_operator.certs import local
 from eso_operator.certs.bundle import Lifetimes
@@ -166,15 +174,40 @@ def test_a_planned_provider_is_a_service_at_its_port(tmp_path: Path) -> None:
 
     assert (fake.address, fake.trust) == (
         "127.0.0.1:4000",
-        f"--trusted-provider={CORE_NAMESPACE}/provider-fake=127.0.0.1:4000",
+        f"--expected-provider={CORE_NAMESPACE}/provider-fake=127.0.0.1:4000",
     )
     assert generators.port != 4000
-    assert service["metadata"]["labels"] == {"external-secrets.io/provider": "true"}
+    assert service["metadata"]["labels"]["external-secrets.io/provider"] == "true"
     assert service["metadata"]["annotations"]["external-secrets.io/provider-v1-keys"] == "fake"
     assert "Fake.v2alpha1.provider.secretstore.external-secrets.io" in (
         service["metadata"]["annotations"]["external-secrets.io/provider-kinds"].split(",")
     )
     assert service["spec"]["ports"][0]["port"] == 4000
+
+
+def test_the_other_providers_wait_with_a_port_that_nobody_else_gets(tmp_path: Path) -> None:
+    pinned = plan(["fake"], tmp_path)
+
+    others = plan_others(pinned, tmp_path)
+
+    names, ports = {one.name for one in others}, [one.port for one in others]
+    taken = [port for port in ports if not can_bind(port)]
+    for one in others:
+        one.release()
+    assert names == set(installed()) - {"fake"}
+    assert all(one.on_demand for one in others)
+    assert not any(one.on_demand for one in pinned)
+    assert taken == ports
+    assert all(can_bind(port) for port in ports)
+
+
+def can_bind(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 async def test_certificates_that_cannot_be_written_are_told_of_once_and_written_when_they_can(tmp_path: Path) -> None:

@@ -70,6 +70,24 @@ async def test_a_component_that_ends_is_started_again_and_its_end_is_told() -> N
     assert "ended with 3" in told[0]["event"]
 
 
+async def test_a_component_that_joins_later_is_kept_running_and_stopped_with_the_others(tmp_path: Path) -> None:
+    heard = Heard()
+    stopped = tmp_path / "stopped"
+    polite = (
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path({str(stopped)!r}).touch(), sys.exit(0)))\n"
+        "print('polite', flush=True); time.sleep(600)\n"
+    )
+
+    async with supervised([], SystemClock(), heard.emit, backoff=QUICK) as start:
+        start(component("short", "print('hello', flush=True); raise SystemExit(3)"))
+        start(component("late", polite))
+        await heard.until("hello", times=2)
+        await heard.until("late | polite")
+
+    assert stopped.exists()
+
+
 async def test_a_component_is_asked_to_stop_and_its_last_words_do_not_block_it(tmp_path: Path) -> None:
     heard = Heard()
     stopped = tmp_path / "stopped"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pytest
 
@@ -118,7 +119,22 @@ class Grouped(Store[Config]):
         return [item.remote.property == "there" for item in items]
 
 
-PROVIDER = Provider(name="callers", version="1", kinds=(Always, Tagged, Plain, Second, Grouped))
+@store_kind(kind="InTurn", plural="inturns")
+class InTurn(Grouped):
+    """Writes groups, and deletes one property at a time by reading and writing the whole."""
+
+    document: ClassVar[frozenset[str]] = frozenset()
+
+    delete_many = Store.delete_many
+
+    async def delete(self, item: DeleteItem) -> bool:
+        before = InTurn.document
+        await asyncio.sleep(0)
+        InTurn.document = before - {item.remote.property}
+        return item.remote.property in before
+
+
+PROVIDER = Provider(name="callers", version="1", kinds=(Always, Tagged, Plain, Second, Grouped, InTurn))
 
 
 @pytest.fixture
@@ -236,6 +252,19 @@ async def test_properties_of_one_key_are_removed_together(provider: InMemory) ->
 
     assert WRITTEN == [("there", "gone")]
     assert [result.existed for result in results] == [True, False]
+
+
+async def test_properties_of_one_key_are_removed_in_turn_where_the_author_removes_one_at_a_time(
+    provider: InMemory,
+) -> None:
+    """Side by side, each deletion would bring back what the other one removed."""
+    InTurn.document = frozenset({"1", "2", "3"})
+    items = tuple(DeleteItem(name, RemoteRef("a", property=name)) for name in ("1", "2"))
+
+    results = await provider.delete(call_context(InTurn), DeleteBatch(items, "once"))
+
+    assert [result.existed for result in results] == [True, True]
+    assert InTurn.document == {"3"}
 
 
 def test_a_store_that_writes_groups_says_so() -> None:

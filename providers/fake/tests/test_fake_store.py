@@ -138,7 +138,8 @@ async def test_a_configured_key_is_not_pushed_onto(fake: Any) -> None:
     refused = await fake.push("plain", "x")
     skipped = await fake.push("plain", "x", precondition=PushPrecondition.IF_ABSENT)
 
-    assert refused.outcome.reason is ErrorReason.ALREADY_EXISTS
+    assert refused.outcome.reason is ErrorReason.OWNERSHIP_CONFLICT
+    assert "was not created by External Secrets" in refused.outcome.message
     assert skipped.outcome is PushOutcome.SKIPPED_EXISTS
     assert await fake.read("plain") == "hello"
 

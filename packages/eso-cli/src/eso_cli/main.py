@@ -75,18 +75,27 @@ def up(
         Path | None, typer.Option(help="Where to write the kubeconfig; by default into the data directory.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 takes any free one.")] = 0,
-    ready_file: Annotated[Path | None, typer.Option(help="Written as JSON once everything serves.")] = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Written as JSON once everything serves; names the kubeconfig, the server and the providers."
+        ),
+    ] = None,
     file: Annotated[
         list[Path] | None,
         typer.Option("--file", "-f", help="Manifests, or a folder of them: applied at the start and on every change."),
     ] = None,
     provider: Annotated[
-        list[str] | None, typer.Option(help="Run this installed provider too: NAME, or NAME=PORT. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="Run this provider from the start, NAME or NAME=PORT; the others start on demand. Repeatable."
+        ),
     ] = None,
     operator: Annotated[bool, typer.Option(help="Run the operator too.")] = True,
 ) -> None:
     """Run everything on this machine until interrupted: Kubernetes API, External Secrets CRDs, operator, providers.
 
+    An installed provider starts when the first store or generator needs it.
     What follows -- goes to the operator as it is.
     """
     from eso_cli.up import Options, serve

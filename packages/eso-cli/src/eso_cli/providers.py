@@ -1,8 +1,9 @@
 """Provider processes beside `eso up`: which are installed, how one is started, and what the API knows of it.
 
 Each is a Service of the operator's namespace, as it would be in a cluster. Nothing resolves names here, so the operator
-is told at which loopback address the Service's provider listens, and to trust it. The certificates that the operator
-issues for the Service are written into files for the process, and again whenever they are renewed.
+is told at which loopback address the Service's provider listens, and to trust it. It is told so of every installed
+provider when it starts; the Service appears when the provider does. The certificates that the operator issues for the
+Service are written into files for the process, and again whenever they are renewed.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import re
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 ENTRY_POINTS: Final = "eso.providers"
 CORE_NAMESPACE: Final = "external-secrets"
 CLIENT_IDENTITY: Final = client_id("cluster.local", CORE_NAMESPACE, "external-secrets")
+STARTED_HERE: Final = {"app.kubernetes.io/managed-by": "eso-up"}
+"""Labels of the Services that `eso up` makes, so that a later run can remove those it does not need."""
 _SOON, _LATER = 0.25, 15.0
 
 
@@ -59,6 +62,17 @@ class Supervised:
     name: str
     port: int
     folder: Path
+    held: socket.socket | None = field(default=None, compare=False, repr=False)
+    """Keeps the port of a provider that is started on demand: nobody else gets it before `release`."""
+
+    @property
+    def on_demand(self) -> bool:
+        return self.held is not None
+
+    def release(self) -> None:
+        """Let the process have its port."""
+        if self.held is not None:
+            self.held.close()
 
     @property
     def service(self) -> ServiceKey:
@@ -85,7 +99,7 @@ class Supervised:
     @property
     def trust(self) -> str:
         """The flag with which the operator is told about it."""
-        return f"--trusted-provider={self.service}={self.address}"
+        return f"--expected-provider={self.service}={self.address}"
 
     def objects(self) -> list[dict[str, Any]]:
         """What stands for it in the API."""
@@ -97,7 +111,7 @@ class Supervised:
         metadata = {
             "name": self.service.name,
             "namespace": self.service.namespace,
-            "labels": {"external-secrets.io/provider": "true"},
+            "labels": {"external-secrets.io/provider": "true", **STARTED_HERE},
             "annotations": annotations,
         }
         ports = [{"name": "grpc", "port": self.port, "targetPort": self.port}]
@@ -121,6 +135,17 @@ def plan(wanted: list[str], folder: Path) -> tuple[Supervised, ...]:
         taken.add(port)
         found[match[1]] = Supervised(match[1], port or free_port(), folder / match[1])
     return tuple(found.values())
+
+
+def plan_others(pinned: Sequence[Supervised], folder: Path) -> tuple[Supervised, ...]:
+    """Plan the processes of all other installed providers, to be started on demand. Their ports are held until then."""
+    names = [name for name in installed() if name not in {provider.name for provider in pinned}]
+    found = []
+    for name in names:
+        held = socket.socket()
+        held.bind(("127.0.0.1", 0))
+        found.append(Supervised(name, held.getsockname()[1], folder / name, held))
+    return tuple(found)
 
 
 def _is_free(port: int) -> bool:

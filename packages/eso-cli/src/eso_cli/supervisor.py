@@ -1,7 +1,7 @@
 """Child processes kept running: started, restarted with back-off when they end, stopped together.
 
-    async with supervised(components, clock, emit):
-        ...                                        # all of them run; on the way out they are stopped
+    async with supervised(components, clock, emit) as start:
+        start(another)                             # all of them run; on the way out they are stopped
 
 What they write comes out of one stream, line by line, with the name of the component. Nothing here knows what the
 components are.
@@ -43,13 +43,19 @@ class Component:
 @asynccontextmanager
 async def supervised(
     components: Sequence[Component], clock: Clock, emit: Emit, *, backoff: Backoff | None = None
-) -> AsyncIterator[None]:
-    """Keep the components running for as long as the block lasts."""
-    keepers = [_Keeper(component, clock, emit, backoff or Backoff(first=0.5, cap=30.0)) for component in components]
+) -> AsyncIterator[Callable[[Component], None]]:
+    """Keep the components running for as long as the block lasts; the yielded function adds another one."""
+    tasks: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(keeper.run()) for keeper in keepers]
+
+        def start(component: Component) -> None:
+            keeper = _Keeper(component, clock, emit, backoff or Backoff(first=0.5, cap=30.0))
+            tasks.append(group.create_task(keeper.run()))
+
+        for component in components:
+            start(component)
         try:
-            yield
+            yield start
         finally:
             for task in tasks:
                 task.cancel()

@@ -173,6 +173,14 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
         help="a Service whose provider listens at another address",
     )
     flags.add_argument(
+        "--expected-provider",
+        action="append",
+        type=_trusted,
+        default=[],
+        metavar="NAMESPACE/SERVICE=HOST:PORT",
+        help="like --trusted-provider, for a provider that may start later: it counts once its Service exists",
+    )
+    flags.add_argument(
         "--trusted-provider-tls",
         action="append",
         type=_client_folder,
@@ -241,6 +249,7 @@ def _providers(given: argparse.Namespace) -> ProviderSettings:
         namespaces=tuple(given.provider_namespace),
         allowed_addresses=tuple(given.allowed_provider_address),
         trusted=tuple(given.trusted_provider),
+        expected=tuple(given.expected_provider),
         client_folders=tuple(given.trusted_provider_tls),
         cluster_domain=given.cluster_domain,
     )

@@ -70,6 +70,8 @@ class ProviderSettings:
     allowed_addresses: tuple[str, ...] = ()
     trusted: tuple[tuple[ServiceKey, str], ...] = ()
     """Services whose provider listens somewhere else, say on loopback: `(service, host:port)`."""
+    expected: tuple[tuple[ServiceKey, str], ...] = ()
+    """The same for providers that may start later: each counts as a provider once its Service exists."""
     client_folders: tuple[tuple[ServiceKey, Path], ...] = ()
     """Services whose client certificates are in a folder (`tls.crt`, `tls.key`, `ca.crt`) instead of a Secret."""
     cluster_domain: str = "cluster.local"

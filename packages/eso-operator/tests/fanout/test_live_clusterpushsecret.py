@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,13 +32,14 @@ async def pushing(fleet: Any) -> AsyncIterator[Any]:
     await other.clean()
 
 
-async def _furnish(pushing: Any) -> None:
-    """A store for all, and a source in one namespace."""
-    (home,) = await pushing.namespaces("a")
+async def _furnish(pushing: Any, **passwords: bytes) -> None:
+    """A store for all, and a source in each namespace."""
     await pushing.bench.create(CLUSTER_SECRET_STORE.resource(), pushing.name, spec=FAKE)
-    value = base64.b64encode(b"p").decode()
-    body = {"metadata": {"name": "source", "namespace": home}, "data": {"password": value}}
-    assert (await pushing.bench.api.post(SECRETS.path(home), body)).status == 201
+    for name, password in (passwords or {"a": b"p"}).items():
+        (home,) = await pushing.namespaces(name)
+        data = {"password": base64.b64encode(password).decode()}
+        body = {"metadata": {"name": "source", "namespace": home}, "data": data}
+        assert (await pushing.bench.api.post(SECRETS.path(home), body)).status == 201
 
 
 def _spec(pushing: Any, **fields: Any) -> JsonObject:
@@ -82,8 +84,40 @@ async def _recorded(pushing: Any, name: str) -> bool:
     return bool(found.get("status", {}).get("syncedPushSecrets"))
 
 
-async def _holds(provider: KeepingProvider, key: str) -> bool:
-    return provider.values == {key: b"p"}
+async def _holds(provider: KeepingProvider, key: str, value: bytes = b"p") -> bool:
+    return provider.values == {key: value}
+
+
+@pytest.mark.parametrize("contended", [False, True], ids=["with one value", "with different values"])
+async def test_children_of_several_namespaces_push_one_remote_key(pushing: Any, bench: Bench, contended: bool) -> None:
+    """All of them are Ready; where their values differ, each names another one. The value goes with the last child."""
+    provider = keeping()
+    async with bench.operator():
+        await bench.install(provider)
+        await _furnish(pushing, a=b"p", b=b"q" if contended else b"p")
+        await bench.create(PARENTS, pushing.name, spec=_spec(pushing))
+        await pushing.provisioned("a", "b")
+
+        for name, other in (("a", "b"), ("b", "a")):
+            wanted = f"PushSecret {pushing.ns(other)}/{pushing.name} also writes it" if contended else ""
+            told = partial(_told, wanted)
+            await pushing.child_is(name, told, f"the child in {name} does not say what it should")
+        assert set(provider.values) == {pushing.mark}
+        await pushing.label("a", None)
+        await pushing.no_child("a")
+        await eventually(lambda: _holds(provider, pushing.mark, b"q" if contended else b"p"), "the value is lost")
+        await bench.delete(PARENTS, pushing.name)
+        await pushing.no_child("b")
+        assert provider.values == {}
+        await bench.delete(CLUSTER_SECRET_STORE.resource(), pushing.name)
+
+
+def _told(contention: str, child: JsonObject) -> bool:
+    """Ready, and contended with these words; not contended at all without words."""
+    found = {each["type"]: each for each in child.get("status", {}).get("conditions", [])}
+    ready = found.get("Ready", {}).get("status") == "True"
+    message = found.get("Contended", {}).get("message", "")
+    return ready and (contention in message if contention else not message)
 
 
 async def test_a_push_secret_of_somebody_else_is_not_overwritten_and_is_told_of(pushing: Any, bench: Bench) -> None:

@@ -320,6 +320,20 @@ async def test_a_clean_up_that_waits_for_credentials_goes_on_when_they_are_there
     assert only(shop.provider).credentials == (b"new",)
 
 
+async def test_a_state_of_a_generator_without_clean_up_is_let_go_at_once(workshop: Any) -> None:
+    """Its finalizer would otherwise hold the namespace for ten minutes."""
+    async with workshop(making(cleans_up=False)) as shop:
+        await furnished(shop)
+        await shop.sync("db", GENERATORS, "gen")
+        (state,) = await shop.until_states(held, "the state is not held")
+
+        await shop.bench.delete(STATES, state["metadata"]["name"])
+
+        await shop.until_gone()
+        assert await shop.bench.events(state["metadata"]["name"]) == []
+    assert shop.provider.cleaned == []
+
+
 async def test_a_namespace_that_is_deleted_is_not_held_by_what_cannot_be_cleaned_up(workshop: Any) -> None:
     """Its credentials may be gone before the state is; what stays behind is told outside of it."""
     async with workshop() as shop:

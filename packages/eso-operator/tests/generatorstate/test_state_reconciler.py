@@ -35,6 +35,7 @@ MAKER = {"apiVersion": "generators.external-secrets.io/v1alpha1", "kind": "Grafa
 CANARY = "state-of-the-backend"
 DOWN = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "no answer", retry_after=7.0)
 GONE = ResolutionError(Reason.NOT_FOUND, "there is no such generator", subject=caller())
+NO_CLEANUP = ResolutionError(Reason.NOT_IMPLEMENTED, "it cannot CLEANUP", subject=caller())
 OTHERS = ResolutionError(Reason.UNMANAGED, "somebody else's", subject=caller())
 
 
@@ -221,6 +222,16 @@ async def test_a_namespace_that_is_being_deleted_does_not_wait_for_what_is_gone(
 
     assert (desk.server.asked, result) == ([patch()], Done())
     assert [(about, reason) for about, reason, _ in desk.events.noted] == [("Namespace/team-a", "Orphaned")]
+
+
+async def test_a_state_of_a_generator_without_clean_up_is_let_go_at_once() -> None:
+    """Nothing stays behind that could be cleaned up, so there is nothing to warn of."""
+    desk = Desk(NO_CLEANUP)
+    desk.has(deletionTimestamp=desk.at(0), **HELD)
+
+    result = await desk.reconcile()
+
+    assert (desk.server.asked, result, desk.events.noted) == ([patch()], Done(), [])
 
 
 async def test_what_another_operator_made_is_left_to_it() -> None:

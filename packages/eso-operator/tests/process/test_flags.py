@@ -93,6 +93,7 @@ def test_our_own_flags_reach_the_settings() -> None:
         "--provider-namespace=b",
         "--allowed-provider-address=*.example.com",
         "--trusted-provider=eso/provider-fake=127.0.0.1:4000",
+        "--expected-provider=eso/provider-late=127.0.0.1:4001",
         "--feature-gates=UnixSocketProviders=true,ProviderNamingConvention=false",
         "--cluster-domain=corp.local",
         "--trust-domain=corp",
@@ -112,6 +113,7 @@ def test_our_own_flags_reach_the_settings() -> None:
     assert settings.providers.namespaces == ("a", "b")
     assert settings.providers.allowed_addresses == ("*.example.com",)
     assert settings.providers.trusted == ((ServiceKey("eso", "provider-fake"), "127.0.0.1:4000"),)
+    assert settings.providers.expected == ((ServiceKey("eso", "provider-late"), "127.0.0.1:4001"),)
     assert settings.gates == {FeatureGate.UNIX_SOCKET_PROVIDERS}
     assert settings.providers.cluster_domain == "corp.local"
     assert (settings.certificates.trust_domain, settings.certificates.lifetimes.leaf) == ("corp", timedelta(hours=1))
@@ -139,6 +141,7 @@ def test_our_own_flags_reach_the_settings() -> None:
         pytest.param(["--feature-gates=Unknown=true"], "Unknown", id="unknown gate"),
         pytest.param(["--trusted-provider=fake=127.0.0.1:1"], "--trusted-provider", id="trusted without namespace"),
         pytest.param(["--trusted-provider=a/b"], "--trusted-provider", id="trusted without address"),
+        pytest.param(["--expected-provider=a/b"], "--expected-provider", id="expected without address"),
         pytest.param(["--leader-election-retry-period=1m"], "leader-election", id="retry longer than the lease"),
         pytest.param(["--cert-renew-before=9999h"], "--cert-", id="renewed before it begins"),
         pytest.param(["--metrics"], "--metrics", id="an abbreviation"),

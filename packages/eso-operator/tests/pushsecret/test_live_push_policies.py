@@ -144,19 +144,33 @@ async def test_only_entries_that_push_a_whole_secret_are_blamed_for_it(staged: A
 # --- ownership --------------------------------------------------------------------------------------------------------
 
 
-async def test_what_another_push_secret_made_is_neither_overwritten_nor_deleted(staged: Any) -> None:
+async def test_a_value_without_our_mark_is_neither_overwritten_nor_deleted(staged: Any) -> None:
+    """The condition says which remote key it is and what to do."""
     async with staged() as stage:
-        await stage.source(password="first")
-        await stage.source("other", password="second")
-        await stage.push("first", entry("password", "db"))
-        second = {"selector": {"secret": {"name": "other"}}, "deletionPolicy": "Delete"}
+        stage.provider.put("app/db", b"theirs", "terraform")
+        await stage.source(password="p")
 
-        await stage.apply("second", entry("password", "db"), **second)
-        await stage.broken("second", "Conflict", "belongs to somebody else: push elsewhere")
-        await stage.bench.delete(PUSHES, "second")
-        await stage.gone("second")
+        await stage.apply("db", entry("password", "app/db"), deletionPolicy="Delete")
+        sentence = 'remote key "app/db" exists and was not created by External Secrets'
+        await stage.broken("db", "Conflict", f"{sentence}; delete it or choose another remoteKey")
+        await stage.bench.delete(PUSHES, "db")
+        await stage.gone("db")
 
-        assert stage.provider.values == {"db": b"first"}
+        assert stage.provider.values == {"app/db": b"theirs"}
+
+
+async def test_pushed_values_carry_the_mark_of_the_existing_operator(staged: Any) -> None:
+    """`managed-by: external-secrets`, whichever PushSecret they come from; deletions name it too."""
+    async with staged() as stage:
+        await stage.source(password="p")
+        await stage.push("one", entry("password", "one"), deletionPolicy="Delete")
+        await stage.push("two", entry("password", "two"), deletionPolicy="Delete")
+        owners = {kept.owner for kept in stage.provider.kept.values()}
+        await stage.bench.delete(PUSHES, "one")
+        await stage.gone("one")
+
+        assert owners == {"external-secrets"}
+        assert {item.owner_token for batch in stage.provider.deletions for item in batch.items} == {"external-secrets"}
 
 
 async def test_a_record_of_what_is_not_ours_does_not_delete_it(staged: Any) -> None:

@@ -89,7 +89,7 @@ async def test_replace_does_not_take_what_becomes_somebody_elses_in_between(stag
         await stage.source(password="p")
         await stage.apply("db", entry("password", "db"), deletionPolicy="Delete")
 
-        await stage.broken("db", "Conflict", "belongs to somebody else")
+        await stage.broken("db", "Conflict", "was not created by External Secrets")
         assert await recorded(stage) == []
         await stage.bench.delete(PUSHES, "db")
         await stage.gone("db")

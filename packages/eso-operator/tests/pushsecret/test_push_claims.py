@@ -6,7 +6,7 @@ import pytest
 
 from eso_api.pushsecret import PushSecret
 from eso_operator.pushsecret.claims import PLACES_INDEX, Claim, Claims, places_of
-from eso_operator.pushsecret.memory import Place
+from eso_operator.pushsecret.places import Place
 from eso_operator.testing.pushsecrets import entry, push_secret
 from kuberun.cache import Store
 from kuberun.watch import Applied

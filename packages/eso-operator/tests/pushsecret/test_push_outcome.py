@@ -1,5 +1,6 @@
 """When a PushSecret pushes, and what is said about what came of it (contract 1.2, 1.3, 1.10)."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,7 +18,9 @@ from eso_operator.pushsecret.outcome import (
     orphaned,
     report_of,
 )
+from eso_operator.pushsecret.places import Place
 from eso_operator.pushsecret.refresh import current_version, refresh_due
+from eso_operator.pushsecret.rivals import Clash
 from eso_operator.pushsecret.snapshot import Chosen, NoChoice, SeenSource, Snapshot
 from eso_operator.sync.due import Due, NotDue
 from eso_operator.sync.fetch import Failure
@@ -26,6 +29,7 @@ from eso_wire.errors import RetryClass
 from kuberun.clock import rfc3339
 from kuberun.controller import After, Done, Retry
 from kuberun.events import EventType
+from kuberun.meta import ObjectKey
 
 NOW = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
 SOURCE = SeenSource("source", "uid", "7", NOW - timedelta(days=1))
@@ -114,6 +118,11 @@ def remembered(
         ),
         pytest.param(
             snapshot(synced_ago(60), remembered=remembered(renew=30)), True, id="generated values end before, R24"
+        ),
+        pytest.param(
+            replace(snapshot(synced_ago(60, refreshInterval="0")), freed=True),
+            True,
+            id="interval 0, but another PushSecret overwrote a value and withdrew",
         ),
     ],
 )
@@ -356,3 +365,55 @@ def test_messages_are_bounded() -> None:
     assert len(report.status.conditions[0].message) <= 1024
     assert len(report.status.outcomes) == 50
     assert all(len(outcome.message) <= 1024 for outcome in report.status.outcomes)
+
+
+# --- contention -------------------------------------------------------------------------------------------------------
+
+HERE, THERE = ObjectKey("team-a", "other"), ObjectKey("team-b", "other")
+CLASHES = [Clash(Place("SecretStore/store", "app/db", "password"), (HERE, THERE))]
+OUTCOMES = [
+    pytest.param(Synced(), id="synced"),
+    pytest.param(NotDue("it is fresh", None), id="not due"),
+    pytest.param(Failed("step", (Failure("spec.data[1]", "AccessDenied", "no"),)), id="another entry failed"),
+]
+
+
+def contended(outcome: Any) -> Any:
+    """A PushSecret that says so already."""
+    push = synced_ago(60)
+    push.status = report_of(push, outcome, NOW, clashes=CLASHES).status
+    return push
+
+
+def condition(report: Any) -> Any:
+    return next((each for each in report.status.conditions if each.type == "Contended"), None)
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_contention_names_the_place_the_others_and_what_to_do(outcome: Any) -> None:
+    report = report_of(synced_ago(60), outcome, NOW, clashes=CLASHES)
+
+    found = condition(report)
+    assert (found.status, found.reason, report.flush) == ("True", "DifferentValues", True)
+    assert found.message == (
+        'remote key "app/db", property "password", in SecretStore/store: PushSecrets other, team-b/other also write it,'
+        " with a different value. The last writer wins: change the remoteKey of one of them, or give them the same"
+        " value"
+    )
+    assert [each.reason for each in report.news if each.type is EventType.WARNING][-1] == "Contended"
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_contention_that_goes_on_is_told_once(outcome: Any) -> None:
+    report = report_of(contended(outcome), outcome, NOW, clashes=CLASHES)
+
+    assert "Contended" not in [each.reason for each in report.news]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_contention_that_ended_is_taken_back_and_one_that_cannot_be_told_stays(outcome: Any) -> None:
+    ended = report_of(contended(outcome), outcome, NOW, clashes=())
+    unknown = report_of(contended(outcome), outcome, NOW, clashes=None)
+
+    assert (condition(ended), ended.flush) == (None, True)
+    assert condition(unknown) is not None

@@ -6,11 +6,13 @@ import pytest
 from eso_api.pushsecret import PushData
 from eso_api.values import SecretBytes
 from eso_operator.pushsecret import records
-from eso_operator.pushsecret.memory import Known, LastPush, Learned, Memory, Place, digest
+from eso_operator.pushsecret.memory import LastPush, Learned, Memory, digest, value_digest
+from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.plan import Fate, Guarantee, Policy, batches, needed, waves
 from eso_operator.pushsecret.removal import Limits, Patience, Trial
+from eso_operator.pushsecret.rivals import Footing, Standing
 from eso_operator.pushsecret.select import Entry, entries_for
-from eso_operator.pushsecret.stores import idle_data_to, key_of, split_key, wrong_data_to
+from eso_operator.pushsecret.stores import idle_data_to, key_of, wrong_data_to
 from eso_operator.sync.limit import Limit
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
@@ -23,6 +25,7 @@ ATOMIC = frozenset({Operation.PUSH, Operation.PUSH_IF_ABSENT})
 BOTH = ATOMIC | {Operation.EXISTS}
 ASKING = frozenset({Operation.PUSH, Operation.EXISTS})
 PLAIN = frozenset({Operation.PUSH})
+GROUPED = PLAIN | {Operation.PUSH_GROUPED}
 NEW, OLD = b"new", b"old"
 FAILED = CheckResult("1", error=ProviderError(ErrorReason.PERMISSION_DENIED, "no"))
 
@@ -66,6 +69,43 @@ def test_fate_of_an_entry(
     spec = msgspec.structs.replace(push_secret().spec, update_policy=policy)
 
     assert Policy.of(spec, operations).fate(known, NEW, answer) is fate
+
+
+LOST, FREED = Footing(Standing.LOST), Footing(Standing.FREED)
+
+
+@pytest.mark.parametrize(
+    ("operations", "known", "answer", "footing", "fate"),
+    [
+        pytest.param(BOTH, Known(NEW, "v1"), there("v2"), LOST, Fate.YIELD, id="another PushSecret overwrote it"),
+        pytest.param(BOTH, Known(NEW, "v1"), there("v9"), LOST, Fate.YIELD, id="drift is left to the last writer"),
+        pytest.param(BOTH, Known(NEW, "v1"), ABSENT, LOST, Fate.PUSH, id="overwritten, then deleted by a stranger"),
+        pytest.param(BOTH, Known(OLD, "v1"), None, LOST, Fate.PUSH, id="overwritten, and ours changed"),
+        pytest.param(PLAIN, Known(NEW, ""), None, LOST, Fate.YIELD, id="overwritten, nothing can be asked"),
+        pytest.param(BOTH, Known(NEW, "v1"), there("v1"), FREED, Fate.PUSH, id="the other PushSecret withdrew"),
+        pytest.param(PLAIN, Known(NEW, ""), None, FREED, Fate.PUSH, id="it withdrew, nothing can be asked"),
+        pytest.param(
+            BOTH,
+            Known(NEW, "v1"),
+            there("v2"),
+            Footing(expected=True),
+            Fate.KEEP,
+            id="another PushSecret wrote another property",
+        ),
+        pytest.param(
+            BOTH,
+            Known(NEW, "v1"),
+            there("v3"),
+            Footing(expected=False),
+            Fate.PUSH,
+            id="a stranger wrote after that",
+        ),
+    ],
+)
+def test_fate_of_an_entry_whose_remote_key_is_shared(
+    operations: frozenset[Operation], known: Known, answer: CheckResult | None, footing: Footing, fate: Fate
+) -> None:
+    assert Policy.of(push_secret().spec, operations).fate(known, NEW, answer, footing) is fate
 
 
 @pytest.mark.parametrize(
@@ -120,29 +160,31 @@ def item(key: str, prop: str = "", size: int = 1) -> PushItem:
     return PushItem(f"{key}#{prop}", RemoteRef(key, property=prop), SecretBytes(b"x" * size))
 
 
+def sizes(items: list[PushItem], limits: CallLimits, operations: frozenset[Operation] = PLAIN) -> list[int]:
+    return [len(batch) for batch in batches(items, limits, operations)]
+
+
 def test_everything_goes_in_one_call() -> None:
-    assert [len(batch) for batch in batches([item(str(number)) for number in range(500)], CallLimits())] == [500]
+    assert sizes([item(str(number)) for number in range(500)], CallLimits()) == [500]
 
 
+@pytest.mark.parametrize("operations", [PLAIN, GROUPED], ids=["one by one", "grouped"])
 @pytest.mark.parametrize(
-    ("limits", "sizes"),
+    ("limits", "expected"),
     [
         pytest.param(CallLimits(max_batch_items=3), [3, 3, 1], id="by the provider's number of items"),
         pytest.param(CallLimits(max_message_bytes=4000), [2, 2, 2, 1], id="by the provider's size of a message"),
         pytest.param(CallLimits(max_batch_items=1000), [7], id="more than our own bound means our own bound"),
     ],
 )
-def test_calls_are_split_at_limits(limits: CallLimits, sizes: list[int]) -> None:
+def test_calls_are_split_at_limits(limits: CallLimits, expected: list[int], operations: frozenset[Operation]) -> None:
     items = [item(str(number), size=1000) for number in range(7)]
 
-    assert [len(batch) for batch in batches(items, limits)] == sizes
+    assert sizes(items, limits, operations) == expected
 
 
 def test_an_item_larger_than_a_message_goes_alone_and_is_refused_there() -> None:
-    assert [len(batch) for batch in batches([item("a", size=9000), item("b")], CallLimits(max_message_bytes=4000))] == [
-        1,
-        1,
-    ]
+    assert sizes([item("a", size=9000), item("b")], CallLimits(max_message_bytes=4000)) == [1, 1]
 
 
 def test_properties_of_one_remote_key_are_never_written_side_by_side() -> None:
@@ -150,6 +192,34 @@ def test_properties_of_one_remote_key_are_never_written_side_by_side() -> None:
     items = [item("a", "1"), item("a", "2"), item("b"), item("a", "3")]
 
     assert [[each.item_id for each in wave] for wave in waves(items)] == [["a#1", "b#"], ["a#2"], ["a#3"]]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        pytest.param(CallLimits(), [["a#1", "a#2", "a#3", "b#", "c#1", "c#2"]], id="all in one call"),
+        pytest.param(
+            CallLimits(max_batch_items=4), [["a#1", "a#2", "a#3", "b#"], ["c#1", "c#2"]], id="a key that does not fit"
+        ),
+        pytest.param(
+            CallLimits(max_message_bytes=6000),
+            [["a#1", "a#2", "a#3"], ["b#", "c#1", "c#2"]],
+            id="a key that does not fit by size",
+        ),
+        pytest.param(
+            CallLimits(max_batch_items=2),
+            [["a#1", "a#2"], ["a#3", "b#"], ["c#1", "c#2"]],
+            id="only a key that exceeds a call is split",
+        ),
+    ],
+)
+def test_properties_of_one_remote_key_go_together_to_a_provider_that_groups(
+    limits: CallLimits, expected: list[list[str]]
+) -> None:
+    names = [("a", "1"), ("b", ""), ("a", "2"), ("c", "1"), ("a", "3"), ("c", "2")]
+    items = [item(key, prop, size=1000) for key, prop in names]
+
+    assert [[each.item_id for each in batch] for batch in batches(items, limits, GROUPED)] == expected
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -175,6 +245,13 @@ SOURCE = SourceSecret("Opaque", {"l": "1"}, {})
 def test_digests_tell_pushes_apart(other: PushItem, source: SourceSecret, backend: str) -> None:
     assert digest(PUSH, SOURCE, "b") == digest(item("a"), SOURCE, "b")
     assert digest(other, source, backend) != digest(PUSH, SOURCE, "b")
+
+
+def test_digests_of_values_do_not_depend_on_where_they_come_from_or_go_to() -> None:
+    whole = PushItem("1", RemoteRef("a"), values(value="x"))
+
+    assert value_digest(PUSH) == value_digest(item("b", "p"))
+    assert len({value_digest(PUSH), value_digest(item("a", size=2)), value_digest(whole)}) == 3
 
 
 def test_parts_of_a_whole_secret_cannot_be_shifted_between_keys() -> None:
@@ -290,7 +367,7 @@ def test_what_was_removed_is_dropped_and_so_is_a_store_without_entries() -> None
 )
 def test_keys_of_stores_tell_groups_apart(kind: KindId, key: str) -> None:
     assert key_of(kind, "x") == key
-    assert split_key(key) == (kind.group, kind.kind, "x")
+    assert records.split_key(key) == (kind.group, kind.kind, "x")
 
 
 @pytest.mark.parametrize(

@@ -78,5 +78,5 @@ async def test_what_was_pushed_for_an_object_that_went_meanwhile_goes_only_where
 
 
 def _to(push: PushSecret, *stores: str) -> tuple[BoundDelivery, ...]:
-    plain = [Delivery(chosen(name), (), push.spec, caller_of(push), "") for name in stores]
+    plain = [Delivery(chosen(name), (), push.spec, caller_of(push)) for name in stores]
     return tuple(BoundDelivery(delivery, StoreResult(delivery.store)) for delivery in plain)

@@ -261,7 +261,6 @@ def test_who_does_not_answer_is_named_and_passed_over() -> None:
 
 
 def test_trusted_services_need_no_object() -> None:
-    """How `eso up` finds the providers it supervises."""
     trusted = ServiceKey(CORE, "provider-fake")
     settings = replace(SETTINGS, trusted={trusted: "127.0.0.1:41234"})
 
@@ -269,6 +268,18 @@ def test_trusted_services_need_no_object() -> None:
 
     assert target.endpoint.target == "ipv4:127.0.0.1:41234"
     assert target.tls == ManagedTls(trusted)
+
+
+def test_an_expected_provider_is_asked_nothing_before_its_service_exists_and_then_found_by_it() -> None:
+    """How `eso up` finds the providers that it starts on demand."""
+    expected = ServiceKey(CORE, "provider-fake")
+    settings = replace(SETTINGS, trusted={expected: "127.0.0.1:41234"}, expected=frozenset({expected}))
+
+    error = refused(StoreRef(name="store"), V1_STORE, settings=settings, handshakes={})
+    target = resolved(StoreRef(name="store"), V1_STORE, fake_service("provider-fake", CORE), settings=settings)
+
+    assert (error.reason, error.connection) == (Reason.NOT_INSTALLED, None)
+    assert (target.endpoint.target, target.tls) == ("ipv4:127.0.0.1:41234", ManagedTls(expected))
 
 
 @pytest.mark.parametrize("name", ["fake-config", "provider-config"])

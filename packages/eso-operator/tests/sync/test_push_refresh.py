@@ -152,6 +152,17 @@ async def test_whoever_reads_brings_the_stream_its_newest_credentials(stage: Sta
     assert [spec.reveal() for spec in specs if spec is not None] == [b"{}", b'{"n":2}']
 
 
+async def test_a_stream_whose_credentials_expired_lets_one_follower_read_to_renew_them(stage: Stage) -> None:
+    """Otherwise a long refresh interval would leave the stream closed until its end."""
+    await stage.follow(A, sight("x"))
+    await stage.follow(B, sight("x"))
+
+    stage.loop.provider.broken = ProviderError(ErrorReason.CREDENTIALS_REJECTED, "the token expired")
+    await stage.say(None)
+
+    assert await stage.after(5.0) == [A]
+
+
 async def test_those_who_leave_are_told_nothing_and_the_last_one_closes_the_stream(stage: Stage) -> None:
     await stage.follow(A, sight("x"))
     await stage.follow(B, sight("x"))

@@ -62,8 +62,11 @@ def already_exists(key: str) -> ProviderError:
 
 
 def not_ours(key: str) -> ProviderError:
-    """The key is managed by somebody else."""
-    return ProviderError(ErrorReason.OWNERSHIP_CONFLICT, f'"{key}" is managed by somebody else')
+    """The key exists without our mark, so it is neither overwritten nor deleted."""
+    return ProviderError(
+        ErrorReason.OWNERSHIP_CONFLICT,
+        f'remote key "{key}" exists and was not created by External Secrets; delete it or choose another remoteKey',
+    )
 
 
 def version_differs(key: str) -> ProviderError:

@@ -52,7 +52,7 @@ class Writing:
         """One result for each item, in their order."""
         if deletes_groups(type(self.store)):
             return await self._grouped(items, self._delete_group, _not_deleted)
-        return await side_by_side(items, self._delete_item, late=_not_deleted, gate=self.gate, clock=self.store.clock)
+        return await self._grouped(items, self._delete_in_turn, _not_deleted)
 
     async def _grouped(
         self,
@@ -84,6 +84,10 @@ class Writing:
     async def _delete_group(self, items: Sequence[DeleteItem]) -> Sequence[DeleteResult]:
         outcomes = await self._outcomes("delete_many", len(items), lambda: self.store.delete_many(items))
         return [self._deleted(item, outcome) for item, outcome in zip(items, outcomes, strict=True)]
+
+    async def _delete_in_turn(self, items: Sequence[DeleteItem]) -> Sequence[DeleteResult]:
+        """Properties of one remote key one after the other: two changes of one value at once would lose one."""
+        return [await self._delete_item(item) for item in items]
 
     async def _outcomes(
         self, method: str, count: int, ask: Callable[[], Awaitable[Sequence[object]]]

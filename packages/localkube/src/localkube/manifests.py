@@ -14,7 +14,7 @@ from kuberun.meta import JsonObject
 from localkube.access.rbac import MASTERS
 from localkube.cluster import Cluster
 from localkube.errors import StatusError
-from localkube.model import User, WriteOptions
+from localkube.model import DeleteOptions, ListQuery, User, WriteOptions
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _INSTALLER: Final = User("system:apiserver", (MASTERS,))
@@ -52,6 +52,13 @@ async def install(cluster: Cluster, objects: Iterable[JsonObject]) -> None:
         except StatusError as problem:
             why = problem.reason if kind.storage_key == "secrets" else _without_values(problem.message, obj)
             raise ManifestError(f"{obj['kind']} {metadata['name']} was refused: {why}") from None
+
+
+async def remove(cluster: Cluster, api_version: str, kind_name: str, query: ListQuery) -> None:
+    """Delete the objects of a kind that a query finds."""
+    kind = cluster.catalog.find_kind(api_version, kind_name)
+    if kind is not None:
+        await cluster.delete_collection(kind, query, DeleteOptions(_INSTALLER))
 
 
 def _without_values(text: str, obj: JsonObject) -> str:

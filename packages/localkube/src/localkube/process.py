@@ -37,14 +37,17 @@ class Files:
     ready_file: Path | None = None
 
 
-Company = Callable[[Path], AbstractAsyncContextManager[None]]
-"""What runs beside the server, given its kubeconfig: entered before the server is announced, left before it stops."""
+Company = Callable[[Path], AbstractAsyncContextManager[JsonObject]]
+"""What runs beside the server, given its kubeconfig: entered before the server is announced, left before it stops.
+
+It yields what it adds to the ready file; `write_ready` writes the file again when that changes.
+"""
 
 
 @asynccontextmanager
-async def alone(_: Path) -> AsyncIterator[None]:
-    """Nothing runs beside the server."""
-    yield
+async def alone(_: Path) -> AsyncIterator[JsonObject]:
+    """Run nothing beside the server."""
+    yield {}
 
 
 async def run(
@@ -67,9 +70,9 @@ async def run(
         raise StartError(str(problem)) from problem
     try:
         await _prepare(kube, objects, files)
-        async with company(files.kubeconfig.absolute()):
+        async with company(files.kubeconfig.absolute()) as added:
             if not stop.is_set():
-                _announce(kube, files, announce)
+                _announce(kube, files, announce, added)
             await stop.wait()
     finally:
         _forget_readiness(files)
@@ -90,15 +93,19 @@ async def _prepare(kube: LocalKube, objects: Iterable[JsonObject], files: Files)
         raise StartError(str(problem)) from problem
 
 
-def _announce(kube: LocalKube, files: Files, announce: Callable[[str], None]) -> None:
-    kubeconfig = files.kubeconfig.absolute()
-    announce(f"ready {kubeconfig}")
+def write_ready(kube: LocalKube, files: Files, added: JsonObject) -> None:
+    """Write the ready file, if one is wanted: how to reach the server, and what its company adds."""
     if files.ready_file is not None:
-        ready = {"kubeconfig": str(kubeconfig), "server": kube.url}
-        try:
-            write_private(files.ready_file, json.dumps(ready).encode())
-        except OSError as problem:
-            raise StartError(str(problem)) from problem
+        ready = {"kubeconfig": str(files.kubeconfig.absolute()), "server": kube.url, **added}
+        write_private(files.ready_file, json.dumps(ready).encode())
+
+
+def _announce(kube: LocalKube, files: Files, announce: Callable[[str], None], added: JsonObject) -> None:
+    announce(f"ready {files.kubeconfig.absolute()}")
+    try:
+        write_ready(kube, files, added)
+    except OSError as problem:
+        raise StartError(str(problem)) from problem
 
 
 def _forget_readiness(files: Files) -> None:

@@ -22,10 +22,10 @@ from eso_provider_fake.memory import Memory, StoreId, StoreMemory
 from eso_provider_fake.script import Events, Method, Oversize, Truncate, rule_of_key
 from eso_sdk.errors import (
     CutStream,
-    already_exists,
     invalid_config,
     invalid_request,
     not_found,
+    not_ours,
     version_not_found,
 )
 from eso_sdk.extract import property_in
@@ -160,7 +160,7 @@ class FakeStore(Store[FakeProvider]):
         if item.remote.key in self._configured:
             if item.precondition is PushPrecondition.IF_ABSENT:
                 return Pushed(PushOutcome.SKIPPED_EXISTS)
-            raise already_exists(item.remote.key)
+            raise not_ours(item.remote.key)
         # The original writes nothing for a whole Secret; tests of existing manifests rely on the key alone.
         value = item.payload if isinstance(item.payload, SecretBytes) else SecretBytes(b"")
         return self._memory.push(item, value=value, now=self.clock.now())

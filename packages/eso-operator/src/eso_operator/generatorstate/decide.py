@@ -11,7 +11,8 @@
 A provider, or anything else that is needed, may never come back. A state must not hold its namespace for ever, so it is
 let go after a while, and an event names what stays behind. The time counts from the deletion, so that a restart of the
 operator does not start it again; attempts count from the restart, so that nothing is let go untried. In a namespace
-that is being deleted nothing comes back, so there is nothing to wait for.
+that is being deleted nothing comes back, so there is nothing to wait for. A generator without a clean-up operation has
+nothing to clean up: its states are let go at once.
 """
 
 from __future__ import annotations
@@ -83,11 +84,15 @@ _HOPELESS: Final = frozenset(
         Reason.CROSS_NAMESPACE,
         Reason.INVALID_CONFIG,
         Reason.MALFORMED,
-        Reason.NOT_IMPLEMENTED,
         Reason.UNKNOWN_KIND,
         ErrorReason.UNSUPPORTED_OPERATION,
     }
 )
+
+
+def has_no_cleanup(trouble: Trouble) -> bool:
+    """Whether the provider serves this kind of generator without an operation that cleans up."""
+    return trouble.reason is Reason.NOT_IMPLEMENTED
 
 
 def decide(state: GeneratorState, now: datetime) -> Decision:

@@ -25,6 +25,7 @@ from eso_operator.generatorstate.decide import (
     Tried,
     Trouble,
     decide,
+    has_no_cleanup,
     is_over,
 )
 from eso_operator.stores.target import Connection, Reason, ResolutionError
@@ -123,6 +124,9 @@ class GeneratorStateReconciler:
         key, what = state.metadata.key, _name_of(state)
         if error.reason is Reason.UNMANAGED:
             return self._finished(key)  # another operator made it, and cleans up after it
+        if has_no_cleanup(error):
+            _log.info("generator has no clean-up, its state is let go", state=str(key), generator=what)
+            return await self._let_go(state)
         attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
         home = Home.STAYS if self._homes.ending(key.namespace) is None else Home.ENDS
         if is_over(error, Tried(attempts, waited, home), self._outside.limits):

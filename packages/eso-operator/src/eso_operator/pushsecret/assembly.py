@@ -35,6 +35,7 @@ from kuberun.controller import Controller, Reconcile
 from kuberun.events import EventRecorder
 from kuberun.informer import Informer
 from kuberun.meta import Object
+from kuberun.workqueue import Request
 
 INDEXES: Final = {SOURCES_INDEX: sources_of, PLACES_INDEX: places_of}
 """Of PushSecrets, by which the controller finds them."""
@@ -72,7 +73,9 @@ class Parts:
 
 def controller(parts: Parts, *, make: Callable[[str, Reconcile], Controller]) -> Controller:
     """The controller, hearing of everything that concerns PushSecrets."""
-    made = make("pushsecret", reconciler(parts).reconcile)
+    memory = Memory()
+    made = make("pushsecret", reconciler(parts, memory).reconcile)
+    memory.rivals.listen(lambda key: made.queue.add(Request(key, "another PushSecret writes to one of its places")))
     watches = parts.watches
     objects = watches.push_secrets.store
     made.watch(watches.push_secrets, own_changes)
@@ -82,20 +85,20 @@ def controller(parts: Parts, *, make: Callable[[str, Reconcile], Controller]) ->
     return made
 
 
-def reconciler(parts: Parts) -> PushSecretReconciler:
+def reconciler(parts: Parts, memory: Memory) -> PushSecretReconciler:
     """The reconciler with everything it works with."""
     client, clock = parts.client, parts.clock
     chooser = StoreChooser(parts.watched, client, parts.settings.controller_class)
     generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=clock, intents=parts.ledger)
     sources = SourceReader(client, parts.watches.secrets.store, generators)
-    memory, objects = Memory(), parts.watches.push_secrets.store
-    claims = Claims(objects)
+    objects = parts.watches.push_secrets.store
+    claims, pusher = Claims(objects), Pusher(parts.resolver, parts.bind, parts.gateway, memory.rivals)
     remover = Remover(parts.resolver, parts.bind, parts.gateway, chooser=chooser, claims=claims, clock=clock)
     outside = Outside(
         client=client,
         clock=clock,
         sources=sources,
-        settlement=Settlement(Pusher(parts.resolver, parts.bind, parts.gateway), remover, memory, claims),
+        settlement=Settlement(pusher, remover, memory, claims),
         ledger=parts.ledger,
         finalizer=Finalizer(client),
         memory=memory,

@@ -1,10 +1,10 @@
 """Values that several PushSecrets count as theirs: the last one to go takes them along, not the first.
 
-Backends that keep an owner's mark settle this by themselves; others would let a PushSecret that is renamed, or replaced
-by another, delete what its successor has just pushed. A property is part of its remote key, so who pushed one of the
-two has a claim on the other: the whole is not deleted while somebody's property is in it, nor a part of somebody's
-whole. What is on record before it is pushed is no claim yet: if the backend refuses it, a value that was left to the
-successor would be nobody's.
+All PushSecrets share one owner token, so no backend can tell their values apart. Without claims, a PushSecret that is
+renamed, or replaced by another, would delete what its successor has just pushed. A property is part of its remote key,
+so whoever pushed one of the two has a claim on the other: the whole is not deleted while another PushSecret's property
+is in it, nor a part of another PushSecret's whole. A value that is recorded and not pushed yet is no settled claim: if
+the backend refuses it, a value that was left to the successor would have no owner.
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ from enum import Enum
 from typing import Final
 
 from eso_api.pushsecret import PushSecret
-from eso_operator.pushsecret.memory import Place
+from eso_operator.pushsecret.places import Place, RemoteKey
 from eso_operator.pushsecret.records import Spot, spot_of
-from eso_operator.pushsecret.stores import split_key
 from kuberun.cache import Store
 from kuberun.meta import ObjectKey
 
 PLACES_INDEX: Final = "places"
-_CLUSTER_KIND: Final = "Cluster"
-"""How kinds begin that mean the same object in every namespace."""
 
 
 def places_of(push: PushSecret) -> Iterable[Hashable]:
-    """Index function of PushSecrets: store and remote key of every place that the status records."""
-    return {(place.store, place.remote_key) for place in _recorded(push)}
+    """Index function of PushSecrets: the remote key of every place that the status records."""
+    return {RemoteKey.of(place, push.metadata.namespace) for place in _recorded(push)}
 
 
 class _Fate(Enum):
@@ -91,16 +88,22 @@ class Claims:
 
     def other(self, push: PushSecret, place: Place) -> Claim | None:
         """Of a PushSecret that is not about to go. A refused value is no claim, whatever the status says by now."""
-        _, kind, _ = split_key(place.store)
-        for other in self._objects.find(PLACES_INDEX, (place.store, place.remote_key)):
-            meta = other.metadata
-            near = meta.namespace == push.metadata.namespace or kind.startswith(_CLUSTER_KIND)
-            if near and meta.uid != push.metadata.uid and meta.deletion_timestamp is None:
-                announced = self._announced.get(other.key, {})
-                fates = {announced.get(each) for each in _recorded(other) if _overlap(each, place)}
-                if fates - {_Fate.REFUSED}:
-                    return Claim(other.key, settled=None in fates)
+        for other in self._others(push, place):
+            announced = self._announced.get(other.key, {})
+            fates = {announced.get(each) for each in _recorded(other) if each.overlaps(place)}
+            if fates - {_Fate.REFUSED}:
+                return Claim(other.key, settled=None in fates)
         return None
+
+    def recording(self, push: PushSecret, place: Place) -> list[PushSecret]:
+        """The other PushSecrets that record exactly this place."""
+        return [other for other in self._others(push, place) if place in set(_recorded(other))]
+
+    def _others(self, push: PushSecret, place: Place) -> Iterator[PushSecret]:
+        """Other PushSecrets that record the remote key and are not being deleted."""
+        for other in self._objects.find(PLACES_INDEX, RemoteKey.of(place, push.metadata.namespace)):
+            if other.metadata.uid != push.metadata.uid and other.metadata.deletion_timestamp is None:
+                yield other
 
     def _drop(self, push: PushSecret, gone: _Fate) -> None:
         left = {place: fate for place, fate in self._announced.pop(push.key, {}).items() if fate is not gone}
@@ -112,9 +115,3 @@ def _recorded(push: PushSecret) -> Iterator[Place]:
     for store, entries in push.status.synced_push_secrets.items():
         for data in entries.values():
             yield Place(store, *spot_of(data))
-
-
-def _overlap(one: Place, other: Place) -> bool:
-    """Whether removing one of them takes something of the other along."""
-    same_key = one[:2] == other[:2]
-    return same_key and (one.property == other.property or not (one.property and other.property))

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from eso_api.pushsecret import PushSecret
-from eso_operator.pushsecret.identity import owner_token
-from eso_operator.pushsecret.memory import Known, Place
+from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.push import Delivery, Parcel
 from eso_operator.pushsecret.records import Spot, spot_of, spots_of
 from eso_operator.pushsecret.select import Entry, entries_for
@@ -51,7 +50,6 @@ def deliveries(
             parcels=tuple(_parcels(push, store, sources, render)),
             spec=push.spec,
             caller=caller_of(push),
-            owner_token=owner_token(push),
             ours=spots_of(push.status.synced_push_secrets, store.key),
             known=known,
         )

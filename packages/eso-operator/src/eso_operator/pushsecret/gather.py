@@ -50,6 +50,7 @@ class Gatherer:
             stores=await self._chooser.choose(push),
             new_templates=last is not None and self._has_new_templates(last),
             unrecorded=bool(self._memory.unrecorded(push)),
+            freed=self._memory.rivals.freed(push.key),
         )
 
     def _has_new_templates(self, last: LastPush) -> bool:

@@ -1,11 +1,8 @@
-"""Whose a pushed value is."""
+"""The mark of values that this operator pushes."""
 
 from __future__ import annotations
 
-from eso_api.pushsecret import PushSecret
-from eso_operator.targets.hashes import digest
+from typing import Final
 
-
-def owner_token(push: PushSecret) -> str:
-    """The same for an object that is deleted and created again; fits where backends keep labels and tags."""
-    return f"ps-{digest(f'PushSecret/{push.metadata.namespace}/{push.metadata.name}')}"
+OWNER_TOKEN: Final = "external-secrets"  # noqa: S105 - a mark, not a credential
+"""Backends keep it as `managed-by`. All PushSecrets share it, so that several of them may write one remote key."""

@@ -15,13 +15,15 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from eso_api.pushsecret import PushSecret
 from eso_api.values import SecretBytes
+from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.records import Pushed, Spot, union, without
+from eso_operator.pushsecret.rivals import Rivals
 from eso_operator.sync.templates import TemplateVersion
 from eso_wire.values import PushItem, SourceSecret
 from kuberun.meta import ObjectKey
@@ -31,22 +33,7 @@ MAX_VALUES: Final = 1_000_000
 """The oldest are forgotten first; what is forgotten is pushed once more."""
 
 _KEY: Final = secrets.token_bytes(32)
-
-
-class Place(NamedTuple):
-    """Where a value is: a store by its key in the status, and where in its backend."""
-
-    store: str
-    remote_key: str
-    property: str
-
-
-class Known(NamedTuple):
-    """A value that is known to be at its place: what we pushed (empty if it is another), its version, whose it is."""
-
-    digest: bytes
-    version: str
-    ours: bool = True
+_VALUE_DIGEST: Final = 16
 
 
 Unrecorded = Mapping[str, Sequence[Pushed]]
@@ -92,6 +79,7 @@ class Memory:
     """One for the process."""
 
     def __init__(self, max_objects: int = MAX_OBJECTS, max_values: int = MAX_VALUES) -> None:
+        self.rivals = Rivals()
         self._objects: OrderedDict[ObjectKey, _Remembered] = OrderedDict()
         self._max_objects = max_objects
         self._max_values = max_values
@@ -134,7 +122,8 @@ class Memory:
             self._put(push, _Remembered(known.uid, learned.last, dict(learned.values)))
 
     def forget(self, key: ObjectKey) -> None:
-        self._drop(self._objects.pop(key, None))
+        if (found := self._objects.pop(key, None)) is not None:
+            self._drop(key, found)
 
     def _of(self, push: PushSecret) -> _Remembered:
         """What is known of this very object, not of one that had its name before."""
@@ -142,15 +131,17 @@ class Memory:
         return found if found is not None and found.uid == push.metadata.uid else _Remembered(push.metadata.uid)
 
     def _put(self, push: PushSecret, remembered: _Remembered) -> None:
-        self.forget(push.key)
+        before = self._objects.pop(push.key, None)
+        old = before.values if before is not None else {}
         self._objects[push.key] = remembered
-        self._values += len(remembered.values)
+        self._values += len(remembered.values) - len(old)
+        self.rivals.update(push.key, old, remembered.values)
         while len(self._objects) > self._max_objects or (self._values > self._max_values and len(self._objects) > 1):
-            self._drop(self._objects.popitem(last=False)[1])
+            self._drop(*self._objects.popitem(last=False))
 
-    def _drop(self, remembered: _Remembered | None) -> None:
-        if remembered is not None:
-            self._values -= len(remembered.values)
+    def _drop(self, key: ObjectKey, remembered: _Remembered) -> None:
+        self._values -= len(remembered.values)
+        self.rivals.update(key, remembered.values, {})
 
 
 def digest(item: PushItem, source: SourceSecret, backend: str) -> bytes:
@@ -168,12 +159,24 @@ def digest(item: PushItem, source: SourceSecret, backend: str) -> bytes:
         order="deterministic",
     )
     mark = hmac.new(_KEY, told, hashlib.sha256)
+    _add_payload(mark, item)
+    return mark.digest()
+
+
+def value_digest(item: PushItem) -> bytes:
+    """Equal for equal values, wherever they come from."""
+    mark = hmac.new(_KEY, b"", hashlib.sha256)
+    _add_payload(mark, item)
+    return mark.digest()[:_VALUE_DIGEST]
+
+
+def _add_payload(mark: hmac.HMAC, item: PushItem) -> None:
     if isinstance(item.payload, SecretBytes):
         _add(mark, b"value", item.payload)
     else:
+        mark.update(b"whole:")
         for name in sorted(item.payload):
             _add(mark, name.encode("utf-8", "surrogateescape"), item.payload[name])
-    return mark.digest()
 
 
 def _add(mark: hmac.HMAC, name: bytes, value: SecretBytes) -> None:

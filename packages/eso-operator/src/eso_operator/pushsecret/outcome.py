@@ -8,15 +8,16 @@
     Collided        as is    as is           none             back-off
     Ignored         as is    as is           none             on a change
 
-Beside Ready, `SecretAlreadyExists` is there, and True, while updatePolicy IfNotExists leaves values alone that are not
-ours. The message names the cause; entries that failed are listed in `status.outcomes`. Nobody else touches conditions,
-events, metrics or the requeue of a PushSecret.
+Beside Ready, `SecretAlreadyExists` is True while updatePolicy IfNotExists leaves values alone that are not ours, and
+`Contended` is True while other PushSecrets write different values to the same place. The message names the cause;
+entries that failed are listed in `status.outcomes`. Nobody else touches conditions, events, metrics or the requeue of a
+PushSecret.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, assert_never
 
@@ -28,6 +29,7 @@ from eso_operator.pushsecret.memory import Learned
 from eso_operator.pushsecret.plan import IF_NOT_EXISTS
 from eso_operator.pushsecret.records import Pushed, recorded
 from eso_operator.pushsecret.refresh import SOURCE_DELETED, changed, current_version, interval_of, refreshed_at
+from eso_operator.pushsecret.rivals import Clash
 from eso_operator.sync.due import NotDue
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.reporting import READY, News, next_attempt
@@ -45,6 +47,8 @@ ERRORED: Final = "Errored"
 ALREADY_EXISTS: Final = "SecretAlreadyExists"
 ORPHANED: Final = "Orphaned"
 LEFT_ALONE: Final = "LeftAlone"
+CONTENDED: Final = "Contended"
+DIFFERENT_VALUES: Final = "DifferentValues"
 
 FLUSH_SECONDS: Final = 300.0
 """A push that changed nothing is written into the status at most this often."""
@@ -65,6 +69,8 @@ class Synced:
     """Values that were there and are not ours: `store: remote key`."""
     weaker: tuple[str, ...] = ()
     """Stores whose provider cannot create only."""
+    yielded: bool = False
+    """Whether values that another PushSecret overwrote were not written again."""
     wrote: bool = False
     renew_within: float | None = None
     note: str = ""
@@ -118,8 +124,23 @@ class Report:
     """Whether the status is worth writing at once, if it differs."""
 
 
-def report_of(push: PushSecret, outcome: Outcome, now: datetime, *, retry_within: float = 0.0) -> Report:
-    """The row of the table that this outcome is in. `retry_within`: the most seconds until a retry, should it fail."""
+def report_of(
+    push: PushSecret,
+    outcome: Outcome,
+    now: datetime,
+    *,
+    retry_within: float = 0.0,
+    clashes: Sequence[Clash] | None = None,
+) -> Report:
+    """The row of the table that this outcome is in. `retry_within`: the most seconds until a retry, should it fail.
+
+    `clashes` are the places that are contended; None if that is not known, and then the condition stays as it is.
+    """
+    report = _row(push, outcome, now, retry_within)
+    return report if clashes is None else _with_contention(push, report, clashes, now)
+
+
+def _row(push: PushSecret, outcome: Outcome, now: datetime, retry_within: float) -> Report:
     match outcome:
         case Synced():
             return _synced(push, outcome, now)
@@ -213,6 +234,8 @@ def _failed(push: PushSecret, outcome: Failed, now: datetime, retry_within: floa
 
 def _success(push: PushSecret, outcome: Synced) -> str:
     parts = [outcome.note or "every value is in its stores"]
+    if outcome.yielded:
+        parts = ["values that another PushSecret overwrote stay (see Contended); every other value is in its stores"]
     if push.spec.update_policy == IF_NOT_EXISTS:
         parts.append("remote values that existed were left alone")
     if outcome.weaker:
@@ -233,6 +256,43 @@ def _with_existing(conditions: list[Condition], existing: Sequence[str], now: da
     message = f"not overwritten, and not ours to delete: {text}"[:_MAX_TEXT]
     condition = Condition(type=ALREADY_EXISTS, status=ConditionStatus.TRUE, reason=ALREADY_EXISTS, message=message)
     return set_condition(conditions, condition, now)
+
+
+def _with_contention(push: PushSecret, report: Report, clashes: Sequence[Clash], now: datetime) -> Report:
+    """The report with the condition Contended as it has to be, and an event when that begins."""
+    before, conditions = find_condition(push.status.conditions, CONTENDED), report.status.conditions
+    news = report.news
+    if clashes:
+        condition = Condition(
+            type=CONTENDED,
+            status=ConditionStatus.TRUE,
+            reason=DIFFERENT_VALUES,
+            message=_contention(push, clashes)[:_MAX_TEXT],
+        )
+        same = same_verdict(before, condition)
+        conditions = set_condition(conditions, condition, now)
+        news = news if before is not None else (*news, News(EventType.WARNING, CONTENDED, condition.message))
+    else:
+        same = before is None
+        conditions = remove_condition(conditions, CONTENDED)
+    status = msgspec.structs.replace(report.status, conditions=conditions)
+    return replace(report, status=status, news=news, flush=report.flush or not same)
+
+
+def _contention(push: PushSecret, clashes: Sequence[Clash]) -> str:
+    told = [_clash(push, each) for each in clashes[:_SHOWN]]
+    text = "; ".join([*told, "and other places"] if len(clashes) > _SHOWN else told)
+    return f"{text}. The last writer wins: change the remoteKey of one of them, or give them the same value"
+
+
+def _clash(push: PushSecret, clash: Clash) -> str:
+    store, remote_key, prop = clash.place
+    place = f'remote key "{remote_key}"' + (f', property "{prop}",' if prop else "")
+    names = [each.name if each.namespace == push.metadata.namespace else str(each) for each in clash.others[:_SHOWN]]
+    # No number: it would change, and with it the status of all of them, whenever one of many comes or goes.
+    others = ", ".join(names) + (" and others" if len(clash.others) > _SHOWN else "")
+    writers = f"PushSecrets {others} also write" if len(clash.others) > 1 else f"PushSecret {others} also writes"
+    return f"{place} in {store}: {writers} it, with a different value"
 
 
 def _said_the_same(old: PushSecretStatus, new: PushSecretStatus) -> bool:

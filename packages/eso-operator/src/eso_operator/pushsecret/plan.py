@@ -3,6 +3,7 @@
     Replace        not pushed yet, or another value         push
                    the same value, still there              keep: nothing is written
                    the same value, gone or changed there    push
+                   overwritten by another PushSecret        yield to it, until it withdraws
     IfNotExists    there                                    leave it alone
                    not there                                push, on the condition that it still is not
 
@@ -13,14 +14,15 @@ is said so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
 from eso_api.pushsecret import PushSecretSpec
 from eso_api.values import SecretBytes
-from eso_operator.pushsecret.memory import Known
+from eso_operator.pushsecret.places import Known
+from eso_operator.pushsecret.rivals import UNSHARED, Footing, Standing
 from eso_operator.pushsecret.select import Entry
 from eso_wire import bounds
 from eso_wire.values import CheckResult, DeleteItem, Limits, Operation, PushItem
@@ -48,6 +50,8 @@ class Fate(Enum):
     PUSH_IF_ABSENT = "push if absent"
     KEEP = "keep"
     """Ours, as it should be: nothing to write."""
+    YIELD = "yield"
+    """Ours, but another PushSecret wrote a different value after us: the last writer wins."""
     LEAVE = "leave"
     """It exists, and the policy says to leave it."""
 
@@ -77,13 +81,24 @@ class Policy:
             return known is not None and known.digest == digest
         return known is not None or self.guarantee is Guarantee.CHECKED
 
-    def fate(self, known: Known | None, digest: bytes, answer: CheckResult | None) -> Fate:
-        """What to do, given what is known and what the provider answered, if it was asked."""
+    def fate(self, known: Known | None, digest: bytes, answer: CheckResult | None, footing: Footing = UNSHARED) -> Fate:
+        """What to do, given what is known, what the provider answered, if it was asked, and what others pushed."""
         if self.replaces:
-            return Fate.KEEP if _is_current(known, digest, answer, self) else Fate.PUSH
+            return self._fate_of_replaced(known, digest, answer, footing)
         if answer is not None and answer.error is None and answer.exists:
             return Fate.LEAVE
         return Fate.PUSH_IF_ABSENT if self.guarantee is Guarantee.ATOMIC else Fate.PUSH
+
+    def _fate_of_replaced(
+        self, known: Known | None, digest: bytes, answer: CheckResult | None, footing: Footing
+    ) -> Fate:
+        if known is None or known.digest != digest or footing.standing is Standing.FREED:
+            return Fate.PUSH
+        if self.can_ask and (answer is None or answer.error is not None or not answer.exists):
+            return Fate.PUSH
+        if footing.standing is Standing.LOST:
+            return Fate.YIELD
+        return Fate.KEEP if answer is None or _is_expected(known, answer, footing) else Fate.PUSH
 
 
 def needed(spec: PushSecretSpec, entries: Sequence[Entry]) -> frozenset[Operation]:
@@ -96,15 +111,10 @@ def needed(spec: PushSecretSpec, entries: Sequence[Entry]) -> frozenset[Operatio
     return frozenset(operations)
 
 
-def _is_current(known: Known | None, digest: bytes, answer: CheckResult | None, policy: Policy) -> bool:
-    """Pushed before, and as far as one can tell still the same at the other end."""
-    if known is None or known.digest != digest:
-        return False
-    if answer is None:
-        return not policy.can_ask
-    if answer.error is not None or not answer.exists:
-        return False
-    return not (known.version and answer.provider_version) or known.version == answer.provider_version
+def _is_expected(known: Known, answer: CheckResult, footing: Footing) -> bool:
+    """Whether nobody but PushSecrets changed the remote key since, as far as versions tell."""
+    version = answer.provider_version
+    return not (known.version and version) or version == known.version or footing.expected
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
@@ -112,24 +122,48 @@ def _is_current(known: Known | None, digest: bytes, answer: CheckResult | None, 
 Item = TypeVar("Item", PushItem, DeleteItem)
 
 
-def batches(items: Sequence[Item], limits: Limits) -> Iterator[list[Item]]:
-    """As few calls as can be. Items of one remote key go one after the other: a provider may work side by side."""
-    room = int((limits.max_message_bytes or bounds.MAX_MESSAGE_BYTES) * _ROOM)
+def batches(items: Sequence[Item], limits: Limits, operations: frozenset[Operation]) -> Iterator[list[Item]]:
+    """As few calls as can be.
+
+    A provider with PUSH_GROUPED gets all items of a remote key in one call, unless they exceed what a call may hold.
+    Without it they go in one call after the other: a provider may work on the items of a call side by side.
+    """
+    if Operation.PUSH_GROUPED in operations:
+        yield from _filled(groups(items), limits)
+        return
     for wave in waves(items):
-        batch: list[Item] = []
-        size = 0
-        for item in wave:
-            if batch and (len(batch) >= batch_size(limits) or size + _size(item) > room):
+        yield from _filled([[item] for item in wave], limits)
+
+
+def _filled(units: Iterable[Sequence[Item]], limits: Limits) -> Iterator[list[Item]]:
+    """Calls that are as full as can be; a unit that fits into one call is never split."""
+    room, most = int((limits.max_message_bytes or bounds.MAX_MESSAGE_BYTES) * _ROOM), batch_size(limits)
+    batch: list[Item] = []
+    size = 0
+    for unit in units:
+        whole = sum(map(_size, unit))
+        fits = len(batch) + len(unit) <= most and size + whole <= room
+        for number, item in enumerate(unit):
+            begins = number == 0 and not fits
+            if batch and (begins or len(batch) >= most or size + _size(item) > room):
                 yield batch
                 batch, size = [], 0
             batch.append(item)
             size += _size(item)
-        if batch:
-            yield batch
+    if batch:
+        yield batch
 
 
 def batch_size(limits: Limits) -> int:
     return min(limits.max_batch_items or bounds.MAX_BATCH_ITEMS, bounds.MAX_BATCH_ITEMS)
+
+
+def groups(items: Sequence[Item]) -> list[list[Item]]:
+    """The items of each remote key together."""
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        found.setdefault(item.remote.key, []).append(item)
+    return list(found.values())
 
 
 def waves(items: Sequence[Item]) -> list[list[Item]]:

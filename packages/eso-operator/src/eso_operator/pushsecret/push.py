@@ -9,15 +9,17 @@ by one. Nothing here raises for what a store, provider or backend does.
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from eso_api.pushsecret import PushSecretSpec
-from eso_operator.pushsecret.memory import Known, Place, digest
+from eso_operator.pushsecret.identity import OWNER_TOKEN
+from eso_operator.pushsecret.memory import digest, value_digest
+from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.plan import Fate, Guarantee, Policy, batch_size, batches, needed
 from eso_operator.pushsecret.records import Pushed, Spot, spot_of
+from eso_operator.pushsecret.rivals import Footing, Rivals, Standing
 from eso_operator.pushsecret.select import Entry
 from eso_operator.pushsecret.snapshot import Chosen
 from eso_operator.stores.need import pushing
@@ -40,10 +42,10 @@ from eso_wire.values import (
     PushResult,
     SourceSecret,
 )
+from kuberun.meta import ObjectKey
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
 
-_NOT_OURS: Final = "push elsewhere; if a PushSecret that is gone left it behind, remove it from the backend"
 _MAX_NAMED: Final = 5
 
 
@@ -71,7 +73,6 @@ class Delivery:
     parcels: tuple[Parcel, ...]
     spec: PushSecretSpec
     caller: ObjectRef
-    owner_token: str
     ours: frozenset[Spot] = frozenset()
     known: Mapping[Place, Known] = field(default_factory=dict)
 
@@ -111,6 +112,8 @@ class StoreResult:
     """Entries whose value, as it is now, is in the backend."""
     left: int = 0
     """Entries whose place holds another value, which stays."""
+    yielded: int = 0
+    """Those of them that another PushSecret overwrote."""
     unsure: list[Pushed] = field(default_factory=list)
     """Entries that failed in a way that does not tell whether they were written."""
     guarantee: Guarantee = Guarantee.ATOMIC
@@ -122,7 +125,7 @@ class StoreResult:
         """It was not written, or nobody knows."""
         failure = failure_of(entry.path, entry.remote.key, str(self.store), error)
         if error.reason is ErrorReason.OWNERSHIP_CONFLICT:
-            failure = replace(failure, message=f"{error.message}: {_NOT_OURS}")
+            failure = replace(failure, message=_not_ours(entry.remote.key))
         self.failures.append(failure)
         if error.reason in UNSURE:
             self.unsure.append(Pushed(entry.data))
@@ -137,6 +140,7 @@ class StoreResult:
         self.written += later.written
         self.landed += later.landed
         self.left += later.left
+        self.yielded += later.yielded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,10 +155,11 @@ class BoundDelivery:
 class Pusher:
     """One for the process."""
 
-    def __init__(self, resolver: Resolver, bind: Bind, gateway: Writes) -> None:
+    def __init__(self, resolver: Resolver, bind: Bind, gateway: Writes, rivals: Rivals) -> None:
         self._resolver = resolver
         self._bind = bind
         self._gateway = gateway
+        self._rivals = rivals
 
     async def bind(self, delivery: Delivery) -> BoundDelivery:
         """Find the way. Nothing is written, and nothing is asked of the backend."""
@@ -171,7 +176,8 @@ class Pusher:
         """Everything of one delivery. Once."""
         delivery, bound, result = way.delivery, way.bound, way.result
         if bound is not None:
-            round_ = _Round(delivery, Policy.of(delivery.spec, bound.target.operations), bound, result)
+            policy = Policy.of(delivery.spec, bound.target.operations)
+            round_ = _Round(delivery, policy, bound, self._rivals, result)
             if await self._look(round_):
                 for parcel in delivery.parcels:
                     await self._write(round_, parcel)
@@ -215,7 +221,8 @@ class Pusher:
 
     async def _write(self, round_: _Round, parcel: Parcel) -> None:
         wanted = {item.item_id: (entry, item) for entry, item in round_.due(parcel)}
-        for batch in batches([item for _, item in wanted.values()], round_.bound.target.handshake.limits):
+        target = round_.bound.target
+        for batch in batches([item for _, item in wanted.values()], target.handshake.limits, target.operations):
             call = PushBatch(tuple(batch), parcel.source, idempotency_key=uuid.uuid4().hex)
             try:
                 results = await self._gateway.push(round_.bound, call)
@@ -234,20 +241,22 @@ class _Round:
     delivery: Delivery
     policy: Policy
     bound: BoundTarget
+    rivals: Rivals
     result: StoreResult
     answers: dict[str, CheckResult] = field(default_factory=dict)
-    uses: Counter[str] = field(default_factory=Counter)
-    """Entries of each remote key."""
     ids: dict[Place, str] = field(default_factory=dict)
     digests: dict[Place, bytes] = field(default_factory=dict)
+    values: dict[Place, bytes] = field(default_factory=dict)
+    """Digests of the values alone; none where the policy accepts any value."""
 
     def __post_init__(self) -> None:
         for parcel in self.delivery.parcels:
             for entry in parcel.entries:
                 place = self.delivery.place(entry)
-                self.uses[entry.remote.key] += 1
                 self.ids[place] = str(len(self.ids))
-                self.digests[place] = digest(self._item(entry), parcel.source, self._backend)
+                item = self._item(entry)
+                self.digests[place] = digest(item, parcel.source, self._backend)
+                self.values[place] = value_digest(item) if self.policy.replaces else b""
 
     @property
     def batch_size(self) -> int:
@@ -277,13 +286,16 @@ class _Round:
         for entry in parcel.entries:
             place = self.delivery.place(entry)
             answer = self.answers.get(self.ids[place])
-            match self.policy.fate(self.delivery.known.get(place), self.digests[place], answer):
+            footing = self._footing(place, answer.provider_version if answer is not None else "")
+            match self.policy.fate(self.delivery.known.get(place), self.digests[place], answer, footing):
                 case Fate.PUSH:
                     found.append((entry, self._item(entry)))
                 case Fate.PUSH_IF_ABSENT:
                     found.append((entry, self._item(entry, PushPrecondition.IF_ABSENT)))
                 case Fate.KEEP:
                     self._keep(entry, answer.provider_version if answer is not None else "")
+                case Fate.YIELD:
+                    self._yield(entry)
                 case Fate.LEAVE:
                     self._leave(entry, answer.provider_version if answer is not None else "")
         return found
@@ -297,24 +309,41 @@ class _Round:
             case PushOutcome.SKIPPED_EXISTS:
                 self._leave(entry, answer.provider_version)
             case PushOutcome.UNCHANGED:
-                self._own(entry, answer.provider_version)
+                self._own(entry, answer.provider_version, wrote=False)
             case PushOutcome.CREATED | PushOutcome.UPDATED:
                 self.result.written += 1
-                self._own(entry, answer.provider_version)
+                self._own(entry, answer.provider_version, wrote=True)
 
-    def _own(self, entry: Entry, version: str) -> None:
-        """It is there, and it is ours. A version that a later write of the same key made old is not remembered."""
+    def _own(self, entry: Entry, version: str, *, wrote: bool) -> None:
+        """It is there, and it is ours. What was not written keeps the order of the write that put it there."""
         place = self.delivery.place(entry)
+        before = self.delivery.known.get(place)
+        known = Known(self.digests[place], version, value=self.values[place], made=version if wrote else "")
+        held = before is not None and before.value == known.value and self._footing(place).standing is Standing.HELD
+        if before is not None and held and not wrote:
+            known = known._replace(order=before.order, made=before.made)
+        else:
+            known = known._replace(order=self.rivals.next_order())
         self.result.landed += 1
-        self.result.known[place] = Known(self.digests[place], "" if self.uses[entry.remote.key] > 1 else version)
+        self.result.known[place] = known
         self.result.pushed.append(Pushed(entry.data, version))
 
     def _keep(self, entry: Entry, version: str) -> None:
         place = self.delivery.place(entry)
-        version = version or self.delivery.known[place].version
+        known = self.delivery.known[place]
+        known = known._replace(version=version) if version not in ("", known.version) else known
         self.result.landed += 1
-        self.result.known[place] = Known(self.digests[place], version)
-        self.result.pushed.append(Pushed(entry.data, version))
+        self.result.known[place] = known
+        self.result.pushed.append(Pushed(entry.data, known.version))
+
+    def _yield(self, entry: Entry) -> None:
+        """Remember our own version: once the other PushSecret withdraws, the remote value is not ours."""
+        place = self.delivery.place(entry)
+        known = self.delivery.known[place]
+        self.result.left += 1
+        self.result.yielded += 1
+        self.result.known[place] = known
+        self.result.pushed.append(Pushed(entry.data, known.version))
 
     def _leave(self, entry: Entry, version: str) -> None:
         """It exists. Ours only if the status records it, or if we remember pushing it."""
@@ -328,6 +357,10 @@ class _Round:
         else:
             self.result.existing.append(entry.remote.key)
 
+    def _footing(self, place: Place, version: str = "") -> Footing:
+        caller = self.delivery.caller
+        return self.rivals.footing(ObjectKey(caller.namespace, caller.name), place, version)
+
     def _item(self, entry: Entry, precondition: PushPrecondition = PushPrecondition.NONE) -> PushItem:
         return PushItem(
             item_id=self.ids[self.delivery.place(entry)],
@@ -335,7 +368,7 @@ class _Round:
             payload=entry.payload,
             provider_metadata=entry.metadata,
             precondition=precondition,
-            owner_token=self.delivery.owner_token,
+            owner_token=OWNER_TOKEN,
         )
 
     @property
@@ -359,6 +392,11 @@ def failure_of(path: str, remote_key: str, store: str, error: ResolutionError | 
             return Failure(path, error.reason.value, error.message, remote_key, store, retry)
         case ProviderError():
             return Failure(path, cause_of(error), error.message, remote_key, store, error.retry, error.retry_after)
+
+
+def _not_ours(remote_key: str) -> str:
+    what = f'remote key "{remote_key}" exists and was not created by External Secrets'
+    return f"{what}; delete it or choose another remoteKey"
 
 
 def _takes_no_whole_secrets(delivery: Delivery, target: ResolvedTarget) -> ResolutionError:

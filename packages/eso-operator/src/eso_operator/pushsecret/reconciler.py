@@ -15,7 +15,7 @@ from eso_operator.pushsecret.decide import BEFORE_PUSH, BEFORE_SOURCE, NOT_PUSHE
 from eso_operator.pushsecret.deliveries import deliveries, templated
 from eso_operator.pushsecret.finalizer import Finalizer
 from eso_operator.pushsecret.gather import Gatherer
-from eso_operator.pushsecret.memory import NOTHING_KNOWN, Known, Memory, Place
+from eso_operator.pushsecret.memory import NOTHING_KNOWN, Memory
 from eso_operator.pushsecret.outcome import (
     ORPHANED,
     Collided,
@@ -25,6 +25,7 @@ from eso_operator.pushsecret.outcome import (
     Synced,
     report_of,
 )
+from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.plan import IF_NOT_EXISTS
 from eso_operator.pushsecret.records import recorded, union
 from eso_operator.pushsecret.refresh import changed, current_version, interval_of
@@ -278,7 +279,8 @@ class PushSecretReconciler:
         """Say what came of it, once: status, events, metrics."""
         if isinstance(outcome, Failed) and outcome.records is None and self._outside.memory.unrecorded(push):
             outcome = replace(outcome, records=self._outside.settlement.ours(push))
-        report = report_of(push, outcome, now, retry_within=longest_wait(interval_of(push)))
+        clashes = self._outside.settlement.clashes(push, outcome)
+        report = report_of(push, outcome, now, retry_within=longest_wait(interval_of(push)), clashes=clashes)
         try:
             if report.flush and await write_status(
                 self._outside.client, _KIND, push.metadata, old=push.status, new=report.status

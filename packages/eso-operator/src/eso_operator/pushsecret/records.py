@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from eso_api.pushsecret import PushData
+from eso_api.references import CORE_GROUP
 
 Recorded = Mapping[str, Mapping[str, PushData]]
 Versions = Mapping[str, Mapping[str, str]]
@@ -31,6 +32,18 @@ class Pushed:
 
     data: PushData
     version: str = ""
+
+
+def split_key(key: str) -> tuple[str, str, str]:
+    """Group, kind and name of a store that the status names."""
+    parts = key.split("/")
+    match parts:
+        case [kind, name]:
+            return CORE_GROUP, kind, name
+        case [group, kind, name]:
+            return group, kind, name
+        case _:
+            return CORE_GROUP, "SecretStore", key
 
 
 def spot_of(data: PushData) -> Spot:

@@ -2,6 +2,7 @@
 
     interval 0     once for each version of the object
     otherwise      and again when a source, a template or the set of stores changes, and after every interval
+    either         when another PushSecret overwrote a value and then withdrew
 
 What is not due waits on an exact timer, or on a change; nothing polls.
 """
@@ -59,6 +60,8 @@ def refresh_due(snapshot: Snapshot) -> Due | NotDue:
         if ready.reason != SOURCE_DELETED:
             return Due("its last push failed")
         return Due("its source is back") if snapshot.sources else NotDue("its source is deleted", None)
+    if snapshot.freed:
+        return Due("a value that another PushSecret overwrote is free again")
     if interval_of(push) <= 0:
         return NotDue("an interval of 0 pushes once", None)
     if (why := _difference(snapshot)) is not None:

@@ -1,9 +1,9 @@
 """Removes from backends what a PushSecret pushed and does not want any more.
 
-Only what the status records as ours is asked to be removed, with our owner token, so that a provider which marks its
-owners refuses anybody else's. What another PushSecret records too is left to it. What cannot be removed is tried again,
-but not for ever: after a while it is let go, and an event names what stays behind. A store that is gone must not hold
-an object, or its namespace, for good.
+Only values that the status records as ours are deleted, with our owner token: a provider that keeps marks refuses to
+delete a value without it. A value that another PushSecret records too is left to that PushSecret. A deletion that fails
+is retried, but not for ever: after a while the value is let go, and an event names what stays behind. A store that is
+gone must not hold an object, or its namespace, for good.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final, Protocol
 
 from eso_api.pushsecret import PushData, PushSecret
 from eso_operator.pushsecret.claims import Claim, Claims
-from eso_operator.pushsecret.identity import owner_token
-from eso_operator.pushsecret.memory import Place
+from eso_operator.pushsecret.identity import OWNER_TOKEN
+from eso_operator.pushsecret.places import Place
 from eso_operator.pushsecret.plan import batches
 from eso_operator.pushsecret.push import Bind, depends_on, failure_of
 from eso_operator.pushsecret.records import Spot, entry_key, spot_of
@@ -151,11 +151,10 @@ class Remover:
 
     async def _delete(self, bound: BoundTarget, order: _Order, removal: Removal) -> dict[Spot, Trouble]:
         """What failed, by entry."""
-        token = owner_token(order.push)
         errors: dict[Spot, Trouble] = {}
         by_id = {str(number): entry for number, entry in enumerate(order.entries)}
-        items = [DeleteItem(number, _remote(entry), token, entry.metadata) for number, entry in by_id.items()]
-        for batch in batches(items, bound.target.handshake.limits):
+        items = [DeleteItem(number, _remote(entry), OWNER_TOKEN, entry.metadata) for number, entry in by_id.items()]
+        for batch in batches(items, bound.target.handshake.limits, bound.target.operations):
             try:
                 results = await self._gateway.delete(bound, DeleteBatch(tuple(batch), uuid.uuid4().hex))
             except ProviderError as error:
@@ -204,7 +203,9 @@ def _settled(result: DeleteResult, entry: PushData, order: _Order, removal: Remo
     """What is not there is removed; what is somebody else's is left alone; anything else is trouble."""
     error = result.error
     if error is not None and error.reason is ErrorReason.OWNERSHIP_CONFLICT:
-        removal.others.append(f"{order.store}: {entry_key(entry)} belongs to somebody else and was left alone")
+        removal.others.append(
+            f"{order.store}: {entry_key(entry)} was not created by External Secrets and was left alone"
+        )
     elif error is not None and not error.is_not_found:
         return error
     removal.settle(order.store, [entry])

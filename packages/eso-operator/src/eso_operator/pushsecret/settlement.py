@@ -21,18 +21,30 @@ from eso_api.pushsecret import PushData, PushSecret
 from eso_operator.pushsecret import records
 from eso_operator.pushsecret.claims import Claims
 from eso_operator.pushsecret.decide import NOT_PUSHED
-from eso_operator.pushsecret.memory import LastPush, Learned, Memory, Place
-from eso_operator.pushsecret.outcome import Failed, Outcome, Records, SourceDeleted, Synced, left_alone, orphaned
+from eso_operator.pushsecret.memory import LastPush, Learned, Memory
+from eso_operator.pushsecret.outcome import (
+    CONTENDED,
+    Failed,
+    Outcome,
+    Records,
+    SourceDeleted,
+    Synced,
+    left_alone,
+    orphaned,
+)
+from eso_operator.pushsecret.places import Place
 from eso_operator.pushsecret.plan import DELETE, IF_NOT_EXISTS, Guarantee
 from eso_operator.pushsecret.push import BoundDelivery, Delivery, Pusher, StoreResult
 from eso_operator.pushsecret.refresh import current_version
 from eso_operator.pushsecret.removal import Removal, Remover, Urgency
+from eso_operator.pushsecret.rivals import Clash
 from eso_operator.pushsecret.snapshot import Snapshot
 from eso_operator.pushsecret.sources import Sources
 from eso_operator.sync.dependencies import Dependency
 from eso_operator.sync.fetch import Failure
 from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateVersion
+from kuberun.conditions import find_condition
 from kuberun.meta import ObjectKey
 
 NOT_DELETED: Final = "could not delete secret"
@@ -101,6 +113,26 @@ class Settlement:
     def withdraw(self, push: PushSecret) -> None:
         """The announcement was refused: nothing of it is on record, or pushed."""
         self._claims.withdraw(push)
+
+    def clashes(self, push: PushSecret, outcome: Outcome) -> Sequence[Clash] | None:
+        """The places where other PushSecrets write different values; None while that cannot be told.
+
+        After a restart nothing is known of a PushSecret until it pushes again.
+        """
+        match outcome:
+            case SourceDeleted():
+                return ()
+            case Synced(learned=Learned(values=values)):
+                pass
+            case _:
+                values = self._memory.values(push)
+        if not values and push.status.synced_push_secrets:
+            return None
+        found = self._memory.rivals.clashes(push.key, values)
+        if not found and find_condition(push.status.conditions, CONTENDED) is not None:
+            others = [other for place in values for other in self._claims.recording(push, place)]
+            return None if any(not self._memory.values(other) for other in others) else ()
+        return found
 
     def forget(self, key: ObjectKey) -> None:
         self._claims.forget(key)
@@ -236,6 +268,7 @@ def _synced(
         records=_pushed(results),
         existing=tuple(f"{result.store}: {key}" for result in results for key in result.existing),
         weaker=tuple(str(result.store) for result in results if result.guarantee is Guarantee.CHECKED),
+        yielded=any(result.yielded for result in results),
         wrote=bool(removal.removed or sum(result.written for result in results)),
         renew_within=renew,
         news=news_of(removal),

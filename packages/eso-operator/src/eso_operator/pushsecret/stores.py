@@ -16,6 +16,7 @@ import msgspec
 
 from eso_api.pushsecret import PushSecret, PushSecretSpec, PushStoreRef
 from eso_api.references import CORE_GROUP, SelectorError, StoreRef
+from eso_operator.pushsecret.records import split_key
 from eso_operator.pushsecret.snapshot import Chosen, NoChoice
 from eso_operator.stores.loading import controller_named
 from eso_operator.stores.reference import Picked, normalise, pick
@@ -115,18 +116,6 @@ class StoreChooser:
 def key_of(kind: KindId, name: str) -> str:
     """How `status.syncedPushSecrets` names a store."""
     return f"{kind.kind}/{name}" if kind.group == CORE_GROUP else f"{kind.group}/{kind.kind}/{name}"
-
-
-def split_key(key: str) -> tuple[str, str, str]:
-    """Group, kind and name of a store that the status names."""
-    parts = key.split("/")
-    match parts:
-        case [kind, name]:
-            return CORE_GROUP, kind, name
-        case [group, kind, name]:
-            return group, kind, name
-        case _:
-            return CORE_GROUP, "SecretStore", key
 
 
 def targets_store(ref: PushStoreRef, store: Chosen) -> bool:

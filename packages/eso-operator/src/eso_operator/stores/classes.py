@@ -224,8 +224,11 @@ def service_candidate(
 
 
 def trusted_candidates(settings: ResolverSettings) -> Iterator[Candidate]:
-    """The Services the operator was told about at start. There need be no object for them: a handshake tells."""
-    for service in settings.trusted:
+    """Yield the Services that the operator was told about at start, except those it only expects.
+
+    They need no object: a handshake tells what they serve.
+    """
+    for service in (service for service in settings.trusted if service not in settings.expected):
         ref = ObjectRef(api_version="v1", kind="Service", namespace=service.namespace, name=service.name)
         yield Candidate(
             ref=ref,

@@ -22,6 +22,8 @@ class ResolverSettings:
     """Hosts that are no Service and may be dialled all the same: `host` or `host:port`, `*` for any characters."""
     trusted: Mapping[ServiceKey, str] = field(default_factory=dict)
     """Services whose provider listens somewhere else, say on loopback: `host:port` to dial."""
+    expected: frozenset[ServiceKey] = frozenset()
+    """Those of `trusted` whose provider may start later. Nobody asks them anything before their Service exists."""
     unix_sockets: bool = False
     naming_convention: bool = False
     flood_gate: bool = True

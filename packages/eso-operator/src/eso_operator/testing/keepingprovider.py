@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from google.protobuf.message import Message
@@ -61,6 +61,8 @@ class KeepingProvider(ScriptedProvider):
 
     operations: frozenset[Operation] = EVERYTHING
     tells_versions: bool = True
+    versions_keys: bool = False
+    """Every write of a property gives its whole remote key a new version, as in a backend that stores one document."""
     marks_owners: bool = True
     """Otherwise everything is everybody's, as in a backend without labels."""
     deletes_whole_keys: bool = False
@@ -100,6 +102,10 @@ class KeepingProvider(ScriptedProvider):
         """As somebody else writes it."""
         self.writes += 1
         self.kept[place] = Kept(value, owner if self.marks_owners else "", f"v{self.writes}")
+        if self.versions_keys:
+            key = place.partition("#")[0]
+            parts = {part: kept for part, kept in self.kept.items() if part.partition("#")[0] == key}
+            self.kept |= {part: replace(kept, version=f"v{self.writes}") for part, kept in parts.items()}
 
     async def unary(self, method: str, request: bytes) -> bytes:
         if (act := self.meanwhile.pop(methods.short_name(method), None)) is not None:
@@ -137,8 +143,7 @@ class KeepingProvider(ScriptedProvider):
         if error := self.check_errors.get(item.ref.key):
             return CheckResult(item.item_id, error=error)
         found = self.kept.get(_place(item.ref))
-        version = found.version if found is not None and self.tells_versions else ""
-        return CheckResult(item.item_id, found is not None, version)
+        return CheckResult(item.item_id, found is not None, "" if found is None else self._told(found))
 
     def _pushed(self, item: PushItem) -> PushResult:
         place, old = _place(item.remote), self.kept.get(_place(item.remote))
@@ -180,7 +185,7 @@ def denied(key: str) -> ProviderError:
 
 
 def _foreign(place: str) -> ProviderError:
-    return ProviderError(ErrorReason.OWNERSHIP_CONFLICT, f"{place} belongs to somebody else")
+    return ProviderError(ErrorReason.OWNERSHIP_CONFLICT, f"{place} has another mark")
 
 
 def _place(ref: RemoteRef) -> str:

@@ -61,6 +61,8 @@ class MakingProvider(ScriptedProvider):
     loses_answers: bool = False
     """Values are made, and nobody hears of it."""
     finds_by_key: bool = True
+    cleans_up: bool = True
+    """Otherwise the generator has no clean-up operation."""
     generate_errors: list[ProviderError] = field(default_factory=list)
     """Each fails one Generate that makes nothing."""
 
@@ -70,7 +72,7 @@ class MakingProvider(ScriptedProvider):
             KindInfo(
                 MAKER_ID,
                 KindRole.GENERATOR,
-                MAKES,
+                MAKES if self.cleans_up else MAKES - {Operation.CLEANUP},
                 v1_provider_key="Grafana",
                 credentials=(TOKEN_PATH, GRAFANA_TOKEN),
             ),
