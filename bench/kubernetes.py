@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import re
 import tempfile
 import time
@@ -37,7 +36,6 @@ TEAM, SOURCE = "team", "source"
 
 
 def measure() -> list[Row]:
-    os.environ["ESO_PROVIDER_ALLOW_ADDRESS"] = "loopback"
     with (
         tempfile.TemporaryDirectory() as folder,
         _source(Path(folder)) as source,

@@ -134,13 +134,10 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
-    """With providers that may reach servers of this machine."""
     folder = tmp_path_factory.mktemp("up")
     providers = ("--provider", "fake", "--provider", "generators", "--provider", "kubernetes")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ESO_PROVIDER_ALLOW_ADDRESS", "loopback")
-        with up_running(folder, *providers, "--file", str(manifests)) as running:
-            yield running
+    with up_running(folder, *providers, "--file", str(manifests)) as running:
+        yield running
 
 
 @pytest.fixture

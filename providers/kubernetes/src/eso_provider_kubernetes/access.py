@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eso_provider_kubernetes.clusterstore import AnyClusterStore
-from eso_provider_kubernetes.failures import Request, provider_error
-from eso_wire.errors import ProviderError
+from eso_provider_kubernetes.failures import Request, forbidden
 from eso_wire.values import Validation, ValidationState
-from kuberun.errors import ApiError, Forbidden, Unauthorized
+from kuberun.errors import ApiError, Unauthorized
 from kuberun.meta import JsonObject, Resource, raw
 
 _GROUP: Final = "authorization.k8s.io"
@@ -29,8 +28,7 @@ async def review_access(store: AnyClusterStore, resource: Resource, namespace: s
         raise store.failure(error, wanted) from None
     except ApiError as error:
         return Validation(ValidationState.UNKNOWN, error=store.failure(error, wanted))
-    denied = provider_error(Forbidden(403, "Forbidden", ""), wanted)
-    return Validation(ValidationState.INVALID, error=ProviderError(denied.reason, denied.message))
+    return Validation(ValidationState.INVALID, error=forbidden(wanted))
 
 
 async def _allowed_by_rules(store: AnyClusterStore, resource: Resource, namespace: str) -> bool:

@@ -11,6 +11,7 @@ not reached yet is answered with RESYNC.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
@@ -98,10 +99,11 @@ class Changes:
 
     async def _frames(self, position: int) -> AsyncIterator[Signal[Object]]:
         stream = self._source.watch(resource_version=str(position), timeout_seconds=_STREAM_SECONDS)
-        with self._store.observe(f"Watch{self._watching.resource.kind}s"):
-            async with stream as frames:
-                async for frame in frames:
-                    yield read_frame(frame, self._source.decode)
+        async with AsyncExitStack() as stack:
+            with self._store.observe(f"Watch{self._watching.resource.kind}s"):
+                frames = await stack.enter_async_context(stream)
+            async for frame in frames:
+                yield read_frame(frame, self._source.decode)
 
     def _told(self, signal: Signal[Object], watches: Watches) -> Iterator[ChangeEvent | Heartbeat]:
         match signal:

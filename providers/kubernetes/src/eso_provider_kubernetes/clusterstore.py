@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from eso_api.stores.kubernetes import KubernetesConnection
 from eso_provider_kubernetes.connecting import check_connection, check_namespaces_named, connect
@@ -27,8 +27,6 @@ PAGE_SIZE: Final = 50
 class ClusterStore(Store[K]):
     """A store whose backend is an API server."""
 
-    LIMITS: ClassVar[Limits] = LIMITS
-
     @classmethod
     def check_config(cls, config: K) -> tuple[str, ...]:
         return check_connection(config)
@@ -39,7 +37,7 @@ class ClusterStore(Store[K]):
         if not self.holder.namespace:
             check_namespaces_named(self.config)
         connection = await connect(self.config, self, self.clock)
-        self.client = Client(AiohttpTransport(connection, self.LIMITS, vet=self._vet))
+        self.client = Client(AiohttpTransport(connection, LIMITS, vet=self._vet))
 
     async def close(self) -> None:
         if client := getattr(self, "client", None):
@@ -61,6 +59,7 @@ class ClusterStore(Store[K]):
         return provider_error(error, request)
 
     def _vet(self, address: str) -> None:
+        self._forbidden = None
         try:
             self.addresses.check(address)
         except ForbiddenAddressError as refused:

@@ -52,7 +52,7 @@ def provider_error(error: kube.ApiError, request: Request) -> ProviderError:
             what = "the API server does not accept the credentials of the store; check that they belong to this cluster"
             return rejected(f"{what} and have not expired", backend_code=code)
         case kube.Forbidden():
-            return _forbidden(request, code)
+            return forbidden(request, code)
         case kube.NotFound() if _is_absent(error, request):
             return not_found(request.name)
         case kube.NotFound():
@@ -97,7 +97,8 @@ def _missing_around(request: Request, code: str) -> ProviderError:
     return backend_error(f"{what} and that the kind is installed there", backend_code=code)
 
 
-def _forbidden(request: Request, code: str) -> ProviderError:
+def forbidden(request: Request, code: str = "") -> ProviderError:
+    """The error for a verb that the credentials lack, with what to grant."""
     kind = "ClusterRole" if not request.namespace else "Role"
     what = f"the credentials of the store are not allowed to {request}"
     hint = f'grant the verb "{request.verb}" on "{request.resource.plural}" with a {kind}{request.place}'

@@ -13,5 +13,6 @@ def checked_name(name: str) -> str:
     """The name, if an object can have it."""
     if not name or len(name) > _LONGEST or name in {".", ".."} or any(char in "/%" or char < "!" for char in name):
         shown = name if len(name) <= _LONGEST and name.isprintable() else "…"
-        raise invalid_request(f'"{shown}" cannot be the name of an object; use the name of a Secret as key')
+        form = 'names consist of lower-case letters, digits, "-" and "."'
+        raise invalid_request(f'"{shown}" cannot be the name of an object; {form}')
     return name

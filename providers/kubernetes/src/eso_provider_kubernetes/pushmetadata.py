@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -12,6 +13,7 @@ from eso_sdk.errors import invalid_request
 
 _API_VERSION: Final = "kubernetes.external-secrets.io/v1alpha1"
 _KIND: Final = "PushSecretMetadata"
+_QUOTED: Final = re.compile(r"'[^']*'")
 
 
 class PushMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -37,8 +39,7 @@ def read_metadata(plain: Mapping[str, Any] | None, key: str) -> PushMetadata:
     try:
         envelope = msgspec.convert(dict(plain), _Envelope)
     except msgspec.ValidationError as problem:
-        # Names fields and types; the value it found stands in the quotes of an enumeration only.
-        text = str(problem).partition("'")[0].rstrip() if "enum" in str(problem) else str(problem)
+        text = _QUOTED.sub("…", str(problem))  # names fields and types; a value that was found stands in quotes
         raise invalid_request(f'metadata of "{key}" does not have the expected form: {text}') from None
     if (envelope.api_version, envelope.kind) != (_API_VERSION, _KIND):
         raise invalid_request(f'metadata of "{key}" must have apiVersion {_API_VERSION} and kind {_KIND}')
