@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
+from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
+from eso_api.stores.kubernetes import KubernetesAuth, KubernetesProvider
 from eso_api.values import SecretBytes
+from eso_provider_kubernetes.connecting import connect
 from eso_provider_kubernetes.provider import PROVIDER
 from eso_provider_kubernetes.secretstore import KubernetesStore
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.values import Token, ValidationMode, ValidationState
+from kuberun.clock import SystemClock
+from kuberun.connection import Credential
 from kuberun.testing.servers import kubeconfig_text
 
 pytestmark = pytest.mark.live
@@ -45,6 +50,32 @@ async def test_a_service_account(kube: Any, token: str) -> None:
     sent = Token(SecretBytes(token.encode()), datetime.now(UTC) + timedelta(hours=1))
 
     assert await reads(kube, spec, {"/auth/serviceAccount": sent}) == "v"
+
+
+async def test_a_refused_token_of_a_service_account_is_replaced_by_the_newest_one_sent() -> None:
+    """Tokens expire after an hour, sessions do not."""
+
+    class Sent:
+        text = "first"
+
+        def token(self, _: ServiceAccountSelector) -> Token:
+            return Token(SecretBytes(self.text.encode()))
+
+        def secret(self, _: SecretKeySelector) -> SecretBytes:
+            raise AssertionError("the store refers to no Secret")
+
+        def ca(self, _: CaProvider) -> bytes:
+            raise AssertionError("the store refers to no authority")
+
+    sent = Sent()
+    auth = KubernetesAuth(service_account=ServiceAccountSelector(name="reader"))
+    connection = await connect(KubernetesProvider(auth=auth), sent, SystemClock())
+    first = await connection.credentials.current()
+    assert await connection.credentials.refreshed(first) is None
+
+    sent.text = "second"
+
+    assert await connection.credentials.refreshed(first) == Credential("Bearer second")
 
 
 async def test_authorities_from_a_config_map_or_secret(kube: Any, token: str) -> None:

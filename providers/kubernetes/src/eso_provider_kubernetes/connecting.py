@@ -18,7 +18,7 @@ from eso_wire.values import Token
 from kuberun import kubeconfig
 from kuberun.clock import Clock
 from kuberun.connection import ClientCertificate, Connection, Credential, Tls
-from kuberun.credentials import FixedCredentials, bearer
+from kuberun.credentials import ReadCredentials, bearer
 from kuberun.errors import ConfigError
 from kuberun.tls import client_context
 
@@ -70,7 +70,7 @@ def check_namespaces_named(config: KubernetesConnection) -> None:
 async def connect(config: KubernetesConnection, resolved: Resolved, clock: Clock) -> Connection:
     """The connection that a checked configuration describes."""
     try:
-        made = _from_kubeconfig(config, resolved, clock) or _from_fields(config, resolved)
+        made = _from_kubeconfig(config, resolved, clock) or _from_fields(config, resolved, clock)
         # Made once here so that a certificate in a wrong form is reported as such, not as an unreachable server.
         if made.server.startswith("https:"):
             client_context(made.tls, (await made.credentials.current()).certificate, made.origin)
@@ -88,12 +88,11 @@ def _from_kubeconfig(config: KubernetesConnection, resolved: Resolved, clock: Cl
     return kubeconfig.connection(kubeconfig.parse_self_contained(text, "of /authRef"), "", clock)
 
 
-def _from_fields(config: KubernetesConnection, resolved: Resolved) -> Connection:
+def _from_fields(config: KubernetesConnection, resolved: Resolved, clock: Clock) -> Connection:
     server = config.server or KubernetesServer()
-    credential = _credential(config.auth or KubernetesAuth(), resolved)
-    return Connection(
-        _address(server), FixedCredentials(credential), Tls(_authorities(server, resolved)), origin="the store"
-    )
+    # Asked for again each minute: the session outlives the token of a service account, and gets newer ones.
+    credentials = ReadCredentials(lambda: _credential(config.auth or KubernetesAuth(), resolved), clock)
+    return Connection(_address(server), credentials, Tls(_authorities(server, resolved)), origin="the store")
 
 
 def _authorities(server: KubernetesServer, resolved: Resolved) -> bytes | None:
