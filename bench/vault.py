@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -35,15 +34,17 @@ ES, STORES = EXTERNAL_SECRET.resource(), SECRET_STORE.resource()
 
 
 def measure() -> list[Row]:
-    with tempfile.TemporaryDirectory() as folder, OpenBao.started(Path(folder) / "bao") as bao:
-        os.environ["ESO_PROVIDER_ALLOW_ADDRESS"] = "loopback"
-        with up_running(Path(folder) / "up", "--provider", "vault") as up:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        OpenBao.started(Path(folder) / "bao") as bao,
+        up_running(Path(folder) / "up", "--provider", "vault") as up,
+    ):
 
-            async def run() -> list[Row]:
-                async with raw_api(up.url, up.token, str(up.ca_file)) as api:
-                    return await Bench(api, bao).measured()
+        async def run() -> list[Row]:
+            async with raw_api(up.url, up.token, str(up.ca_file)) as api:
+                return await Bench(api, bao).measured()
 
-            return asyncio.run(run())
+        return asyncio.run(run())
 
 
 @dataclass(slots=True)

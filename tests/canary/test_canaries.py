@@ -169,7 +169,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     spoilt = folder / "spoilt"
     spoilt.mkdir()
     (spoilt / "spoilt.yaml").write_text(f"stringData: [{canaries.plant('a manifest that is no YAML')}\n: }}")
-    flags = ("--provider", f"fake={port}", "--provider", "generators", "-f", str(folder))
+    flags = ("--provider", f"fake={port}", "--provider", "generators", "--provider", "webhook", "-f", str(folder))
     operator = [f"--metrics-addr=127.0.0.1:{metrics}", "--loglevel=debug", "--store-requeue-interval=1s"]
     operator += ["--unsafe-allow-generic-targets"]
     with up_running(tmp_path_factory.mktemp("up"), *flags, "--", *operator) as up:
@@ -328,7 +328,7 @@ async def everything_readable(site: Site, api: RawApi) -> dict[str, str]:
     for path in (*site.up.folder.glob("*.json"), *site.up.data.rglob("ready.json")):
         seen[str(path.relative_to(site.up.folder))] = path.read_text()
     seen["metrics of the operator"] = await eventually(lambda: page(f"127.0.0.1:{site.metrics_port}"), "no metrics")
-    for name in ("fake", "generators"):
+    for name in ("fake", "generators", "webhook"):
         seen[f"metrics of {name}"] = await page(site.up.provider_ready(name)["metrics"])
     seen |= await objects(api)
     assert "CREDENTIALS" in seen["logs"] or "CONFIG_INVALID" in seen["logs"], "nothing has failed: this proves nothing"

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,6 +22,9 @@ from eso_cli.testing.providerprocess import local_certificates, provider_running
 from eso_conformance import CaseResult, Fixture, Profile, Target, Verdict, read_identity, run
 from eso_conformance.fixture import from_plain
 from eso_operator.certs.local import LocalCertificates
+from eso_provider_vault.conformance import fixture as vault_fixture
+from eso_provider_vault.testing.openbao import OpenBao
+from eso_provider_webhook.conformance import GENERATOR, STORE
 
 ROOT = Path(__file__).resolve().parents[2]
 ESO = Path(sys.executable).parent / "eso"
@@ -31,6 +38,9 @@ class Candidate:
     known: Callable[[Path], Mapping[str, Any]] | None = None
     without: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By profile: the cases that apply to none of its kinds."""
+    backend: Callable[[], AbstractContextManager[Mapping[str, Any] | None]] = nullcontext
+    """Runs what the provider needs, and gives the fixture that goes with it."""
+    flags: tuple[str, ...] = ()
 
 
 def example_command(folder: Path) -> tuple[str, ...]:
@@ -60,17 +70,98 @@ def scaffolded_fixture(folder: Path) -> Mapping[str, Any]:
     return {"kinds": [{"kind": "BrandNew", "spec": spec, "credentials": credentials, "invalid": [{}]}]}
 
 
+class SecretManager(BaseHTTPRequestHandler):
+    """Values by path, for the webhook provider."""
+
+    values: ClassVar[dict[str, bytes]] = {}
+
+    def do_GET(self) -> None:
+        self._answer(self.values.get(self.path))
+
+    def do_DELETE(self) -> None:
+        self._answer(self.values.pop(self.path, None))
+
+    def do_POST(self) -> None:
+        self.values[self.path] = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        self._answer(b"")
+
+    def _answer(self, body: bytes | None) -> None:
+        self.send_response(404 if body is None else 200)
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def webhook_backend() -> Iterator[Mapping[str, Any]]:
+    SecretManager.values = {
+        "/greeting": b"hello",
+        "/login": b'{"user":"anna"}',
+        "/new": b'{"password":"generated"}',
+    }
+    with ThreadingHTTPServer(("127.0.0.1", 0), SecretManager) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        login = {"name": "login", "namespace": "conformance"}
+        store = STORE | {
+            "spec": {
+                "url": url + "{{ .remoteRef.key }}{{ .remoteRef.remoteKey }}",
+                "result": {"jsonPath": "{{ if .remoteRef.property }}$.{{ .remoteRef.property }}{{ end }}"},
+                "auth": {
+                    "ntlm": {"usernameSecret": login | {"key": "user"}, "passwordSecret": login | {"key": "password"}}
+                },
+            },
+            "credentials": {"/auth/ntlm/usernameSecret": "anna", "/auth/ntlm/passwordSecret": "open sesame"},
+            "known": [
+                {"key": "greeting", "value": "hello"},
+                {"key": "login", "value": "anna", "property": "user"},
+            ],
+            "maps": [{"key": "login", "value": {"user": "anna"}}],
+        }
+        generator = GENERATOR | {"spec": {"url": url + "new", "result": {}}}
+        yield {"kinds": [store | {"kind": "Webhook"}, store | {"kind": "ClusterWebhook"}, generator]}
+        server.shutdown()
+
+
+@contextmanager
+def vault_backend() -> Iterator[Mapping[str, Any]]:
+    """A real OpenBao with a few keys."""
+    with tempfile.TemporaryDirectory() as folder, OpenBao.started(Path(folder)) as bao:
+        bao.enable("kv")
+        bao.put("kv", "login", {"user": "first"})
+        bao.put("kv", "login", {"user": "anna", "realm": "test"})
+        known: dict[str, Any] = {
+            "known": [
+                {"key": "login", "value": "anna", "property": "user"},
+                {"key": "login", "value": "first", "property": "user", "version": "1"},
+            ],
+            "maps": [{"key": "login", "value": {"user": "anna", "realm": "test"}}],
+            "find": {"name": "^login$", "keys": ["login"]},
+        }
+        yield vault_fixture(bao.url, bao.root_token, "kv", **known)
+
+
 FIXTURE_VALUES = "get: gives every known value of the fixture"
 EXISTS = "exists: tells what is there from what is not, without giving the value"
 VERSIONS = "get: reports a missing version as not found"
 UNOFFERED_OPERATIONS = "errors: answers every operation it does not offer with UNSUPPORTED_OPERATION"
 UNOFFERED_IF_ABSENT = "push: refuses a precondition it does not offer instead of ignoring it"
 REFERENCES = "namespaces: refuses a reference of a namespaced configuration to another namespace"
+BINARY = "push: stores a value byte for byte, also when it is no text"
 IF_ABSENT = {
     "push: leaves an existing value alone with IF_ABSENT, and says SKIPPED_EXISTS",
     "push: lets exactly one of many simultaneous IF_ABSENT pushes win",
 }
 OWNERSHIP = "ownership: deletes nothing that another owner pushed"
+FIND = {
+    "find: finds nothing with a pattern that matches nothing, and still says `last`",
+    "find: gives exactly the keys that match, each once",
+    "find: keeps to the page size",
+    "find: ends the stream with `last`, in the last page and in no other",
+}
 STATE = {
     "generate: gives state as JSON, if it gives any",
     "cleanup: succeeds, and succeeds again when everything is gone already",
@@ -82,6 +173,25 @@ CANDIDATES = {
         without={"read": frozenset({UNOFFERED_OPERATIONS, REFERENCES}), "write": frozenset({UNOFFERED_IF_ABSENT})},
     ),
     "generators": Candidate(lambda _: serve_command("generators"), without={"generator": frozenset(STATE)}),
+    "webhook": Candidate(
+        lambda _: serve_command("webhook"),
+        without={
+            "read": frozenset({VERSIONS, *FIND}),
+            "write": frozenset({*IF_ABSENT, OWNERSHIP}),
+            "generator": frozenset(STATE),
+        },
+        backend=webhook_backend,
+        flags=("--allow-address", "loopback"),
+    ),
+    "vault": Candidate(
+        lambda _: serve_command("vault"),
+        without={
+            "read": frozenset({UNOFFERED_OPERATIONS}),
+            "write": frozenset({UNOFFERED_IF_ABSENT, BINARY}),
+        },
+        backend=vault_backend,
+        flags=("--allow-address", "loopback"),
+    ),
     "example": Candidate(
         example_command,
         example_fixture,
@@ -99,9 +209,12 @@ async def tried(name: str, profile: str, folder: Path) -> list[CaseResult]:
     """The results of one profile on a process of that provider."""
     candidate = CANDIDATES[name]
     made = local_certificates(folder / "certificates", name)
-    known: Fixture | None = from_plain(candidate.known(folder)) if candidate.known else None
-    async with provider_running(candidate.command(folder), folder / "process", made=made) as provider:
-        return [one async for one in run(target_of(provider.address, made), [Profile(profile)], known)]
+    with candidate.backend() as given:
+        plain = candidate.known(folder) if candidate.known else given
+        known: Fixture | None = from_plain(plain) if plain else None
+        running = provider_running(candidate.command(folder), folder / "process", *candidate.flags, made=made)
+        async with running as provider:
+            return [one async for one in run(target_of(provider.address, made), [Profile(profile)], known)]
 
 
 def target_of(address: str, made: LocalCertificates) -> Target:
@@ -115,6 +228,8 @@ def target_of(address: str, made: LocalCertificates) -> Target:
     [
         *(("fake", profile) for profile in ("read", "write", "subscribe", "tls")),
         *(("generators", profile) for profile in ("generator", "tls")),
+        *(("webhook", profile) for profile in ("read", "write", "generator", "tls")),
+        *(("vault", profile) for profile in ("read", "write", "tls")),
         *(("example", profile) for profile in ("read", "write", "tls")),
         *(("scaffold", profile) for profile in ("read", "write", "tls")),
     ],

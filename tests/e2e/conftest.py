@@ -19,7 +19,7 @@ from eso_api.kinds import installed_kinds
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_operator.testing.operators import eventually
 from kuberun.meta import JsonObject, Resource
-from kuberun.testing.builders import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kuberun.testing.rawapi import RawApi, raw_api
 
 T = TypeVar("T")
@@ -28,9 +28,9 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATIENCE = 60.0
 """Seconds; processes that were killed are started again with a back-off."""
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-_RESOURCES = {(one.group, one.kind): one for one in (NAMESPACES, SECRETS, DEPLOYMENTS, SERVICE_ACCOUNTS)} | {
-    (one.group, one.kind): one for one in (kind.resource() for kind in installed_kinds())
-}
+_RESOURCES = {
+    (one.group, one.kind): one for one in (NAMESPACES, SECRETS, CONFIG_MAPS, DEPLOYMENTS, SERVICE_ACCOUNTS)
+} | {(one.group, one.kind): one for one in (kind.resource() for kind in installed_kinds())}
 
 
 @dataclass(slots=True)
@@ -135,7 +135,8 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
     folder = tmp_path_factory.mktemp("up")
-    with up_running(folder, "--provider", "fake", "--provider", "generators", "--file", str(manifests)) as running:
+    providers = ("--provider", "fake", "--provider", "generators", "--provider", "webhook", "--provider", "vault")
+    with up_running(folder, *providers, "--file", str(manifests)) as running:
         yield running
 
 

@@ -33,12 +33,9 @@ def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenBao]:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
-    """One `eso up` with the provider, which may reach servers of this machine."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ESO_PROVIDER_ALLOW_ADDRESS", "loopback")
-        folder = tmp_path_factory.mktemp("up-vault")
-        with up_running(folder, "--provider", "vault", "--file", str(manifests)) as running:
-            yield running
+    """`eso up` with no other flag: it starts the provider for the first store, and lets it reach this machine."""
+    with up_running(tmp_path_factory.mktemp("up-vault"), "--file", str(manifests)) as running:
+        yield running
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,10 +14,12 @@ from yarl import URL
 
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.http import (
+    HttpAnswer,
     HttpClient,
     HttpRequest,
     HttpSettings,
     HttpStatusError,
+    Send,
     ca_bundle,
     retry_after,
     status_error,
@@ -207,3 +211,97 @@ def test_certificates_that_cannot_be_used_name_their_field() -> None:
         tls_context(b"no pem", field_path="/caProvider")
     with pytest.raises(ProviderError, match="/tls"):
         tls_context(certificate=b"no", key=b"pair")
+
+
+# --- logging in and reaching ------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_request_is_logged_in_on_the_same_connection_and_redirects_are_followed_afterwards() -> None:
+    connections: list[object] = []
+
+    async def guarded(request: web.Request) -> web.Response:
+        connections.append(request.transport)
+        if request.headers.get("Authorization") != "Proof 1":
+            return web.Response(status=401, headers={"WWW-Authenticate": "Proof"})
+        if request.path == "/":
+            return web.Response(status=307, headers={"Location": "/moved"})
+        return web.Response(body=await request.read())
+
+    async def login(request: HttpRequest, refusal: HttpAnswer, send: Send) -> HttpAnswer:
+        assert refusal.headers["WWW-Authenticate"] == "Proof"
+        return await send(replace(request, headers={"Authorization": "Proof 1"}))
+
+    async with serving(guarded) as url, client(connections=1, redirects=2, login=login) as http:
+        answer = await http.send(HttpRequest("POST", url, {}, b"leaves"))
+
+    assert (answer.status, answer.body) == (200, b"leaves")
+    assert len(connections) == 4
+    assert len(set(connections)) == 1
+
+
+async def test_a_host_that_listens_can_be_reached_and_sees_no_request() -> None:
+    async def never(_: web.Request) -> web.Response:
+        raise AssertionError("a request was sent")
+
+    async with serving(never) as url, client() as http:
+        await http.reach(url)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_reaching_a_forbidden_address_is_refused_before_it_is_dialled(host: str) -> None:
+    dialled = asyncio.Event()
+    server = await asyncio.start_server(lambda *_: dialled.set(), "127.0.0.1", 0)
+    url = URL.build(scheme="http", host=host, port=server.sockets[0].getsockname()[1])
+
+    async with server, client(AddressPolicy()) as http:
+        error = await refusal(http.reach(url))
+
+    assert error.reason is ErrorReason.CONFIG_INVALID
+    assert "/url" in error.message
+    assert not dialled.is_set()
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        pytest.param("127.0.0.1", "cannot be reached", id="nobody listens"),
+        pytest.param("no-such-host.invalid", "does not resolve", id="a name without an address"),
+    ],
+)
+async def test_a_host_that_cannot_be_reached_is_unavailable(host: str, words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    async with client() as http:
+        error = await refusal(http.reach(URL.build(scheme="http", host=host, port=port)))
+
+    assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+    assert words in error.message
+
+
+async def test_behind_a_proxy_the_proxy_is_reached_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    dialled = asyncio.Event()
+
+    async def proxy(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        dialled.set()
+        writer.close()
+
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    monkeypatch.setenv("no_proxy", "")
+
+    async with server, client() as http:
+        await http.reach(URL("https://no-such-host.invalid/"))
+        await dialled.wait()
+
+
+async def test_reaching_takes_no_longer_than_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", silent)
+
+    async with client() as http:
+        error = await refusal(http.reach(URL("http://127.0.0.1:1/"), seconds=0.01))
+
+    assert error.reason is ErrorReason.BACKEND_TIMEOUT

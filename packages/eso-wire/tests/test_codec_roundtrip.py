@@ -117,6 +117,7 @@ pushes = st.builds(
     st.sampled_from(values.PushPrecondition),
     names,
     names,
+    secret_key=names,
 )
 batches = st.builds(
     values.PushBatch, tuples(pushes, "item_id"), st.builds(values.SourceSecret, names, labels, labels), names

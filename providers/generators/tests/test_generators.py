@@ -261,7 +261,7 @@ async def test_mfa_refuses(client: InMemory, given: dict[str, Any], message: str
 def test_both_generations_of_the_api_are_served() -> None:
     served = {(info.kind.group, info.kind.version, info.kind.kind) for info in PROVIDER.kind_infos}
 
-    names = {"Fake", "MFA", "Password", "SSHKey", "UUID", "Webhook"}
+    names = {"Fake", "MFA", "Password", "SSHKey", "UUID"}
     assert served == {
         *(("generators.external-secrets.io", "v1alpha1", name) for name in names),
         *(("provider.generator.external-secrets.io", "v2alpha1", name) for name in names),

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from eso_conformance.cases import Profile
-from eso_conformance.fixture import Fixture, from_plain
 from eso_conformance.runner import CaseResult, Verdict, run
 from eso_conformance.subject import Identity, Target
 from eso_provider_generators.provider import PROVIDER
 from eso_sdk.testing import ProviderServer
 from eso_sdk.testing.certificates import SERVER_NAME, Authority
 from eso_sdk.testing.server import CLIENT_ID
-
-NTLM = {"usernameSecret": {"name": "login", "key": "user"}, "passwordSecret": {"name": "login", "key": "password"}}
 
 
 @pytest.mark.parametrize("profile", ["generator", "tls"])
@@ -27,27 +22,10 @@ async def test_conformance(profile: str) -> None:
     assert any(result.verdict is Verdict.PASSED for result in results)
 
 
-async def test_conformance_of_the_webhook(endpoint: Any) -> None:
-    """Not in the fixture that is installed: it takes an endpoint, and one of its own for every run."""
-    endpoint.json('{"password": "of the endpoint"}')
-    webhook = {
-        "kind": "Webhook",
-        "spec": {"url": endpoint.url, "result": {}, "auth": {"ntlm": NTLM}},
-        "credentials": {"/auth/ntlm/usernameSecret": "anna", "/auth/ntlm/passwordSecret": "sesame"},
-        "invalid": [{}, {"url": endpoint.url, "result": {"jsonPath": "$..a"}}],
-    }
-
-    results = await _tried(Profile.GENERATOR, from_plain({"kinds": [webhook]}))
-
-    assert _failures(results) == []
-    assert {str(result.kind) for result in results if result.verdict is Verdict.PASSED}
-    assert endpoint.asked
-
-
-async def _tried(profile: Profile, fixture: Fixture | None = None) -> list[CaseResult]:
+async def _tried(profile: Profile) -> list[CaseResult]:
     async with ProviderServer(PROVIDER) as server:
         target = _target(server.address, server.authority)
-        return [result async for result in run(target, [profile], fixture)]
+        return [result async for result in run(target, [profile])]
 
 
 def _failures(results: list[CaseResult]) -> list[str]:

@@ -316,7 +316,12 @@ async def test_calls_are_counted_under_the_names_that_dashboards_know(
     bao.put(mount, "app", {"user": "anna"})
 
     await provider.get_one(store(mount), "app")
+    await provider.get_one(store(mount), "absent")
+    await provider.get_one(store(mount, token=bao.token("default")), "app")
 
+    assert (
+        'call="ReadSecretData",provider="HashiCorp/Vault",status="error"} 1.0' in provider.metrics.exposition().decode()
+    )
     series = (
         'externalsecret_provider_api_calls_count{call="ReadSecretData",provider="HashiCorp/Vault",status="success"}'
     )

@@ -369,6 +369,18 @@ async def test_the_last_property_takes_value_and_metadata_along(
     assert await delete(provider, store(mount), "app", "b") == [False]
 
 
+async def test_nested_properties_leave_nothing_behind(
+    bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
+) -> None:
+    await push(provider, store(mount), item("app", b"x", "db.user"), item("app", b"y", "db.password"))
+
+    assert await delete(provider, store(mount), "app", "db.user") == [True]
+    assert bao.read(mount, "app")["data"] == {"db": {"password": "y"}}
+    assert await delete(provider, store(mount), "app", "db.password") == [True]
+
+    assert bao.ask("GET", f"{mount}/metadata/app")[0] == 404
+
+
 async def test_a_whole_key_is_deleted(bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker) -> None:
     await push_one(provider, store(mount), item("app", {"a": b"x", "b": b"y"}))
 

@@ -396,3 +396,52 @@ async def test_a_newline_after_the_token_is_ignored(
     result = await provider.get_one(store(mount, token=f"{bao.root_token}\n"), "app", property="user")
 
     assert text(result) == "anna"
+
+
+async def test_a_check_looks_for_key_and_property(
+    bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
+) -> None:
+    bao.put(mount, "app", {"user": "anna", "more": {"a": "b"}})
+    refs = {
+        "key": RemoteRef("app"),
+        "property": RemoteRef("app", property="user"),
+        "path": RemoteRef("app", property="more.a"),
+        "no property": RemoteRef("app", property="password"),
+        "no key": RemoteRef("other"),
+        "no version": RemoteRef("app", version="4"),
+    }
+
+    results = await provider.check(store(mount), [GetItem(name, ref) for name, ref in refs.items()])
+    unmounted = await provider.check(store(f"{mount}-nowhere"), [GetItem("one", RemoteRef("app"))])
+
+    assert {result.item_id for result in results if result.exists} == {"key", "property", "path"}
+    assert all(result.error is None for result in results)
+    assert {result.provider_version for result in results if result.exists} == {"1"}
+    assert unmounted[0].error is not None
+
+
+async def test_a_document_nested_without_end_fails_alone(
+    bao: OpenBao, mount_v1: str, provider: InMemory, store: StoreMaker
+) -> None:
+    bao.send_raw("POST", f"{mount_v1}/deep", b'{"a":' + b"[" * 280 + b"]" * 280 + b"}")
+    bao.must("POST", f"{mount_v1}/flat", {"user": "anna"})
+    items = [GetItem(key, RemoteRef(key)) for key in ("deep", "flat")]
+
+    deep, flat = await provider.get(store(mount_v1, version="v1"), items)
+
+    assert problem(deep).reason is ErrorReason.BACKEND_ERROR
+    assert text(flat) == '{"user":"anna"}'
+
+
+async def test_a_missing_key_costs_no_new_login(
+    bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
+) -> None:
+    bao.policy(mount, f'path "{mount}/data/*" {{ capabilities = ["read"] }}')
+    context = store(mount, token=bao.token(mount))
+    problem(await provider.get_one(context, "absent"))
+    mark = bao.mark()
+
+    problem(await provider.get_one(context, "absent"))
+
+    asked = bao.asked(mark).requests
+    assert asked == (("read", f"{mount}/data/absent"), ("list", f"{mount}/metadata/absent/"))

@@ -5,7 +5,7 @@ client -> informers -> certificates -> gateway, directory, planner -> resolver -
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any, Final
@@ -32,13 +32,14 @@ from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.subscriptions import Subscriptions
 from eso_operator.pushsecret import assembly as pushing
+from eso_operator.pushsecret.push import FollowMetadata
 from eso_operator.secretstore.kinds import NAMESPACED_KINDS
 from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
 from eso_operator.secretstore.triggers import held_stores, holders, own_changes
 from eso_operator.secretstore.validation import Validator
 from eso_operator.settings import FeatureGate, Settings
 from eso_operator.stores.classes import CLASS
-from eso_operator.stores.credentials import bind
+from eso_operator.stores.credentials import Followed, bind, follow_metadata
 from eso_operator.stores.kubecredentials import KubeCredentials
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
@@ -112,13 +113,14 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
     push = _push_refresh(settings, client, clock, streams=streams)
     parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push)
-    bound = _binding(KubeCredentials(client, clock, informers.version_of))
+    credentials = KubeCredentials(client, clock, informers.version_of)
+    bound = _binding(credentials)
     validator = Validator(resolver, bound, gateway)
     controllers = _store_controllers(parts, validator) | _class_controllers(parts, ends)
     controllers[Subsystem.EXTERNAL_SECRET] = _external_secret_controller(
         parts, bound, gateway, planner=planner, follow=watched.follow
     )
-    controllers |= _fan_out_controllers(parts) | _push_secret_controllers(parts, bound, gateway, watched)
+    controllers |= _fan_out_controllers(parts) | _push_secret_controllers(parts, credentials, gateway, watched)
     controllers |= _generator_state_controllers(parts, bound, gateway, watched)
     _listen(parts, wakes, controllers, watched)
 
@@ -333,7 +335,7 @@ def _fan_out_controllers(parts: _Parts) -> dict[Subsystem, Controller]:
 
 
 def _push_secret_controllers(
-    parts: _Parts, bound: Bind, gateway: Gateway, watched: WatchedKinds
+    parts: _Parts, credentials: KubeCredentials, gateway: Gateway, watched: WatchedKinds
 ) -> dict[Subsystem, Controller]:
     if not parts.settings.reconcilers.push_secret:
         return {}
@@ -346,7 +348,8 @@ def _push_secret_controllers(
         ledger=_ledger(parts, gateway),
         watched=watched,
         resolver=parts.resolver,
-        bind=bound,
+        bind=_binding(credentials),
+        follow=_following(credentials),
         gateway=gateway,
         dependencies=parts.dependencies,
         forget_connection=parts.directory.forget,
@@ -430,6 +433,13 @@ def _binding(reader: KubeCredentials) -> Bind:
         return await bind(target, reader)
 
     return bound
+
+
+def _following(reader: KubeCredentials) -> FollowMetadata:
+    async def followed(target: ResolvedTarget, metadata: Mapping[str, Any] | None) -> Followed:
+        return await follow_metadata(target, metadata, reader)
+
+    return followed
 
 
 def _election(settings: Settings, client: Client, clock: Clock) -> LeaderElection | None:

@@ -10,19 +10,21 @@ the kit's own words: a library's words may quote addresses and headers, and answ
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import aiohttp
+from aiohttp.helpers import get_env_proxy_for_url
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -36,6 +38,7 @@ from kuberun.deadline import Deadline
 MAX_ANSWER: Final = 4 * 1024 * 1024
 MAX_RETRY_AFTER: Final = 3600.0
 REQUEST_SECONDS: Final = 30.0
+REACH_SECONDS: Final = 15.0
 CONNECTIONS: Final = 32
 
 _CHUNK: Final = 64 * 1024
@@ -66,6 +69,11 @@ class HttpAnswer:
     body: bytes = field(repr=False)
 
 
+Send = Callable[[HttpRequest], Awaitable[HttpAnswer]]
+Login = Callable[[HttpRequest, HttpAnswer, Send], Awaitable[HttpAnswer]]
+"""Gets a request, its answer of status 401 and the way to send more requests; returns the answer to go on with."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
     """How a client behaves. `subject` names the backend in messages, `field` the spec field with its address."""
@@ -80,6 +88,9 @@ class HttpSettings:
     """How many redirects to the same host are followed."""
     seconds: float = REQUEST_SECONDS
     """Deadline of a request that names none. The deadline of the call applies as well."""
+    login: Login | None = None
+    """Logs in when the backend answers with 401. For a scheme that logs in a connection (NTLM), set `connections` to 1
+    and send one request at a time."""
 
 
 class HttpClient:
@@ -96,6 +107,12 @@ class HttpClient:
         with self._own_words(seconds or self._settings.seconds):
             async with Deadline(self._clock, seconds or self._settings.seconds):
                 return await self._followed(request)
+
+    async def reach(self, url: URL, *, seconds: float = REACH_SECONDS) -> None:
+        """Open a TCP connection to the host of a URL, or to the proxy in front of it, and close it again."""
+        with self._own_words(seconds):
+            async with Deadline(self._clock, seconds):
+                await self._dialled(_first_hop(url))
 
     @asynccontextmanager
     async def websocket(
@@ -140,9 +157,34 @@ class HttpClient:
         made.setblocking(False)  # noqa: FBT003 - its only parameter
         return made
 
+    async def _dialled(self, url: URL) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            infos = await loop.getaddrinfo(url.host or "", url.port, type=socket.SOCK_STREAM)
+        except OSError:
+            problem = f"the host name of {self._settings.subject} does not resolve; check {self._settings.field}"
+            raise unavailable(problem) from None
+        refused: OSError | None = None
+        for info in infos:
+            try:
+                with closing(self._socket(info)) as made:
+                    await loop.sock_connect(made, info[4])
+            except OSError as exc:
+                # A forbidden address is the better explanation if another one is merely not reachable.
+                refused = refused if isinstance(refused, ForbiddenAddressError) else exc
+            else:
+                return
+        if isinstance(refused, ForbiddenAddressError):
+            raise _forbidden(self._settings.field, refused)
+        raise unavailable(
+            f"{self._settings.subject} cannot be reached; check {self._settings.field}, and that it runs"
+        ) from None
+
     async def _followed(self, request: HttpRequest) -> HttpAnswer:
         for _ in range(self._settings.redirects + 1):
             answer = await self._sent(request)
+            if answer.status == 401 and self._settings.login is not None:
+                answer = await self._settings.login(request, answer, self._sent)
             location = answer.headers.get("Location", "")
             if answer.status not in _REDIRECTS or not location or not self._settings.redirects:
                 return answer
@@ -212,6 +254,15 @@ class HttpStatusError(ProviderError):
     def __init__(self, status: int, subject: str) -> None:
         super().__init__(ErrorReason.BACKEND_ERROR, f"{subject} answers with status {status}", backend_code=str(status))
         self.status = status
+
+
+def _first_hop(url: URL) -> URL:
+    """Return the proxy that the environment names for a URL, or else the URL itself."""
+    try:
+        proxy, _ = get_env_proxy_for_url(url)
+    except LookupError:
+        return url
+    return proxy
 
 
 def url_of(text: str) -> URL:

@@ -5,6 +5,5 @@ from eso_provider_generators.mfa import MFA_KIND
 from eso_provider_generators.password import PASSWORD
 from eso_provider_generators.sshkey import SSH_KEY
 from eso_provider_generators.uuid import UUID_KIND
-from eso_provider_generators.webhook import WEBHOOK
 
-KINDS = (FAKE, MFA_KIND, PASSWORD, SSH_KEY, UUID_KIND, WEBHOOK)
+KINDS = (FAKE, MFA_KIND, PASSWORD, SSH_KEY, UUID_KIND)

@@ -1,4 +1,4 @@
-"""The provider of generators that need no cloud: the kinds of both API generations, the same code behind them."""
+"""The provider of generators that need no network: the kinds of both API generations, the same code behind them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from eso_provider_generators.mfa import MFAGenerator
 from eso_provider_generators.password import PasswordGenerator
 from eso_provider_generators.sshkey import SSHKeyGenerator
 from eso_provider_generators.uuid import UUIDGenerator
-from eso_provider_generators.webhook import WebhookGenerator
 from eso_sdk.provider import Provider
 
 PROVIDER: Final = Provider(
     name="generators",
     version="0.1.0",
-    kinds=(FakeGenerator, MFAGenerator, PasswordGenerator, SSHKeyGenerator, UUIDGenerator, WebhookGenerator),
+    kinds=(FakeGenerator, MFAGenerator, PasswordGenerator, SSHKeyGenerator, UUIDGenerator),
 )

@@ -26,6 +26,14 @@ VERDICT_SECONDS: Final = 60.0
 Observe = Callable[[str], AbstractContextManager[None]]
 
 
+class _CountedError(Exception):
+    """Leaves the count of a call with a refusal, so that metrics show it as an error. A missing key is not one."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__()
+        self.reply = reply
+
+
 class Api:
     """What the operations of a store ask their server through."""
 
@@ -54,11 +62,11 @@ class Api:
             reply = await self._send(method, path, token=fresh, call=call, query=query, body=body)
         return reply
 
-    async def probe(self, method: str, path: str, *, call: str) -> Reply:
+    async def probe(self, method: str, path: str, *, call: str, query: Query | None = None) -> Reply:
         """Ask whether something is possible. A 403 of the policies is an answer, not a reason to log in again."""
-        reply = await self._send(method, path, token=await self._tokens.token(), call=call)
+        reply = await self._send(method, path, token=await self._tokens.token(), call=call, query=query)
         if reply.status == 403 and accepts_token(reply) is not True:
-            return await self.ask(method, path, call=call)
+            return await self.ask(method, path, call=call, query=query)
         return reply
 
     async def renew(self) -> None:
@@ -75,10 +83,15 @@ class Api:
         query: Query | None = None,
         body: Mapping[str, Json] | None = None,
     ) -> Reply:
-        with self._observe(call):
-            return await self.connection.request(
-                method, path, token=token, namespace=self.settings.namespace, query=query, body=body
-            )
+        try:
+            with self._observe(call):
+                reply = await self.connection.request(
+                    method, path, token=token, namespace=self.settings.namespace, query=query, body=body
+                )
+                _count_refusal(reply)
+        except _CountedError as counted:
+            return counted.reply
+        return reply
 
     def place(self, path: str) -> Place:
         return self.connection.place(path, self.settings.namespace)
@@ -119,3 +132,8 @@ class Api:
     async def close(self) -> None:
         await self._tokens.close()
         await self.connection.close()
+
+
+def _count_refusal(reply: Reply) -> None:
+    if reply.status >= 400 and reply.status != 404:
+        raise _CountedError(reply)

@@ -57,6 +57,11 @@ class Draft:
         return members(parse(_written(name, lambda: sjson.set_text(document, name, text.encode()))))
 
 
+def is_blank(document: Members) -> bool:
+    """Tell whether nothing is left: no members, or only objects that nested properties were removed from."""
+    return all(isinstance(value, dict) and is_blank(value) for value in document.values())
+
+
 def storable(document: Members) -> Members:
     """The document as a version 2 engine gives it back.
 

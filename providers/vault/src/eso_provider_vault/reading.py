@@ -13,12 +13,12 @@ from typing import Final
 
 from eso_api.values import SecretBytes
 from eso_provider_vault.api import Api
-from eso_provider_vault.documents import Json, Members, at, compact, integer, members, text, text_of
+from eso_provider_vault.documents import Json, Members, NotJsonError, at, compact, integer, members, text, text_of
 from eso_provider_vault.errors import absent, absent_version, not_vault, refusal
 from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.paths import Location, locate
 from eso_provider_vault.replies import Reply
-from eso_sdk.errors import invalid_request, property_not_found, unsupported
+from eso_sdk.errors import backend_error, invalid_request, property_not_found, unsupported
 from eso_sdk.extract import property_of
 from eso_sdk.provider import Value
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
@@ -114,7 +114,9 @@ class Reader:
 
     async def names(self, path: str) -> list[str] | None:
         """What a folder holds, sub-folders with a slash at their end; None for no such folder."""
-        reply = await self._api.ask("GET", f"{path.rstrip('/')}/", call=LIST, query={"list": "true"})
+        return await self._listed(path, await self._api.ask("GET", f"{path}/", call=LIST, query={"list": "true"}))
+
+    async def _listed(self, path: str, reply: Reply) -> list[str] | None:
         if reply.status == 404 and reply.errors == ():
             return None
         if not reply.ok:
@@ -168,13 +170,9 @@ class Reader:
 
     async def _folder(self, location: Location, key: str) -> ProviderError | None:
         """The error for a key that is a folder. A token that may not list cannot tell."""
-        try:
-            below = await self.names(location.folder)
-        except ProviderError as unknown:
-            if unknown.reason is ErrorReason.PERMISSION_DENIED:
-                return None
-            raise
-        if not below:
+        path = location.folder
+        reply = await self._api.probe("GET", f"{path}/", call=LIST, query={"list": "true"})
+        if reply.status == 403 or not await self._listed(path, reply):
             return None
         return ProviderError(
             ErrorReason.INVALID_REQUEST,
@@ -191,7 +189,10 @@ def is_deleted(reply: Reply) -> bool:
 
 def value_in(secret: Secret, ref: RemoteRef) -> Value:
     """What a reference asks for, out of the secret it names."""
-    found = SecretBytes(_chosen(secret.data, ref))
+    try:
+        found = SecretBytes(_chosen(secret.data, ref))
+    except NotJsonError as exc:
+        raise backend_error(f'the value of "{ref.key}" cannot be given: {exc}') from None
     return Value(found, ValueMetadata(provider_version=secret.provider_version, updated_at=secret.updated_at))
 
 

@@ -21,7 +21,7 @@ from eso_provider_vault.watching import Watcher
 from eso_provider_vault.writing import Writer
 from eso_sdk.batches import side_by_side
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
-from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ChangeEvent,
     DeleteItem,
@@ -106,13 +106,14 @@ class KvStore(Store[C]):
         return dict(zip(questions, answers, strict=True))
 
     async def check(self, ref: RemoteRef) -> Check:
+        """Tell whether the key is there and, if the reference names a property, has it."""
         try:
-            secret = await self.reader.answer(self.reader.question(ref), ref.key)
+            found = value_in(await self.reader.answer(self.reader.question(ref), ref.key), ref)
         except ProviderError as missing:
-            if missing.reason in (ErrorReason.SECRET_NOT_FOUND, ErrorReason.VERSION_NOT_FOUND):
+            if missing.is_not_found:
                 return Check(exists=False)
             raise
-        return Check(exists=True, version=secret.provider_version)
+        return Check(exists=True, version=found.metadata.provider_version)
 
     @finds("name", "tags", "path")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:

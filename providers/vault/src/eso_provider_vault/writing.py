@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from eso_provider_vault.api import Api
 from eso_provider_vault.documents import Members, Number, at, integer, members, same
-from eso_provider_vault.drafts import Draft, storable
+from eso_provider_vault.drafts import Draft, is_blank, storable
 from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.paths import Location, locate
 from eso_provider_vault.reading import READ, is_deleted
@@ -116,16 +116,7 @@ class Writer:
         if writes and not (unchanged and standing.is_ours):
             version = await self._write(location, standing, wanted)
         told = str(version) if location.versioned and version else ""
-        return [
-            replace(
-                outcome,
-                outcome=PushOutcome.UNCHANGED if unchanged and _writes(outcome) else outcome.outcome,
-                version=told,
-            )
-            if isinstance(outcome, Pushed)
-            else outcome
-            for outcome in outcomes
-        ]
+        return [_reported(outcome, told, unchanged=unchanged) for outcome in outcomes]
 
     def _set(self, item: PushItem, draft: Draft, standing: Standing) -> Pushed | ProviderError:
         """Put one item into the draft."""
@@ -161,13 +152,12 @@ class Writer:
                 outcomes.append(draft.remove(item.remote.property))
             except ProviderError as refused:
                 outcomes.append(refused)
-        rest = {name: value for name, value in draft.document.items() if location.versioned or name != _CUSTOM}
-        if not any(outcome is True for outcome in outcomes):
-            return outcomes
-        if rest:
-            await self._write(location, standing, draft.document)
-        else:
-            await self._remove(location)
+        if any(outcome is True for outcome in outcomes):
+            rest = {name: value for name, value in draft.document.items() if location.versioned or name != _CUSTOM}
+            if is_blank(rest):
+                await self._remove(location)
+            else:
+                await self._write(location, standing, draft.document)
         return outcomes
 
     # --- the server --------------------------------------------------------------------------------------------------
@@ -278,6 +268,14 @@ class Writer:
             f"other writers changed {self._api.place(location.data)} {ATTEMPTS} times while it was being written;"
             " the push is tried again later",
         )
+
+
+def _reported(outcome: Pushed | ProviderError, version: str, *, unchanged: bool) -> Pushed | ProviderError:
+    """An outcome with the version of the key; items that cancelled each other out changed nothing."""
+    if not isinstance(outcome, Pushed):
+        return outcome
+    settled = unchanged and _writes(outcome)
+    return Pushed(PushOutcome.UNCHANGED if settled else outcome.outcome, version)
 
 
 def _writes(outcome: Pushed | ProviderError) -> bool:

@@ -12,7 +12,7 @@ from eso_operator.pushsecret.claims import PLACES_INDEX, Claims, places_of
 from eso_operator.pushsecret.finalizer import Finalizer
 from eso_operator.pushsecret.gather import Gatherer, VersionOf
 from eso_operator.pushsecret.memory import Memory
-from eso_operator.pushsecret.push import Bind, Pusher
+from eso_operator.pushsecret.push import Bind, FollowMetadata, Pusher
 from eso_operator.pushsecret.reconciler import Outside, PushSecretReconciler
 from eso_operator.pushsecret.removal import Remover
 from eso_operator.pushsecret.settlement import Settlement
@@ -63,6 +63,7 @@ class Parts:
     watched: WatchedObjects
     resolver: Resolver
     bind: Bind
+    follow: FollowMetadata
     gateway: Gateway
     dependencies: Dependencies
     forget_connection: Callable[[Connection], None]
@@ -92,7 +93,10 @@ def reconciler(parts: Parts, memory: Memory) -> PushSecretReconciler:
     generators = GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=clock, intents=parts.ledger)
     sources = SourceReader(client, parts.watches.secrets.store, generators)
     objects = parts.watches.push_secrets.store
-    claims, pusher = Claims(objects), Pusher(parts.resolver, parts.bind, parts.gateway, memory.rivals)
+    claims, pusher = (
+        Claims(objects),
+        Pusher(parts.resolver, parts.bind, parts.gateway, memory.rivals, follow=parts.follow),
+    )
     remover = Remover(parts.resolver, parts.bind, parts.gateway, chooser=chooser, claims=claims, clock=clock)
     outside = Outside(
         client=client,

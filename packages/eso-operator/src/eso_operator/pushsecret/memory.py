@@ -159,6 +159,10 @@ def digest(item: PushItem, source: SourceSecret, backend: str) -> bytes:
         order="deterministic",
     )
     mark = hmac.new(_KEY, told, hashlib.sha256)
+    for credential in item.resolved:
+        mark.update(credential.pointer.encode())
+        if isinstance(credential.value, SecretBytes):
+            mark.update(credential.value.reveal())
     _add_payload(mark, item)
     return mark.digest()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from eso_api.pushsecret import PushSecretSpec
 from eso_operator.pushsecret.identity import OWNER_TOKEN
@@ -22,6 +22,7 @@ from eso_operator.pushsecret.records import Pushed, Spot, spot_of
 from eso_operator.pushsecret.rivals import Footing, Rivals, Standing
 from eso_operator.pushsecret.select import Entry
 from eso_operator.pushsecret.snapshot import Chosen
+from eso_operator.stores.credentials import Followed
 from eso_operator.stores.need import pushing
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
@@ -45,6 +46,8 @@ from eso_wire.values import (
 from kuberun.meta import ObjectKey
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
+FollowMetadata = Callable[[ResolvedTarget, Mapping[str, Any] | None], Awaitable[Followed]]
+"""Reads what the metadata of an entry refers to."""
 
 _MAX_NAMED: Final = 5
 
@@ -82,6 +85,14 @@ class Delivery:
 
     def place(self, entry: Entry) -> Place:
         return Place(self.store.key, entry.remote.key, entry.remote.property)
+
+    def only(self, places: Collection[Place]) -> Delivery:
+        """The same delivery without entries for other places."""
+        parcels = [
+            Parcel(parcel.source, tuple(entry for entry in parcel.entries if self.place(entry) in places))
+            for parcel in self.parcels
+        ]
+        return replace(self, parcels=tuple(parcel for parcel in parcels if parcel.entries))
 
     def again(self, lost: Collection[str], known: Mapping[Place, Known]) -> Delivery | None:
         """What goes to remote keys that may be gone since it was pushed, whatever is known of it; None if nothing."""
@@ -150,14 +161,19 @@ class BoundDelivery:
     delivery: Delivery
     result: StoreResult
     bound: BoundTarget | None = field(default=None, repr=False)
+    followed: Mapping[Place, Followed] = field(default_factory=dict, repr=False)
+    """What the metadata of entries refers to."""
 
 
 class Pusher:
     """One for the process."""
 
-    def __init__(self, resolver: Resolver, bind: Bind, gateway: Writes, rivals: Rivals) -> None:
+    def __init__(
+        self, resolver: Resolver, bind: Bind, gateway: Writes, rivals: Rivals, *, follow: FollowMetadata
+    ) -> None:
         self._resolver = resolver
         self._bind = bind
+        self._follow = follow
         self._gateway = gateway
         self._rivals = rivals
 
@@ -165,7 +181,7 @@ class Pusher:
         """Find the way. Nothing is written, and nothing is asked of the backend."""
         result = StoreResult(delivery.store)
         try:
-            return BoundDelivery(delivery, result, await self._bound(delivery, result))
+            return await self._followed(delivery, await self._bound(delivery, result), result)
         except (ResolutionError, ProviderError) as error:
             result.depends_on |= _might_help(error)
             for entry in delivery.entries:
@@ -177,7 +193,7 @@ class Pusher:
         delivery, bound, result = way.delivery, way.bound, way.result
         if bound is not None:
             policy = Policy.of(delivery.spec, bound.target.operations)
-            round_ = _Round(delivery, policy, bound, self._rivals, result)
+            round_ = _Round(delivery, policy, bound, self._rivals, result, way.followed)
             if await self._look(round_):
                 for parcel in delivery.parcels:
                     await self._write(round_, parcel)
@@ -203,6 +219,22 @@ class Pusher:
         if not policy.replaces:
             result.guarantee = policy.guarantee
         return bound
+
+    async def _followed(self, delivery: Delivery, bound: BoundTarget, result: StoreResult) -> BoundDelivery:
+        """Follow the references in the metadata of entries; an entry whose reference leads nowhere fails alone."""
+        if not bound.target.config.metadata_references:
+            return BoundDelivery(delivery, result, bound)
+        followed: dict[Place, Followed] = {}
+        for entry in delivery.entries:
+            try:
+                found = await self._follow(bound.target, entry.metadata)
+            except ResolutionError as error:
+                result.depends_on.add(on_object(error.subject))
+                result.fail(entry, error)
+            else:
+                followed[delivery.place(entry)] = found
+                result.depends_on |= {on_object(source) for source in found.sources}
+        return BoundDelivery(delivery.only(followed), result, bound, followed)
 
     async def _look(self, round_: _Round) -> bool:
         """Ask what is there, as far as that matters. False when not knowing means not writing."""
@@ -243,6 +275,7 @@ class _Round:
     bound: BoundTarget
     rivals: Rivals
     result: StoreResult
+    followed: Mapping[Place, Followed]
     answers: dict[str, CheckResult] = field(default_factory=dict)
     ids: dict[Place, str] = field(default_factory=dict)
     digests: dict[Place, bytes] = field(default_factory=dict)
@@ -369,6 +402,8 @@ class _Round:
             provider_metadata=entry.metadata,
             precondition=precondition,
             owner_token=OWNER_TOKEN,
+            secret_key="" if entry.is_whole else entry.data.match.secret_key,
+            resolved=found.credentials if (found := self.followed.get(self.delivery.place(entry))) else (),
         )
 
     @property

@@ -23,6 +23,7 @@ from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     CheckResult,
     Context,
+    CredentialPath,
     DeleteBatch,
     DeleteItem,
     DeleteResult,
@@ -63,6 +64,8 @@ class KeepingProvider(ScriptedProvider):
     tells_versions: bool = True
     versions_keys: bool = False
     """Every write of a property gives its whole remote key a new version, as in a backend that stores one document."""
+    metadata_references: tuple[CredentialPath, ...] = ()
+    """Where the metadata of a push refers to objects."""
     marks_owners: bool = True
     """Otherwise everything is everybody's, as in a backend without labels."""
     deletes_whole_keys: bool = False
@@ -90,7 +93,13 @@ class KeepingProvider(ScriptedProvider):
 
     def __post_init__(self) -> None:
         self.kinds = (
-            KindInfo(BACKEND_ID, KindRole.STORE, self.operations, v1_provider_key="fake"),
+            KindInfo(
+                BACKEND_ID,
+                KindRole.STORE,
+                self.operations,
+                v1_provider_key="fake",
+                metadata_references=self.metadata_references,
+            ),
             KindInfo(MAKER_ID, KindRole.GENERATOR, frozenset({Operation.GENERATE, Operation.CLEANUP})),
         )
 

@@ -38,8 +38,8 @@ Compatibility
   Minor 0: everything below except what is said to be newer.
   Minor 1: GetItem.if_version_differs and GetResult.not_modified.
   Minor 2: KindInfo.caller_dependences, metadata_references and v1_when; CredentialPath.default_key, audience_rules,
-  lifetime_seconds and lifetime_pointer; the service account of a ServiceAccountToken; PushItem.resolved;
-  CREDENTIAL_KIND_CONFIG_MAP_KEY and CREDENTIAL_KIND_OBJECT_KEY; OPERATION_PUSH_GROUPED.
+  lifetime_seconds and lifetime_pointer; the service account of a ServiceAccountToken; PushItem.resolved and
+  secret_key; CREDENTIAL_KIND_CONFIG_MAP_KEY and CREDENTIAL_KIND_OBJECT_KEY; OPERATION_PUSH_GROUPED.
 """
 
 from collections import abc as _abc
@@ -1754,6 +1754,7 @@ class PushItem(_message.Message):
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     OWNER_TOKEN_FIELD_NUMBER: _builtins.int
     RESOLVED_FIELD_NUMBER: _builtins.int
+    SECRET_KEY_FIELD_NUMBER: _builtins.int
     item_id: _builtins.str
     """Chosen by core, distinct within the request."""
     value: _builtins.bytes
@@ -1765,6 +1766,8 @@ class PushItem(_message.Message):
     tags, labels or metadata marks what it creates with `managed-by` and this text, and refuses to overwrite or delete
     what has no such mark with OWNERSHIP_CONFLICT. PushSecrets that share a remote key are told apart by core.
     """
+    secret_key: _builtins.str
+    """Since minor 2. The key of the Secret that `value` comes from; empty for a whole Secret."""
     @_builtins.property
     def remote(self) -> Global___RemoteRef:
         """`property` set: replace that part of the remote value and keep the rest."""
@@ -1793,10 +1796,11 @@ class PushItem(_message.Message):
         expected_version: _builtins.str = ...,
         owner_token: _builtins.str = ...,
         resolved: _abc.Iterable[Global___ResolvedValue] | None = ...,
+        secret_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["payload", b"payload", "provider_metadata", b"provider_metadata", "remote", b"remote", "value", b"value", "whole_secret", b"whole_secret"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "item_id", b"item_id", "owner_token", b"owner_token", "payload", b"payload", "precondition", b"precondition", "provider_metadata", b"provider_metadata", "remote", b"remote", "resolved", b"resolved", "value", b"value", "whole_secret", b"whole_secret"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "item_id", b"item_id", "owner_token", b"owner_token", "payload", b"payload", "precondition", b"precondition", "provider_metadata", b"provider_metadata", "remote", b"remote", "resolved", b"resolved", "secret_key", b"secret_key", "value", b"value", "whole_secret", b"whole_secret"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_payload: _TypeAlias = _typing.Literal["value", "whole_secret"]  # noqa: Y015
     _WhichOneofArgType_payload: _TypeAlias = _typing.Literal["payload", b"payload"]  # noqa: Y015

@@ -38,8 +38,8 @@ Compatibility
   Minor 0: everything below except what is said to be newer.
   Minor 1: GetItem.if_version_differs and GetResult.not_modified.
   Minor 2: KindInfo.caller_dependences, metadata_references and v1_when; CredentialPath.default_key, audience_rules,
-  lifetime_seconds and lifetime_pointer; the service account of a ServiceAccountToken; PushItem.resolved;
-  CREDENTIAL_KIND_CONFIG_MAP_KEY and CREDENTIAL_KIND_OBJECT_KEY; OPERATION_PUSH_GROUPED.
+  lifetime_seconds and lifetime_pointer; the service account of a ServiceAccountToken; PushItem.resolved and
+  secret_key; CREDENTIAL_KIND_CONFIG_MAP_KEY and CREDENTIAL_KIND_OBJECT_KEY; OPERATION_PUSH_GROUPED.
 """
 
 from collections import abc as _abc

@@ -121,6 +121,7 @@ def _encode_push(item: PushItem) -> pb.PushItem:
         expected_version=item.expected_version,
         owner_token=item.owner_token,
         resolved=[encode_credential(credential) for credential in item.resolved],
+        secret_key=item.secret_key,
     )
     match item.payload:
         case SecretBytes() as value:
@@ -143,6 +144,7 @@ def _decode_push(message: pb.PushItem) -> PushItem:
         expected_version=identifier("expected_version", message.expected_version),
         owner_token=identifier("owner_token", message.owner_token),
         resolved=each("resolved", message.resolved, bounds.MAX_CREDENTIALS, decode_credential),
+        secret_key=identifier("secret_key", message.secret_key),
     )
 
 

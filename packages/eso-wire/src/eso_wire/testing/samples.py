@@ -205,7 +205,8 @@ def _writing(secret: bytes) -> list[Sample]:
         idempotency_key="push-1",
     )
     resolved = (values.Credential("/spec/policy", SecretBytes(secret)),)
-    newer = values.PushBatch((values.PushItem("1", ref, SecretBytes(secret), metadata, resolved=resolved),))
+    item = values.PushItem("1", ref, SecretBytes(secret), metadata, resolved=resolved)
+    newer = values.PushBatch((replace(item, secret_key="tls.key"),))  # noqa: S106 - a key's name
     pushed = (
         *(values.PushResult(outcome.value, outcome, "v7") for outcome in values.PushOutcome),
         values.PushResult("failed", _error()),

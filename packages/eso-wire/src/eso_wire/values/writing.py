@@ -32,6 +32,8 @@ class PushItem:
     owner_token: str = ""
     resolved: tuple[Credential, ...] = ()
     """What references in `provider_metadata` name; pointers are into that."""
+    secret_key: str = ""
+    """The key of the Secret that the value comes from; empty for a whole Secret."""
 
 
 @dataclass(frozen=True, slots=True)

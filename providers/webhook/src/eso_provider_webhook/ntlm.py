@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from eso_provider_generators.md4 import md4
+from eso_provider_webhook.md4 import md4
 from eso_sdk.errors import backend_error
 
 _SIGNATURE: Final = b"NTLMSSP\0"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote_plus
 
 import pytest
 from aiohttp import web
 
+from eso_provider_webhook.provider import PROVIDER
+from eso_sdk.addresses import AddressPolicy
+from eso_sdk.testing import InMemory
 from eso_sdk.testing.certificates import Authority
+from kuberun.testing.clock import VirtualClock
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -32,6 +38,7 @@ class Endpoint:
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     answers: dict[str, Answer] = field(default_factory=dict)
+    otherwise: Answer | None = None
 
     def json(self, text: str, path: str = "/", status: int = 200) -> None:
         async def answer(_: web.Request) -> web.Response:
@@ -49,9 +56,42 @@ class Endpoint:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         headers = dict(request.headers)
-        self.asked.append(Asked(request.method, request.raw_path, headers, (await request.read()).decode()))
-        answer = self.answers.get(request.path)
+        self.asked.append(
+            Asked(request.method, request.raw_path, headers, (await request.read()).decode("utf-8", "replace"))
+        )
+        answer = self.answers.get(request.path, self.otherwise)
         return web.Response(text="{}") if answer is None else await answer(request)
+
+
+@dataclass(slots=True)
+class Shelf:
+    """Keeps values by key, as a small secret manager: GET, POST and DELETE of `/secrets/KEY`, with an ETag."""
+
+    values: dict[str, bytes] = field(default_factory=dict)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        key = unquote_plus(request.raw_path.partition("/secrets/")[2].partition("?")[0])
+        match request.method:
+            case "POST":
+                self.values[key] = await request.read()
+            case _ if key not in self.values:
+                return web.Response(status=404)
+            case "DELETE":
+                del self.values[key]
+            case _:
+                etag = f'"{hashlib.sha256(self.values[key]).hexdigest()}"'
+                if request.headers.get("If-None-Match") == etag:
+                    return web.Response(status=304, headers={"ETag": etag})
+                return web.Response(body=self.values[key], headers={"ETag": etag})
+        return web.Response(status=204)
+
+
+@pytest.fixture
+def shelf(endpoint: Endpoint) -> Shelf:
+    """The endpoint as a secret manager."""
+    made = Shelf()
+    endpoint.otherwise = made.handle
+    return made
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +99,18 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Endpoints of tests are on this machine, whatever the environment says."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def client(clock: VirtualClock) -> AsyncIterator[InMemory]:
+    """The provider with an administrator who allows endpoints on this machine."""
+    async with InMemory(PROVIDER, clock, addresses=AddressPolicy.parse(["loopback"])) as made:
+        yield made
 
 
 @pytest.fixture

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from eso_provider_generators.md4 import md4
-from eso_provider_generators.ntlm import (
+from eso_api.values import SecretBytes
+from eso_provider_webhook.generator import WebhookGenerator
+from eso_provider_webhook.md4 import md4
+from eso_provider_webhook.ntlm import (
     Challenge,
     Login,
     authenticate,
@@ -22,11 +25,11 @@ from eso_provider_generators.ntlm import (
     response_key,
     scheme_of,
 )
-from eso_provider_generators.provider import PROVIDER
-from eso_provider_generators.webhook import WebhookGenerator
+from eso_provider_webhook.store import WebhookStore
 from eso_sdk.testing import InMemory, call_context
+from eso_sdk.testing.certificates import Authority
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.testing.clock import VirtualClock
+from eso_wire.values import GetItem, RemoteRef
 
 NONCE = bytes.fromhex("0123456789abcdef")
 TARGET_INFO = bytes.fromhex("02000c0044006f006d00610069006e0001000c00530065007200760065007200") + bytes(4)
@@ -125,12 +128,6 @@ def test_a_challenge_that_cannot_be_read(text: str) -> None:
 # --- at an endpoint ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-async def client() -> AsyncIterator[InMemory]:
-    async with InMemory(PROVIDER, VirtualClock()) as made:
-        yield made
-
-
 def guarded(login: Login) -> Callable[[web.Request], Any]:
     """An endpoint that wants an NTLM login, on one connection, as servers do."""
     challenged: set[object] = set()
@@ -175,3 +172,28 @@ async def test_an_endpoint_without_ntlm_never_sees_the_password(client: InMemory
     assert caught.value.reason is ErrorReason.CREDENTIALS_REJECTED
     (asked,) = endpoint.asked
     assert "Authorization" not in asked.headers
+
+
+async def test_a_store_logs_in_at_an_endpoint_with_a_private_authority(
+    client: InMemory, tls_endpoint: Any, authority: Authority
+) -> None:
+    tls_endpoint.answers["/"] = guarded(Login("CORP\\anna", "right"))
+    spec = {
+        "url": tls_endpoint.url,
+        "auth": AUTH,
+        "caBundle": base64.b64encode(authority.pem).decode(),
+        "result": {"jsonPath": "$.a"},
+    }
+
+    async def read(password: str) -> object:
+        sent = {"/auth/ntlm/usernameSecret": "CORP\\anna", "/auth/ntlm/passwordSecret": password}
+        (result,) = await client.get(call_context(WebhookStore, spec, sent), [GetItem("only", RemoteRef("db"))])
+        return result.outcome
+
+    several = await asyncio.gather(*(read("right") for _ in range(5)))
+    wrong = await read("CANARY-wrong")
+
+    assert [value.reveal() for value in several if isinstance(value, SecretBytes)] == [b"1"] * 5
+    assert isinstance(wrong, ProviderError)
+    assert wrong.reason is ErrorReason.CREDENTIALS_REJECTED
+    assert "CANARY" not in wrong.message

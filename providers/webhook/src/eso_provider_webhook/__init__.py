@@ -1,0 +1,1 @@
+"""Values from any HTTP endpoint."""

@@ -1,0 +1,72 @@
+"""The Webhook generator: the members of the JSON object that an HTTP endpoint answers with.
+
+Which Secrets a webhook may see is decided by the operator, which reads them. Errors quote nothing of a request or an
+answer: no address, no header, no value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from eso_api.generators.webhook import WEBHOOK as V1_WEBHOOK
+from eso_api.generators.webhook import WebhookSpec
+from eso_api.v2.generator import GENERATOR_CATEGORIES
+from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
+from eso_provider_webhook import jsonanswer
+from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
+from eso_provider_webhook.jsonpath import Path
+from eso_provider_webhook.templates import Variables, request_of
+from eso_sdk.errors import invalid_config
+from eso_sdk.http import status_error
+from eso_sdk.provider import Generator, generator_kind
+from eso_wire.values import GenerateRequest
+from kuberun.meta import Object
+
+
+class Webhook(Object, kw_only=True):
+    """What an HTTP endpoint answers, for v2 generators."""
+
+    spec: WebhookSpec
+    status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)
+
+
+WEBHOOK = namespaced_config(Webhook, GENERATOR_CONFIG_GROUP, "webhooks", GENERATOR_CATEGORIES)
+
+
+@generator_kind(objects=(WEBHOOK,), bridged=(V1_WEBHOOK,))
+class WebhookGenerator(Generator[WebhookSpec]):
+    """The members of the JSON object that the endpoint answers."""
+
+    @classmethod
+    def check_config(cls, config: WebhookSpec) -> tuple[str, ...]:
+        check_call(config)
+        _path(config)
+        return ()
+
+    async def open(self) -> None:
+        self._endpoint = Endpoint(self, self.config)
+
+    async def close(self) -> None:
+        if hasattr(self, "_endpoint"):
+            await self._endpoint.close()
+
+    async def generate(self, request: GenerateRequest) -> Mapping[str, bytes]:
+        del request
+        config, variables = self.config, Variables(self._endpoint.secrets)
+        # A template may run for a while, and others want answers meanwhile.
+        asked = await asyncio.to_thread(request_of, config, variables, method=config.method or "GET")
+        answer = await self._endpoint.send(asked)
+        # A 404 stays an ordinary error: only a store can say that one key does not exist.
+        if problem := status_error(answer, SUBJECT, self.clock):
+            raise problem
+        return await asyncio.to_thread(jsonanswer.members, answer.body, _path(config))
+
+
+def _path(config: WebhookSpec) -> Path:
+    path = jsonanswer.path_of(config.result.json_path)
+    if not path.is_single:
+        raise invalid_config(jsonanswer.PATH_FIELD, "may find several values, and must lead to one object")
+    return path

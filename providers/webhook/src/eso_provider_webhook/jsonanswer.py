@@ -1,0 +1,113 @@
+"""From a JSON answer to values: an optional JSONPath into it, then one value or the members of an object.
+
+Pure. Errors tell of the path, never of what the answer holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from eso_provider_webhook.jsonpath import MissingError, Path, PathError
+from eso_provider_webhook.jsonpath_text import parsed
+from eso_sdk.errors import backend_error, invalid_config
+from gotmpl.errors import FuncError
+from gotmpl.floats import plain, shortest_digits
+from gotmpl.jsontext import JsonError, encode
+
+PATH_FIELD: Final = "/result/jsonPath"
+_NO_JSON: Final = "the answer of the endpoint is not JSON"
+
+
+def path_of(text: str) -> Path:
+    """Read a JSONPath of the configuration."""
+    try:
+        return parsed(text)
+    except PathError as exc:
+        raise invalid_config(PATH_FIELD, str(exc)) from None
+
+
+def single(answer: bytes, path: Path) -> bytes:
+    """The value at a path: of a list the first entry, of an object its JSON, of a number no digits after the point.
+
+    That is what the Go operator makes of it. Whole numbers keep all their digits here.
+    """
+    found = _at(_decoded(answer, f"{_NO_JSON}, and result.jsonPath needs JSON"), path)
+    while isinstance(found, list):
+        if not found:
+            raise backend_error("result.jsonPath finds an empty list in the answer of the endpoint; it needs one entry")
+        found = found[0]
+    if isinstance(found, float):
+        return f"{found:.0f}".encode()
+    return _value("at result.jsonPath", found)
+
+
+def members(answer: bytes, path: Path) -> dict[str, bytes]:
+    """Every member of the object at the path, as bytes. A string there is read as JSON once more."""
+    found = _at(_decoded(answer, _NO_JSON), path)
+    if isinstance(found, str):
+        found = _decoded(found.encode(), f"{_place(path)} is a string that is not JSON")
+    if not isinstance(found, dict):
+        raise backend_error(f"{_place(path)} is {_kind(found)}, not an object; set result.jsonPath to an object")
+    return {name: _value(f'member "{name}"', member) for name, member in found.items()}
+
+
+def _decoded(text: bytes, complaint: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise backend_error(complaint) from None  # the decoder quotes what it found
+
+
+def _at(document: Any, path: Path) -> Any:
+    try:
+        return path.select(document)
+    except MissingError as missing:
+        raise backend_error(f"the answer of the endpoint has nothing at {missing}; check result.jsonPath") from None
+    except PathError as exc:
+        raise invalid_config(PATH_FIELD, str(exc)) from None
+
+
+def _place(path: Path) -> str:
+    return f"what the answer has at {path.spelled}" if path.steps else "the answer of the endpoint"
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case list():
+            return "a list"
+        case _:
+            return "something else"
+
+
+def _value(place: str, member: Any) -> bytes:
+    """As the Go operator turns JSON into bytes, but for whole numbers: these keep all their digits."""
+    match member:
+        case str():
+            return member.encode()
+        case None:
+            return b""
+        case bool():
+            return b"true" if member else b"false"
+        case int():
+            return str(member).encode()
+        case float():
+            sign, digits, exponent = shortest_digits(member)
+            return (sign + plain(digits, exponent)).encode()
+        case _:
+            return _nested(place, member)
+
+
+def _nested(place: str, member: Mapping[str, Any] | list[Any]) -> bytes:
+    try:
+        return encode(member).encode()
+    except (JsonError, FuncError):
+        raise backend_error(f"the answer of the endpoint is nested too deeply: {place}") from None

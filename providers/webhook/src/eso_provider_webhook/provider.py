@@ -1,0 +1,11 @@
+"""The webhook provider as a whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eso_provider_webhook.generator import WebhookGenerator
+from eso_provider_webhook.store import WebhookStore
+from eso_sdk.provider import Provider
+
+PROVIDER: Final = Provider(name="webhook", version="0.1.0", kinds=(WebhookStore, WebhookGenerator))

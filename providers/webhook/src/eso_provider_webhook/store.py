@@ -1,0 +1,219 @@
+"""The Webhook store: requests that its templates describe, and what the answers hold.
+
+| operation | request | answer |
+|---|---|---|
+| get, get_map, check | `method` or GET, with `body` | 404: not found; 304: the value of the earlier answer |
+| push | `method` or POST, with `body` or else the value | any 2xx |
+| delete | DELETE, without a body | any 2xx; 404: was not there |
+
+The answer may depend on the caller's namespace in ways that only the templates know, so nothing is shared between
+namespaces. Errors name the field of the configuration and the status, and quote nothing of a request or an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from eso_api.stores.webhook import WebhookProvider
+from eso_api.values import SecretBytes
+from eso_provider_webhook import jsonanswer
+from eso_provider_webhook.clusterwebhook import CLUSTER_WEBHOOK
+from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
+from eso_provider_webhook.templates import REMOTE_REF, Variables, is_template, rendered, request_of, url_in
+from eso_provider_webhook.unchanged import Unchanged, conditional, fingerprint
+from eso_provider_webhook.webhook import WEBHOOK
+from eso_sdk.errors import backend_error, invalid_config, invalid_request, not_found
+from eso_sdk.http import HttpAnswer, HttpRequest, status_error
+from eso_sdk.provider import ALWAYS, Check, Store, Value, pushes, reads, store_kind
+from eso_wire.errors import ProviderError
+from eso_wire.values import (
+    DeleteItem,
+    PushItem,
+    PushOutcome,
+    RemoteRef,
+    SecretMap,
+    SourceSecret,
+    Validation,
+    ValidationState,
+)
+
+_FOUND_NOTHING: Final = 404
+_NOT_MODIFIED: Final = 304
+_HOST: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_NAMES: Final = ("key", "version", "property", "namespace", "remoteKey", "secretKey", "value")
+"""Names under `.remoteRef`. Those that mean nothing to an operation are empty, so that `if` can tell them apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The body of an answer, and its version if the endpoint gives one."""
+
+    body: bytes = field(repr=False)
+    version: str
+
+
+@store_kind(objects=(WEBHOOK, CLUSTER_WEBHOOK), v1_key="webhook", concurrency=32, caller_namespace=ALWAYS)
+class WebhookStore(Store[WebhookProvider]):
+    """One opened webhook."""
+
+    @classmethod
+    def check_config(cls, config: WebhookProvider) -> tuple[str, ...]:
+        check_call(config)
+        if any(secret.name == REMOTE_REF for secret in config.secrets):
+            raise invalid_config("/secrets", f"{REMOTE_REF} is the name of the reference in templates")
+        if not is_template(config.result.json_path):
+            jsonanswer.path_of(config.result.json_path)
+        return ()
+
+    async def open(self) -> None:
+        self._check_namespaces()
+        self._endpoint = Endpoint(self, self.config)
+        self._unchanged = Unchanged()
+
+    async def close(self) -> None:
+        if hasattr(self, "_endpoint"):
+            await self._endpoint.close()
+
+    async def validate(self) -> Validation:
+        """Open a TCP connection to the endpoint. No request is sent: it could change something."""
+        host = _HOST.match(self.config.url)
+        named = "" if host is None or is_template(host.group()) else host.group()
+        try:
+            url = url_in(named.encode() or await self._url_without_reference())
+        except ProviderError:
+            problem = invalid_config("/url", "names its host only once it is filled in; reads will show if it works")
+            return Validation(ValidationState.UNKNOWN, error=problem)
+        await self._endpoint.reach(url)
+        return Validation(ValidationState.READY)
+
+    async def _url_without_reference(self) -> bytes:
+        return await asyncio.to_thread(rendered, "/url", self.config.url, self._variables(RemoteRef(""), {}).in_url)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @reads("not_found")
+    async def get(self, ref: RemoteRef) -> Value:
+        variables = self._of_ref(ref)
+        read = await self._read(ref, variables)
+        return Value.of(await asyncio.to_thread(self._single, read.body, variables), version=read.version)
+
+    async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes]:
+        variables = self._of_ref(ref)
+        read = await self._read(ref, variables)
+        return await asyncio.to_thread(self._members, read.body, variables)
+
+    async def check(self, ref: RemoteRef) -> Check:
+        read = await self._read(ref, self._of_ref(ref))
+        return Check(exists=True, version=read.version)
+
+    async def _read(self, ref: RemoteRef, variables: Variables) -> _Read:
+        """Return a successful answer, which may be an earlier one that the endpoint says is still good."""
+        asked = await self._request(variables, self.config.method or "GET")
+        kept = self._unchanged.find(asked)
+        answer = await self._endpoint.send(asked if kept is None else conditional(asked, kept))
+        if answer.status == _NOT_MODIFIED:
+            if kept is None:
+                raise backend_error(
+                    f"{SUBJECT} answers with status 304, but no earlier answer is known; let it send the value",
+                    backend_code="304",
+                )
+            return _Read(kept.body, self._version(asked, kept.etag))
+        if answer.status == _FOUND_NOTHING:
+            raise not_found(ref.key)
+        self._check_status(answer)
+        self._unchanged.keep(asked, answer)
+        return _Read(answer.body, self._version(asked, answer.headers.get("ETag", "")))
+
+    def _version(self, asked: HttpRequest, etag: str) -> str:
+        """An ETag belongs to one address; the version of a value covers everything that decides the value."""
+        return fingerprint(asked, etag, self.config.result.json_path).hex() if etag else ""
+
+    def _single(self, body: bytes, variables: Variables) -> bytes:
+        path = self._path(variables)
+        return jsonanswer.single(body, jsonanswer.path_of(path)) if path else body
+
+    def _members(self, body: bytes, variables: Variables) -> Mapping[str, bytes]:
+        return jsonanswer.members(body, jsonanswer.path_of(self._path(variables)))
+
+    def _path(self, variables: Variables) -> str:
+        text = self.config.result.json_path
+        if is_template(text):
+            try:
+                text = rendered(jsonanswer.PATH_FIELD, text, variables.plain).decode()
+            except UnicodeDecodeError:
+                raise invalid_config(jsonanswer.PATH_FIELD, "is not UTF-8 text once it is filled in") from None
+        return text.strip()
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    @pushes("whole_secret")
+    async def push(self, item: PushItem, source: SourceSecret) -> PushOutcome:
+        del source
+        key = item.remote.key
+        value = item.payload.reveal() if isinstance(item.payload, SecretBytes) else _whole(item.payload)
+        # The value has the name of its remote key, unless that name says where the value goes.
+        place = {"remoteKey": key.encode(), "secretKey": item.secret_key.encode()}
+        variables = self._variables(item.remote, {key: value, "value": value, **place})
+        body = None if self.config.body else value
+        asked = await self._request(variables, self.config.method or "POST", body)
+        self._check_status(await self._endpoint.send(asked))
+        return PushOutcome.UPDATED
+
+    async def delete(self, item: DeleteItem) -> bool:
+        variables = self._variables(item.remote, {"remoteKey": item.remote.key.encode()})
+        answer = await self._endpoint.send(await self._request(variables, "DELETE", b""))
+        if answer.status == _FOUND_NOTHING:
+            return False
+        self._check_status(answer)
+        return True
+
+    # --- both --------------------------------------------------------------------------------------------------------
+
+    async def _request(self, variables: Variables, method: str, body: bytes | None = None) -> HttpRequest:
+        # A template may run for a while, and others want answers meanwhile.
+        return await asyncio.to_thread(request_of, self.config, variables, method=method, body=body)
+
+    def _of_ref(self, ref: RemoteRef) -> Variables:
+        return self._variables(ref, {"key": ref.key.encode(), "version": ref.version.encode()})
+
+    def _variables(self, ref: RemoteRef, known: Mapping[str, bytes]) -> Variables:
+        always = {"namespace": self.call.caller.namespace.encode(), "property": ref.property.encode()}
+        return Variables(self._endpoint.secrets, {**dict.fromkeys(_NAMES, b""), **always, **known})
+
+    def _check_status(self, answer: HttpAnswer) -> None:
+        if problem := status_error(answer, SUBJECT, self.clock):
+            raise problem
+
+    def _check_namespaces(self) -> None:
+        """A cluster-scoped store names the namespace of each Secret: no caller's Secret goes to its address."""
+        if self.holder.namespace:
+            return
+        named: dict[str, str | None] = {
+            f"/secrets/{position}/secretRef": secret.secret_ref.namespace
+            for position, secret in enumerate(self.config.secrets)
+        }
+        if self.config.auth is not None and self.config.auth.ntlm is not None:
+            named["/auth/ntlm/usernameSecret"] = self.config.auth.ntlm.username_secret.namespace
+            named["/auth/ntlm/passwordSecret"] = self.config.auth.ntlm.password_secret.namespace
+        for path, namespace in named.items():
+            if not namespace:
+                raise invalid_config(f"{path}/namespace", "must be set in a cluster-scoped store")
+
+
+def _whole(payload: SecretMap) -> bytes:
+    """Write a whole Secret as a JSON object of texts, keys sorted."""
+    texts: dict[str, str] = {}
+    for name, value in sorted(payload.items()):
+        try:
+            texts[name] = value.reveal().decode()
+        except UnicodeDecodeError:
+            raise invalid_request(
+                f'key "{name}" of the Secret is not UTF-8 text, which JSON needs; push it alone, with secretKey'
+            ) from None
+    return msgspec.json.encode(texts)

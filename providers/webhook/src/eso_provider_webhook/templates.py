@@ -1,0 +1,118 @@
+"""The templates of a webhook (url, headers, body, jsonPath) and what they see.
+
+    .remoteRef.NAME     what the call is about; in url percent-encoded as in a query
+    .SECRET.KEY         the keys of each Secret, under the name that the configuration gives the Secret
+
+A name that is not there is an error, and the error names the field. Errors never show what a template made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
+from urllib.parse import quote_plus
+
+from yarl import URL
+
+from eso_api.stores.webhook import WebhookCall
+from eso_render import Renderer, RenderError
+from eso_sdk.errors import invalid_config
+from eso_sdk.http import HttpRequest, url_of
+
+REMOTE_REF: Final = "remoteRef"
+
+# What an HTTP client writes itself. As in Go, a configuration cannot set these headers.
+_OWN_HEADERS: Final = frozenset({"host", "content-length", "transfer-encoding", "trailer"})
+_HEADER_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_REMOTE_NAME: Final = re.compile(r"\.remoteRef\.(\w+)")
+
+Secrets = Mapping[str, Mapping[str, bytes]]
+"""The keys of Secrets, by the name that the configuration gives each Secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What the templates of one call see. A generator has no `.remoteRef`."""
+
+    secrets: Secrets = field(repr=False)
+    remote: Mapping[str, bytes] | None = field(default=None, repr=False)
+
+    @property
+    def plain(self) -> Secrets:
+        return self.secrets if self.remote is None else {**self.secrets, REMOTE_REF: self.remote}
+
+    @property
+    def in_url(self) -> Secrets:
+        """The same for the url: spelled as in a query, so that no key can add a path or a parameter."""
+        if self.remote is None:
+            return self.secrets
+        encoded = {name: quote_plus(value, safe="").encode() for name, value in self.remote.items()}
+        return {**self.secrets, REMOTE_REF: encoded}
+
+    def in_body(self, template: str) -> Secrets:
+        """The same for the body, where names of `.remoteRef` that this call does not set are empty.
+
+        A body for pushes names the value by its remote key. Reads send the same body, and know no such name.
+        """
+        if self.remote is None:
+            return self.secrets
+        unset = dict.fromkeys(_REMOTE_NAME.findall(template), b"")
+        return {**self.secrets, REMOTE_REF: {**unset, **self.remote}}
+
+
+def request_of(config: WebhookCall, variables: Variables, *, method: str, body: bytes | None = None) -> HttpRequest:
+    """Fill in the templates of a configuration. `body` replaces the one of the configuration. May run for a while."""
+    headers = {name: _header(name, template, variables.plain) for name, template in config.headers.items()}
+    if body is None:
+        body = rendered("/body", config.body, variables.in_body(config.body)) if config.body else b""
+    return HttpRequest(
+        method=method,
+        url=url_in(rendered("/url", config.url, variables.in_url)),
+        headers={name: value for name, value in headers.items() if name.lower() not in _OWN_HEADERS},
+        body=body,
+    )
+
+
+def rendered(path: str, template: str, groups: Secrets) -> bytes:
+    """Fill in one template; `path` is its field in the configuration."""
+    try:
+        return _renderer().render_groups(template, groups, name=path.removeprefix("/"))
+    except RenderError as exc:
+        raise invalid_config(path, str(exc)) from None
+
+
+def is_template(text: str) -> bool:
+    return "{{" in text
+
+
+def url_in(text: bytes) -> URL:
+    """Read the url once it is filled in."""
+    try:
+        spelled = text.decode()
+        url = url_of(spelled)
+        valid = url.scheme in ("http", "https") and bool(url.host) and not _CONTROL.search(spelled)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise invalid_config("/url", "is not an http or https URL once it is filled in")
+    return url
+
+
+@cache
+def _renderer() -> Renderer:
+    return Renderer()
+
+
+def _header(name: str, template: str, groups: Secrets) -> str:
+    path = f"/headers/{name}"
+    try:
+        value = rendered(path, template, groups).decode()
+    except UnicodeDecodeError:
+        raise invalid_config(path, "is not UTF-8 text once it is filled in") from None
+    if not _HEADER_VALUE.fullmatch(value):
+        raise invalid_config(path, "has line breaks once it is filled in; does a value of a Secret end with one?")
+    return value

@@ -1,0 +1,78 @@
+"""Answers with an ETag, kept so that the endpoint may answer 304 instead of sending an unchanged value again.
+
+An answer belongs to the whole request, headers and body included: another caller's request never finds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from eso_sdk.http import HttpAnswer, HttpRequest
+
+MAX_ENTRIES: Final = 64
+MAX_BYTES: Final = 256 * 1024
+"""Of all answers that one opened store keeps: a process has up to 256 opened stores."""
+MAX_ETAG: Final = 256
+
+_KEY: Final = secrets.token_bytes(32)
+"""Fingerprints cover credentials; without this key nobody can test guesses against them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An earlier answer and its ETag."""
+
+    etag: str
+    body: bytes = field(repr=False)
+
+
+class Unchanged:
+    """The answers of one opened store. Bounded by number and bytes; the oldest one goes first."""
+
+    def __init__(self, *, entries: int = MAX_ENTRIES, size: int = MAX_BYTES) -> None:
+        self._entries = entries
+        self._size = size
+        self._held = 0
+        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+
+    def find(self, request: HttpRequest) -> Kept | None:
+        """Return the earlier answer to a request that may be asked conditionally."""
+        if request.method != "GET" or any(name.lower() == "if-none-match" for name in request.headers):
+            return None
+        return self._kept.get(fingerprint(request))
+
+    def keep(self, request: HttpRequest, answer: HttpAnswer) -> None:
+        """Keep an answer if it has an ETag and there is room for it."""
+        key, etag = fingerprint(request), answer.headers.get("ETag", "")
+        self._drop(key)
+        usable = 0 < len(etag) <= MAX_ETAG and etag.isascii() and etag.isprintable()
+        if request.method != "GET" or not usable or len(answer.body) > self._size // 4:
+            return
+        self._kept[key] = Kept(etag, answer.body)
+        self._held += len(answer.body)
+        while len(self._kept) > self._entries or self._held > self._size:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: bytes) -> None:
+        if (kept := self._kept.pop(key, None)) is not None:
+            self._held -= len(kept.body)
+
+
+def conditional(request: HttpRequest, kept: Kept) -> HttpRequest:
+    """Ask for the value only if it is no longer the one that is kept."""
+    return replace(request, headers={**request.headers, "If-None-Match": kept.etag})
+
+
+def fingerprint(request: HttpRequest, *more: str) -> bytes:
+    """Digest a request, and what else decides the value. Stable within this process only."""
+    digest = hmac.new(_KEY, digestmod=hashlib.sha256)
+    headers = (part for pair in sorted(request.headers.items()) for part in pair)
+    for part in (request.method, str(request.url), *headers, *more):
+        digest.update(len(part).to_bytes(8, "big") + part.encode("utf-8", "surrogateescape"))
+    digest.update(request.body)
+    return digest.digest()

@@ -1,0 +1,89 @@
+"""Which earlier answers are kept, and for whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from eso_provider_webhook.unchanged import Unchanged, conditional
+from eso_sdk.http import HttpAnswer, HttpRequest
+
+REQUEST = HttpRequest("GET", URL("https://example.com/a"), {"X": "1"}, b"body")
+
+
+def answer(etag: str = '"1"', body: bytes = b"value") -> HttpAnswer:
+    return HttpAnswer(200, CIMultiDictProxy(CIMultiDict({"ETag": etag} if etag else {})), body)
+
+
+def test_an_answer_is_found_by_an_equal_request_which_then_is_conditional() -> None:
+    unchanged = Unchanged()
+    unchanged.keep(REQUEST, answer())
+
+    kept = unchanged.find(replace(REQUEST))
+
+    assert kept is not None
+    assert kept.body == b"value"
+    assert conditional(REQUEST, kept).headers == {"X": "1", "If-None-Match": '"1"'}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(REQUEST, url=URL("https://example.com/b")), id="another address"),
+        pytest.param(replace(REQUEST, headers={"X": "2"}), id="another header"),
+        pytest.param(replace(REQUEST, headers={}), id="no header"),
+        pytest.param(replace(REQUEST, body=b"other"), id="another body"),
+        pytest.param(replace(REQUEST, method="POST"), id="another method"),
+        pytest.param(replace(REQUEST, headers={"X": "1", "if-none-match": "2"}), id="a condition of its own"),
+    ],
+)
+def test_another_request_does_not_find_it(other: HttpRequest) -> None:
+    unchanged = Unchanged()
+    unchanged.keep(REQUEST, answer())
+
+    assert unchanged.find(other) is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(answer(etag=""), id="no ETag"),
+        pytest.param(answer(etag="x" * 257), id="an ETag that is too long"),
+        pytest.param(answer(etag='"ä"'), id="an ETag that is not ASCII"),
+        pytest.param(answer(body=b"x" * 300_000), id="an answer that is too large"),
+    ],
+)
+def test_what_cannot_be_kept_also_drops_the_earlier_answer(given: HttpAnswer) -> None:
+    unchanged = Unchanged()
+    unchanged.keep(REQUEST, answer())
+
+    unchanged.keep(REQUEST, given)
+
+    assert unchanged.find(REQUEST) is None
+
+
+@pytest.mark.parametrize(
+    ("bounds", "kept"),
+    [
+        pytest.param({"entries": 3}, [7, 8, 9], id="by number"),
+        pytest.param({"size": 50}, [5, 6, 7, 8, 9], id="by bytes"),
+    ],
+)
+def test_the_oldest_answers_go_first(bounds: dict[str, int], kept: list[int]) -> None:
+    unchanged = Unchanged(**bounds)
+    requests = [replace(REQUEST, body=str(number).encode()) for number in range(10)]
+
+    for request in requests:
+        unchanged.keep(request, answer(body=b"x" * 10))
+
+    assert [number for number, request in enumerate(requests) if unchanged.find(request)] == kept
+
+
+def test_answers_print_no_value() -> None:
+    unchanged = Unchanged()
+    unchanged.keep(REQUEST, answer(body=b"CANARY"))
+
+    assert "CANARY" not in repr(unchanged.find(REQUEST))

@@ -1,0 +1,68 @@
+"""The webhook provider keeps the contract: the black-box suite finds nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from eso_conformance.cases import Profile
+from eso_conformance.fixture import from_plain
+from eso_conformance.runner import Verdict, run
+from eso_conformance.subject import Identity, Target
+from eso_provider_webhook.conformance import GENERATOR, STORE
+from eso_provider_webhook.provider import PROVIDER
+from eso_sdk.addresses import AddressPolicy
+from eso_sdk.testing import ProviderServer
+from eso_sdk.testing.certificates import SERVER_NAME, Authority
+from eso_sdk.testing.server import CLIENT_ID
+
+STORES = {"Webhook", "ClusterWebhook"}
+KINDS = {"read": STORES, "write": STORES, "generator": {"Webhook"}, "tls": {"Webhook"}}
+LOGIN = {"name": "login", "namespace": "conformance"}
+
+
+def fixture_of(url: str) -> dict[str, Any]:
+    """What the suite may expect of an endpoint at this address."""
+    store = STORE | {
+        "spec": {
+            "url": url + "secrets/{{ .remoteRef.key }}{{ .remoteRef.remoteKey }}",
+            "result": {"jsonPath": "{{ if .remoteRef.property }}$.{{ .remoteRef.property }}{{ end }}"},
+            "auth": {
+                "ntlm": {"usernameSecret": LOGIN | {"key": "user"}, "passwordSecret": LOGIN | {"key": "password"}}
+            },
+        },
+        "credentials": {"/auth/ntlm/usernameSecret": "anna", "/auth/ntlm/passwordSecret": "open sesame"},
+        "known": [
+            {"key": "greeting", "value": "hello"},
+            {"key": "dir/greeting", "value": "hello again"},
+            {"key": "login", "value": "anna", "property": "user"},
+        ],
+        "maps": [{"key": "login", "value": {"user": "anna", "realm": "test"}}],
+    }
+    generator = GENERATOR | {"spec": {"url": url + "new", "result": {}}}
+    return {"kinds": [store | {"kind": kind} for kind in ("Webhook", "ClusterWebhook")] + [generator]}
+
+
+@pytest.mark.parametrize("profile", ["read", "write", "generator", "tls"])
+async def test_conformance(profile: str, endpoint: Any, shelf: Any) -> None:
+    endpoint.json('{"password": "of the endpoint"}', path="/new")
+    shelf.values |= {"greeting": b"hello", "dir/greeting": b"hello again", "login": b'{"user":"anna","realm":"test"}'}
+    fixture = from_plain(fixture_of(endpoint.url))
+
+    async with ProviderServer(PROVIDER, addresses=AddressPolicy.parse(["loopback"])) as server:
+        target = _target(server.address, server.authority)
+        results = [result async for result in run(target, [Profile(profile)], fixture)]
+
+    assert [
+        f"{result.kind}: {result.case}: {result.why}" for result in results if result.verdict is Verdict.FAILED
+    ] == []
+    assert {result.kind for result in results if result.verdict is Verdict.PASSED} == KINDS[profile]
+
+
+def _target(address: str, authority: Authority) -> Target:
+    client = authority.leaf(CLIENT_ID)
+    key = authority.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    identity = Identity(client.ca, client.certificate, client.key.reveal())
+    return Target(address, identity, SERVER_NAME, (authority.pem, key))
