@@ -95,7 +95,7 @@ test-cluster: setup ## the API and runtime suites on a real kube-apiserver (need
 	@versions=$$($(BIN)/python tools/kube-apiserver/build.py --versions); \
 	for version in $$versions; do \
 	  assets=$$($(BIN)/python tools/kube-apiserver/build.py $$version); \
-	  KUBEBUILDER_ASSETS=$$assets $(BIN)/python tools/run_tests.py -n $(JOBS) --apiserver=kube -m live packages tests; \
+	  KUBEBUILDER_ASSETS=$$assets $(BIN)/python tools/run_tests.py -n $(JOBS) --apiserver=kube -m live packages providers tests; \
 	done
 
 bench: setup ## measure, as ratios within one run

@@ -16,7 +16,16 @@ import structlog
 from report import Row, print_rows
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
-BENCHMARKS = ("client_writes", "externalsecrets", "informer", "providers", "server_writes", "templates", "vault")
+BENCHMARKS = (
+    "client_writes",
+    "externalsecrets",
+    "informer",
+    "kubernetes",
+    "providers",
+    "server_writes",
+    "templates",
+    "vault",
+)
 
 
 def main() -> int:

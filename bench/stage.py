@@ -48,6 +48,7 @@ NAMESPACES = raw(Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SERVICES = raw(Resource("", "v1", "services", "Service"))
 SECRETS = raw(Resource("", "v1", "secrets", "Secret"))
 STORES = raw(Resource("external-secrets.io", "v1", "clustersecretstores", "ClusterSecretStore", namespaced=False))
+STORES_OF_NAMESPACE = raw(Resource("external-secrets.io", "v1", "secretstores", "SecretStore"))
 ES = raw(EXTERNAL_SECRET.resource())
 
 Requests = Counter[tuple[str, str]]

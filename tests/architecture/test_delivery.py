@@ -100,7 +100,7 @@ def test_every_change_passes_checks_and_fast_tests_and_tests_on_a_real_api_serve
 
     assert re.findall(r"^make (\S+)", script, re.MULTILINE) == ["check", "test", "test-cluster"]
     assert re.search(r"run_tests.py .*packages providers tests", commands("test"))
-    assert re.search(r"run_tests.py .*--apiserver=kube -m live packages tests", commands("test-cluster"))
+    assert re.search(r"run_tests.py .*--apiserver=kube -m live packages providers tests", commands("test-cluster"))
 
 
 def test_the_night_runs_conformance_and_end_to_end_tests_and_longer_trouble() -> None:

@@ -5,6 +5,7 @@ What does not apply to a provider is written down here, so that a case that sile
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ from eso_operator.certs.local import LocalCertificates
 from eso_provider_vault.conformance import fixture as vault_fixture
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_webhook.conformance import GENERATOR, STORE
+from kuberun.testing.rawapi import RawApi
+from kuberun.testing.servers import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
 ESO = Path(sys.executable).parent / "eso"
@@ -172,6 +175,11 @@ CANDIDATES = {
         lambda _: serve_command("fake"),
         without={"read": frozenset({UNOFFERED_OPERATIONS, REFERENCES}), "write": frozenset({UNOFFERED_IF_ABSENT})},
     ),
+    "kubernetes": Candidate(
+        lambda _: serve_command("kubernetes"),
+        without={"read": frozenset({VERSIONS}), "write": frozenset({UNOFFERED_IF_ABSENT, OWNERSHIP})},
+        flags=("--allow-address", "loopback"),
+    ),
     "generators": Candidate(lambda _: serve_command("generators"), without={"generator": frozenset(STATE)}),
     "webhook": Candidate(
         lambda _: serve_command("webhook"),
@@ -205,12 +213,12 @@ CANDIDATES = {
 }
 
 
-async def tried(name: str, profile: str, folder: Path) -> list[CaseResult]:
+async def tried(name: str, profile: str, folder: Path, fixture: Mapping[str, Any] | None = None) -> list[CaseResult]:
     """The results of one profile on a process of that provider."""
     candidate = CANDIDATES[name]
     made = local_certificates(folder / "certificates", name)
     with candidate.backend() as given:
-        plain = candidate.known(folder) if candidate.known else given
+        plain = candidate.known(folder) if candidate.known else given or fixture
         known: Fixture | None = from_plain(plain) if plain else None
         running = provider_running(candidate.command(folder), folder / "process", *candidate.flags, made=made)
         async with running as provider:
@@ -235,8 +243,64 @@ def target_of(address: str, made: LocalCertificates) -> Target:
     ],
 )
 async def test_a_provider_process_keeps_the_contract(name: str, profile: str, tmp_path: Path) -> None:
-    results = await tried(name, profile, tmp_path)
+    judge(name, profile, await tried(name, profile, tmp_path))
 
+
+@pytest.mark.live
+@pytest.mark.parametrize("profile", ["read", "write", "subscribe", "tls"])
+async def test_the_kubernetes_provider_keeps_the_contract(
+    profile: str, api_server: ApiServer, api: RawApi, namespace: str, tmp_path: Path
+) -> None:
+    fixture = await kubernetes_fixture(api_server, api, namespace)
+
+    judge("kubernetes", profile, await tried("kubernetes", profile, tmp_path, fixture))
+
+
+async def kubernetes_fixture(server: ApiServer, api: RawApi, namespace: str) -> Mapping[str, Any]:
+    """A namespace with Secrets and ConfigMaps, for both kinds of store."""
+    texts = {"greeting": "hello from afar", "login": '{"user":"anna","realm":"test"}'}
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+    place = f"/api/v1/namespaces/{namespace}"
+    for name in ("known-one", "known-two"):
+        assert (await api.post(f"{place}/secrets", {"metadata": {"name": name}, "data": data})).status == 201
+    # Stores of `crd` are for objects of their own namespace, and the suite's stores are in `conformance`.
+    await api.post("/api/v1/namespaces", {"metadata": {"name": "conformance"}})
+    home = "/api/v1/namespaces/conformance/configmaps"
+    for name in ("known-one", "known-two"):
+        assert (await api.post(home, {"metadata": {"name": name}, "data": texts})).status in (201, 409)
+    authority = base64.b64encode(server.ca_file.read_bytes()).decode()
+    connection = {
+        "server": {"url": server.url, "caBundle": authority},
+        "auth": {"token": {"bearerToken": {"name": "credentials", "key": "token"}}},
+    }
+    shared: dict[str, Any] = {
+        "credentials": {"/auth/token/bearerToken": server.token},
+        "absent": "conformance-no-such-key",
+        "find": {"name": "^known-", "keys": ["known-one", "known-two"]},
+        "invalid": [{}, {"server": connection["server"]}],
+    }
+    secrets = {
+        **shared,
+        "spec": {**connection, "remoteNamespace": namespace},
+        "known": [
+            {"key": "known-one", "property": "greeting", "value": "hello from afar"},
+            {"key": "known-two", "property": "login.user", "value": "anna"},
+        ],
+        "maps": [{"key": "known-one", "value": texts}],
+        "writable": "conformance-",
+        "property": "value",
+    }
+    objects = {
+        **shared,
+        "spec": {**connection, "resource": {"version": "v1", "kind": "ConfigMap"}},
+        "known": [{"key": "known-one", "property": "data.greeting", "value": "hello from afar"}],
+    }
+    kinds = {"Kubernetes": secrets, "ClusterKubernetes": secrets}
+    kinds |= {"CustomResource": objects, "ClusterCustomResource": objects}
+    return {"kinds": [{"kind": name, **each} for name, each in kinds.items()]}
+
+
+def judge(name: str, profile: str, results: list[CaseResult]) -> None:
     failed = [f"{one.kind}: {one.case}: {one.why}" for one in results if one.verdict is Verdict.FAILED]
     applied = {str(one.case) for one in results if one.verdict is Verdict.PASSED}
     assert failed == []

@@ -286,7 +286,21 @@ def test_external_secrets_can_be_selected_by_store_and_target() -> None:
         ),
         pytest.param(
             "provider.secretstore.external-secrets.io/v2alpha1",
-            {"Fake", "ClusterFake", "AWSSecretManager", "Vault", "ClusterVault", "OpenBao", "ClusterOpenBao"},
+            {
+                "Fake",
+                "ClusterFake",
+                "AWSSecretManager",
+                "Vault",
+                "ClusterVault",
+                "OpenBao",
+                "ClusterOpenBao",
+                "Kubernetes",
+                "ClusterKubernetes",
+                "CustomResource",
+                "ClusterCustomResource",
+                "Webhook",
+                "ClusterWebhook",
+            },
             id="R87 R88 R177 owned by store providers",
         ),
         pytest.param(

@@ -123,7 +123,10 @@ batches = st.builds(
     values.PushBatch, tuples(pushes, "item_id"), st.builds(values.SourceSecret, names, labels, labels), names
 )
 pushed = st.builds(values.PushResult, names, st.sampled_from(values.PushOutcome) | errors, names)
-deletes = st.builds(values.DeleteBatch, tuples(st.builds(values.DeleteItem, names, remotes, names), "item_id"), names)
+removals = st.builds(
+    values.DeleteItem, names, remotes, names, st.none() | st.dictionaries(names, documents, max_size=3)
+)
+deletes = st.builds(values.DeleteBatch, tuples(removals, "item_id"), names)
 deleted = st.builds(values.DeleteResult, names, st.booleans(), st.none() | errors)
 conditions = st.builds(values.ConditionReport, sentences, sentences, sentences, sentences)
 validations = st.builds(

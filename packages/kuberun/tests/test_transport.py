@@ -382,3 +382,35 @@ async def test_without_a_permit_nothing_is_changed(server: ScriptedServer, metho
         assert await transport.request(GET) == b'{"a":1}'
 
     assert [received.method for received in server.received] == ["GET"]
+
+
+async def test_an_address_that_is_refused_is_never_connected_to(server: ScriptedServer) -> None:
+    """Also one that is written as a number, which no resolver sees."""
+    seen: list[str] = []
+
+    def vet(address: str) -> None:
+        seen.append(address)
+        raise OSError(1, "not allowed here")
+
+    transport = AiohttpTransport(Connection(server.url, FixedCredentials(Credential())), vet=vet)
+    try:
+        with pytest.raises(Unreachable, match="not allowed here"):
+            await transport.request(GET)
+    finally:
+        await transport.close()
+
+    assert seen == ["127.0.0.1"]
+    assert not server.first.is_set()
+
+
+async def test_an_address_that_is_allowed_is_connected_to(server: ScriptedServer) -> None:
+    server.will(script.json({}))
+    seen: list[str] = []
+
+    transport = AiohttpTransport(Connection(server.url, FixedCredentials(Credential())), vet=seen.append)
+    try:
+        await transport.request(GET)
+    finally:
+        await transport.close()
+
+    assert seen == ["127.0.0.1"]

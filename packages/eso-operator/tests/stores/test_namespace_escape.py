@@ -31,6 +31,7 @@ from eso_api.references import (
     ServiceAccountSelector,
     StoreRef,
 )
+from eso_api.stores.crd import CrdRule
 from eso_api.stores.openbao import OpenBaoAuth, OpenBaoProvider
 from eso_api.stores.vault import VaultAuth, VaultProvider
 from eso_api.stores.webhook import WebhookSecret
@@ -75,6 +76,7 @@ OF_THE_BACKEND: dict[type, str] = {
     VaultProvider: "a namespace of Vault",
     OpenBaoAuth: "a namespace of OpenBao",
     OpenBaoProvider: "a namespace of OpenBao",
+    CrdRule: "expressions for names and namespaces of the remote cluster",
     GrafanaServiceAccount: "a service account of Grafana",
     GitlabDeployTokenSpec: "the name of a token at GitLab",
     WebhookSecret: "the name under which templates see a Secret; the Secret is in secretRef",
@@ -82,7 +84,10 @@ OF_THE_BACKEND: dict[type, str] = {
     Target: "the object that is written, always in the namespace of the ExternalSecret",
 }
 OTHER_NAMESPACE_FIELDS = {
-    ("KubernetesProvider", "remoteNamespace"): "a namespace of the remote cluster, read with the store's credentials",
+    **{
+        (name, "remoteNamespace"): "a namespace of the remote cluster, read with the store's credentials"
+        for name in ("KubernetesProvider", "KubernetesSpec", "ClusterKubernetesSpec")
+    },
     ("ClusterGeneratorSpec", "authenticationNamespace"): "one of two words",
     ("ClusterExternalSecretSpec", "namespaceSelector"): "where a cluster-scoped object writes",
     ("ClusterExternalSecretSpec", "namespaceSelectors"): "where a cluster-scoped object writes",

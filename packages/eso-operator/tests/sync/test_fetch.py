@@ -136,6 +136,17 @@ async def test_later_entries_win_and_data_wins_over_data_from() -> None:
     assert revealed(fetched) == {"k": "second", "n": "data", "d": "last"}
 
 
+@pytest.mark.parametrize("reason", [ErrorReason.PROPERTY_NOT_FOUND, ErrorReason.VERSION_NOT_FOUND])
+async def test_a_missing_property_or_version_is_a_failure_and_never_an_absent_value(reason: ErrorReason) -> None:
+    """A typo in a property must not delete a Secret."""
+    backend = Backend(errors={"x": ProviderError(reason, "the key has no such part")})
+
+    fetched = await backend.fetch(asking("Delete", data=[entry("a", "x")]))
+
+    assert fetched.missing == ()
+    assert [failure.remote_key for failure in fetched.failures] == ["x"]
+
+
 @pytest.mark.parametrize("policy", ["Delete", "Merge"])
 async def test_a_missing_entry_is_skipped_and_reported(policy: str) -> None:
     """P6, R57, R58."""

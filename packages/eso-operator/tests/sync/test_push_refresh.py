@@ -1,103 +1,27 @@
 """From a provider's event to the queue, in virtual time."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
 
 from eso_operator.providers.settings import SubscriptionSettings
-from eso_operator.providers.subscriptions import Subscriptions
 from eso_operator.sync.dependencies import OnObject
-from eso_operator.sync.followers import Followers, Reading, Sight, topic_of
-from eso_operator.sync.pace import Pace, PaceSettings
-from eso_operator.sync.pushrefresh import SAVE_SECONDS, PushRefresh
-from eso_operator.sync.resumetokens import ResumeTokens
+from eso_operator.sync.followers import Reading, Sight, topic_of
+from eso_operator.sync.pushrefresh import SAVE_SECONDS
 from eso_operator.testing.boundtargets import bound_target
-from eso_operator.testing.gateways import LoopbackGateway, loopback
 from eso_operator.testing.leases import MemoryLeases
+from eso_operator.testing.pushrefreshes import Stage, running, sight
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, RemoteRef
 from kuberun.meta import ObjectKey
-from kuberun.testing.clock import START, VirtualClock
-from kuberun.workqueue import WorkQueue
+from kuberun.testing.clock import START
 
 A, B = ObjectKey("team", "a"), ObjectKey("team", "b")
 RESYNC = ChangeEvent(ChangeType.RESYNC)
 STORE = OnObject("", "SecretStore", ObjectKey("team", "store"))
-
-
-def sight(*keys: str, identity: str = "identity") -> Sight:
-    return Sight(bound_target(identity=identity), {topic_of(RemoteRef(key)): "" for key in keys})
-
-
-@dataclass
-class Stage:
-    loop: LoopbackGateway = field(default_factory=loopback)
-    pace: PaceSettings = field(default_factory=PaceSettings)
-    leases: MemoryLeases = field(default_factory=MemoryLeases)
-    stores: list[OnObject] = field(default_factory=list)
-    """Which stores had something else to say."""
-
-    def __post_init__(self) -> None:
-        self.queue = WorkQueue(self.clock)
-        tokens = ResumeTokens(self.leases, ObjectKey("core", "streams"), self.clock)
-        self.streams = Subscriptions(
-            self.loop.gateway, self.clock, settings=SubscriptionSettings(), metrics=self.loop.metrics, draw=lambda: 0.0
-        )
-        pace = Pace(self.pace, lambda: 0.0)
-        self.push = PushRefresh(self.streams, self.clock, pace=pace, followers=Followers(), tokens=tokens)
-        self.push.feed(self.queue)
-        self.push.listen(self.stores.append)
-
-    @property
-    def clock(self) -> VirtualClock:
-        return self.loop.clock
-
-    @property
-    def watched(self) -> set[str]:
-        """Remote keys."""
-        return {item.ref.key for item in self.loop.provider.watches.values() if item.ref is not None}
-
-    @property
-    def openings(self) -> list[str]:
-        """The tokens that streams were opened with."""
-        return [opening.resume_token for opening in self.loop.provider.openings]
-
-    async def follow(self, key: ObjectKey, *sights: Sight, reading: Reading = Reading.PART) -> None:
-        self.push.follow(key, sights, reading)
-        await self.clock.advance(2.0)
-
-    async def read(self, *keys: ObjectKey) -> None:
-        """Those who were told have read."""
-        for key in keys:
-            self.push.heard(key, self.push.told_at(key))
-
-    async def say(self, *events: ChangeEvent | Heartbeat | None) -> None:
-        for event in events:
-            self.loop.provider.events.put_nowait(event)
-        await self.clock.settle()
-
-    async def after(self, seconds: float) -> list[ObjectKey]:
-        """Who is in the queue by then, in order; they are done with at once."""
-        await self.clock.advance(seconds)
-        taken = []
-        while self.queue.waiting():
-            taken.append((await self.queue.take()).key)
-            self.queue.done(taken[-1])
-        return taken
-
-
-@asynccontextmanager
-async def running(made: Stage) -> AsyncIterator[Stage]:
-    """As the manager runs it, until it stops."""
-    task = asyncio.create_task(made.push.run())
-    yield made
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture
@@ -150,6 +74,17 @@ async def test_whoever_reads_brings_the_stream_its_newest_credentials(stage: Sta
 
     specs = [opening.context.config.spec_json for opening in stage.loop.provider.openings]
     assert [spec.reveal() for spec in specs if spec is not None] == [b"{}", b'{"n":2}']
+
+
+async def test_a_stream_whose_credentials_expired_lets_one_follower_read_to_renew_them(stage: Stage) -> None:
+    """Otherwise a long refresh interval would leave the stream closed until its end."""
+    await stage.follow(A, sight("x"))
+    await stage.follow(B, sight("x"))
+
+    stage.loop.provider.broken = ProviderError(ErrorReason.CREDENTIALS_REJECTED, "the token expired")
+    await stage.say(None)
+
+    assert await stage.after(5.0) == [A]
 
 
 async def test_those_who_leave_are_told_nothing_and_the_last_one_closes_the_stream(stage: Stage) -> None:

@@ -175,7 +175,7 @@ class HttpClient:
             else:
                 return
         if isinstance(refused, ForbiddenAddressError):
-            raise _forbidden(self._settings.field, refused)
+            raise forbidden_address(self._settings.field, refused)
         raise unavailable(
             f"{self._settings.subject} cannot be reached; check {self._settings.field}, and that it runs"
         ) from None
@@ -240,7 +240,7 @@ class HttpClient:
             raise unavailable(f"no TLS connection to {subject} is possible; check {place} and certificates") from None
         except aiohttp.ClientConnectorError as exc:
             if isinstance(exc.os_error, ForbiddenAddressError):
-                raise _forbidden(place, exc.os_error) from None
+                raise forbidden_address(place, exc.os_error) from None
             raise unavailable(f"{subject} cannot be reached; check {place}, and that it runs") from None
         except aiohttp.InvalidURL:
             raise invalid_config(place, "is not an http or https URL with a host") from None
@@ -341,7 +341,8 @@ def _no_password() -> str:
     raise ValueError("the client key is encrypted")
 
 
-def _forbidden(place: str, problem: ForbiddenAddressError) -> ProviderError:
+def forbidden_address(place: str, problem: ForbiddenAddressError) -> ProviderError:
+    """The error for a field whose address may not be dialled."""
     return invalid_config(
         place,
         f"{problem}, which stores may not reach; use another address, or let the administrator start the provider with"

@@ -134,12 +134,45 @@ def read(files: Sequence[Path]) -> Kubeconfig:
     present = [file for file in files if file.exists()] if len(files) > 1 else list(files)
     if not present:
         raise ConfigError(f"none of these kubeconfig files exists: {', '.join(map(str, files))}; set KUBECONFIG")
+    return _merged([(file, _parsed(read_file(file, "kubeconfig"), file)) for file in present])
+
+
+def parse_self_contained(text: bytes, name: str) -> Kubeconfig:
+    """Read a kubeconfig that somebody else wrote; `name` stands for its file in messages.
+
+    Programs to run and files to read are refused, whichever entry names them: they would be ours, not the writer's.
+    """
+    config = _merged([(Path(name), _parsed(text, Path(name)))])
+    for cluster in config.clusters.values():
+        outside: dict[str, object] = {"the path of a certificate authority": cluster.part.certificate_authority}
+        _refuse(f"cluster {cluster.name!r}", outside, name)
+    for user in config.users.values():
+        outside = {
+            "an exec plugin": user.part.exec,
+            "an auth provider": user.part.auth_provider,
+            "the path of a token": user.part.token_file,
+            "the path of a client certificate": user.part.client_certificate,
+            "the path of a client key": user.part.client_key,
+        }
+        _refuse(f"user {user.name!r}", outside, name)
+    return config
+
+
+def _refuse(entry: str, outside: Mapping[str, object], name: str) -> None:
+    for what, given in outside.items():
+        if given is not None:
+            raise ConfigError(
+                f"kubeconfig {name}: {entry}: {what} is not allowed here: it would run a program or read a file of this"
+                " machine; write the credentials into the kubeconfig itself (token, or the fields that end in -data)"
+            )
+
+
+def _merged(files: Sequence[tuple[Path, _File]]) -> Kubeconfig:
     contexts: dict[str, Entry[Context]] = {}
     clusters: dict[str, Entry[Cluster]] = {}
     users: dict[str, Entry[User]] = {}
     current = ""
-    for file in present:
-        found = _read_file(file)
+    for file, found in files:
         for context in found.contexts or ():
             contexts.setdefault(context.name, Entry(file, context.name, context.context or Context()))
         for cluster in found.clusters or ():
@@ -147,7 +180,7 @@ def read(files: Sequence[Path]) -> Kubeconfig:
         for user in found.users or ():
             users.setdefault(user.name, Entry(file, user.name, user.user or User()))
         current = current or found.current_context or ""
-    return Kubeconfig(tuple(present), contexts, clusters, users, current)
+    return Kubeconfig(tuple(file for file, _ in files), contexts, clusters, users, current)
 
 
 def connection(config: Kubeconfig, context: str, clock: Clock) -> Connection:
@@ -178,8 +211,8 @@ class _Loader(yaml.CSafeLoader):
     }
 
 
-def _read_file(file: Path) -> _File:
-    document = _yaml(file, _Loader)
+def _parsed(text: bytes, file: Path) -> _File:
+    document = _yaml(text, file, _Loader)
     if document is None:
         return _File()
     try:
@@ -188,8 +221,7 @@ def _read_file(file: Path) -> _File:
         raise ConfigError(f"kubeconfig {file}: {exc}; compare it with the output of 'kubectl config view'") from exc
 
 
-def _yaml(file: Path, loader: type[yaml.CSafeLoader]) -> Any:
-    text = read_file(file, "kubeconfig")
+def _yaml(text: bytes, file: Path, loader: type[yaml.CSafeLoader]) -> Any:
     try:
         return yaml.load(text, loader)  # noqa: S506  both loaders are safe loaders
     except yaml.YAMLError as exc:  # its text quotes the line, which may be the one with the token
@@ -332,7 +364,7 @@ def _cluster_info(cluster: Entry[Cluster]) -> dict[str, Any]:
 
 def _extension(cluster: Entry[Cluster]) -> Any:
     """Read again with numbers and booleans as such: the plugin's vendor chose their types."""
-    document = _yaml(cluster.file, yaml.CSafeLoader)
+    document = _yaml(read_file(cluster.file, "kubeconfig"), cluster.file, yaml.CSafeLoader)
     for entry in document["clusters"]:
         if str(entry["name"]) == cluster.name:
             for extension in entry["cluster"].get("extensions") or ():

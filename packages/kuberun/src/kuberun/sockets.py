@@ -7,6 +7,7 @@ before the goodbye leaks the socket, so whoever closes a session waits for its s
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -18,11 +19,23 @@ PATIENCE: Final = 5.0  # a peer that does not take part in the goodbye
 _LOOK: Final = 0.005
 
 
-class Sockets:
-    """What a connector opened, as long as it lives."""
+AddressCheck = Callable[[str], None]
+"""Gets an IP address before a connection to it is opened; raises `OSError` to refuse it."""
 
-    def __init__(self, clock: Clock = SystemClock()) -> None:  # noqa: B008  stateless
+
+class Sockets:
+    """What a connector opened, as long as it lives.
+
+    `vet` sees the resolved addresses, those of proxies and those written as numbers included.
+    """
+
+    def __init__(
+        self,
+        clock: Clock = SystemClock(),  # noqa: B008  stateless
+        vet: AddressCheck | None = None,
+    ) -> None:
         self._clock = clock
+        self._vet = vet
         self._made: WeakSet[socket.socket] = WeakSet()
 
     def connector(self, **options: Any) -> aiohttp.TCPConnector:
@@ -39,6 +52,8 @@ class Sockets:
 
     def _make(self, address: tuple[Any, ...]) -> socket.socket:
         family, type_, protocol, *_ = address
+        if self._vet is not None:
+            self._vet(str(address[4][0]))
         made = socket.socket(family, type_, protocol)
         self._made.add(made)
         return made

@@ -24,7 +24,7 @@ from kuberun.connection import ClientCertificate, Connection, Credential
 from kuberun.errors import BadAnswer, ConfigError, Unauthorized, Unreachable, from_status
 from kuberun.permit import permitted
 from kuberun.requests import Request
-from kuberun.sockets import Sockets, break_off
+from kuberun.sockets import AddressCheck, Sockets, break_off
 from kuberun.tls import client_context
 
 T = TypeVar("T")
@@ -60,13 +60,22 @@ class Limits:
 
 
 class AiohttpTransport:
-    """`Transport` over aiohttp: HTTP/1.1 with kept-alive connections."""
+    """`Transport` over aiohttp: HTTP/1.1 with kept-alive connections.
 
-    def __init__(self, connection: Connection, limits: Limits = Limits()) -> None:  # noqa: B008  immutable
+    `vet` may refuse the addresses that the server's name resolves to.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        limits: Limits = Limits(),  # noqa: B008  immutable
+        *,
+        vet: AddressCheck | None = None,
+    ) -> None:
         self._connection = connection
         self._limits = limits
         self._session: aiohttp.ClientSession | None = None
-        self._sockets = Sockets()
+        self._sockets = Sockets(vet=vet)
         self._context: ssl.SSLContext | None = None
         self._context_for: ClientCertificate | None = None
         self._server = connection.server.rstrip("/")

@@ -13,6 +13,7 @@ import msgspec
 from eso_api.shapes import Fragment, JsonMap, exactly_one
 from eso_api.stores.aws import AwsProvider
 from eso_api.stores.azurekv import AzureProvider
+from eso_api.stores.crd import CrdProvider
 from eso_api.stores.fake import FakeProvider
 from eso_api.stores.gcpsm import GcpProvider
 from eso_api.stores.kubernetes import KubernetesProvider
@@ -30,6 +31,7 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     # typed
     aws: AwsProvider | None = None
     azurekv: AzureProvider | None = None
+    crd: CrdProvider | None = None
     fake: FakeProvider | None = None
     gcpsm: GcpProvider | None = None
     kubernetes: KubernetesProvider | None = None
@@ -49,7 +51,6 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     chef: JsonMap | None = None
     cloudrusm: JsonMap | None = None
     conjur: JsonMap | None = None
-    crd: JsonMap | None = None
     delinea: JsonMap | None = None
     device42: JsonMap | None = None
     doppler: JsonMap | None = None

@@ -49,8 +49,8 @@ class KubernetesAuth(Fragment, frozen=True, kw_only=True):
     """A service account of this cluster."""
 
 
-class KubernetesProvider(Fragment, frozen=True, kw_only=True):
-    """Secrets of this or another cluster."""
+class KubernetesConnection(Fragment, frozen=True, kw_only=True):
+    """An API server and credentials for it."""
 
     RULES: ClassVar = (at_most_one("auth", "authRef"),)
 
@@ -60,5 +60,10 @@ class KubernetesProvider(Fragment, frozen=True, kw_only=True):
     """Credentials for the API server."""
     auth_ref: SecretKeySelector | None = None
     """A kubeconfig, instead of server and auth."""
+
+
+class KubernetesProvider(KubernetesConnection, frozen=True, kw_only=True):
+    """Secrets of this or another cluster."""
+
     remote_namespace: NamespaceName = "default"
     """Namespace of the remote Secrets; absent means default."""

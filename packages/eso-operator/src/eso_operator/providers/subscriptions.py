@@ -153,6 +153,7 @@ class Subscriptions:
         self._streams: dict[StreamKey, _Stream] = {}
         self._new: asyncio.Queue[_Stream] = asyncio.Queue()
         self._listeners: list[StateListener] = []
+        self._on_rejected: list[Callable[[StreamKey], None]] = []
         self.events: asyncio.Queue[Changed] = asyncio.Queue(settings.max_events)
         self.moved = asyncio.Event()
         """Set when `places` says something worth keeping: a new stream, or an event. Heartbeats alone are not."""
@@ -162,6 +163,10 @@ class Subscriptions:
     def listen(self, listener: StateListener) -> None:
         """Call it when a stream is degraded, as often as it fails then, or works again."""
         self._listeners.append(listener)
+
+    def listen_to_rejections(self, listener: Callable[[StreamKey], None]) -> None:
+        """Call it when the backend rejects the credentials of a stream: tokens expire. `renew` brings other ones."""
+        self._on_rejected.append(listener)
 
     def want(self, bound: BoundTarget, items: Sequence[WatchItem], *, resume_token: str = "") -> StreamKey:
         """Be told about these, and only these, of this identity. The token is one kept from an earlier process."""
@@ -362,6 +367,9 @@ class Subscriptions:
     def _failed(self, stream: _Stream, error: ProviderError) -> None:
         if error.reason is ErrorReason.INVALID_REQUEST and stream.resume_token:
             stream.resume_token, stream.missed = "", True  # it may be the token that is refused
+        if error.reason is ErrorReason.CREDENTIALS_REJECTED:
+            for listener in self._on_rejected:
+                listener(stream.key)
         if stream.error is None:
             stream.broken_since = stream.heard_at
         stream.failures += 1

@@ -153,7 +153,7 @@ class Remover:
         """What failed, by entry."""
         errors: dict[Spot, Trouble] = {}
         by_id = {str(number): entry for number, entry in enumerate(order.entries)}
-        items = [DeleteItem(number, _remote(entry), OWNER_TOKEN) for number, entry in by_id.items()]
+        items = [DeleteItem(number, _remote(entry), OWNER_TOKEN, entry.metadata) for number, entry in by_id.items()]
         for batch in batches(items, bound.target.handshake.limits, bound.target.operations):
             try:
                 results = await self._gateway.delete(bound, DeleteBatch(tuple(batch), uuid.uuid4().hex))

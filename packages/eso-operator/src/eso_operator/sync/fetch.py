@@ -30,7 +30,7 @@ from eso_operator.sync.shape import shape_fetched, shape_generated, shape_value
 from eso_operator.sync.wants import Extract, FindMany, Generate, OneValue, Read, Want, remote_ref, wants_of
 from eso_operator.targets.rendering import rendering_of_keys
 from eso_render.scopes import RenderText
-from eso_wire.errors import ProviderError, RetryClass
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import FindQuery, Found, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
 from kuberun.controller import ASKED_AT
 
@@ -281,7 +281,9 @@ class _Pass:
                 self.answers[want.path] = outcome
 
     def fail(self, want: Want, error: ResolutionError | ProviderError) -> None:
-        gone = isinstance(error, ProviderError) and error.is_not_found and self.tolerates_absence
+        # A missing property or version is a mistake in the spec more often than a value that went: nothing is deleted.
+        absent = isinstance(error, ProviderError) and error.reason is ErrorReason.SECRET_NOT_FOUND
+        gone = absent and self.tolerates_absence
         if gone and want.path not in self.unsure:
             self.absent.add(want.path)
             return

@@ -21,8 +21,8 @@ from kuberun.meta import ObjectKey
 class PaceSettings:
     """Times in seconds."""
 
-    debounce: float = 0.5
-    jitter: float = 0.5
+    debounce: float = 0.15
+    jitter: float = 0.15
     gap: float = 10.0
     per_second: float = 50.0
 

@@ -58,6 +58,7 @@ class PushRefresh:
         self._wishes = asyncio.Event()
         self._asked = asyncio.Event()
         subscriptions.listen(self._heard_of_stream)
+        subscriptions.listen_to_rejections(self._renew_by_reading)
 
     def feed(self, queue: WorkQueue) -> None:
         """The queue of those who follow."""
@@ -264,6 +265,10 @@ class PushRefresh:
             why=state.error.message,
         )
         self._tell(on_object(target.store))
+
+    def _renew_by_reading(self, stream: StreamKey) -> None:
+        """Let one follower read: reading gets new credentials, and hands them to the stream."""
+        self._ask(self._followers.all_of(stream)[:1], stream)
 
     def _settle(self, stream: StreamKey) -> None:
         """It works, or nobody needs it any more."""

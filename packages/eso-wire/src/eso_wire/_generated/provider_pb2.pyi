@@ -1968,6 +1968,7 @@ class DeleteItem(_message.Message):
     ITEM_ID_FIELD_NUMBER: _builtins.int
     REMOTE_FIELD_NUMBER: _builtins.int
     OWNER_TOKEN_FIELD_NUMBER: _builtins.int
+    PROVIDER_METADATA_FIELD_NUMBER: _builtins.int
     item_id: _builtins.str
     owner_token: _builtins.str
     """As in PushItem."""
@@ -1975,16 +1976,21 @@ class DeleteItem(_message.Message):
     def remote(self) -> Global___RemoteRef:
         """`property` set: remove that part and keep the rest; the remote key goes with its last property."""
 
+    @_builtins.property
+    def provider_metadata(self) -> _struct_pb2.Struct:
+        """Since minor 2. The metadata that the value was pushed with, as in PushItem: it may say where the value is."""
+
     def __init__(
         self,
         *,
         item_id: _builtins.str = ...,
         remote: Global___RemoteRef | None = ...,
         owner_token: _builtins.str = ...,
+        provider_metadata: _struct_pb2.Struct | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["remote", b"remote"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["provider_metadata", b"provider_metadata", "remote", b"remote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["item_id", b"item_id", "owner_token", b"owner_token", "remote", b"remote"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["item_id", b"item_id", "owner_token", b"owner_token", "provider_metadata", b"provider_metadata", "remote", b"remote"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

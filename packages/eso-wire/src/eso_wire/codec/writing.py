@@ -193,7 +193,12 @@ def _decode_pushed(message: pb.PushResult) -> PushResult:
 
 
 def _encode_delete(item: DeleteItem) -> pb.DeleteItem:
-    return pb.DeleteItem(item_id=item.item_id, remote=encode_remote(item.remote), owner_token=item.owner_token)
+    return pb.DeleteItem(
+        item_id=item.item_id,
+        remote=encode_remote(item.remote),
+        owner_token=item.owner_token,
+        provider_metadata=None if item.provider_metadata is None else to_struct(item.provider_metadata),
+    )
 
 
 def _decode_delete(message: pb.DeleteItem) -> DeleteItem:
@@ -202,6 +207,7 @@ def _decode_delete(message: pb.DeleteItem) -> DeleteItem:
         item_id=identifier("item_id", message.item_id),
         remote=part("remote", message.remote, decode_remote),
         owner_token=identifier("owner_token", message.owner_token),
+        provider_metadata=decode_struct(message.provider_metadata) if message.HasField("provider_metadata") else None,
     )
 
 

@@ -73,6 +73,8 @@ class DeleteItem:
     item_id: str
     remote: RemoteRef
     owner_token: str = ""
+    provider_metadata: Mapping[str, Any] | None = None
+    """What the value was pushed with."""
 
 
 @dataclass(frozen=True, slots=True)

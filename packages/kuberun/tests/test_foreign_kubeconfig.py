@@ -1,0 +1,40 @@
+"""A kubeconfig that somebody else wrote: it is used only if it holds everything itself."""
+
+import pytest
+import yaml
+
+from kuberun.clock import SystemClock
+from kuberun.errors import ConfigError
+from kuberun.kubeconfig import connection, parse_self_contained
+from kuberun.testing.servers import kubeconfig_text
+
+TEXT = kubeconfig_text("https://10.0.0.1:6443", b"authority", "PLANTED-token")
+
+
+async def test_what_it_holds_itself_is_used() -> None:
+    made = connection(parse_self_contained(TEXT.encode(), "of a test"), "", SystemClock())
+
+    assert (made.server, made.tls.ca) == ("https://10.0.0.1:6443", b"authority")
+    assert (await made.credentials.current()).authorization == "Bearer PLANTED-token"
+
+
+@pytest.mark.parametrize(
+    ("entry", "field", "value"),
+    [
+        pytest.param("user", "exec", {"command": "id", "apiVersion": "v1"}, id="a program"),
+        pytest.param("user", "tokenFile", "/etc/passwd", id="a file with a token"),
+        pytest.param("user", "client-certificate", "/etc/passwd", id="a file with a certificate"),
+        pytest.param("user", "client-key", "/etc/passwd", id="a file with a key"),
+        pytest.param("user", "auth-provider", {"name": "x"}, id="an auth provider"),
+        pytest.param("cluster", "certificate-authority", "/etc/passwd", id="a file with authorities"),
+    ],
+)
+def test_what_it_names_outside_of_itself_is_refused(entry: str, field: str, value: object) -> None:
+    document = yaml.safe_load(TEXT)
+    document[f"{entry}s"].append({"name": "unused", entry: {field: value}})
+
+    with pytest.raises(ConfigError, match="is not allowed here") as refused:
+        parse_self_contained(yaml.safe_dump(document).encode(), "of a test")
+
+    assert f"{entry} 'unused'" in str(refused.value)
+    assert "PLANTED" not in str(refused.value)

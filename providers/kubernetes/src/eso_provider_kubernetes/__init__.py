@@ -1,0 +1,1 @@
+"""Secrets and other objects of Kubernetes clusters as a backend."""

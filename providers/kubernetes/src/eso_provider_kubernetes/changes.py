@@ -1,0 +1,168 @@
+"""Changes at the backend, told by one watch of metadata: no value crosses the wire, and none is kept.
+
+    list (when watches are new) -> events for what changed since it was read
+    watch from the resume token -> UPDATED, DELETED; a bookmark moves the token
+    410                         -> list, RESYNC, watch from there
+
+The resume token is a resourceVersion. It is not secret, and means nothing to another cluster: one that this server has
+not reached yet is answered with RESYNC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Final
+
+from eso_provider_kubernetes.clusterstore import AnyClusterStore
+from eso_provider_kubernetes.failures import Request
+from eso_provider_kubernetes.watches import Watches
+from eso_sdk.errors import unavailable
+from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, WatchItem
+from kuberun.backoff import Backoff, system_random
+from kuberun.errors import ApiError, Gone, ServerError, Throttled, Unreachable
+from kuberun.meta import Object, ObjectKey, ObjectMeta, Resource, key_of, meta_of, metadata_of
+from kuberun.requests import Selection
+from kuberun.watch import Bookmarked, Changed, Garbled, Refused, Removed, Signal, read_frame
+
+_STREAM_SECONDS: Final = 300
+_PAGE: Final = 500
+_FAILURES: Final = 5
+"""Broken watches in a row after which the operator is told; it opens the stream again with a longer back-off."""
+_PAUSE: Final = Backoff(first=0.2, cap=10.0, jitter=0.5)
+_TRANSIENT: Final = (Unreachable, ServerError, Throttled)
+_GONE: Final = 410
+
+
+class Changes:
+    """What changes in one resource, in one namespace or (empty) in all."""
+
+    def __init__(
+        self, store: AnyClusterStore, resource: Resource, namespace: str, *, key_of: Callable[[ObjectKey], str]
+    ) -> None:
+        self._store = store
+        self._source = store.client.source(metadata_of(resource), Selection(namespace))
+        self._listing = Request("list", resource, namespace)
+        self._watching = Request("watch", resource, namespace)
+        self._key_of = key_of
+        self._followed: frozenset[str] = frozenset()
+        """Watch ids of the last call: changes of these were told up to the resume token."""
+
+    async def follow(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        """Never ends by itself."""
+        watches = Watches(items)
+        position = _position(resume_token)
+        fresh = [item for item in items if item.watch_id not in self._followed]
+        resumed = position > 0 and not self._followed
+        if fresh or not position:
+            latest, present = await self._list()
+            watches.remember({key: meta.labels for key, meta in present.items()})
+            versions = {key: meta.resource_version for key, meta in present.items()}
+            events = self._overtaken(watches.overtaken(fresh, versions, tell_unknown=not resumed))
+            if position > latest:
+                events.append(self._event(ChangeType.RESYNC, ()))
+            position = position if 0 < position <= latest else latest
+            for event in _with_token(events, position):
+                yield event
+        self._followed = frozenset(item.watch_id for item in items)
+        yield self._beat(position)
+        while True:
+            try:
+                async for told in self._watch(position, watches):
+                    position = _position(told.resume_token) or position
+                    yield told
+            except Gone:
+                position, present = await self._list()
+                watches.remember({key: meta.labels for key, meta in present.items()})
+                yield self._event(ChangeType.RESYNC, (), str(position))
+
+    async def _watch(self, position: int, watches: Watches) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        """One watch after the other, until history is gone or the server fails too often."""
+        failures = 0
+        while True:
+            await self._store.clock.sleep(_PAUSE.delay(failures, system_random))
+            failures += 1
+            try:
+                async for signal in self._frames(position):
+                    failures = 0
+                    for event in self._told(signal, watches):
+                        yield event
+                    position = _reached(signal) or position
+            except _TRANSIENT as error:
+                if failures > _FAILURES:
+                    raise self._store.failure(error, self._watching) from None
+            except Gone:
+                raise
+            except ApiError as error:
+                raise self._store.failure(error, self._watching) from None
+
+    async def _frames(self, position: int) -> AsyncIterator[Signal[Object]]:
+        stream = self._source.watch(resource_version=str(position), timeout_seconds=_STREAM_SECONDS)
+        async with AsyncExitStack() as stack:
+            with self._store.observe(f"Watch{self._watching.resource.kind}s"):
+                frames = await stack.enter_async_context(stream)
+            async for frame in frames:
+                yield read_frame(frame, self._source.decode)
+
+    def _told(self, signal: Signal[Object], watches: Watches) -> Iterator[ChangeEvent | Heartbeat]:
+        match signal:
+            case Changed(object=obj) | Removed(object=obj):
+                meta = meta_of(obj)
+                removed = isinstance(signal, Removed)
+                key = self._key_of(key_of(obj))
+                if ids := watches.concerned(key, {} if removed else meta.labels, meta.resource_version):
+                    kind = ChangeType.DELETED if removed else ChangeType.UPDATED
+                    yield self._event(kind, ids, meta.resource_version)
+            case Bookmarked(resource_version=version):
+                yield self._beat(_position(version))
+            case Refused(code=code) if code == _GONE:
+                raise Gone(_GONE, "Expired", "the resource version is too old")
+            case Refused(code=code):
+                raise ServerError(code, signal.reason, f"the watch was ended with {code}")
+            case Garbled():
+                raise unavailable("the API server sent a watch event that cannot be read; the stream is opened again")
+            case _:
+                return
+
+    def _overtaken(self, found: Mapping[ChangeType, Sequence[str]]) -> list[ChangeEvent]:
+        return [self._event(kind, tuple(ids)) for kind, ids in found.items() if ids]
+
+    async def _list(self) -> tuple[int, dict[str, ObjectMeta]]:
+        """The present position, and the metadata of everything there is."""
+        present: dict[str, ObjectMeta] = {}
+        token, version = "", ""
+        while True:
+            with self._store.asking(f"List{self._listing.resource.kind}s", self._listing):
+                page = await self._source.list_page(limit=_PAGE, continue_token=token, resource_version="")
+            present |= {self._key_of(key_of(item)): meta_of(item) for item in page.items}
+            token, version = page.continue_token, page.resource_version
+            if not token:
+                return _position(version), present
+
+    def _event(self, kind: ChangeType, ids: tuple[str, ...], version: str = "") -> ChangeEvent:
+        resync = kind is ChangeType.RESYNC
+        return ChangeEvent(kind, ids, "" if resync else version, self._store.clock.now(), resume_token=version)
+
+    def _beat(self, position: int) -> Heartbeat:
+        return Heartbeat(self._store.clock.now(), str(position) if position else "")
+
+
+def _position(token: str) -> int:
+    """A resourceVersion as a number; 0 for one that no server of today gives."""
+    return int(token) if token.isascii() and token.isdigit() and len(token) <= 20 else 0
+
+
+def _with_token(events: Sequence[ChangeEvent], position: int) -> list[ChangeEvent]:
+    """Give the last event the token: a stream that breaks before it has to begin at the same place."""
+    return [*events[:-1], *(replace(event, resume_token=str(position)) for event in events[-1:])]
+
+
+def _reached(signal: Signal[Object]) -> int:
+    match signal:
+        case Changed(object=obj) | Removed(object=obj):
+            return _position(meta_of(obj).resource_version)
+        case Bookmarked(resource_version=version):
+            return _position(version)
+        case _:
+            return 0

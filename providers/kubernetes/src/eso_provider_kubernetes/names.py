@@ -1,0 +1,18 @@
+"""Names of objects: what may stand in a request's path."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eso_sdk.errors import invalid_request
+
+_LONGEST: Final = 253
+
+
+def checked_name(name: str) -> str:
+    """The name, if an object can have it."""
+    if not name or len(name) > _LONGEST or name in {".", ".."} or any(char in "/%" or char < "!" for char in name):
+        shown = name if len(name) <= _LONGEST and name.isprintable() else "…"
+        form = 'names consist of lower-case letters, digits, "-" and "."'
+        raise invalid_request(f'"{shown}" cannot be the name of an object; {form}')
+    return name

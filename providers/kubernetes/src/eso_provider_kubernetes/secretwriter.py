@@ -1,0 +1,145 @@
+"""Writes to one remote Secret: read, plan, write, and again if somebody else wrote in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from eso_provider_kubernetes.clusterstore import AnyClusterStore
+from eso_provider_kubernetes.failures import Request
+from eso_provider_kubernetes.secretobject import SECRETS
+from eso_provider_kubernetes.secretwrites import Pushing, PushPlan, plan_deletion, plan_push
+from eso_sdk.errors import unavailable, version_differs
+from eso_sdk.provider import Pushed
+from eso_wire.errors import ProviderError
+from eso_wire.values import PushPrecondition, SourceSecret
+from kuberun.backoff import Backoff, system_random
+from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
+from kuberun.meta import JsonObject, ObjectKey, meta_of, raw, version_of
+from kuberun.requests import DeleteOptions
+
+_RAW_SECRETS: Final = raw(SECRETS)
+_ATTEMPTS: Final = 8
+_PAUSE: Final = Backoff(first=0.05, cap=1.0, jitter=1.0)
+
+
+class SecretWriter:
+    """Writes with the resourceVersion it read, so that no other writer's change is lost."""
+
+    def __init__(self, store: AnyClusterStore) -> None:
+        self._store = store
+
+    async def push(
+        self, key: ObjectKey, pushings: Sequence[Pushing], source: SourceSecret
+    ) -> Sequence[Pushed | ProviderError]:
+        """One outcome for each item."""
+        try:
+            for attempt in range(_ATTEMPTS):
+                await self._store.clock.sleep(_PAUSE.delay(attempt, system_random))
+                live = await self._live(key)
+                plan = plan_push(live, pushings, source)
+                if plan.document is None:
+                    return _outcomes(plan, version_of(live or {}))
+                if (version := await self._write(key, plan)) is not None:
+                    return _outcomes(plan, version)
+        except ProviderError as error:
+            return [error] * len(pushings)
+        return [_beaten(key, pushing) for pushing in pushings]
+
+    async def delete(self, key: ObjectKey, properties: Sequence[str]) -> Sequence[bool | ProviderError]:
+        """Whether each property (the Secret itself if it is empty) was there."""
+        try:
+            if all(not name for name in properties):
+                existed = await self._delete(key, DeleteOptions())
+                return [existed is not False] * len(properties)
+            for attempt in range(_ATTEMPTS):
+                await self._store.clock.sleep(_PAUSE.delay(attempt, system_random))
+                live = await self._live(key)
+                if live is None:
+                    return [False] * len(properties)
+                plan = plan_deletion(live, properties)
+                if plan.removes:
+                    meta = meta_of(live)
+                    options = DeleteOptions(uid=meta.uid, resource_version=meta.resource_version)
+                    done = await self._delete(key, options) is not None
+                else:
+                    done = plan.document is None or await self._update(key, plan.document) is not None
+                if done:
+                    return plan.existed
+        except ProviderError as error:
+            return [error] * len(properties)
+        return [_busy(key)] * len(properties)
+
+    async def _live(self, key: ObjectKey) -> JsonObject | None:
+        request = Request("get", SECRETS, key.namespace, key.name)
+        try:
+            with self._store.observe("GetSecret"):
+                return await self._store.client.get(_RAW_SECRETS, key)
+        except NotFound as error:
+            problem = self._store.failure(error, request)
+            if problem.is_not_found:
+                return None
+            raise problem from None
+        except ApiError as error:
+            raise self._store.failure(error, request) from None
+
+    async def _write(self, key: ObjectKey, plan: PushPlan) -> str | None:
+        """The new version; None if another writer was faster."""
+        if plan.document is None:
+            return ""
+        if not plan.creates:
+            return await self._update(key, plan.document)
+        metadata = {**(plan.document.get("metadata") or {}), "namespace": key.namespace, "name": key.name}
+        try:
+            with self._store.observe("CreateSecret"):
+                made = await self._store.client.create(_RAW_SECRETS, {**plan.document, "metadata": metadata})
+        except AlreadyExists:
+            return None
+        except ApiError as error:
+            raise self._store.failure(error, Request("create", SECRETS, key.namespace, key.name)) from None
+        return version_of(made)
+
+    async def _update(self, key: ObjectKey, document: JsonObject) -> str | None:
+        """The new version; None if the Secret changed or went since it was read."""
+        request = Request("update", SECRETS, key.namespace, key.name)
+        try:
+            with self._store.observe("UpdateSecret"):
+                return version_of(await self._store.client.update(_RAW_SECRETS, document))
+        except Conflict:
+            return None
+        except ApiError as error:
+            problem = self._store.failure(error, request)
+            if problem.is_not_found:
+                return None
+            raise problem from None
+
+    async def _delete(self, key: ObjectKey, options: DeleteOptions) -> bool | None:
+        """Whether it was there; None if it changed since it was read."""
+        request = Request("delete", SECRETS, key.namespace, key.name)
+        try:
+            with self._store.observe("DeleteSecret"):
+                await self._store.client.delete(_RAW_SECRETS, key, options)
+        except Conflict:
+            return None
+        except ApiError as error:
+            problem = self._store.failure(error, request)
+            if problem.is_not_found:
+                return False
+            raise problem from None
+        return True
+
+
+def _outcomes(plan: PushPlan, version: str) -> Sequence[Pushed | ProviderError]:
+    return [one if isinstance(one, ProviderError) else Pushed(one, version) for one in plan.outcomes]
+
+
+def _beaten(key: ObjectKey, pushing: Pushing) -> Pushed | ProviderError:
+    if pushing.item.precondition is PushPrecondition.IF_VERSION:
+        return version_differs(key.name)
+    return _busy(key)
+
+
+def _busy(key: ObjectKey) -> ProviderError:
+    return unavailable(
+        f'other writers changed Secret "{key.name}" {_ATTEMPTS} times while it was written; it is retried'
+    )

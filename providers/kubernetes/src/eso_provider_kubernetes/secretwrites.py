@@ -1,0 +1,154 @@
+"""What a push or a deletion makes of a remote Secret. Pure: `secretstore.py` reads the Secret and writes the result.
+
+    plan = plan_push(live, items, source)  ->  the object to write, and an outcome for each item
+
+Many items of one Secret become one object, so that twelve properties are one write.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from eso_api.values import SecretBytes
+from eso_provider_kubernetes.pushmetadata import PushMetadata, merged_metadata
+from eso_provider_kubernetes.secretobject import json_text
+from eso_sdk.errors import invalid_request, version_differs
+from eso_wire.errors import ProviderError
+from eso_wire.values import PushItem, PushOutcome, PushPrecondition, SourceSecret
+from kuberun.meta import JsonObject, version_of
+
+_OPAQUE: Final = "Opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class Pushing:
+    """One item with its metadata read."""
+
+    item: PushItem
+    metadata: PushMetadata
+
+
+@dataclass(slots=True)
+class PushPlan:
+    """`document` is None when the Secret is already as wanted."""
+
+    outcomes: list[PushOutcome | ProviderError]
+    document: JsonObject | None = field(default=None, repr=False)
+    creates: bool = False
+
+
+def plan_push(live: JsonObject | None, pushings: Sequence[Pushing], source: SourceSecret) -> PushPlan:
+    """Apply all items to the Secret, in their order. Items that fail leave it as it is."""
+    document = copy.deepcopy(live) if live is not None else {}
+    outcomes: list[PushOutcome | ProviderError] = []
+    for pushing in pushings:
+        try:
+            outcomes.append(_apply(document, live, pushing, source))
+        except ProviderError as error:
+            outcomes.append(error)
+    wrote = any(outcome in (PushOutcome.CREATED, PushOutcome.UPDATED) for outcome in outcomes)
+    return PushPlan(outcomes, document if wrote else None, creates=live is None)
+
+
+def _apply(
+    document: JsonObject, live: JsonObject | None, pushing: Pushing, source: SourceSecret
+) -> PushOutcome | ProviderError:
+    item, name = pushing.item, pushing.item.remote.property
+    existed = name in data_of(document) if name else bool(document)
+    if item.precondition is PushPrecondition.IF_ABSENT and existed:
+        return PushOutcome.SKIPPED_EXISTS
+    if item.precondition is PushPrecondition.IF_VERSION and item.expected_version != version_of(live or {}):
+        raise version_differs(item.remote.key)
+    values = _values(item)
+    before = copy.deepcopy(document)
+    if name:
+        document["data"] = {**data_of(document), **values}
+        document.setdefault("type", _OPAQUE)
+    else:
+        document["data"] = values
+        document["type"] = _type_of_whole(document, item.remote.key, source)
+    _merge_metadata(document, pushing.metadata, source)
+    if _content(document) == _content(before):
+        return PushOutcome.UNCHANGED
+    return PushOutcome.UPDATED if existed else PushOutcome.CREATED
+
+
+def _values(item: PushItem) -> dict[str, str]:
+    """The data that an item writes, as the API spells it."""
+    name, payload = item.remote.property, item.payload
+    if isinstance(payload, SecretBytes):
+        if not name:
+            raise invalid_request(
+                f'"{item.remote.key}" is a Secret with named keys; set remoteRef.property to the key that the value of'
+                " secretKey is written to"
+            )
+        return {name: _encoded(payload.reveal())}
+    plain = {each: value.reveal() for each, value in payload.items()}
+    return {name: _encoded(json_text(plain))} if name else {each: _encoded(raw) for each, raw in plain.items()}
+
+
+def _type_of_whole(document: JsonObject, key: str, source: SourceSecret) -> str:
+    """The source's type. The type of an existing Secret cannot be changed."""
+    wanted = source.type or _OPAQUE
+    live = document.get("type")
+    if live is not None and live != wanted:
+        raise invalid_request(
+            f'"{key}" exists with type {live} and the source Secret has type {wanted}; the type of a Secret cannot be'
+            " changed, so delete the remote Secret or push to another remoteKey"
+        )
+    return wanted
+
+
+def _merge_metadata(document: JsonObject, policy: PushMetadata, source: SourceSecret) -> None:
+    metadata: JsonObject = dict(document.get("metadata") or {})
+    for part, ours, given in (
+        ("labels", source.labels, policy.labels),
+        ("annotations", source.annotations, policy.annotations),
+    ):
+        merged = merged_metadata(metadata.get(part) or {}, ours, given, policy)
+        if merged or part in metadata:
+            metadata[part] = merged
+    if metadata:
+        document["metadata"] = metadata
+
+
+def _content(document: JsonObject) -> tuple[object, ...]:
+    """What a push may change."""
+    metadata = document.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    return data_of(document), document.get("type"), labels, annotations
+
+
+# --- deletion ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class DeletionPlan:
+    """`document` is what stays of the Secret; None with `removes` means that all of it goes."""
+
+    existed: list[bool]
+    document: JsonObject | None = field(default=None, repr=False)
+    removes: bool = False
+
+
+def plan_deletion(live: JsonObject, properties: Sequence[str]) -> DeletionPlan:
+    """Take keys out of the Secret; without its last key, or with an empty property, the Secret itself goes."""
+    data = data_of(live)
+    existed = [not name or name in data for name in properties]
+    kept = {name: value for name, value in data.items() if name not in properties}
+    if "" in properties or (not kept and data):
+        return DeletionPlan(existed, removes=True)
+    return DeletionPlan(existed, {**live, "data": kept} if len(kept) < len(data) else None)
+
+
+def data_of(document: Mapping[str, object]) -> dict[str, str]:
+    data = document.get("data")
+    return dict(data) if isinstance(data, dict) else {}
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
