@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
@@ -78,8 +79,19 @@ def role(bao: OpenBao, up: UpProcess) -> tuple[str, str]:
     bao.must("POST", "auth/kubernetes/config", {**trust, "disable_local_ca_jwt": True})
     bound = {"bound_service_account_names": "vault-reader", "bound_service_account_namespaces": "team-a"}
     bao.must("POST", "auth/kubernetes/role/app", {**bound, "token_policies": "external-secrets"})
+    bao.enable_auth("jwt", "jwt")
+    bao.must("POST", "auth/jwt/config", {"jwt_validation_pubkeys": [_issuer(up)]})
+    claims = {"role_type": "jwt", "user_claim": "sub", "bound_audiences": ["vault"]}
+    bao.must("POST", "auth/jwt/role/app", {**claims, "token_policies": "external-secrets"})
     role_id = bao.must("GET", "auth/approle/role/app/role-id")["data"]["role_id"]
     return role_id, bao.must("POST", "auth/approle/role/app/secret-id")["data"]["secret_id"]
+
+
+def _issuer(up: UpProcess) -> str:
+    """Return the public key of those who sign tokens of ServiceAccounts."""
+    key = serialization.load_pem_private_key((up.data / "service-account.key").read_bytes(), password=None)
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_key().public_bytes(serialization.Encoding.PEM, form).decode()
 
 
 def guide_manifests(given: dict[str, str]) -> list[JsonObject]:
@@ -105,12 +117,41 @@ async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_h
 
     await site.apply(*guide_manifests(given))
 
-    for name in ("with-token", "with-approle", "openbao-with-approle", "with-userpass", "with-kubernetes"):
+    for name in ("with-token", "with-approle", "openbao-with-approle", "with-userpass", "with-kubernetes", "with-jwt"):
         await site.ready(STORES, name, "team-a")
     made = await site.secret("database-user", "team-a", lambda text: set(text) == {"username", "password"})
     assert database.accepts(made["text"]["username"], made["text"]["password"])
     child = await site.secret("child-token", "team-a", lambda text: "client_token" in text)
     assert bao.ask("GET", "kv/data/app/db", token=child["text"]["client_token"])[0] == 200
+
+
+async def test_a_generator_logs_in_with_a_service_account(site: Any, bao: OpenBao, role: tuple[str, str]) -> None:
+    del role
+    if await site.find(NAMESPACES, "team-a") is None:
+        await site.namespace("team-a")
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "vault-reader", "namespace": "team-a"},
+    }
+    auth = {"kubernetes": {"role": "app", "serviceAccountRef": {"name": "vault-reader"}}}
+    generator = {
+        "apiVersion": "generators.external-secrets.io/v1alpha1",
+        "kind": "VaultDynamicSecret",
+        "metadata": {"name": "read", "namespace": "team-a"},
+        "spec": {"path": "kv/data/app/db", "provider": {"server": bao.url, "auth": auth}},
+    }
+    source = {"generatorRef": {"kind": "VaultDynamicSecret", "name": "read"}}
+    external = {
+        "apiVersion": "external-secrets.io/v1",
+        "kind": "ExternalSecret",
+        "metadata": {"name": "read", "namespace": "team-a"},
+        "spec": {"refreshInterval": "1h", "target": {"name": "read"}, "dataFrom": [{"sourceRef": source}]},
+    }
+
+    await site.apply(account, generator, external)
+
+    await site.secret("read", "team-a", lambda text: text.get("data") == '{"password":"value"}')
 
 
 async def test_a_lease_survives_a_killed_provider_and_ends_with_its_external_secret(

@@ -220,6 +220,20 @@ async def test_cert_logs_in_with_the_certificate_of_its_connection(tls_bao: Open
         assert (await read(store, place.key)).ok
 
 
+async def test_a_token_of_a_certificate_is_renewed_with_that_certificate(tls_bao: OpenBao) -> None:
+    place = make_place(tls_bao)
+    spec, sent = cert_spec(place, Authority(SystemClock().now()))
+    tls_bao.must("POST", f"auth/{place.name}-cert/certs/app", {"token_period": "3s"})
+    mark = tls_bao.mark()
+
+    async with opened(spec, sent) as store:
+        await read(store, place.key)
+        await SystemClock().sleep(5)
+        assert (await read(store, place.key)).ok
+
+    assert tls_bao.asked(mark).logins == 1
+
+
 async def test_a_certificate_that_no_role_trusts_is_refused(tls_bao: OpenBao) -> None:
     place = make_place(tls_bao)
     spec, sent = cert_spec(place, Authority(SystemClock().now()))

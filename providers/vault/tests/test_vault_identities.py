@@ -207,6 +207,23 @@ async def test_a_revoked_token_means_one_new_login_for_all_reads(server: Server,
     assert (server.logins, server.lookups) == (2, 1)
 
 
+async def test_a_login_that_failed_because_the_server_was_down_is_tried_again_at_once(
+    server: Server, table: Identities
+) -> None:
+    source = join(table, server)
+    lost = await source.token()
+    server.ends.clear()
+    server.problem = unavailable("down")
+    with pytest.raises(ProviderError):
+        await source.renewed(lost)
+    server.problem = None
+
+    fresh = await source.renewed(lost)
+
+    assert fresh is not None
+    assert fresh.reveal() == b"s.3"
+
+
 async def test_denials_with_a_valid_token_cause_ever_fewer_logins(server: Server, table: Identities) -> None:
     source = join(table, server)
     await source.token()

@@ -216,7 +216,7 @@ def issued(bao: OpenBao, mount: str) -> Callable[..., Context]:
         now = int(CLOCK.now().timestamp())
         claims = {"sub": name, "aud": "vault", "iat": now, "exp": now + 600, "jti": str(next(_NUMBERS))}
         signed = jwt.encode(claims, key, algorithm="RS256") if good else "expired.and.gone"
-        token = Token(SecretBytes(signed.encode()), None, ("vault",), namespace=store, name=name, uid=uid)
+        token = Token(SecretBytes(signed.encode()), None, ("vault",), namespace="accounts", name=name, uid=uid)
         account = {"kubernetesServiceAccountToken": {"serviceAccountRef": {"name": name}}}
         spec = {"server": bao.url, "path": mount, "auth": {"jwt": {"path": mount, "role": "app", **account}}}
         pointer = "/auth/jwt/kubernetesServiceAccountToken/serviceAccountRef"
@@ -232,6 +232,17 @@ async def test_new_tokens_of_one_service_account_cause_no_new_login(
 
     for _ in range(10):
         assert await value_of(provider, issued()) == "value"
+
+    assert bao.asked(mark).logins == 1
+
+
+async def test_stores_with_one_service_account_share_a_login_though_each_has_a_token_of_its_own(
+    bao: OpenBao, issued: Callable[..., Context], provider: InMemory
+) -> None:
+    mark = bao.mark()
+
+    for store in ("one", "two", "three"):
+        assert await value_of(provider, issued(store=store)) == "value"
 
     assert bao.asked(mark).logins == 1
 

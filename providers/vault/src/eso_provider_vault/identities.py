@@ -207,8 +207,9 @@ class Identity:
             if not self._relogins.allows(held, now, valid=valid):
                 held.trusted_until = now + TRUST_SECONDS
                 return None
+            if (made := await self._fly(self._log_in)) is held:  # that flight was a renewal of the same token
+                made = await self._fly(self._log_in)
             self._relogins.count(now, valid=valid)
-            made = await self._fly(self._log_in)
             if valid:
                 await self._return(held, login)
             return made
