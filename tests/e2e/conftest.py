@@ -135,8 +135,8 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
     folder = tmp_path_factory.mktemp("up")
-    names = ("fake", "generators", "kubernetes", "webhook")
-    providers = [part for name in names for part in ("--provider", name)]
+    providers = ["--provider", "fake", "--provider", "generators"]
+    providers += ["--provider", "kubernetes", "--provider", "webhook"]
     with up_running(folder, *providers, "--file", str(manifests)) as running:
         yield running
 

@@ -298,6 +298,8 @@ def test_external_secrets_can_be_selected_by_store_and_target() -> None:
                 "ClusterKubernetes",
                 "CustomResource",
                 "ClusterCustomResource",
+                "Webhook",
+                "ClusterWebhook",
             },
             id="R87 R88 R177 owned by store providers",
         ),
