@@ -7,6 +7,7 @@ import pytest
 from eso_api.pushsecret import PushSecret
 from eso_operator.pushsecret.claims import PLACES_INDEX, Claim, Claims, places_of
 from eso_operator.pushsecret.places import Place
+from eso_operator.pushsecret.records import Spot
 from eso_operator.testing.pushsecrets import entry, push_secret
 from kuberun.cache import Store
 from kuberun.watch import Applied
@@ -61,6 +62,17 @@ def test_a_property_and_the_whole_of_its_remote_key_claim_each_other(theirs: str
     assert (found is not None) is claimed
 
 
+def test_the_same_name_in_two_remote_namespaces_is_two_places() -> None:
+    """`remoteNamespace` of a push to a Kubernetes cluster says where the value is."""
+    metadata = {"spec": {"remoteNamespace": "blue"}}
+    record = {"SecretStore/store": {"db": entry("key", "db", metadata=metadata)}}
+    other = push_secret(metadata={"name": "new", "uid": "uid-new"}, status={"syncedPushSecrets": record})
+    known = claims(OLD, other)
+
+    assert known.other(OLD, PLACE._replace(location="red")) is None
+    assert known.other(OLD, PLACE._replace(location="blue")) == Claim(other.key, settled=True)
+
+
 def test_what_is_only_announced_is_no_settled_claim() -> None:
     known = claims(OLD, NEW)
     known.announce(NEW, [PLACE])
@@ -90,7 +102,7 @@ def test_only_what_was_announced_can_be_refused() -> None:
     known.announce(OLD, [other])
     known.pushed(OLD, [])
 
-    assert known.refused(OLD) == {"SecretStore/store": [("other", "")]}
+    assert known.refused(OLD) == {"SecretStore/store": [Spot("other", "")]}
     known.forget(OLD.key)
     assert known.refused(OLD) == {}
 
@@ -115,7 +127,7 @@ def test_what_was_announced_and_never_sent_is_refused_with_the_next_push() -> No
     known.sent(NEW)
     known.pushed(NEW, [])
 
-    assert known.refused(NEW) == {"SecretStore/store": [("db", "")]}
+    assert known.refused(NEW) == {"SecretStore/store": [Spot("db", "")]}
 
 
 def test_an_announcement_that_somebody_elses_write_came_before_is_none() -> None:

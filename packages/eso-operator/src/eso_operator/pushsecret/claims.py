@@ -80,7 +80,7 @@ class Claims:
         found: dict[str, list[Spot]] = {}
         for place, fate in self._announced.get(push.key, {}).items():
             if fate is _Fate.REFUSED:
-                found.setdefault(place.store, []).append(Spot(place.remote_key, place.property))
+                found.setdefault(place.store, []).append(Spot(place.remote_key, place.property, place.location))
         return found
 
     def forget(self, key: ObjectKey) -> None:

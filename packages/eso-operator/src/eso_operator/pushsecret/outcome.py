@@ -286,8 +286,9 @@ def _contention(push: PushSecret, clashes: Sequence[Clash]) -> str:
 
 
 def _clash(push: PushSecret, clash: Clash) -> str:
-    store, remote_key, prop = clash.place
+    store, remote_key, prop, location = clash.place
     place = f'remote key "{remote_key}"' + (f', property "{prop}",' if prop else "")
+    place += f' of namespace "{location}"' if location else ""
     names = [each.name if each.namespace == push.metadata.namespace else str(each) for each in clash.others[:_SHOWN]]
     # No number: it would change, and with it the status of all of them, whenever one of many comes or goes.
     others = ", ".join(names) + (" and others" if len(clash.others) > _SHOWN else "")

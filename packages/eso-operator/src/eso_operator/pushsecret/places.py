@@ -16,10 +16,12 @@ class Place(NamedTuple):
     store: str
     remote_key: str
     property: str
+    location: str = ""
+    """As of `Spot`."""
 
     def contains(self, other: Place) -> bool:
         """Whether the other place is a part of this one: a property of the whole, or `a.b` of `a`."""
-        if self[:2] != other[:2] or self.property == other.property:
+        if self._replace(property="") != other._replace(property="") or self.property == other.property:
             return False
         return not self.property or other.property.startswith(f"{self.property}.")
 
@@ -34,12 +36,15 @@ class RemoteKey(NamedTuple):
     namespace: str
     store: str
     remote_key: str
+    location: str = ""
 
     @staticmethod
     def of(place: Place, namespace: str) -> RemoteKey:
         """The remote key of a place of a PushSecret in that namespace."""
         _, kind, _ = split_key(place.store)
-        return RemoteKey("" if kind.startswith(_CLUSTER_KIND) else namespace, place.store, place.remote_key)
+        return RemoteKey(
+            "" if kind.startswith(_CLUSTER_KIND) else namespace, place.store, place.remote_key, place.location
+        )
 
 
 class Known(NamedTuple):

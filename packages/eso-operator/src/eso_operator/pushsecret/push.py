@@ -84,7 +84,7 @@ class Delivery:
         return [entry for parcel in self.parcels for entry in parcel.entries]
 
     def place(self, entry: Entry) -> Place:
-        return Place(self.store.key, entry.remote.key, entry.remote.property)
+        return Place(self.store.key, *spot_of(entry.data))
 
     def only(self, places: Collection[Place]) -> Delivery:
         """The same delivery without entries for other places."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from eso_api.pushsecret import PushData
 from eso_api.references import CORE_GROUP
@@ -24,6 +24,8 @@ class Spot(NamedTuple):
 
     remote_key: str
     property: str
+    location: str = ""
+    """Where the metadata of the entry puts it, if it does: `spec.remoteNamespace` of a Kubernetes store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,13 @@ def split_key(key: str) -> tuple[str, str, str]:
 
 def spot_of(data: PushData) -> Spot:
     ref = data.match.remote_ref
-    return Spot(ref.remote_key, ref.property)
+    return Spot(ref.remote_key, ref.property, _location(data.metadata))
+
+
+def _location(metadata: Any) -> str:
+    spec = metadata.get("spec") if isinstance(metadata, Mapping) else None
+    said = spec.get("remoteNamespace") if isinstance(spec, Mapping) else None
+    return said if isinstance(said, str) else ""
 
 
 def entry_key(data: PushData) -> str:
