@@ -308,7 +308,10 @@ def test_keys_of_the_status_are_those_of_the_existing_operator() -> None:
 def test_two_places_whose_keys_look_the_same_are_both_kept() -> None:
     entries, _ = records.recorded({"s": [pushed("a/b"), pushed("a", "b")]})
 
-    assert {records.spot_of(data) for data in entries["s"].values()} == {records.Spot("a/b", ""), records.Spot("a", "b")}
+    assert {records.spot_of(data) for data in entries["s"].values()} == {
+        records.Spot("a/b", ""),
+        records.Spot("a", "b"),
+    }
 
 
 def test_a_failed_push_keeps_old_and_new() -> None:
