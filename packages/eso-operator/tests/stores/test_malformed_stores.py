@@ -146,3 +146,24 @@ def test_a_missing_configuration_is_named() -> None:
 
     assert raised.value.reason is Reason.CONFIG_NOT_FOUND
     assert raised.value.subject.name == "config"
+
+
+def test_retry_settings_of_a_generator_decide_its_calls() -> None:
+    """`VaultDynamicSecret` has them, as stores do."""
+    document = obj(
+        GENERATORS_V1, "Password", "store", "team-a", spec={"retrySettings": {"maxRetries": 5, "retryInterval": "2s"}}
+    )
+
+    found = resolved(generator_ref(GENERATORS_V1, "Password"), document, MAKER_SERVICE, handshake=MAKERS)
+
+    assert (found.policy.max_retries, found.policy.retry_interval) == (5, 2.0)
+    assert found.policy.refresh_interval is None
+
+
+def test_retry_settings_of_a_generator_that_make_no_sense_are_named() -> None:
+    document = obj(GENERATORS_V1, "Password", "store", "team-a", spec={"retrySettings": {"maxRetries": "many"}})
+
+    with pytest.raises(ResolutionError, match=r"spec\.retrySettings") as caught:
+        resolved(generator_ref(GENERATORS_V1, "Password"), document, MAKER_SERVICE, handshake=MAKERS)
+
+    assert caught.value.reason is Reason.MALFORMED

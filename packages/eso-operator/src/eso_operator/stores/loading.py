@@ -243,7 +243,7 @@ def _v1_generator(reference: Reference, picked: Picked, ref: ObjectRef, obj: Jso
         conditions=(),
         auth_scope=AuthScope.MANIFEST_NAMESPACE,
         gating=Gating.NONE,
-        policy=CallPolicy(gated=False),
+        policy=_call_policy(ref, 0, _retry_settings(owned.spec, ref), gated=Gating.NONE),
     )
     return Store(
         form=Form.V1_GENERATOR,
@@ -312,6 +312,14 @@ def _spec(obj: JsonObject, ref: ObjectRef) -> dict[str, Any]:
     if not isinstance(spec, dict):
         raise malformed(ref, "spec must be an object")
     return spec
+
+
+def _retry_settings(spec: dict[str, Any], ref: ObjectRef) -> RetrySettings | None:
+    """Those of a generator's own spec, which few kinds have."""
+    try:
+        return msgspec.convert(spec.get("retrySettings"), RetrySettings | None)
+    except msgspec.ValidationError as error:
+        raise malformed(ref, f"spec.retrySettings: {error_text(error)}") from None
 
 
 def _call_policy(ref: ObjectRef, refresh: int | str, retry: RetrySettings | None, *, gated: Gating) -> CallPolicy:
