@@ -119,16 +119,18 @@ async def test_a_v1_manifest_syncs_unedited_and_follows_a_change(
 async def test_a_denied_path_keeps_the_secret_and_a_deleted_key_removes_it(
     site: Any, bao: OpenBao, mount: str, team: str
 ) -> None:
-    bao.policy(mount, f'path "{mount}/data/*" {{ capabilities = ["read"] }}')
+    allowed = f'path "{mount}/data/*" {{ capabilities = ["read"] }}\n'
+    denied = f'path "{mount}/data/app/*" {{ capabilities = ["deny"] }}\n'
+    bao.policy(mount, allowed)
     bao.put(mount, "app/db", {"password": "first"})
     await site.apply(*store(bao, mount, team, bao.token(mount)), external_secret(team, "app/db"))
     await site.secret("app", team, lambda text: text)
 
-    bao.policy(mount, f'path "{mount}/data/*" {{ capabilities = ["deny"] }}')
+    bao.policy(mount, allowed + denied)
     await failing(site, team, f"{mount}/data/app/db")
     assert await site.find(SECRETS, "app", team) is not None
 
-    bao.policy(mount, f'path "{mount}/data/*" {{ capabilities = ["read"] }}')
+    bao.policy(mount, allowed)
     await site.ready(EXTERNAL_SECRETS, "app", team)
     assert await site.find(SECRETS, "app", team) is not None
 

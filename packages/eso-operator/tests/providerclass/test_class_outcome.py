@@ -47,10 +47,10 @@ def reported(result: Result, spec: ProviderClassSpec = SPEC, before: ProviderCla
         ),
         pytest.param(
             SPEC,
-            Unanswered("ProviderIncompatible", "speaks 9.0, this operator speaks 2.0, 2.1"),
+            Unanswered("ProviderIncompatible", "speaks 9.0, this operator speaks 2.1, 2.2"),
             "False",
             "ProviderIncompatible",
-            "2.0, 2.1",
+            "2.1, 2.2",
             id="no common protocol, R141",
         ),
         pytest.param(SPEC, Unanswered("UnknownCA", "x"), "False", "UnknownCA", "x", id="the cause is the reason"),
@@ -73,7 +73,7 @@ def test_the_status_shows_what_the_provider_said() -> None:
 
     status = reported(Answered(serving(NOTES), certificate_ends=ends, endpoints=3)).status
 
-    assert (status.protocol, status.provider_version, status.endpoints) == ("2.1", "1.0.0", 3)
+    assert (status.protocol, status.provider_version, status.endpoints) == ("2.2", "1.0.0", 3)
     assert status.certificate.not_after == "2031-01-01T00:00:00Z"
     (kind,) = status.kinds
     assert (kind.group, kind.version, kind.kind) == tuple(NOTES)

@@ -36,7 +36,7 @@ async def test_a_labelled_service_gets_a_class_that_shows_what_its_provider_said
         text = operator.metrics.exposition().decode()
         assert f'eso_provider_certificate_expiry_timestamp_seconds{{service="{bench.namespace}/{SERVICE}"}}' in text
     assert found["spec"]["v1ProviderKeys"] == ["fake"]
-    assert (found["status"]["protocol"], found["status"]["providerVersion"]) == ("2.1", "1")
+    assert (found["status"]["protocol"], found["status"]["providerVersion"]) == ("2.2", "1")
     assert BACKEND_ID.kind in [kind["kind"] for kind in found["status"]["kinds"]]
     assert found["status"]["certificate"]["notAfter"]
     assert found["status"]["endpoints"] == 1
@@ -50,7 +50,7 @@ async def test_an_incompatible_provider_is_named_on_its_class_with_both_ranges(b
         await bench.ready(
             CLASSES,
             SERVICE,
-            lambda c: c.reason == "ProviderIncompatible" and "9.0" in c.message and "2.0, 2.1" in c.message,
+            lambda c: c.reason == "ProviderIncompatible" and "9.0" in c.message and "2.1, 2.2" in c.message,
         )
 
 
