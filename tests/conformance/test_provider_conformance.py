@@ -25,7 +25,7 @@ from eso_conformance.fixture import from_plain
 from eso_operator.certs.local import LocalCertificates
 from eso_provider_vault.conformance import fixture as vault_fixture
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_webhook.conformance import GENERATOR, STORE
+from eso_provider_webhook.conformance import fixture_at
 from kuberun.testing.rawapi import RawApi
 from kuberun.testing.servers import ApiServer
 
@@ -101,31 +101,14 @@ class SecretManager(BaseHTTPRequestHandler):
 @contextmanager
 def webhook_backend() -> Iterator[Mapping[str, Any]]:
     SecretManager.values = {
-        "/greeting": b"hello",
-        "/login": b'{"user":"anna"}',
+        "/secrets/greeting": b"hello",
+        "/secrets/dir%2Fgreeting": b"hello again",
+        "/secrets/login": b'{"user":"anna","realm":"test"}',
         "/new": b'{"password":"generated"}',
     }
     with ThreadingHTTPServer(("127.0.0.1", 0), SecretManager) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/"
-        login = {"name": "login", "namespace": "conformance"}
-        store = STORE | {
-            "spec": {
-                "url": url + "{{ .remoteRef.key }}{{ .remoteRef.remoteKey }}",
-                "result": {"jsonPath": "{{ if .remoteRef.property }}$.{{ .remoteRef.property }}{{ end }}"},
-                "auth": {
-                    "ntlm": {"usernameSecret": login | {"key": "user"}, "passwordSecret": login | {"key": "password"}}
-                },
-            },
-            "credentials": {"/auth/ntlm/usernameSecret": "anna", "/auth/ntlm/passwordSecret": "open sesame"},
-            "known": [
-                {"key": "greeting", "value": "hello"},
-                {"key": "login", "value": "anna", "property": "user"},
-            ],
-            "maps": [{"key": "login", "value": {"user": "anna"}}],
-        }
-        generator = GENERATOR | {"spec": {"url": url + "new", "result": {}}}
-        yield {"kinds": [store | {"kind": "Webhook"}, store | {"kind": "ClusterWebhook"}, generator]}
+        yield fixture_at(f"http://127.0.0.1:{server.server_port}/")
         server.shutdown()
 
 

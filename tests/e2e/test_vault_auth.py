@@ -16,7 +16,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.postgres import ADMIN, PASSWORD, Postgres
+from eso_provider_vault.testing.postgres import Postgres, database_engine
 from kuberun.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 
@@ -35,29 +35,14 @@ def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenBao]:
 
 @pytest.fixture(scope="module")
 def database(bao: OpenBao) -> Iterator[Postgres]:
-    with Postgres.started() as server:
-        bao.enable("database", "database")
-        config = {
-            "plugin_name": "postgresql-database-plugin",
-            "connection_url": server.connection(),
-            "username": ADMIN,
-            "password": PASSWORD,
-            "allowed_roles": ["*"],
-        }
-        bao.must("POST", "database/config/postgres", config)
-        create = "create role \"{{name}}\" with login password '{{password}}' valid until '{{expiration}}'"
-        role = {"db_name": "postgres", "creation_statements": [create], "default_ttl": "1h", "max_ttl": "24h"}
-        bao.must("POST", "database/roles/app", role)
+    with database_engine(bao) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ESO_PROVIDER_ALLOW_ADDRESS", "loopback")
-        folder = tmp_path_factory.mktemp("up-vault-auth")
-        with up_running(folder, "--provider", "vault", "--file", str(manifests)) as running:
-            yield running
+    with up_running(tmp_path_factory.mktemp("up-vault-auth"), "--file", str(manifests)) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

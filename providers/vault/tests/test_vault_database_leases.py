@@ -11,7 +11,7 @@ import pytest
 from eso_api.generators.vaultdynamicsecret import VaultDynamicSecretSpec
 from eso_provider_vault.dynamic import VaultDynamicSecretGenerator
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.postgres import ADMIN, PASSWORD, Postgres
+from eso_provider_vault.testing.postgres import Postgres, database_engine
 from eso_provider_vault.testing.sessions import make
 from eso_wire.values import GenerateRequest
 from kuberun.clock import SystemClock
@@ -21,19 +21,7 @@ REVOKES = 'path "sys/leases/revoke" { capabilities = ["update"] }\n'
 
 @pytest.fixture(scope="module")
 def database(bao: OpenBao) -> Iterator[Postgres]:
-    with Postgres.started() as server:
-        bao.enable("database", "database")
-        config = {
-            "plugin_name": "postgresql-database-plugin",
-            "connection_url": server.connection(),
-            "username": ADMIN,
-            "password": PASSWORD,
-            "allowed_roles": ["*"],
-        }
-        bao.must("POST", "database/config/postgres", config)
-        create = "create role \"{{name}}\" with login password '{{password}}' valid until '{{expiration}}'"
-        role = {"db_name": "postgres", "creation_statements": [create], "default_ttl": "1h", "max_ttl": "24h"}
-        bao.must("POST", "database/roles/app", role)
+    with database_engine(bao) as server:
         yield server
 
 

@@ -11,7 +11,7 @@ from eso_conformance.cases import Profile
 from eso_conformance.fixture import from_plain
 from eso_conformance.runner import Verdict, run
 from eso_conformance.subject import Identity, Target
-from eso_provider_webhook.conformance import GENERATOR, STORE
+from eso_provider_webhook.conformance import fixture_at
 from eso_provider_webhook.provider import PROVIDER
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import ProviderServer
@@ -20,36 +20,13 @@ from eso_sdk.testing.server import CLIENT_ID
 
 STORES = {"Webhook", "ClusterWebhook"}
 KINDS = {"read": STORES, "write": STORES, "generator": {"Webhook"}, "tls": {"Webhook"}}
-LOGIN = {"name": "login", "namespace": "conformance"}
-
-
-def fixture_of(url: str) -> dict[str, Any]:
-    """What the suite may expect of an endpoint at this address."""
-    store = STORE | {
-        "spec": {
-            "url": url + "secrets/{{ .remoteRef.key }}{{ .remoteRef.remoteKey }}",
-            "result": {"jsonPath": "{{ if .remoteRef.property }}$.{{ .remoteRef.property }}{{ end }}"},
-            "auth": {
-                "ntlm": {"usernameSecret": LOGIN | {"key": "user"}, "passwordSecret": LOGIN | {"key": "password"}}
-            },
-        },
-        "credentials": {"/auth/ntlm/usernameSecret": "anna", "/auth/ntlm/passwordSecret": "open sesame"},
-        "known": [
-            {"key": "greeting", "value": "hello"},
-            {"key": "dir/greeting", "value": "hello again"},
-            {"key": "login", "value": "anna", "property": "user"},
-        ],
-        "maps": [{"key": "login", "value": {"user": "anna", "realm": "test"}}],
-    }
-    generator = GENERATOR | {"spec": {"url": url + "new", "result": {}}}
-    return {"kinds": [store | {"kind": kind} for kind in ("Webhook", "ClusterWebhook")] + [generator]}
 
 
 @pytest.mark.parametrize("profile", ["read", "write", "generator", "tls"])
 async def test_conformance(profile: str, endpoint: Any, shelf: Any) -> None:
     endpoint.json('{"password": "of the endpoint"}', path="/new")
     shelf.values |= {"greeting": b"hello", "dir/greeting": b"hello again", "login": b'{"user":"anna","realm":"test"}'}
-    fixture = from_plain(fixture_of(endpoint.url))
+    fixture = from_plain(fixture_at(endpoint.url))
 
     async with ProviderServer(PROVIDER, addresses=AddressPolicy.parse(["loopback"])) as server:
         target = _target(server.address, server.authority)

@@ -20,4 +20,28 @@ GENERATOR: Final[dict[str, Any]] = {
     "kind": "Webhook",
     "invalid": [{}, {"url": _URL, "result": {"jsonPath": "$..a"}}],
 }
+_LOGIN: Final = {"name": "login", "namespace": "conformance"}
+
+
+def fixture_at(url: str) -> dict[str, Any]:
+    """Expect values below `secrets/` of an endpoint, a generated password at `new`, and an NTLM login."""
+    ntlm = {"usernameSecret": _LOGIN | {"key": "user"}, "passwordSecret": _LOGIN | {"key": "password"}}
+    store = STORE | {
+        "spec": {
+            "url": url + "secrets/{{ .remoteRef.key }}{{ .remoteRef.remoteKey }}",
+            "result": {"jsonPath": "{{ if .remoteRef.property }}$.{{ .remoteRef.property }}{{ end }}"},
+            "auth": {"ntlm": ntlm},
+        },
+        "credentials": {"/auth/ntlm/usernameSecret": "anna", "/auth/ntlm/passwordSecret": "open sesame"},
+        "known": [
+            {"key": "greeting", "value": "hello"},
+            {"key": "dir/greeting", "value": "hello again"},
+            {"key": "login", "value": "anna", "property": "user"},
+        ],
+        "maps": [{"key": "login", "value": {"user": "anna", "realm": "test"}}],
+    }
+    generator = GENERATOR | {"spec": {"url": url + "new", "result": {}}}
+    return {"kinds": [store | {"kind": "Webhook"}, store | {"kind": "ClusterWebhook"}, generator]}
+
+
 FIXTURE: Final = {"kinds": [STORE | {"kind": "Webhook"}, STORE | {"kind": "ClusterWebhook"}, GENERATOR]}

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from eso_provider_vault.testing.openbao import OpenBao
 from kuberun.testing.servers import Child, ServerFailedError, free_ports
 
 READY_SECONDS: Final = 60.0
@@ -85,6 +86,25 @@ class Postgres:
     def _psql(self, statement: str, user: str, password: str) -> subprocess.CompletedProcess[str]:
         command = [str(self.programs / "psql"), "-X", "-A", "-t", "-c", statement, self.connection(user, password)]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603 - ours
+
+
+@contextmanager
+def database_engine(bao: OpenBao) -> Iterator[Postgres]:
+    """Start a database and let OpenBao issue credentials for it at `database/creds/app`."""
+    with Postgres.started() as server:
+        bao.enable("database", "database")
+        config = {
+            "plugin_name": "postgresql-database-plugin",
+            "connection_url": server.connection(),
+            "username": ADMIN,
+            "password": PASSWORD,
+            "allowed_roles": ["*"],
+        }
+        bao.must("POST", "database/config/postgres", config)
+        create = "create role \"{{name}}\" with login password '{{password}}' valid until '{{expiration}}'"
+        role = {"db_name": "postgres", "creation_statements": [create], "default_ttl": "1h", "max_ttl": "24h"}
+        bao.must("POST", "database/roles/app", role)
+        yield server
 
 
 def _programs() -> Path:
