@@ -21,7 +21,8 @@ TOKEN_REF = {"name": "credentials", "key": "token", "namespace": "team"}
 async def objects(kube: Any, remote: Any) -> Any:
     """Opens stores of one kind; the objects of the test are ConfigMaps."""
     for name, text in (("app", "blue"), ("db", "green")):
-        body = {"metadata": {"name": name, "labels": {"tier": name}}, "data": {"color": text, "json": '{"a":[1]}'}}
+        labels = {"tier": name, "test": remote.namespace}
+        body = {"metadata": {"name": name, "labels": labels}, "data": {"color": text, "json": '{"a":[1]}'}}
         assert (await remote.api.post(f"/api/v1/namespaces/{remote.namespace}/configmaps", body)).status == 201
 
     def opened(*, cluster: bool = False, token: str = "", **spec: Any) -> Any:
@@ -71,7 +72,7 @@ async def test_a_cluster_scoped_store_names_namespace_and_object(objects: Any, r
 
     assert await store.read(f"{remote.namespace}/db", property="data.color") == "green"
     assert (await store.read("db")).reason.value == "INVALID_REQUEST"
-    assert set(await store.find(tags={"tier": "db"})) == {f"{remote.namespace}/db"}
+    assert set(await store.find(tags={"tier": "db", "test": remote.namespace})) == {f"{remote.namespace}/db"}
 
 
 async def test_a_cluster_scoped_store_reads_cluster_scoped_kinds_by_name(objects: Any, remote: Any) -> None:
