@@ -53,8 +53,10 @@ class Changes:
         """Never ends by itself."""
         watches = Watches(items)
         position = _position(resume_token)
-        fresh = [item for item in items if item.watch_id not in self._followed]
-        resumed = position > 0 and not self._followed
+        # A stream that begins without a token knows nothing of an earlier one of this session.
+        followed = self._followed if position else frozenset()
+        fresh = [item for item in items if item.watch_id not in followed]
+        resumed = position > 0 and not followed
         if fresh or not position:
             latest, present = await self._list()
             watches.remember({key: meta.labels for key, meta in present.items()})
