@@ -138,6 +138,29 @@ async def test_a_denied_path_keeps_the_secret_and_a_deleted_key_removes_it(
     await site.gone(SECRETS, "app", team)
 
 
+async def test_two_namespaces_with_tokens_of_their_own_never_see_each_others_value(
+    site: Any, bao: OpenBao, mount: str
+) -> None:
+    """One ClusterSecretStore whose token comes from the namespace of its user."""
+    red, blue = [await site.namespace(f"{color}-{next(_NUMBERS)}") for color in ("red", "blue")]
+    shared = f"shared-{mount}"
+    _, own = store(bao, mount, red)
+    await site.apply({**own, "kind": "ClusterSecretStore", "metadata": {"name": shared}})
+    ref = {"secretStoreRef": {"name": shared, "kind": "ClusterSecretStore"}}
+    for namespace in (red, blue):
+        bao.put(mount, f"{namespace}/db", {"password": f"of {namespace}"})
+        bao.policy(namespace, f'path "{mount}/data/{namespace}/*" {{ capabilities = ["read"] }}')
+        token, _ = store(bao, mount, namespace, bao.token(namespace))
+        await site.apply(token, external_secret(namespace, f"{namespace}/db", **ref))
+
+    for namespace in (red, blue):
+        await site.secret("app", namespace, lambda text, own=namespace: text == {"password": f"of {own}"})
+
+    await site.patch(EXTERNAL_SECRETS, "app", {"spec": external_secret(red, f"{blue}/db", **ref)["spec"]}, red)
+    await failing(site, red, f"{mount}/data/{blue}/db")
+    await site.secret("app", red, lambda text: text == {"password": f"of {red}"})
+
+
 async def test_an_unmounted_engine_keeps_the_secret(site: Any, bao: OpenBao, mount: str, team: str) -> None:
     bao.put(mount, "app/db", {"password": "first"})
     await site.apply(*store(bao, mount, team), external_secret(team, "app/db"))
