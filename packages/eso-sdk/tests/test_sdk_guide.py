@@ -5,14 +5,19 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
 from eso_api.shapes import Fragment
 from eso_api.values import SecretBytes
 from eso_sdk import Provider, Store, errors, reads, store_kind
+from eso_sdk.addresses import AddressPolicy
 from eso_sdk.extract import property_in
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GenerateRequest, GetItem, RemoteRef
 
+LOOPBACK = AddressPolicy.parse(["loopback"])
 GUIDE = (Path(__file__).resolve().parents[3] / "docs/guides/write-a-provider.md").read_text(encoding="utf-8")
 
 
@@ -32,6 +37,25 @@ def shown(under: str) -> str:
     section = GUIDE.partition(f"## {under}\n")[2].partition("\n## ")[0]
     (code,) = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     return str(code)
+
+
+async def test_asking_over_http_as_the_guide_shows_it() -> None:
+    names: dict[str, Any] = {}
+    exec(shown("Ask a backend over HTTP"), names)  # noqa: S102 - the guide's own code
+
+    async def value(request: web.Request) -> web.Response:
+        known = {"a": b"1"}.get(request.match_info["key"])
+        return web.Response(status=404) if known is None else web.Response(body=known)
+
+    app = web.Application()
+    app.router.add_get("/values/{key}", value)
+    async with TestServer(app) as server, InMemory(names["PROVIDER"], addresses=LOOPBACK) as provider:
+        context = call_context(names["Keep"], {"server": str(server.make_url("/"))})
+        found = [(await provider.get_one(context, key)).outcome for key in ("a", "z")]
+
+    assert found[0] == SecretBytes(b"1")
+    assert isinstance(found[1], ProviderError)
+    assert found[1].reason is ErrorReason.SECRET_NOT_FOUND
 
 
 async def test_reading_in_batches_as_the_guide_shows_it() -> None:
