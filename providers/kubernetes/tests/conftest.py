@@ -27,6 +27,7 @@ from eso_wire.values import (
     Shape,
     SourceSecret,
 )
+from kuberun.clock import SystemClock
 from kuberun.testing.rawapi import RawApi
 from kuberun.testing.servers import ApiServer
 
@@ -106,10 +107,32 @@ class Remote:
         for path, body in made:
             answer = await self.api.post(path, body)
             assert answer.status == 201, answer.body
+        for verb in verbs:
+            await self._granted(
+                f"system:serviceaccount:{where}:{name}",
+                {
+                    "namespace": where,
+                    "verb": verb,
+                    "group": groups[0],
+                    "resource": resources[0],
+                    "name": names[0] if names else "",
+                },
+            )
         asked = {"spec": {"audiences": [], "expirationSeconds": 3600}}
         answer = await self.api.post(f"/api/v1/namespaces/{where}/serviceaccounts/{name}/token", asked)
         assert answer.status == 201, answer.body
         return str(answer.body["status"]["token"])
+
+    async def _granted(self, user: str, attributes: dict[str, Any]) -> None:
+        """Wait until the server knows of the new role: a real one learns of it a moment later."""
+        review = {"spec": {"user": user, "resourceAttributes": attributes}}
+        for _ in range(200):
+            answer = await self.api.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+            assert answer.status == 201, answer.body
+            if answer.body["status"]["allowed"]:
+                return
+            await SystemClock().sleep(0.05)
+        raise AssertionError(f"{user} was not granted {attributes}")
 
 
 @dataclass(frozen=True, slots=True)
