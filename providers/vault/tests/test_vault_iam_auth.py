@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -25,6 +26,8 @@ from eso_wire.values import Token
 
 ROLE_ANNOTATION = "eks.amazonaws.com/role-arn"
 
+_NUMBERS = itertools.count(1)
+
 
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
@@ -37,7 +40,7 @@ def keys(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]
     """The access key of a user. From now on, signatures are verified."""
     monkeypatch.setenv("AWS_STS_ENDPOINT", aws.url)
     aws.verify_signatures(after=10_000)
-    made = aws.user(f"user-{id(monkeypatch)}")
+    made = aws.user(f"user-{next(_NUMBERS)}")
     aws.verify_signatures()
     yield made
     aws.verify_signatures(after=10_000)
