@@ -36,6 +36,7 @@ from eso_wire.values import (
     AudienceRule,
     AudienceSource,
     Context,
+    Credential,
     CredentialKind,
     CredentialPath,
     DeleteBatch,
@@ -96,6 +97,7 @@ class Second(Caller):
 
 
 WRITTEN: list[tuple[str, ...]] = []
+CANARY = b"CANARY-of-a-policy"
 
 
 @store_kind(kind="Grouped", plural="groupeds")
@@ -107,6 +109,8 @@ class Grouped(Store[Config]):
         self, items: Sequence[PushItem], _: SourceSecret
     ) -> Sequence[PushOutcome | Pushed | ProviderError]:
         WRITTEN.append(tuple(item.remote.property for item in items))
+        if items[0].remote.key == "echo":
+            raise backend_error(f"the backend says {CANARY.decode()}")
         if items[0].remote.key == "broken":
             raise backend_error("no room")
         return [
@@ -243,6 +247,16 @@ async def test_a_failure_of_the_group_is_one_of_each_item_and_of_no_other_key(pr
     results = await provider.push(call_context(Grouped), push(("broken", "1"), ("broken", "2"), ("fine", "1")))
 
     assert [_reason(result) for result in results] == ["BACKEND_ERROR", "BACKEND_ERROR", "UPDATED"]
+
+
+async def test_what_push_metadata_refers_to_is_masked_in_errors(provider: InMemory) -> None:
+    item = PushItem("1", RemoteRef("echo"), SecretBytes(b"v"), resolved=(Credential("/policy", SecretBytes(CANARY)),))
+
+    (result,) = await provider.push(call_context(Grouped), PushBatch((item,), idempotency_key="once"))
+
+    assert isinstance(result.outcome, ProviderError)
+    assert CANARY.decode() not in result.outcome.message
+    assert "the backend says" in result.outcome.message
 
 
 async def test_properties_of_one_key_are_removed_together(provider: InMemory) -> None:

@@ -92,9 +92,13 @@ class Redactor:
         return self._forms
 
 
-def secrets_of(context: Context, payloads: Iterable[SecretBytes | SecretMap] = ()) -> Iterator[SecretBytes]:
-    """Every secret a request carried: its credentials, and the values to write."""
-    for credential in context.config.credentials:
+def secrets_of(
+    context: Context,
+    payloads: Iterable[SecretBytes | SecretMap] = (),
+    resolved: Iterable[Credential] = (),
+) -> Iterator[SecretBytes]:
+    """Every secret a request carried: its credentials, the values to write, and what their metadata refers to."""
+    for credential in (*context.config.credentials, *resolved):
         yield from _of_credential(credential)
     for payload in payloads:
         if isinstance(payload, SecretBytes):

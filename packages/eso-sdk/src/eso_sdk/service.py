@@ -139,7 +139,8 @@ class Service:
                     yield page
 
     async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
-        redactor = Redactor(secrets_of(context, (item.payload for item in batch.items)))
+        resolved = (credential for item in batch.items for credential in item.resolved)
+        redactor = Redactor(secrets_of(context, (item.payload for item in batch.items), resolved))
         _repeatable(batch.idempotency_key)
         async with self._store(context, redactor, len(batch.items), {Operation.PUSH}) as (store, session):
             results = await Writing(store, session.gate, redactor).push(batch)

@@ -80,6 +80,8 @@ def secrets_of_config(config: Config) -> Iterator[bytes]:
 def secrets_of_push(batch: PushBatch) -> Iterator[bytes]:
     for item in batch.items:
         yield from secrets_of_value(item.payload)
+        for credential in item.resolved:
+            yield from _secrets_of_credential(credential)
 
 
 def secrets_of_results(results: Iterable[GetResult]) -> Iterator[bytes]:
