@@ -51,8 +51,9 @@ def _for_block(provider: Provider, served: ServedKind, context: Context) -> Serv
 def depends_on_caller(served: ServedKind, context: Context) -> bool:
     """Whether a session for this configuration must not be shared between namespaces."""
     spec = context.config.spec_json
-    if not served.caller_dependences or spec is None:
-        return bool(served.caller_dependences)
+    always = any(not each.pointer for each in served.caller_dependences)
+    if always or not served.caller_dependences or spec is None:
+        return bool(served.caller_dependences)  # without a look at the configuration, which every call would pay for
     return pointers.depends_on_caller(served.caller_dependences, _plain(spec.reveal()))
 
 
