@@ -141,7 +141,7 @@ async def _arrived(arrivals: Arrivals) -> bool:
 
 
 async def _quiet(up: UpProcess) -> bool:
-    """The stream stands, and nobody reads any more."""
+    """Tell whether the stream is open and no ExternalSecret has read for three seconds."""
     before = _reads(up)
     await asyncio.sleep(3.0)
     return _reads(up) == before and _calls(up, "ListSecrets") > 0

@@ -63,7 +63,7 @@ class Supervised:
     port: int
     folder: Path
     held: socket.socket | None = field(default=None, compare=False, repr=False)
-    """Keeps the port of a provider that is started on demand: nobody else gets it before `release`."""
+    """A bound socket that reserves the port of a provider on demand until `release`."""
 
     @property
     def on_demand(self) -> bool:
