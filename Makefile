@@ -12,7 +12,7 @@ BIN     := $(VENV)/bin
 UV      := $(BIN)/uv
 DISTS   := $(sort $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml providers/*/pyproject.toml)))
 STAMP   := $(VENV)/.stamp
-APART   := moto openbao-ldap
+APART   := ministack moto openbao-ldap
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 say      = @printf '\033[1m==> %s\033[0m\n' "$(1)"
 

@@ -103,7 +103,7 @@ def test_a_secret_from_birth_to_death(core: Any, namespace: str) -> None:
     assert base64.b64decode(created.data["user"]) == b"admin"
     assert (created.type, patched.metadata.labels) == ("Opaque", {"a": "b"})
     assert [item.metadata.name for item in listed.items] == ["s"]
-    assert (deleted["status"], deleted["details"]["name"]) == ("Success", "s")
+    assert (deleted.status, deleted.details.name) == ("Success", "s")
 
 
 def test_failures_carry_status_and_reason(core: Any, namespace: str) -> None:

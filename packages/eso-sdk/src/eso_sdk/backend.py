@@ -36,7 +36,7 @@ C = TypeVar("C", bound=msgspec.Struct)
 class ApiCalls(Protocol):
     """Counts what a provider asks its backend."""
 
-    def count(self, call: str, status: str, seconds: float) -> None: ...
+    def count(self, call: str, status: str, seconds: float, *, api: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ class Backend(Generic[C]):
 
     OPERATIONS: ClassVar[frozenset[Operation]] = frozenset()
     """What the kind does; set by its decorator."""
+    API_NAME: ClassVar[str] = ""
+    """Value of the label `provider` in the metrics of calls to the backend; empty for that of the whole provider."""
 
     def __init__(self, opening: Opening[C]) -> None:
         self.config: C = opening.config
@@ -153,7 +155,7 @@ class Backend(Generic[C]):
             yield
             status = "success"
         finally:
-            self._api_calls.count(call, status, self.clock.monotonic() - begun)
+            self._api_calls.count(call, status, self.clock.monotonic() - begun, api=self.API_NAME)
 
 
 def config_type(backend: type[Backend[C]]) -> type[C]:

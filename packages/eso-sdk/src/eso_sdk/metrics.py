@@ -28,7 +28,7 @@ class ApiCallSeries(Collector):
         self._provider = provider
         self._lock = threading.Lock()
         self._names: set[str] = set()
-        self._calls: Tally[tuple[str, str]] = Tally()
+        self._calls: Tally[tuple[str, str, str]] = Tally()
         self._latency = Histogram(
             "eso_provider_backend_latency_seconds",
             "Time of a call to the backend",
@@ -38,20 +38,20 @@ class ApiCallSeries(Collector):
         )
         registry.register(self)
 
-    def count(self, call: str, status: str, seconds: float) -> None:
+    def count(self, call: str, status: str, seconds: float, *, api: str = "") -> None:
         with self._lock:
             if len(self._names) < _MAX_CALL_NAMES:
                 self._names.add(call)
             name = call if call in self._names else _OTHER
-            self._calls[(name, status)] += 1
+            self._calls[(api or self._provider, name, status)] += 1
         self._latency.labels(name).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
         series = Metric("externalsecret_provider_api_calls_count", "Calls to the backend", "unknown")
         with self._lock:
             calls = dict(self._calls)
-        for (call, status), count in sorted(calls.items()):
-            series.add_sample(series.name, {"provider": self._provider, "call": call, "status": status}, count)
+        for (provider, call, status), count in sorted(calls.items()):
+            series.add_sample(series.name, {"provider": provider, "call": call, "status": status}, count)
         yield series
 
 

@@ -1,1 +1,1 @@
-"""The AWS provider: Secrets Manager and Parameter Store. So far only its API kinds, in `kinds.py`."""
+"""The AWS provider: Secrets Manager, Parameter Store, Certificate Manager, and two generators."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from eso_api.shapes import Rule
+import msgspec
+
+from eso_api.shapes import Fragment, Rule
 from eso_api.stores.aws import AwsConnection, SecretsManagerDeletion
 from eso_api.v2.policy import ClusterPolicy, Policy
 
@@ -17,6 +19,37 @@ _RECOVERY_WINDOW = Rule(
 )
 
 
+class AwsChanges(Fragment, frozen=True, kw_only=True):
+    """How changes at the backend are noticed."""
+
+    queue_url: str = msgspec.field(default="", name="queueURL")
+    """URL of an SQS queue that receives the EventBridge events of the service; absent means to look for changes."""
+
+
+class SecretsManagerConfig(AwsConnection, frozen=True, kw_only=True):
+    """What a store of Secrets Manager is opened with: a v1 block, or the spec of a kind."""
+
+    secrets_manager: SecretsManagerDeletion | None = None
+    """How v1 blocks say it."""
+    deletion: SecretsManagerDeletion | None = None
+    changes: AwsChanges | None = None
+
+    @property
+    def deletes(self) -> SecretsManagerDeletion:
+        """How secrets are deleted."""
+        return self.deletion or self.secrets_manager or SecretsManagerDeletion()
+
+
+class ParameterStoreConfig(AwsConnection, frozen=True, kw_only=True):
+    """What a store of Parameter Store is opened with: a v1 block, or the spec of a kind."""
+
+    changes: AwsChanges | None = None
+
+
+class CertificateManagerConfig(AwsConnection, frozen=True, kw_only=True):
+    """What a store of Certificate Manager is opened with: a v1 block, or the spec of a kind."""
+
+
 class SecretsManagerSpec(AwsConnection, frozen=True, kw_only=True):
     """Which account and region, as whom."""
 
@@ -24,6 +57,8 @@ class SecretsManagerSpec(AwsConnection, frozen=True, kw_only=True):
 
     deletion: SecretsManagerDeletion | None = None
     """How secrets are deleted."""
+    changes: AwsChanges | None = None
+    """How changes are noticed."""
     common: Policy | None = None
     """Behaviour when this object is named directly, without a store."""
 
@@ -35,6 +70,8 @@ class ClusterSecretsManagerSpec(AwsConnection, frozen=True, kw_only=True):
 
     deletion: SecretsManagerDeletion | None = None
     """How secrets are deleted."""
+    changes: AwsChanges | None = None
+    """How changes are noticed."""
     common: ClusterPolicy | None = None
     """Behaviour when this object is named directly, without a store."""
 
@@ -42,11 +79,29 @@ class ClusterSecretsManagerSpec(AwsConnection, frozen=True, kw_only=True):
 class ParameterStoreSpec(AwsConnection, frozen=True, kw_only=True):
     """Which account and region, as whom."""
 
+    changes: AwsChanges | None = None
+    """How changes are noticed."""
     common: Policy | None = None
     """Behaviour when this object is named directly, without a store."""
 
 
 class ClusterParameterStoreSpec(AwsConnection, frozen=True, kw_only=True):
+    """Which account and region, as whom, and who may use it."""
+
+    changes: AwsChanges | None = None
+    """How changes are noticed."""
+    common: ClusterPolicy | None = None
+    """Behaviour when this object is named directly, without a store."""
+
+
+class CertificateManagerSpec(AwsConnection, frozen=True, kw_only=True):
+    """Which account and region, as whom."""
+
+    common: Policy | None = None
+    """Behaviour when this object is named directly, without a store."""
+
+
+class ClusterCertificateManagerSpec(AwsConnection, frozen=True, kw_only=True):
     """Which account and region, as whom, and who may use it."""
 
     common: ClusterPolicy | None = None

@@ -13,9 +13,9 @@ from eso_provider_vault.connection import Connection
 from eso_provider_vault.documents import Json, Number, at, integer, text
 from eso_provider_vault.errors import refusal, sealed_or_down
 from eso_provider_vault.identities import Grant
-from eso_provider_vault.refusals import Pauses
 from eso_provider_vault.replies import Reply, shown
 from eso_sdk.errors import invalid_config, rejected
+from eso_sdk.refusals import Pauses
 from eso_wire.errors import ProviderError
 
 LOOKUP_SELF: Final = "auth/token/lookup-self"

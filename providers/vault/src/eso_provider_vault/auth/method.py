@@ -9,8 +9,8 @@ from typing import Protocol
 
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
 from eso_api.values import SecretBytes
-from eso_provider_vault.refusals import Pauses
 from eso_sdk.errors import invalid_config
+from eso_sdk.refusals import Pauses
 from eso_wire.values import Token
 from kuberun.clock import Clock
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import quote
 
 from eso_api.stores.openbao import OpenBaoAppRole, OpenBaoUserPass
 from eso_api.stores.vault import VaultAppRole, VaultPassword
 from eso_provider_vault.auth.method import Method, Secrets, digest, fixed, line, mount_of, named, needed, text
-from eso_provider_vault.refusals import PASSWORD_PAUSES
 from eso_sdk.errors import invalid_config
+from eso_sdk.refusals import Pauses
+
+PASSWORD_PAUSES: Final = Pauses(first=60.0, longest=900.0)
+"""Vault locks a user after five failures within 15 minutes."""
 
 
 def app_role(config: VaultAppRole | OpenBaoAppRole, secrets: Secrets) -> Method:

@@ -6,13 +6,10 @@ with Aws.started(folder) as aws:
 
 from __future__ import annotations
 
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
@@ -21,35 +18,16 @@ from yarl import URL
 
 from eso_api.values import SecretBytes
 from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
-from eso_provider_vault.testing.apart import apart
+from eso_sdk.testing.moto import Moto
 from kuberun.clock import SystemClock
-from kuberun.testing.servers import Child, free_ports
 
-READY_SECONDS: Final = 60.0
 _POLICY: Final = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}'
 _ANYONE: Final = AwsCredentials("AKIAIOSFODNN7EXAMPLE", SecretBytes(b"unchecked"))
 
 
 @dataclass(frozen=True, slots=True)
-class Aws:
+class Aws(Moto):
     """IAM and STS on one loopback port."""
-
-    url: str
-    child: Child = field(repr=False)
-
-    @classmethod
-    @contextmanager
-    def started(cls, folder: Path) -> Iterator[Aws]:
-        folder.mkdir(parents=True, exist_ok=True)
-        (port,) = free_ports(1)
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        child = Child(command, folder / "moto.log", {"PYTHONPATH": str(apart("moto"))})
-        aws = cls(f"http://127.0.0.1:{port}/", child)
-        try:
-            child.wait_until(aws._ready, seconds=READY_SECONDS)
-            yield aws
-        finally:
-            child.stop()
 
     def user(self, name: str) -> tuple[str, str]:
         """Make a user who may do everything; returns its access key."""
@@ -63,12 +41,6 @@ class Aws:
         statement = '{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","Resource":"*"}'
         trust = f'{{"Version":"2012-10-17","Statement":[{statement}]}}'
         return self.iam("CreateRole", RoleName=name, AssumeRolePolicyDocument=trust)["Arn"]
-
-    def verify_signatures(self, *, after: int = 0) -> None:
-        """Let this many more requests pass, and verify all others."""
-        address, plain = f"{self.url}moto-api/reset-auth", {"Content-Type": "text/plain"}
-        request = urllib.request.Request(address, str(after).encode(), plain, method="POST")  # noqa: S310 - loopback
-        urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - same
 
     def iam(self, action: str, **parameters: str) -> dict[str, str]:
         """Ask IAM; returns the elements of the answer."""
@@ -89,13 +61,6 @@ class Aws:
         except urllib.error.HTTPError as refused:
             with refused:
                 return refused.code, refused.read()
-
-    def _ready(self) -> bool:
-        try:
-            urllib.request.urlopen(f"{self.url}moto-api/", timeout=1).close()  # noqa: S310 - loopback
-        except OSError:
-            return False
-        return True
 
 
 def elements(answer: bytes) -> dict[str, str]:

@@ -36,8 +36,8 @@ class CallCounts:
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
 
-    def count(self, call: str, status: str, seconds: float) -> None:
-        del status, seconds
+    def count(self, call: str, status: str, seconds: float, *, api: str = "") -> None:
+        del status, seconds, api
         self.calls[call] = self.calls.get(call, 0) + 1
 
 

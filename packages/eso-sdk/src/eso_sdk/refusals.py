@@ -32,10 +32,6 @@ class Pauses:
         return min(self.first * 2.0 ** min(failures - 1, 32), self.longest)
 
 
-PASSWORD_PAUSES: Final = Pauses(first=60.0, longest=900.0)
-"""Vault locks a user after five failures within 15 minutes."""
-
-
 @dataclass(slots=True)
 class _Refusal:
     failures: int

@@ -1,0 +1,59 @@
+"""AWS for tests: moto as a process of its own, for providers that talk to AWS.
+
+with Moto.started(folder) as moto:
+    ...  # every service answers at moto.url
+"""
+
+from __future__ import annotations
+
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+from eso_sdk.testing.apart import apart
+from kuberun.testing.servers import Child, free_ports
+
+READY_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moto:
+    """All services on one loopback port."""
+
+    url: str
+    child: Child = field(repr=False)
+
+    @classmethod
+    @contextmanager
+    def started(cls, folder: Path) -> Iterator[Self]:
+        folder.mkdir(parents=True, exist_ok=True)
+        (port,) = free_ports(1)
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        child = Child(command, folder / "moto.log", {"PYTHONPATH": str(apart("moto"))})
+        moto = cls(f"http://127.0.0.1:{port}/", child)
+        try:
+            child.wait_until(moto._ready, seconds=READY_SECONDS)
+            yield moto
+        finally:
+            child.stop()
+
+    def verify_signatures(self, *, after: int = 0) -> None:
+        """Let this many more requests pass; then verify signatures and policies of all others."""
+        self.command("reset-auth", str(after))
+
+    def command(self, name: str, body: str = "") -> None:
+        """Give the server an order of its own: `reset`, `reset-auth`."""
+        address, plain = f"{self.url}moto-api/{name}", {"Content-Type": "text/plain"}
+        request = urllib.request.Request(address, body.encode(), plain, method="POST")  # noqa: S310 - loopback
+        urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - same
+
+    def _ready(self) -> bool:
+        try:
+            urllib.request.urlopen(f"{self.url}moto-api/", timeout=1).close()  # noqa: S310 - loopback
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,94 @@
+"""The calls of one session to one service: signed by its identity, held back by its throttle, in our words if refused.
+
+api = await Api.opened(runtime, identity, "secretsmanager", "eu-west-1", observe=self.observe)
+answer = await api.call("GetSecretValue", about='secret "db"', SecretId="db")
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from botocore import xform_name
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eso_provider_aws.clients import signed_by
+from eso_provider_aws.errors import Asked, refusal
+from eso_provider_aws.identity import Identity
+from eso_provider_aws.runtime import Runtime
+from eso_wire.errors import ErrorReason, ProviderError
+from kuberun.deadline import Deadline
+
+CALL_SECONDS: Final = 25.0
+
+Observe = Callable[[str], AbstractContextManager[None]]
+Answer = dict[str, Any]
+
+
+class Api:
+    """One service in one region, as one identity."""
+
+    def __init__(self, runtime: Runtime, identity: Identity, service: str, region: str, *, observe: Observe) -> None:
+        self.identity = identity
+        self.service = service
+        self.region = region
+        self.clock = runtime.clock
+        self._runtime = runtime
+        self._observe = observe
+        self._client: Any = None
+        self._throttle = runtime.throttle(identity.key, service, region)
+
+    @classmethod
+    async def opened(cls, runtime: Runtime, identity: Identity, service: str, region: str, *, observe: Observe) -> Api:
+        api = cls(runtime, identity, service, region, observe=observe)
+        api._client = await runtime.clients.join(service, region)
+        return api
+
+    async def close(self) -> None:
+        if self._client is not None:
+            self._client = None
+            await self._runtime.clients.leave(self.service, self.region)
+
+    @property
+    def address(self) -> str:
+        """Where the service is asked."""
+        return str(self._client.meta.endpoint_url)
+
+    async def call(self, operation: str, *, about: str = "", **parameters: Any) -> Answer:
+        """Make one call. `about` names its object in errors; parameters are named as AWS names them."""
+        asked = self.asked(operation, about)
+        try:
+            return await self._once(asked, parameters)
+        except ProviderError as failed:
+            if failed.reason is not ErrorReason.CREDENTIALS_REJECTED or not self.identity.discard():
+                raise
+        # Temporary keys may be revoked before they expire. New ones are worth one more try.
+        return await self._once(asked, parameters)
+
+    async def pages(self, operation: str, *, about: str = "", **parameters: Any) -> AsyncIterator[Answer]:
+        """Make one call after the other until the service has no further page."""
+        token: dict[str, str] = {}
+        while True:
+            page = await self.call(operation, about=about, **parameters, **token)
+            yield page
+            if not page.get("NextToken"):
+                return
+            token = {"NextToken": page["NextToken"]}
+
+    def asked(self, operation: str, about: str = "") -> Asked:
+        """What an error of this call is about."""
+        return Asked(self.service, operation, self.region, about)
+
+    async def _once(self, asked: Asked, parameters: dict[str, Any]) -> Answer:
+        method = getattr(self._client, xform_name(asked.operation))
+        # Credentials first: what is wrong with them is told in the words of the login, and counts as no call.
+        await self.identity.get_frozen_credentials()
+        async with self._throttle.turn():
+            try:
+                with self._observe(asked.operation), signed_by(self.identity):
+                    async with Deadline(self.clock, CALL_SECONDS):
+                        answer: Answer = await method(**parameters)
+            except (ClientError, BotoCoreError, TimeoutError, OSError, ValueError) as failed:
+                raise refusal(failed, asked) from None
+        return answer

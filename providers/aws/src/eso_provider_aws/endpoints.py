@@ -1,0 +1,61 @@
+"""Where a service is asked: at the address that the environment names, else at the one that AWS publishes.
+
+Partitions, FIPS and dual-stack endpoints are botocore's business (`AWS_USE_FIPS_ENDPOINT`,
+`AWS_USE_DUALSTACK_ENDPOINT`), as are its own variables (`AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_STS` and so on).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Final
+
+from botocore.exceptions import UnknownRegionError
+from botocore.session import Session
+
+from eso_sdk.errors import invalid_config
+
+SECRETS_MANAGER: Final = "secretsmanager"
+PARAMETER_STORE: Final = "ssm"
+CERTIFICATE_MANAGER: Final = "acm"
+TAGGING: Final = "resourcegroupstaggingapi"
+STS: Final = "sts"
+ECR: Final = "ecr"
+ECR_PUBLIC: Final = "ecr-public"
+SQS: Final = "sqs"
+
+VARIABLES: Final = {
+    SECRETS_MANAGER: "AWS_SECRETSMANAGER_ENDPOINT",
+    PARAMETER_STORE: "AWS_SSM_ENDPOINT",
+    CERTIFICATE_MANAGER: "AWS_ACM_ENDPOINT",
+    TAGGING: "AWS_RESOURCE_GROUPS_TAGGING_API_ENDPOINT",
+    STS: "AWS_STS_ENDPOINT",
+    ECR: "AWS_ECR_ENDPOINT",
+    ECR_PUBLIC: "AWS_ECR_PUBLIC_ENDPOINT",
+    SQS: "AWS_SQS_ENDPOINT",
+}
+
+
+def override_of(service: str) -> str | None:
+    """The address that the environment names for a service; None for the published one."""
+    return os.environ.get(VARIABLES.get(service, "")) or None
+
+
+def check_region(region: str) -> None:
+    """Refuse a region that no partition of AWS can have."""
+    try:
+        _rules().get_partition_for_region(region)
+    except UnknownRegionError:
+        raise invalid_config("/region", f'"{region}" is no region of AWS; write one such as eu-west-1') from None
+
+
+def is_published(service: str, region: str) -> bool:
+    """Tell whether the SDK knows the service in that region. A region newer than the SDK may have it all the same."""
+    rules = _rules()
+    return region in rules.get_available_regions(service, rules.get_partition_for_region(region))
+
+
+@cache
+def _rules() -> Session:
+    """The rules that botocore brings along; read once."""
+    return Session()

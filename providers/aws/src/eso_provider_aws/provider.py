@@ -1,0 +1,28 @@
+"""The AWS provider as a whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eso_provider_aws.awssecretmanager import AWS_SECRET_MANAGER
+from eso_provider_aws.clustersecretsmanager import CLUSTER_SECRETS_MANAGER
+from eso_provider_aws.secrets.store import SecretsStore
+from eso_provider_aws.secretsmanager import SECRETS_MANAGER
+from eso_provider_aws.store import CONCURRENCY
+from eso_sdk.provider import Provider, store_kind, when
+from eso_wire.values import SpecCondition
+
+NAME: Final = "aws"
+VERSION: Final = "0.1.0"
+TAGGED: Final = when("/sessionTagsPolicy", unless=("", "None"))
+"""Sessions that are tagged with the namespace of their user are not shared between namespaces."""
+
+SecretsManager = store_kind(
+    objects=(SECRETS_MANAGER, CLUSTER_SECRETS_MANAGER, AWS_SECRET_MANAGER),
+    v1_key="aws",
+    v1_when=SpecCondition("/service", ("SecretsManager",)),
+    caller_namespace=TAGGED,
+    concurrency=CONCURRENCY,
+)(SecretsStore)
+
+PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(SecretsManager,), api_name="AWS")
