@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -31,12 +30,20 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
 T = TypeVar("T", bound=Told)
 
 
+class Envelope(msgspec.Struct, Generic[T], frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What stands around it."""
+
+    api_version: str
+    kind: str
+    spec: T
+
+
 def decoded(metadata: Mapping[str, Any] | None, spec: type[T], key: str) -> T:
     """What the metadata of one pushed entry says; the defaults if there is none. Errors name fields, never values."""
+    if not metadata:
+        return spec()
     try:
-        if not metadata:
-            return spec()
-        envelope = msgspec.convert(dict(metadata), _envelope(spec))
+        envelope = msgspec.convert({"spec": {}, **metadata}, Envelope[spec])  # type: ignore[valid-type] # at run time
     except msgspec.ValidationError as problem:
         # The text names fields and types. A value that was found stands in quotes.
         words = _QUOTED.sub("…", str(problem)).replace("$", "metadata")
@@ -47,10 +54,3 @@ def decoded(metadata: Mapping[str, Any] | None, spec: type[T], key: str) -> T:
     if MARK in (getattr(found, "tags", None) or ()):
         raise invalid_request(f'metadata of "{key}" sets the tag {MARK}, which is set by External Secrets; remove it')
     return found
-
-
-@cache
-def _envelope(spec: type[Told]) -> Any:
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]]
-    fields = [("api_version", str), ("kind", str), ("spec", spec, msgspec.field(default_factory=spec))]
-    return msgspec.defstruct("Envelope", fields, rename="camel", forbid_unknown_fields=True, kw_only=True)
