@@ -25,6 +25,8 @@ from eso_wire.values import FindQuery, Found
 ROOT: Final = "/"
 PAGE: Final = 50
 """Most that DescribeParameters lists at a time."""
+READ_AT_ONCE: Final = 100
+"""Names that are read together; full batches, however few names of a page match."""
 
 
 class Finder:
@@ -70,9 +72,15 @@ class Finder:
     ) -> AsyncIterator[Found]:
         """List names, then read those that match. `denied` is what made us list."""
         below = [] if path == ROOT else [_filter("Path", "Recursive", path)]
+        unread: list[str] = []
         async for names in self._names([*filters, *below], path, denied):
-            for found in await self._values([name for name in names if matcher.matches(name)]):
-                yield found
+            unread += [name for name in names if matcher.matches(name)]
+            while len(unread) >= READ_AT_ONCE:
+                for found in await self._values(unread[:READ_AT_ONCE]):
+                    yield found
+                del unread[:READ_AT_ONCE]
+        for found in await self._values(unread):
+            yield found
 
     async def _names(
         self, filters: list[dict[str, Any]], path: str, denied: ProviderError | None

@@ -48,7 +48,7 @@ def put_request(name: str, value: bytes, metadata: ParameterMetadata, *, type_no
     if tier is not None and (tier.type != "Standard" or not type_now):
         request["Tier"] = tier.type
     if tier is not None and tier.policies is not None and tier.type != "Standard":
-        request["Policies"] = msgspec.json.encode(tier.policies).decode()
+        request["Policies"] = msgspec.json.encode(tier.policies, order="sorted").decode()
     return request
 
 
