@@ -147,15 +147,27 @@ async def test_another_type_is_written_even_if_the_value_is_equal(provider: InMe
     assert await outcome(provider, secure) is UNCHANGED
 
 
-async def test_a_type_that_aws_does_not_change_is_envelope(front: Front, provider: InMemory, key: str) -> None:
-    await outcome(provider, item(key, b"value"))
-    front.answer("PutParameter", refused("HierarchyTypeMismatchException", "canary"))
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        pytest.param("HierarchyTypeMismatchException", "secretType", id="a type that AWS does not change"),
+        pytest.param("InvalidKeyId", "kmsKeyID", id="a key that does not exist"),
+        pytest.param("ParameterMaxVersionLimitExceeded", "label", id="a label on the oldest version"),
+        pytest.param("ParameterLimitExceeded", "tier.type", id="too many parameters"),
+        pytest.param("InvalidPolicyTypeException", "tier.policies", id="a policy that AWS does not know"),
+    ],
+)
+async def test_a_refused_write_says_what_to_change(
+    front: Front, provider: InMemory, key: str, code: str, named: str
+) -> None:
+    front.answer("PutParameter", refused(code, "canary"))
 
-    told_type = item(key, b"value", provider_metadata=envelope(secretType="SecureString"))
-    refused_push = await refusal(provider, told_type)
+    refused_push = await refusal(provider, item(key, b"canary"))
 
     assert refused_push.reason is ErrorReason.INVALID_REQUEST
-    assert "secretType" in refused_push.message
+    assert refused_push.message.startswith(f'parameter "{key}" in eu-west-1: ')
+    assert named in refused_push.message
+    assert "canary" not in refused_push.message
 
 
 async def test_tags_are_brought_in_line_even_if_the_value_is_equal(

@@ -9,16 +9,35 @@ import msgspec
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.drafts import text_of
+from eso_provider_aws.errors import Asked
 from eso_provider_aws.parameters.metadata import ParameterMetadata
 from eso_provider_aws.parameters.reading import about
 from eso_sdk.errors import invalid_request
-from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import PushItem
 
 STANDARD_LIMIT: Final = 4096
 ADVANCED_LIMIT: Final = 8192
 """Characters of a value."""
 DEFAULT_KEY: Final = "alias/aws/ssm"
+
+_STANDARD: Final = " of the Standard tier; set tier.type Advanced or Intelligent-Tiering"
+_POLICIES: Final = "Parameter Store does not accept tier.policies; check types, attributes and number of the policies"
+_REFUSALS: Final = {
+    "HierarchyTypeMismatchException": "it has another type, which Parameter Store does not change; delete it, or change"
+    " secretType",
+    "UnsupportedParameterType": "Parameter Store does not have the type that secretType names; correct it",
+    "InvalidKeyId": "the KMS key cannot be used; check that kmsKeyID names a key that exists and is enabled",
+    "ParameterMaxVersionLimitExceeded": "its oldest version has a label, so no other fits; move or remove the label",
+    "ParameterLimitExceeded": "the account has no room for another parameter; delete some, or set tier.type Advanced",
+    "ParameterPatternMismatchException": "the value does not match the pattern that the parameter demands",
+    "HierarchyLevelLimitExceededException": "its name has more than 15 levels; shorten it",
+    "InvalidPolicyTypeException": _POLICIES,
+    "InvalidPolicyAttributeException": _POLICIES,
+    "IncompatiblePolicyException": _POLICIES,
+    "PoliciesLimitExceededException": _POLICIES,
+}
+"""What refusals of PutParameter mean that other calls do not have."""
 
 
 def payload_of(item: PushItem, metadata: ParameterMetadata) -> bytes:
@@ -52,16 +71,16 @@ def put_request(name: str, value: bytes, metadata: ParameterMetadata, *, type_no
     return request
 
 
-def refused_write(failed: ProviderError, name: str, request: dict[str, Any]) -> ProviderError:
+def refused_write(failed: ProviderError, asked: Asked, request: dict[str, Any]) -> ProviderError:
     """The error of a refused PutParameter, with what to do about it."""
-    if failed.backend_code == "HierarchyTypeMismatchException":
-        words = (
-            f"{about(name)} has another type, and Parameter Store does not change it; delete it or change secretType"
-        )
-        return ProviderError(ErrorReason.INVALID_REQUEST, words, backend_code=failed.backend_code)
-    # The service counts for itself: the default tier of the account decides what a value without a tier may have.
-    if failed.reason is ErrorReason.INVALID_REQUEST and len(request["Value"].encode()) > STANDARD_LIMIT:
-        return _too_large(name, STANDARD_LIMIT, " of the Standard tier; set tier.type Advanced or Intelligent-Tiering")
+    code = failed.backend_code
+    if words := _REFUSALS.get(code):
+        reason, retry = ErrorReason.INVALID_REQUEST, RetryClass.BACKOFF
+        return ProviderError(reason, f"{asked}: {words} ({code})", backend_code=code, retry=retry)
+    # Without a tier, the default of the account decides how large a value may be, and only the service knows it.
+    is_large = len(request["Value"].encode()) > STANDARD_LIMIT and "Tier" not in request
+    if failed.reason is ErrorReason.INVALID_REQUEST and is_large:
+        return _too_large(request["Name"], STANDARD_LIMIT, _STANDARD)
     return failed
 
 
@@ -71,7 +90,7 @@ def _check_size(name: str, text: str, metadata: ParameterMetadata) -> None:
     if len(text) > ADVANCED_LIMIT:
         raise _too_large(name, ADVANCED_LIMIT, " of Parameter Store; split it, or use Secrets Manager")
     if len(text) > STANDARD_LIMIT and metadata.tier is not None and metadata.tier.type == "Standard":
-        raise _too_large(name, STANDARD_LIMIT, " of the Standard tier; set tier.type Advanced or Intelligent-Tiering")
+        raise _too_large(name, STANDARD_LIMIT, _STANDARD)
 
 
 def _too_large(name: str, limit: int, rest: str) -> ProviderError:

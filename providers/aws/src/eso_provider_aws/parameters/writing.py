@@ -182,7 +182,7 @@ class Writer:
         try:
             told = await self._api.call("PutParameter", about=about(name), **request)
         except ProviderError as failed:
-            raise refused_write(failed, name, request) from None
+            raise refused_write(failed, self._api.asked("PutParameter", about(name)), request) from None
         return int(told.get("Version", 0))
 
     async def _remove(self, name: str) -> bool:
