@@ -11,10 +11,10 @@ from eso_provider_aws.provider import ParameterStore
 from eso_provider_aws.testing.front import Asked, Front, Said, refused
 from eso_provider_aws.testing.sessions import admin, context
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.moto import Moto
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, FindQuery
 
+pytestmark = pytest.mark.usefixtures("parameters_ready")
 DENIED = refused("AccessDeniedException")
 
 
@@ -35,11 +35,6 @@ def values(*keys: str) -> dict[str, str]:
 @pytest.fixture
 def root() -> str:
     return f"/{uuid.uuid4().hex}"
-
-
-@pytest.fixture
-def ssm(moto: Moto) -> Any:
-    return admin("ssm", moto.url)
 
 
 async def test_a_hierarchy_is_read_with_its_values_ten_at_a_time(

@@ -26,10 +26,10 @@ from eso_provider_aws.testing.parameters import (
 from eso_provider_aws.testing.pushes import envelope, item
 from eso_provider_aws.testing.sessions import admin
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.moto import Moto
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome, PushPrecondition
 
+pytestmark = pytest.mark.usefixtures("parameters_ready")
 CREATED, UPDATED, UNCHANGED = PushOutcome.CREATED, PushOutcome.UPDATED, PushOutcome.UNCHANGED
 SKIPPED = PushOutcome.SKIPPED_EXISTS
 IF_ABSENT = PushPrecondition.IF_ABSENT
@@ -38,11 +38,6 @@ IF_ABSENT = PushPrecondition.IF_ABSENT
 @pytest.fixture
 def key() -> str:
     return f"/{uuid.uuid4().hex}/db"
-
-
-@pytest.fixture
-def ssm(moto: Moto) -> Any:
-    return admin("ssm", moto.url)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from eso_provider_aws.provider import ParameterStore
 from eso_provider_aws.testing.front import Asked, Front, Said, refused
 from eso_provider_aws.testing.sessions import admin, context, read
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.moto import Moto
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, MetadataPolicy, RemoteRef
 
+pytestmark = pytest.mark.usefixtures("parameters_ready")
 DENIED = refused("AccessDeniedException", "User is not authorized to perform: ssm:GetParameter on resource: canary")
 BATCH_DENIED = refused("AccessDeniedException", "User is not authorized to perform: ssm:GetParameters on: canary")
 
@@ -44,11 +44,6 @@ def denying(*keys: str, answer: Said = DENIED) -> Callable[[Asked], Said | None]
 def reason(answer: bytes | ProviderError) -> ErrorReason:
     assert isinstance(answer, ProviderError), "it was read"
     return answer.reason
-
-
-@pytest.fixture
-def ssm(moto: Moto) -> Any:
-    return admin("ssm", moto.url)
 
 
 async def test_25_parameters_due_together_cost_three_calls(either: Front, provider: InMemory, server: str) -> None:

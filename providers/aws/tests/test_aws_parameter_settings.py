@@ -21,21 +21,16 @@ from eso_provider_aws.testing.parameters import (
 from eso_provider_aws.testing.pushes import envelope, item
 from eso_provider_aws.testing.sessions import admin
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.moto import Moto
 from eso_wire.errors import ErrorReason
 from eso_wire.values import PushOutcome
 
+pytestmark = pytest.mark.usefixtures("parameters_ready")
 CREATED, UPDATED, UNCHANGED = PushOutcome.CREATED, PushOutcome.UPDATED, PushOutcome.UNCHANGED
 
 
 @pytest.fixture
 def key() -> str:
     return f"/{uuid.uuid4().hex}/db"
-
-
-@pytest.fixture
-def ssm(moto: Moto) -> Any:
-    return admin("ssm", moto.url)
 
 
 def asked_of(front: Front) -> dict[str, Any]:
