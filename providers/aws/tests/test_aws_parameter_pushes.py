@@ -276,4 +276,5 @@ async def test_a_parameter_that_vanishes_while_it_is_deleted_was_not_there(
 )
 async def test_only_names_can_be_written(front: Front, provider: InMemory, wrong: str) -> None:
     assert (await refusal(provider, item(wrong, b"x"))).reason is ErrorReason.INVALID_REQUEST
+    assert await delete(provider, wrong) == [False]
     assert front.counts == {}

@@ -75,7 +75,10 @@ class Writer:
 
     async def delete(self, items: Sequence[DeleteItem]) -> list[bool | ProviderError]:
         """Remove all items, which have the same key; says of each whether it was there."""
-        name = name_to_write(self._reader.key(items[0].remote.key))
+        try:
+            name = name_to_write(self._reader.key(items[0].remote.key))
+        except ProviderError:
+            return [False] * len(items)  # nothing can have been pushed there
         async with self._alone(name):
             standing = await self._standing(name, valued=any(item.remote.property for item in items))
             if standing is None or not standing.is_of(owner_of(items)):
