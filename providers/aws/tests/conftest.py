@@ -24,6 +24,12 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moto]:
 
 
 @pytest.fixture(scope="session")
+def parameters_ready(moto: Moto) -> None:
+    """Let moto load Parameter Store. On a busy machine that takes longer than a call may."""
+    admin("ssm", moto.url).describe_parameters(MaxResults=1)
+
+
+@pytest.fixture(scope="session")
 def ministack_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with ministack(tmp_path_factory.mktemp("ministack")) as url:
         yield url
@@ -63,6 +69,12 @@ async def provider() -> AsyncIterator[InMemory]:
 def secrets_manager(moto: Moto) -> Any:
     """The vendor's client, for what tests prepare and look at."""
     return admin("secretsmanager", moto.url)
+
+
+@pytest.fixture
+def ssm(moto: Moto) -> Any:
+    """The vendor's client of Parameter Store."""
+    return admin("ssm", moto.url)
 
 
 def point_at(monkeypatch: pytest.MonkeyPatch, url: str) -> None:

@@ -7,6 +7,8 @@ from eso_api.kinds import AnyKind, installed_kinds
 from eso_provider_aws.awssecretmanager import AWSSecretManager
 from eso_provider_aws.clustersecretsmanager import ClusterSecretsManager
 from eso_provider_aws.kinds import KINDS
+from eso_provider_aws.provider import PROVIDER
+from eso_wire.values import CallerDependence, KindInfo, SpecCondition
 
 
 def test_the_kinds_are_found_through_the_entry_point() -> None:
@@ -46,3 +48,16 @@ def test_a_cluster_twin_keeps_the_common_behaviour_in_one_place_R186() -> None: 
 
     assert common is not None
     assert (common.authentication_scope, common.refresh_interval) == ("ManifestNamespace", 60)
+
+
+def test_blocks_of_v1_that_name_parameter_store_are_served_by_its_kind() -> None:
+    served = {info.kind.kind: info.v1_when for info in PROVIDER.kind_infos if info.v1_provider_key == "aws"}
+
+    assert served["ParameterStore"] == SpecCondition("/service", ("ParameterStore",))
+
+
+@pytest.mark.parametrize(
+    "info", [pytest.param(info, id=info.kind.kind) for info in PROVIDER.kind_infos if "Parameter" in info.kind.kind]
+)
+def test_sessions_with_tags_of_their_namespace_are_kept_apart(info: KindInfo) -> None:
+    assert info.caller_dependences == (CallerDependence("/sessionTagsPolicy", ("", "None")),)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from eso_provider_aws.awssecretmanager import AWS_SECRET_MANAGER
+from eso_provider_aws.clusterparameterstore import CLUSTER_PARAMETER_STORE
 from eso_provider_aws.clustersecretsmanager import CLUSTER_SECRETS_MANAGER
+from eso_provider_aws.parameters.store import ParametersStore
+from eso_provider_aws.parameterstore import PARAMETER_STORE
 from eso_provider_aws.secrets.store import SecretsStore
 from eso_provider_aws.secretsmanager import SECRETS_MANAGER
 from eso_provider_aws.store import CONCURRENCY
@@ -25,4 +28,12 @@ SecretsManager = store_kind(
     concurrency=CONCURRENCY,
 )(SecretsStore)
 
-PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(SecretsManager,), api_name="AWS")
+ParameterStore = store_kind(
+    objects=(PARAMETER_STORE, CLUSTER_PARAMETER_STORE),
+    v1_key="aws",
+    v1_when=SpecCondition("/service", ("ParameterStore",)),
+    caller_namespace=TAGGED,
+    concurrency=CONCURRENCY,
+)(ParametersStore)
+
+PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(SecretsManager, ParameterStore), api_name="AWS")

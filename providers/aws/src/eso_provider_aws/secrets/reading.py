@@ -19,6 +19,7 @@ import msgspec
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api
+from eso_provider_aws.batching import Batching
 from eso_provider_aws.errors import of_code
 from eso_provider_aws.properties import part_of
 from eso_sdk.batches import side_by_side
@@ -28,9 +29,6 @@ from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata
 
 BATCH: Final = 20
-NO_BATCH_SECONDS: Final = 3600.0
-"""After a denied batch, secrets are read one by one for this long."""
-
 _BY_ID: Final = "uuid/"
 
 
@@ -67,11 +65,7 @@ class Reader:
         self._api = api
         self._prefix = prefix
         self._gate = gate
-        self._no_batch_until = 0.0
-
-    @property
-    def batches_denied(self) -> bool:
-        return self._api.clock.monotonic() < self._no_batch_until
+        self.batching = Batching(api, "BatchGetSecretValue", what="twenty secrets")
 
     def question(self, ref: RemoteRef) -> Question:
         """What to read for a reference. Tags have no versions."""
@@ -90,7 +84,7 @@ class Reader:
         """Answer every question with as few calls as possible."""
         plain = [question for question in asked if question.is_plain]
         single = [question for question in asked if not question.is_plain]
-        batched = len(plain) > 1 and not self.batches_denied
+        batched = len(plain) > 1 and not self.batching.is_denied
         groups = [plain[start : start + BATCH] for start in range(0, len(plain), BATCH)] if batched else []
         groups += [[question] for question in ([] if batched else plain) + single]
 
@@ -125,7 +119,7 @@ class Reader:
         except ProviderError as failed:
             if failed.reason is not ErrorReason.PERMISSION_DENIED:
                 return dict.fromkeys(group, failed)
-            self._no_batch_until = self._api.clock.monotonic() + NO_BATCH_SECONDS
+            self.batching.deny()
             return await self._one_by_one(group)
         return {question: self._found(question, found) for question in group}
 

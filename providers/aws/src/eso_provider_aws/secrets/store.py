@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from eso_provider_aws.endpoints import SECRETS_MANAGER
 from eso_provider_aws.secrets.reading import Reader
@@ -12,14 +12,6 @@ from eso_provider_aws.store import AwsStore
 from eso_sdk.provider import Value, reads
 from eso_wire.errors import ProviderError
 from eso_wire.values import ConditionReport, RemoteRef
-
-_ONE_BY_ONE: Final = ConditionReport(
-    "BatchReads",
-    "False",
-    "PermissionMissing",
-    "secrets are read one by one because BatchGetSecretValue is denied; allow secretsmanager:BatchGetSecretValue to"
-    " read twenty with one call",
-)
 
 
 class SecretsStore(AwsStore[SecretsManagerConfig]):
@@ -33,7 +25,7 @@ class SecretsStore(AwsStore[SecretsManagerConfig]):
         self.reader = Reader(self.api, self.config.prefix, self.gate)
 
     def conditions(self) -> tuple[ConditionReport, ...]:
-        return (_ONE_BY_ONE,) if self.reader.batches_denied else ()
+        return self.reader.batching.conditions()
 
     @reads("metadata", "not_found")
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
