@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar, Final
 
 from eso_provider_aws.endpoints import SECRETS_MANAGER
+from eso_provider_aws.secrets.finding import Finder
 from eso_provider_aws.secrets.reading import Reader
 from eso_provider_aws.specs import SecretsManagerConfig
 from eso_provider_aws.store import AwsStore
-from eso_sdk.provider import Value, reads
+from eso_sdk.provider import Check, Value, finds, reads
 from eso_wire.errors import ProviderError
-from eso_wire.values import ConditionReport, RemoteRef
+from eso_wire.values import ConditionReport, FindQuery, Found, RemoteRef
 
 _ONE_BY_ONE: Final = ConditionReport(
     "BatchReads",
@@ -31,6 +32,7 @@ class SecretsStore(AwsStore[SecretsManagerConfig]):
     async def open(self) -> None:
         await super().open()
         self.reader = Reader(self.api, self.config.prefix, self.gate)
+        self.finder = Finder(self.api, self.reader)
 
     def conditions(self) -> tuple[ConditionReport, ...]:
         return (_ONE_BY_ONE,) if self.reader.batches_denied else ()
@@ -38,3 +40,11 @@ class SecretsStore(AwsStore[SecretsManagerConfig]):
     @reads("metadata", "not_found")
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
         return await self.reader.read(refs)
+
+    async def check(self, ref: RemoteRef) -> Check:
+        return await self.reader.check(ref)
+
+    @finds("name", "tags", "path")
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        async for found in self.finder.find(query):
+            yield found
