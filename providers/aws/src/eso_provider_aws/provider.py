@@ -6,6 +6,7 @@ from typing import Final
 
 from eso_provider_aws.awssecretmanager import AWS_SECRET_MANAGER
 from eso_provider_aws.clustersecretsmanager import CLUSTER_SECRETS_MANAGER
+from eso_provider_aws.secrets.metadata import PushMetadata
 from eso_provider_aws.secrets.store import SecretsStore
 from eso_provider_aws.secretsmanager import SECRETS_MANAGER
 from eso_provider_aws.store import CONCURRENCY
@@ -22,6 +23,7 @@ SecretsManager = store_kind(
     v1_key="aws",
     v1_when=SpecCondition("/service", ("SecretsManager",)),
     caller_namespace=TAGGED,
+    push_metadata=PushMetadata,
     concurrency=CONCURRENCY,
 )(SecretsStore)
 

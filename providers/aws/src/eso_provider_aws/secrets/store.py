@@ -8,11 +8,12 @@ from typing import ClassVar, Final
 from eso_provider_aws.endpoints import SECRETS_MANAGER
 from eso_provider_aws.secrets.finding import Finder
 from eso_provider_aws.secrets.reading import Reader
+from eso_provider_aws.secrets.writing import Writer
 from eso_provider_aws.specs import SecretsManagerConfig
 from eso_provider_aws.store import AwsStore
-from eso_sdk.provider import Check, Value, finds, reads
+from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads
 from eso_wire.errors import ProviderError
-from eso_wire.values import ConditionReport, FindQuery, Found, RemoteRef
+from eso_wire.values import ConditionReport, DeleteItem, FindQuery, Found, PushItem, RemoteRef, SourceSecret
 
 _ONE_BY_ONE: Final = ConditionReport(
     "BatchReads",
@@ -33,6 +34,7 @@ class SecretsStore(AwsStore[SecretsManagerConfig]):
         await super().open()
         self.reader = Reader(self.api, self.config.prefix, self.gate)
         self.finder = Finder(self.api, self.reader)
+        self.writer = Writer(self.api, self.reader, self.config.deletes)
 
     def conditions(self) -> tuple[ConditionReport, ...]:
         return (_ONE_BY_ONE,) if self.reader.batches_denied else ()
@@ -48,3 +50,13 @@ class SecretsStore(AwsStore[SecretsManagerConfig]):
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
         async for found in self.finder.find(query):
             yield found
+
+    @pushes("whole_secret", "if_absent")
+    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
+        """Write all items of one secret as one new version."""
+        del source
+        return await self.writer.push(items, self.call.idempotency_key)
+
+    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
+        """Remove all items of one secret at once."""
+        return await self.writer.delete(items, self.call.idempotency_key)
