@@ -6,6 +6,8 @@ from typing import Final
 
 from eso_provider_aws.awssecretmanager import AWS_SECRET_MANAGER
 from eso_provider_aws.clustersecretsmanager import CLUSTER_SECRETS_MANAGER
+from eso_provider_aws.generators.registry import ECRAuthorizationTokenGenerator
+from eso_provider_aws.generators.sessiontoken import STSSessionTokenGenerator
 from eso_provider_aws.secrets.store import SecretsStore
 from eso_provider_aws.secretsmanager import SECRETS_MANAGER
 from eso_provider_aws.store import CONCURRENCY
@@ -25,4 +27,9 @@ SecretsManager = store_kind(
     concurrency=CONCURRENCY,
 )(SecretsStore)
 
-PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(SecretsManager,), api_name="AWS")
+PROVIDER: Final = Provider(
+    name=NAME,
+    version=VERSION,
+    kinds=(SecretsManager, ECRAuthorizationTokenGenerator, STSSessionTokenGenerator),
+    api_name="AWS",
+)
