@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from eso_provider_aws.awssecretmanager import AWS_SECRET_MANAGER
+from eso_provider_aws.certificatemanager import CERTIFICATE_MANAGER
+from eso_provider_aws.certificates.store import OFFERED, CertificatesStore
+from eso_provider_aws.clustercertificatemanager import CLUSTER_CERTIFICATE_MANAGER
 from eso_provider_aws.clustersecretsmanager import CLUSTER_SECRETS_MANAGER
 from eso_provider_aws.generators.registry import ECRAuthorizationTokenGenerator
 from eso_provider_aws.generators.sessiontoken import STSSessionTokenGenerator
@@ -27,9 +30,18 @@ SecretsManager = store_kind(
     concurrency=CONCURRENCY,
 )(SecretsStore)
 
+CertificateManager = store_kind(
+    objects=(CERTIFICATE_MANAGER, CLUSTER_CERTIFICATE_MANAGER),
+    v1_key="aws",
+    v1_when=SpecCondition("/service", ("CertificateManager",)),
+    caller_namespace=TAGGED,
+    concurrency=CONCURRENCY,
+    operations=OFFERED,
+)(CertificatesStore)
+
 PROVIDER: Final = Provider(
     name=NAME,
     version=VERSION,
-    kinds=(SecretsManager, ECRAuthorizationTokenGenerator, STSSessionTokenGenerator),
+    kinds=(SecretsManager, CertificateManager, ECRAuthorizationTokenGenerator, STSSessionTokenGenerator),
     api_name="AWS",
 )
