@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from eso_provider_aws.changes.secrets import SECRETS
+from eso_provider_aws.changes.store import WatchedStore
 from eso_provider_aws.endpoints import SECRETS_MANAGER
 from eso_provider_aws.secrets.reading import Reader
 from eso_provider_aws.specs import SecretsManagerConfig
-from eso_provider_aws.store import AwsStore
 from eso_sdk.provider import Value, reads
 from eso_wire.errors import ProviderError
 from eso_wire.values import ConditionReport, RemoteRef
@@ -22,10 +23,11 @@ _ONE_BY_ONE: Final = ConditionReport(
 )
 
 
-class SecretsStore(AwsStore[SecretsManagerConfig]):
+class SecretsStore(WatchedStore[SecretsManagerConfig]):
     """Secrets of one region of one account."""
 
     SERVICE = SECRETS_MANAGER
+    SOURCE = SECRETS
     API_NAME: ClassVar[str] = "AWS/SecretsManager"
 
     async def open(self) -> None:
