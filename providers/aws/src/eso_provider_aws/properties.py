@@ -9,12 +9,15 @@ from eso_wire.values import RemoteRef
 
 def part_of(value: bytes, ref: RemoteRef) -> bytes:
     """The property of a value, or all of it."""
-    name = ref.property
-    if not name:
+    if not ref.property:
         return value
-    found = property_of(value, name.replace(".", "\\.")) if "." in name else None
+    found = property_of(value, path_in(value, ref.property))
     if found is None:
-        found = property_of(value, name)
-    if found is None:
-        raise property_not_found(ref.key, name)
+        raise property_not_found(ref.key, ref.property)
     return found
+
+
+def path_in(value: bytes, name: str) -> str:
+    """The path to a property: its dots are part of its name where the value has a member of that name."""
+    literal = name.replace(".", "\\.")
+    return literal if "." in name and property_of(value, literal) is not None else name

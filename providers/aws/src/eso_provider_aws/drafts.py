@@ -1,0 +1,88 @@
+"""The value that a push is about to write: properties set and removed one after the other, nothing sent yet.
+
+A property that is a literal member of the value means that member, as reads have it. Any other is an sjson path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from eso_provider_aws.properties import path_in
+from eso_sdk import sjson
+from eso_sdk.errors import invalid_request
+from eso_sdk.extract import property_of
+
+
+class Draft:
+    """A value to be; None for none."""
+
+    def __init__(self, value: bytes | None) -> None:
+        self.value = value
+
+    def has(self, name: str) -> bool:
+        """Tell whether the property is there; without a name, whether there is a value."""
+        if self.value is None or not name:
+            return self.value is not None
+        return _document(self.value) is not None and property_of(self.value, path_in(self.value, name)) is not None
+
+    def put(self, key: str, name: str, raw: bytes) -> bool:
+        """Set a property, or everything when there is no name; tell whether that changed the value."""
+        before = self.value
+        self.value = self._with(key, name, raw) if name else raw
+        return self.value != before
+
+    def remove(self, name: str) -> bool:
+        """Remove a property, or everything when there is no name; tell whether it was there."""
+        if self.value is None or not self.has(name):
+            return False
+        value = self.value
+        rest = _edited(name, lambda: sjson.delete(value, path_in(value, name))) if name else b""
+        self.value = None if not name or _is_blank(_document(rest)) else rest
+        return True
+
+    def _with(self, key: str, name: str, raw: bytes) -> bytes:
+        value = b"{}" if self.value is None else self.value
+        if _document(value) is None:
+            raise invalid_request(
+                f'the value of "{key}" is not JSON, so property "{name}" cannot be set in it; remove'
+                " remoteRef.property, or choose another remoteKey"
+            )
+        text = text_of(raw, key, name).encode()
+        return _edited(name, lambda: sjson.set_text(value, path_in(value, name), text))
+
+
+def text_of(raw: bytes, key: str, name: str = "") -> str:
+    """A value as text; `key` and `name` are what an error calls it."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        # The decoder's own message quotes the value.
+        what = f'"{name}" of "{key}"' if name else f'"{key}"'
+        raise invalid_request(
+            f"the value for {what} is binary, and only text can be stored there; encode it first, for example with"
+            " b64enc in spec.template of the PushSecret"
+        ) from None
+
+
+def _document(value: bytes) -> dict[str, Any] | list[Any] | None:
+    """The value as a JSON object or array; None if it is neither."""
+    try:
+        found = msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict | list) else None
+
+
+def _is_blank(document: Any) -> bool:
+    """Tell whether nothing is left: no members, or only objects that nested properties were removed from."""
+    return isinstance(document, dict) and all(_is_blank(value) for value in document.values())
+
+
+def _edited(name: str, edit: Callable[[], bytes]) -> bytes:
+    try:
+        return edit()
+    except sjson.SjsonError as exc:
+        raise invalid_request(f'property "{name}" cannot be written: {exc}') from None

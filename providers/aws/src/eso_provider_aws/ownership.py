@@ -1,0 +1,38 @@
+"""The mark by which External Secrets knows what it may overwrite and delete: the tag `managed-by: external-secrets`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import DeleteItem, PushItem
+
+MARK: Final = "managed-by"
+OWNER: Final = "external-secrets"
+DESCRIPTION: Final = "secret 'managed-by:external-secrets'"
+"""Of what is created without a description of its own."""
+
+
+def owner_of(items: Iterable[PushItem | DeleteItem]) -> str:
+    """The value of the mark, for the writes of one call."""
+    return next((item.owner_token for item in items if item.owner_token), OWNER)
+
+
+def tags_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Tags as AWS lists them, as a mapping."""
+    return {tag["Key"]: tag.get("Value", "") for tag in listed}
+
+
+def listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Tags as AWS wants them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def foreign(what: str) -> ProviderError:
+    """The error for a write to something that lacks the mark. `what` names it: `secret "db" in eu-west-1`."""
+    return ProviderError(
+        ErrorReason.OWNERSHIP_CONFLICT,
+        f"{what} exists and was not created by External Secrets: it has no tag {MARK}: {OWNER}; choose another"
+        " remoteKey, or add that tag to hand it over",
+    )
