@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,18 +15,20 @@ import yaml
 
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_aws.testing.aside import environment_of, moto_aside
 from eso_provider_aws.testing.front import Asked, Front, Said, refused
 from eso_provider_aws.testing.sessions import AUTH, KEYS, REGION, admin
+from kuberun.clock import SystemClock
 from kuberun.meta import JsonObject
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.slow
 
 EXTERNAL_SECRETS, STORES = EXTERNAL_SECRET.resource(), SECRET_STORE.resource()
-CLUSTER_STORES = CLUSTER_SECRET_STORE.resource()
+CLUSTER_STORES, PUSH_SECRETS = CLUSTER_SECRET_STORE.resource(), PUSH_SECRET.resource()
 ACCOUNT = "123456789012"
 OFTEN: JsonObject = {"refreshInterval": "1s", "target": {"deletionPolicy": "Delete"}}
 OWN = ("AKIAPROCESS0EXAMPLE0", "the keys of the provider process")
@@ -324,3 +328,66 @@ async def test_a_kind_of_its_own_is_named_without_a_store_R184(site: Any, aws: F
     await site.apply(config, external_secret(team, secretStoreRef=ref, data=reading("db")))
 
     await site.secret("app", team, lambda text: text == {"password": "first"})
+
+
+# --- generators -------------------------------------------------------------------------------------------------------
+
+
+def registry_login(_asked: Asked) -> Said:
+    """A token that lives for twelve hours; those of moto ended in 2015."""
+    ends = SystemClock().now().timestamp() + 12 * 3600
+    endpoint = f"https://{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com"
+    told = {"authorizationToken": base64.b64encode(b"AWS:of-the-registry").decode(), "expiresAt": ends}
+    body = json.dumps({"authorizationData": [{**told, "proxyEndpoint": endpoint}]})
+    return Said(200, body.encode(), {"Content-Type": "application/x-amz-json-1.1"})
+
+
+async def test_the_registry_login_of_the_source_documents_becomes_a_pull_secret(site: Any, aws: Front) -> None:
+    aws.answer("GetAuthorizationToken", registry_login)
+    keys = {"access-key-id": KEYS[0], "secret-access-key": KEYS[1]}
+    await site.apply(secret("aws-credentials", "production", **keys))
+
+    await site.apply_example("guide/generator-ecr.yaml")
+
+    await site.ready(EXTERNAL_SECRETS, "ecr-pull-secret", "production")
+    made = await site.secret("ecr-registry-credentials", "production", lambda text: text)
+    assert made["type"] == "kubernetes.io/dockerconfigjson"
+    (login,) = json.loads(made["text"][".dockerconfigjson"])["auths"].values()
+    assert login == {"username": "AWS", "password": "of-the-registry"}
+
+
+# --- the guide --------------------------------------------------------------------------------------------------------
+
+GUIDE = EXAMPLES.parent / "docs" / "guides" / "providers" / "aws.md"
+READY = {
+    STORES: ("aws", "aws-irsa", "aws-role", "parameters", "certificates"),
+    EXTERNAL_SECRETS: ("database", "direct", "settings", "everything", "tagged", "registry", "session", "told"),
+    PUSH_SECRETS: ("generated", "parameter"),
+}
+
+
+async def test_every_manifest_of_the_guide_is_applied_and_becomes_ready(site: Any, aws: Front) -> None:
+    aws.answer("GetAuthorizationToken", registry_login)
+    database = json.dumps({"user": "app", "password": "correct-horse"})
+    secrets, parameters = admin("secretsmanager", aws.behind), admin("ssm", aws.behind)
+    secrets.create_secret(Name="app/db", SecretString=database, Tags=[{"Key": "team", "Value": "blue"}])
+    parameters.put_parameter(Name="/app/host", Value="first", Type="String")
+    parameters.put_parameter(Name="/app/host", Value="second", Type="String", Overwrite=True)
+    admin("sqs", aws.behind).create_queue(QueueName="external-secrets")
+    await site.namespace("team-a")
+    blocks = re.findall(r"^```yaml\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+    await site.apply(*(document for block in blocks for document in yaml.safe_load_all(block)))
+
+    for name in ("aws-shared", "aws-tagged"):
+        await site.ready(CLUSTER_STORES, name)
+    for resource, names in READY.items():
+        for name in names:
+            await site.ready(resource, name, "team-a")
+    await site.secret("database", "team-a", lambda text: text == json.loads(database))
+    await site.secret("settings", "team-a", lambda text: text == {"host": "second", "before": "first"})
+    await site.secret("tagged", "team-a", lambda text: "app_db" in text)
+    await site.secret("session", "team-a", lambda text: "session_token" in text)
+    assert secrets.get_secret_value(SecretId="app/pushed")["SecretString"] == "example"
+    pushed = parameters.get_parameter(Name="/app/pushed", WithDecryption=True)["Parameter"]
+    assert (pushed["Type"], pushed["Value"]) == ("SecureString", "example")
