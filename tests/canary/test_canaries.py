@@ -1,4 +1,4 @@
-"""No planted value comes out anywhere but where it belongs: `eso up` and two providers, in failures and crashes."""
+"""No planted value comes out anywhere but where it belongs: `eso up` and its providers, in failures and crashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import signal
 import stat
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ from eso_conformance import Identity, Target
 from eso_conformance.fixture import KindFixture
 from eso_conformance.subject import CALL_SECONDS, Subject, channel_to, item, shake_hands
 from eso_operator.testing.operators import Bench, eventually
+from eso_provider_aws.testing.aside import environment_of, moto_aside
+from eso_provider_aws.testing.front import Asked, Said, refused
+from eso_provider_aws.testing.sessions import admin
 from eso_wire._generated import provider_pb2 as pb
 from kuberun.meta import Condition, JsonObject, Resource
 from kuberun.testing.builders import SECRETS
@@ -160,6 +163,21 @@ def pushing(name: str, keys: Mapping[str, str]) -> JsonObject:
     return document(PUSH_SECRETS, name, spec)
 
 
+@contextmanager
+def aws(folder: Path, canaries: Canaries) -> Iterator[dict[str, str]]:
+    """A service that holds values, and repeats one when it refuses; yields the environment that leads there."""
+
+    def denied(asked: Asked) -> Said | None:
+        words = f"{asked.key_id} is not authorized: {canaries.plant('words of a service')}"
+        return refused("AccessDeniedException", words) if asked.body.get("SecretId") == "denied" else None
+
+    with moto_aside(folder) as front:
+        broken = f'{{"a": {canaries.plant("a broken value of a service")}'
+        admin("secretsmanager", front.behind).create_secret(Name="broken", SecretString=broken)
+        front.answer("GetSecretValue", denied)
+        yield environment_of(front.url)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     canaries, folder = Canaries(), tmp_path_factory.mktemp("manifests")
@@ -169,10 +187,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     spoilt = folder / "spoilt"
     spoilt.mkdir()
     (spoilt / "spoilt.yaml").write_text(f"stringData: [{canaries.plant('a manifest that is no YAML')}\n: }}")
-    flags = ("--provider", f"fake={port}", "--provider", "generators", "--provider", "webhook", "-f", str(folder))
+    names = (f"fake={port}", "generators", "webhook", "aws")
+    flags = [part for name in names for part in ("--provider", name)] + ["-f", str(folder)]
     operator = [f"--metrics-addr=127.0.0.1:{metrics}", "--loglevel=debug", "--store-requeue-interval=1s"]
     operator += ["--unsafe-allow-generic-targets"]
-    with up_running(tmp_path_factory.mktemp("up"), *flags, "--", *operator) as up:
+    with (
+        aws(tmp_path_factory.mktemp("moto"), canaries) as environment,
+        up_running(tmp_path_factory.mktemp("up"), *flags, "--", *operator, environment=environment) as up,
+    ):
         (spoilt / "spoilt.yaml").rename(folder / "spoilt.yaml")  # what was there before it is applied by now
         up.wait_for(lambda: "spoilt.yaml" in up.output, "nothing is said about the spoilt manifest")
         yield Site(up, canaries, port, metrics)
@@ -328,7 +350,7 @@ async def everything_readable(site: Site, api: RawApi) -> dict[str, str]:
     for path in (*site.up.folder.glob("*.json"), *site.up.data.rglob("ready.json")):
         seen[str(path.relative_to(site.up.folder))] = path.read_text()
     seen["metrics of the operator"] = await eventually(lambda: page(f"127.0.0.1:{site.metrics_port}"), "no metrics")
-    for name in ("fake", "generators", "webhook"):
+    for name in ("aws", "fake", "generators", "webhook"):
         seen[f"metrics of {name}"] = await page(site.up.provider_ready(name)["metrics"])
     seen |= await objects(api)
     assert "CREDENTIALS" in seen["logs"] or "CONFIG_INVALID" in seen["logs"], "nothing has failed: this proves nothing"

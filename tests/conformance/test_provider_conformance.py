@@ -23,6 +23,9 @@ from eso_cli.testing.providerprocess import local_certificates, provider_running
 from eso_conformance import CaseResult, Fixture, Profile, Target, Verdict, read_identity, run
 from eso_conformance.fixture import from_plain
 from eso_operator.certs.local import LocalCertificates
+from eso_provider_aws.conformance import fixture as aws_fixture
+from eso_provider_aws.testing.aside import environment_of, moto_aside
+from eso_provider_aws.testing.sessions import KEYS, REGION, admin
 from eso_provider_vault.conformance import fixture as vault_fixture
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_webhook.conformance import fixture_at
@@ -130,6 +133,41 @@ def vault_backend() -> Iterator[Mapping[str, Any]]:
         yield vault_fixture(bao.url, bao.root_token, "kv", **known)
 
 
+AWS_VERSIONS = {"SecretsManager": "AWSPREVIOUS", "ParameterStore": "1"}
+
+
+def aws_values(before: str) -> dict[str, Any]:
+    """What a service holds; `before` is its name for the version before this one."""
+    return {
+        "known": [
+            {"key": "login", "value": "anna", "property": "user"},
+            {"key": "login", "value": "first", "property": "user", "version": before},
+        ],
+        "maps": [{"key": "login", "value": {"user": "anna", "realm": "test"}}],
+        "find": {"name": "^login$", "keys": ["login"]},
+    }
+
+
+@contextmanager
+def aws_backend() -> Iterator[Mapping[str, Any]]:
+    """All services of moto, with a secret of two versions; the provider's process inherits where they are."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        moto_aside(Path(folder)) as front,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        for name, value in environment_of(front.url).items():
+            patched.setenv(name, value)
+        first, second = '{"user":"first"}', '{"user":"anna","realm":"test"}'
+        secrets, parameters = admin("secretsmanager", front.behind), admin("ssm", front.behind)
+        secrets.create_secret(Name="login", SecretString=first)
+        secrets.put_secret_value(SecretId="login", SecretString=second)
+        for value in (first, second):
+            parameters.put_parameter(Name="login", Value=value, Type="SecureString", Overwrite=True)
+        known = {service: aws_values(version) for service, version in AWS_VERSIONS.items()}
+        yield aws_fixture(REGION, KEYS, **known)
+
+
 FIXTURE_VALUES = "get: gives every known value of the fixture"
 EXISTS = "exists: tells what is there from what is not, without giving the value"
 VERSIONS = "get: reports a missing version as not found"
@@ -183,6 +221,14 @@ CANDIDATES = {
         backend=vault_backend,
         flags=("--allow-address", "loopback"),
     ),
+    "aws": Candidate(
+        lambda _: serve_command("aws"),
+        without={
+            "write": frozenset({UNOFFERED_IF_ABSENT, BINARY}),
+            "generator": frozenset(STATE),
+        },
+        backend=aws_backend,
+    ),
     "example": Candidate(
         example_command,
         example_fixture,
@@ -221,6 +267,7 @@ def target_of(address: str, made: LocalCertificates) -> Target:
         *(("generators", profile) for profile in ("generator", "tls")),
         *(("webhook", profile) for profile in ("read", "write", "generator", "tls")),
         *(("vault", profile) for profile in ("read", "write", "tls")),
+        *(("aws", profile) for profile in ("read", "write", "generator", "tls")),
         *(("example", profile) for profile in ("read", "write", "tls")),
         *(("scaffold", profile) for profile in ("read", "write", "tls")),
     ],

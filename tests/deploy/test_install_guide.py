@@ -49,6 +49,7 @@ def test_the_images_are_targets_of_the_containerfile() -> None:
         pytest.param("provider", "eso-provider-fake", id="a provider, without the operator"),
         pytest.param("provider", "eso-provider-generators", id="another provider"),
         pytest.param("provider", "eso-provider-webhook", id="a provider with templates"),
+        pytest.param("provider", "eso-provider-aws", id="a provider with an SDK of its own"),
     ],
 )
 def test_an_image_holds_a_distribution_with_those_it_needs(target: str, distribution: str) -> None:

@@ -132,6 +132,33 @@ def test_a_provider_that_asks_about_tokens_may_do_only_that() -> None:
 
 
 @pytest.mark.parametrize(
+    "account",
+    [
+        pytest.param({"create": True, "annotations": {}}, id="by its name, as EKS Pod Identity"),
+        pytest.param(
+            {"create": False, "annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}}, id="IRSA"
+        ),
+    ],
+)
+def test_a_cloud_may_know_the_provider_by_an_account_without_rights_in_the_cluster(account: dict[str, Any]) -> None:
+    objects = rendered(serviceAccount=account)
+    pod = objects["Deployment"]["spec"]["template"]["spec"]
+    made = objects["ServiceAccount"]["metadata"]
+
+    assert set(objects) == {"Deployment", "Service", "NetworkPolicy", "ServiceAccount"}
+    assert pod["serviceAccountName"] == made["name"] == NAME
+    assert pod["automountServiceAccountToken"] is False
+    assert made.get("annotations", {}) == account["annotations"]
+
+
+def test_the_backends_sdk_may_be_told_something_by_the_environment() -> None:
+    env = [{"name": "AWS_USE_FIPS_ENDPOINT", "value": "true"}]
+
+    assert container(rendered(env=env))["env"] == env
+    assert "env" not in container(rendered())
+
+
+@pytest.mark.parametrize(
     ("values", "environment"),
     [
         pytest.param({"verify": "review"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, id="by the API server"),

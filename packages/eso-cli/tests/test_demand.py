@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from eso_api.references import CORE_GROUP
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.demand import Demand, Want, offers, wanted_by
+from eso_cli.providers import installed, load
 from kuberun.clock import SystemClock
 from localkube.cluster import Cluster
 from localkube.manifests import install
@@ -43,6 +45,12 @@ def connection(**named: Any) -> dict[str, Any]:
         pytest.param(obj(V1, "SecretStore", {"provider": {"fake": {}, "aws": {}}}), None, id="two keys at once"),
         pytest.param(obj(GENERATORS, "Password", {"length": 8}), "generators", id="a v1alpha1 generator"),
         pytest.param(obj(GENERATORS, "ClusterGenerator", {"kind": "UUID"}), "generators", id="a ClusterGenerator"),
+        pytest.param(obj(GENERATORS, "ECRAuthorizationToken", {"region": "a"}), "aws", id="a generator of a cloud"),
+        pytest.param(
+            obj(GENERATORS_V2, "Generator", connection(providerRef={"kind": "STSSessionToken", "name": "a"})),
+            "aws",
+            id="a v2 generator of a cloud",
+        ),
         pytest.param(
             obj(GENERATORS, "GeneratorState", {"resource": obj(GENERATORS, "Password", {})}),
             "generators",
@@ -91,11 +99,17 @@ def connection(**named: Any) -> dict[str, Any]:
     ],
 )
 def test_an_object_needs_the_provider_that_serves_what_it_names(needy: dict[str, Any], provider: str | None) -> None:
-    served = offers(("fake", "generators"), pytest.fail)
+    served = offers(("fake", "generators", "aws"), pytest.fail)
 
     want = wanted_by(needy)
 
     assert (served.get(want) if want is not None else None) == provider
+
+
+def test_no_kind_is_served_by_two_installed_providers() -> None:
+    served = Counter(info.kind for name in installed() for info in load(name).kind_infos)
+
+    assert [kind for kind, providers in served.items() if providers > 1] == []
 
 
 def test_a_provider_that_cannot_be_loaded_is_told_of_and_hides_no_other() -> None:

@@ -66,15 +66,17 @@ class Api:
         # Temporary keys may be revoked before they expire. New ones are worth one more try.
         return await self._once(asked, parameters)
 
-    async def pages(self, operation: str, *, about: str = "", **parameters: Any) -> AsyncIterator[Answer]:
-        """Make one call after the other until the service has no further page."""
+    async def pages(
+        self, operation: str, *, about: str = "", by: str = "NextToken", **parameters: Any
+    ) -> AsyncIterator[Answer]:
+        """Make one call after the other until the service has no further page; `by` names the field that says so."""
         token: dict[str, str] = {}
         while True:
             page = await self.call(operation, about=about, **parameters, **token)
             yield page
-            if not page.get("NextToken"):
+            if not page.get(by):
                 return
-            token = {"NextToken": page["NextToken"]}
+            token = {by: page[by]}
 
     def asked(self, operation: str, about: str = "") -> Asked:
         """What an error of this call is about."""

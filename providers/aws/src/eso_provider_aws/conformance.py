@@ -12,13 +12,26 @@ The suite needs an account. Name it in the environment:
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Final
 
-KINDS: Final = ("SecretsManager", "ClusterSecretsManager", "AWSSecretManager")
+STORES: Final = {
+    "SecretsManager": "SecretsManager",
+    "ClusterSecretsManager": "SecretsManager",
+    "AWSSecretManager": "SecretsManager",
+    "ParameterStore": "ParameterStore",
+    "ClusterParameterStore": "ParameterStore",
+}
+"""Kinds by the service that they configure."""
+GENERATORS: Final = ("ECRAuthorizationToken", "STSSessionToken")
 
 
-def fixture(region: str, keys: tuple[str, str], **known: Any) -> dict[str, Any]:
-    """The fixture for one region of one account; `known` describes values that it holds."""
+def fixture(region: str, keys: tuple[str, str], **known: Mapping[str, Any]) -> dict[str, Any]:
+    """The fixture for one region of one account; `known` describes, by service, values that it holds."""
+    sent = {
+        "/auth/secretRef/accessKeyIDSecretRef": keys[0],
+        "/auth/secretRef/secretAccessKeySecretRef": keys[1],
+    }
 
     def of(kind: str) -> dict[str, Any]:
         namespace = {"namespace": "conformance"} if kind.startswith("Cluster") else {}
@@ -29,16 +42,12 @@ def fixture(region: str, keys: tuple[str, str], **known: Any) -> dict[str, Any]:
         return {
             "kind": kind,
             "spec": {"region": region, "auth": {"secretRef": references}},
-            "credentials": {
-                "/auth/secretRef/accessKeyIDSecretRef": keys[0],
-                "/auth/secretRef/secretAccessKeySecretRef": keys[1],
-            },
-            "property": "value",
+            "credentials": sent,
             "invalid": [{"region": "no region of AWS"}],
-            **known,
         }
 
-    return {"kinds": [of(kind) for kind in KINDS]}
+    stores = [{**of(kind), "property": "value", **known.get(service, {})} for kind, service in STORES.items()]
+    return {"kinds": [*stores, *map(of, GENERATORS)]}
 
 
 def _from_environment() -> dict[str, Any]:

@@ -136,8 +136,8 @@ def of_code(code: str, message: str, asked: Asked, *, status: int = 0) -> Provid
 
 
 def _is_marked_for_deletion(code: str, message: str) -> bool:
-    marked = "marked for deletion" in message or "scheduled for deletion" in message
-    return code in ("InvalidRequestException", "InvalidParameterException") and marked
+    marked = re.search(r"(marked|scheduled) for deletion|marked deleted", message)
+    return code in ("InvalidRequestException", "InvalidParameterException") and marked is not None
 
 
 def _absent(code: str, message: str, asked: Asked) -> ProviderError:

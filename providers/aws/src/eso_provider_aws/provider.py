@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from eso_provider_aws.awssecretmanager import AWS_SECRET_MANAGER
+from eso_provider_aws.certificatemanager import CERTIFICATE_MANAGER
+from eso_provider_aws.certificates.store import OFFERED, CertificatesStore
+from eso_provider_aws.clustercertificatemanager import CLUSTER_CERTIFICATE_MANAGER
 from eso_provider_aws.clusterparameterstore import CLUSTER_PARAMETER_STORE
 from eso_provider_aws.clustersecretsmanager import CLUSTER_SECRETS_MANAGER
+from eso_provider_aws.generators.registry import ECRAuthorizationTokenGenerator
+from eso_provider_aws.generators.sessiontoken import STSSessionTokenGenerator
 from eso_provider_aws.parameters.store import ParametersStore
 from eso_provider_aws.parameterstore import PARAMETER_STORE
+from eso_provider_aws.secrets.metadata import PushMetadata
 from eso_provider_aws.secrets.store import SecretsStore
 from eso_provider_aws.secretsmanager import SECRETS_MANAGER
 from eso_provider_aws.store import CONCURRENCY
@@ -25,6 +31,7 @@ SecretsManager = store_kind(
     v1_key="aws",
     v1_when=SpecCondition("/service", ("SecretsManager",)),
     caller_namespace=TAGGED,
+    push_metadata=PushMetadata,
     concurrency=CONCURRENCY,
 )(SecretsStore)
 
@@ -36,4 +43,24 @@ ParameterStore = store_kind(
     concurrency=CONCURRENCY,
 )(ParametersStore)
 
-PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(SecretsManager, ParameterStore), api_name="AWS")
+CertificateManager = store_kind(
+    objects=(CERTIFICATE_MANAGER, CLUSTER_CERTIFICATE_MANAGER),
+    v1_key="aws",
+    v1_when=SpecCondition("/service", ("CertificateManager",)),
+    caller_namespace=TAGGED,
+    concurrency=CONCURRENCY,
+    operations=OFFERED,
+)(CertificatesStore)
+
+PROVIDER: Final = Provider(
+    name=NAME,
+    version=VERSION,
+    kinds=(
+        SecretsManager,
+        ParameterStore,
+        CertificateManager,
+        ECRAuthorizationTokenGenerator,
+        STSSessionTokenGenerator,
+    ),
+    api_name="AWS",
+)

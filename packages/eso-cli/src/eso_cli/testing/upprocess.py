@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ class UpProcess:
 
     name = "localkube"
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.data = folder / "data"
         self.ready_file = folder / "ready.json"
@@ -36,7 +36,12 @@ class UpProcess:
         command = [str(ESO), "up", "--data-dir", str(self.data), "--ready-file", str(self.ready_file), *arguments]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
             )
         self.url = self.token = ""
         self.ca_file = folder / "ca.crt"
@@ -103,10 +108,10 @@ class UpProcess:
 
 
 @contextmanager
-def up_running(folder: Path, *arguments: str) -> Iterator[UpProcess]:
-    """Ready, for as long as the block lasts."""
+def up_running(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[UpProcess]:
+    """Ready, for as long as the block lasts. `environment` is for it and its children, besides that of this process."""
     folder.mkdir(parents=True, exist_ok=True)
-    up = UpProcess(folder, *arguments)
+    up = UpProcess(folder, *arguments, environment=environment)
     try:
         up.wait_until_ready()
         yield up

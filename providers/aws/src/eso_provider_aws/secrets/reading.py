@@ -3,17 +3,18 @@
 | what is asked for | call |
 |---|---|
 | several current values | BatchGetSecretValue, 20 secrets each |
-| one value, a version, a stage, or no permission for batches | GetSecretValue |
+| one value, a version, a stage, or what a batch left open | GetSecretValue |
 | `metadataPolicy: Fetch` | DescribeSecret: the tags as a JSON object |
+| whether a secret has a value | DescribeSecret |
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -24,12 +25,28 @@ from eso_provider_aws.errors import of_code
 from eso_provider_aws.properties import part_of
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import backend_error
-from eso_sdk.provider import Value
+from eso_sdk.provider import Check, Value
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata
 
 BATCH: Final = 20
+CURRENT: Final = "AWSCURRENT"
+
 _BY_ID: Final = "uuid/"
+_DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
+_OF_ALL: Final = frozenset(
+    {
+        ErrorReason.RATE_LIMITED,
+        ErrorReason.BACKEND_UNAVAILABLE,
+        ErrorReason.BACKEND_TIMEOUT,
+        ErrorReason.CREDENTIALS_REJECTED,
+        ErrorReason.CREDENTIALS_NOT_FOUND,
+    }
+)
+"""Failures of a batch that every single read of it would meet too."""
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +68,7 @@ class Secret:
     """One version of a secret, or its tags."""
 
     value: bytes = field(repr=False)
+    is_text: bool = False
     version_id: str = ""
     created: datetime | None = None
 
@@ -67,12 +85,15 @@ class Reader:
         self._gate = gate
         self.batching = Batching(api, "BatchGetSecretValue", what="twenty secrets")
 
+    def secret_id(self, key: str) -> str:
+        """The name, or ARN, of the secret behind a remote key."""
+        return f"{self._prefix}{key}"
+
     def question(self, ref: RemoteRef) -> Question:
         """What to read for a reference. Tags have no versions."""
-        secret_id = f"{self._prefix}{ref.key}"
         if ref.metadata_policy is MetadataPolicy.FETCH:
-            return Question(secret_id, metadata=True)
-        return Question(secret_id, ref.version)
+            return Question(self.secret_id(ref.key), metadata=True)
+        return Question(self.secret_id(ref.key), ref.version)
 
     async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
         """One value or error for each reference, in their order."""
@@ -81,21 +102,30 @@ class Reader:
         return [_value(answers[question], ref) for question, ref in zip(questions, refs, strict=True)]
 
     async def answers(self, asked: Iterable[Question]) -> dict[Question, Answer]:
-        """Answer every question with as few calls as possible."""
-        plain = [question for question in asked if question.is_plain]
-        single = [question for question in asked if not question.is_plain]
-        batched = len(plain) > 1 and not self.batching.is_denied
-        groups = [plain[start : start + BATCH] for start in range(0, len(plain), BATCH)] if batched else []
-        groups += [[question] for question in ([] if batched else plain) + single]
+        """Answer every question with as few calls as possible: batches first, then what they left open."""
+        questions = list(asked)
+        found = await self._by_batches([question for question in questions if question.is_plain])
+        rest = [question for question in questions if question not in found]
+        found |= zip(rest, await self._side_by_side(rest, self._one_or_error, _itself), strict=True)
+        return found
 
-        async def answer(group: list[Question]) -> dict[Question, Answer]:
-            return await (self._batch(group) if len(group) > 1 else self._one_by_one(group))
+    async def check(self, ref: RemoteRef) -> Check:
+        """Tell whether a reference leads to a value. Only properties and versions need a look at the value."""
+        if ref.property or (ref.version and ref.metadata_policy is not MetadataPolicy.FETCH):
+            (found,) = await self.read([ref])
+            if isinstance(found, ProviderError):
+                raise found
+            return Check(exists=True, version=found.metadata.provider_version)
+        version = current_version(await self.live(self.secret_id(ref.key)))
+        return Check(exists=bool(version), version=version)
 
-        def late(group: list[Question], error: ProviderError) -> dict[Question, Answer]:
-            return dict.fromkeys(group, error)
-
-        done = await side_by_side(groups, answer, late=late, gate=self._gate, clock=self._api.clock)
-        return {question: found for part in done for question, found in part.items()}
+    async def live(self, secret_id: str) -> dict[str, Any]:
+        """Everything but the value. A secret that is marked for deletion does not exist."""
+        told = await self.describe(secret_id)
+        if told.get("DeletedDate"):
+            words = f"{self._api.asked('DescribeSecret', about(secret_id))} is marked for deletion"
+            raise ProviderError(ErrorReason.SECRET_NOT_FOUND, words)
+        return told
 
     async def current(self, secret_id: str) -> Secret:
         """The value that a push compares with."""
@@ -103,9 +133,22 @@ class Reader:
 
     async def describe(self, secret_id: str) -> dict[str, Any]:
         """Everything but the value."""
-        return await self._api.call("DescribeSecret", about=_about(secret_id), SecretId=secret_id)
+        return await self._api.call("DescribeSecret", about=about(secret_id), SecretId=secret_id)
 
     # --- calls -------------------------------------------------------------------------------------------------------
+
+    async def _by_batches(self, questions: list[Question]) -> dict[Question, Answer]:
+        """What batches answer. Questions that they leave open are missing here."""
+        if len(questions) < 2 or self.batching.is_denied:
+            return {}
+        groups = [questions[start : start + BATCH] for start in range(0, len(questions), BATCH)]
+        done = await self._side_by_side(groups, self._batch, _all_of_it)
+        return {question: answer for part in done for question, answer in part.items()}
+
+    async def _side_by_side(
+        self, items: Sequence[T], work: Callable[[T], Awaitable[R]], late: Callable[[T, ProviderError], R]
+    ) -> Sequence[R]:
+        return await side_by_side(items, work, late=late, gate=self._gate, clock=self._api.clock)
 
     async def _batch(self, group: list[Question]) -> dict[Question, Answer]:
         found: dict[str, Answer] = {}
@@ -117,11 +160,14 @@ class Reader:
             ):
                 found |= self._of_page(page)
         except ProviderError as failed:
-            if failed.reason is not ErrorReason.PERMISSION_DENIED:
+            if failed.reason in _OF_ALL:
                 return dict.fromkeys(group, failed)
-            self.batching.deny()
-            return await self._one_by_one(group)
-        return {question: self._found(question, found) for question in group}
+            # One secret may be to blame, and the others must not share its fate: "not found" deletes Secrets.
+            if failed.backend_code in _DENIED:
+                self.batching.deny()
+            return {}
+        answers = ((question, _answer_to(question, found)) for question in group)
+        return {question: answer for question, answer in answers if answer is not None}
 
     def _of_page(self, page: dict[str, Any]) -> dict[str, Answer]:
         """What a page says, by name and by ARN."""
@@ -130,34 +176,22 @@ class Reader:
             found[told["ARN"]] = found[told["Name"]] = secret_of(told, told["Name"])
         for refused in page.get("Errors", ()):
             secret_id = refused.get("SecretId", "")
-            asked = self._api.asked("GetSecretValue", _about(secret_id))
+            asked = self._api.asked("GetSecretValue", about(secret_id))
             found[secret_id] = of_code(refused.get("ErrorCode", ""), refused.get("Message", ""), asked)
         return found
 
-    def _found(self, question: Question, found: dict[str, Answer]) -> Answer:
-        secret_id = question.secret_id
-        if secret_id in found:
-            return found[secret_id]
-        # A partial ARN lacks the six random characters at the end.
-        whole = [answer for known, answer in found.items() if secret_id.startswith("arn:") and known[:-7] == secret_id]
-        missing = f"{_about(secret_id)}: the service left it out of its answer to BatchGetSecretValue"
-        return whole[0] if len(whole) == 1 else backend_error(missing)
-
-    async def _one_by_one(self, group: list[Question]) -> dict[Question, Answer]:
-        found: dict[Question, Answer] = {}
-        for question in group:
-            try:
-                found[question] = await self._one(question)
-            except ProviderError as failed:
-                found[question] = failed
-        return found
+    async def _one_or_error(self, question: Question) -> Answer:
+        try:
+            return await self._one(question)
+        except ProviderError as failed:
+            return failed
 
     async def _one(self, question: Question) -> Secret:
         secret_id = question.secret_id
         if question.metadata:
-            return Secret(tags_json((await self.describe(secret_id)).get("Tags", ())))
+            return Secret(tags_json((await self.live(secret_id)).get("Tags", ())))
         told = await self._api.call(
-            "GetSecretValue", about=_about(secret_id), SecretId=secret_id, **_version(question.version)
+            "GetSecretValue", about=about(secret_id), SecretId=secret_id, **_version(question.version)
         )
         found = secret_of(told, secret_id)
         if isinstance(found, ProviderError):
@@ -170,18 +204,48 @@ def secret_of(told: dict[str, Any], name: str) -> Answer:
     raw = told.get("SecretString")
     value = raw.encode() if isinstance(raw, str) else told.get("SecretBinary")
     if value is None:
-        return backend_error(f"{_about(name)} has neither text nor bytes")
-    return Secret(value, told.get("VersionId", ""), told.get("CreatedDate"))
+        return backend_error(f"{about(name)} has neither text nor bytes")
+    return Secret(value, isinstance(raw, str), told.get("VersionId", ""), told.get("CreatedDate"))
+
+
+def current_version(described: dict[str, Any]) -> str:
+    """The id of the version that reads get; empty if the secret has no value."""
+    stages: dict[str, list[str]] = described.get("VersionIdsToStages") or {}
+    return next((version for version, labels in stages.items() if CURRENT in labels), "")
+
+
+def about(secret_id: str) -> str:
+    """How errors name a secret."""
+    return f'secret "{secret_id}"'
 
 
 def tags_json(tags: Iterable[dict[str, str]]) -> bytes:
     return msgspec.json.encode({tag["Key"]: tag.get("Value", "") for tag in tags}, order="sorted")
 
 
+def _answer_to(question: Question, found: dict[str, Answer]) -> Answer | None:
+    """The part of a batch that is about one secret; None if it does not say."""
+    secret_id = question.secret_id
+    if secret_id in found:
+        return found[secret_id]
+    # A partial ARN lacks the dash and six random characters at the end.
+    whole = [answer for known, answer in found.items() if secret_id.startswith("arn:") and known[:-7] == secret_id]
+    return whole[0] if len(whole) == 1 else None
+
+
+def _all_of_it(group: list[Question], error: ProviderError) -> dict[Question, Answer]:
+    return dict.fromkeys(group, error)
+
+
+def _itself(_question: Question, error: ProviderError) -> Answer:
+    return error
+
+
 def _version(version: str) -> dict[str, str]:
+    """Which version to ask for; the service takes the current one if asked for none."""
     if version.startswith(_BY_ID):
         return {"VersionId": version.removeprefix(_BY_ID)}
-    return {"VersionStage": version or "AWSCURRENT"}
+    return {"VersionStage": version} if version else {}
 
 
 def _value(answer: Answer, ref: RemoteRef) -> Value | ProviderError:
@@ -192,7 +256,3 @@ def _value(answer: Answer, ref: RemoteRef) -> Value | ProviderError:
     except ProviderError as missing:
         return missing
     return Value(SecretBytes(raw), ValueMetadata(provider_version=answer.version_id, updated_at=answer.created))
-
-
-def _about(secret_id: str) -> str:
-    return f'secret "{secret_id}"'

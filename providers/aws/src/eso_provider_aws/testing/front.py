@@ -80,7 +80,9 @@ class Front:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         front.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with aiohttp.ClientSession(auto_decompress=False) as client:
+        # Development servers close idle connections without a word.
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as client:
             front._client = client
             try:
                 yield front

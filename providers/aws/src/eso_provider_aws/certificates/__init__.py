@@ -1,0 +1,1 @@
+"""AWS Certificate Manager: certificates that are exported, and certificates that are imported."""

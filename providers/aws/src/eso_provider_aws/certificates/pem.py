@@ -1,0 +1,151 @@
+"""Certificates and keys as PEM: taken apart, compared, decrypted and put together. Nothing is asked of AWS here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from eso_api.values import SecretBytes
+from eso_sdk.errors import invalid_request
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.values import PushItem
+
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+
+_UNFIT: Final = (ValueError, TypeError, UnsupportedAlgorithm)
+"""What the library raises; its words may quote what it read."""
+
+
+class NotPemError(Exception):
+    """Something is not what it should be in PEM. Says nothing about the content."""
+
+
+# --- what Certificate Manager answers --------------------------------------------------------------------------------
+
+
+def certificates_in(answer: Mapping[str, Any]) -> list[x509.Certificate]:
+    """Leaf and chain of an answer of GetCertificate or ExportCertificate."""
+    try:
+        return x509.load_pem_x509_certificates("\n".join(_parts(answer)).encode())
+    except _UNFIT:
+        raise NotPemError from None
+
+
+def fingerprint(certificates: Sequence[x509.Certificate]) -> str:
+    """What tells leaf and chain from any other."""
+    digest = hashlib.sha256()
+    for certificate in certificates:
+        digest.update(certificate.fingerprint(hashes.SHA256()))
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A certificate with its chain and its private key."""
+
+    fingerprint: str
+    certificates: str
+    """Leaf and chain."""
+    key: SecretBytes = field(repr=False)
+    """Ends with a newline, as all texts that are made here."""
+
+    @property
+    def whole(self) -> SecretBytes:
+        return SecretBytes(self.certificates.encode() + self.key.reveal())
+
+
+def exported(answer: Mapping[str, Any], passphrase: bytes) -> Exported:
+    """What an answer of ExportCertificate holds, with its key decrypted."""
+    certificates = certificates_in(answer)
+    encrypted = str(answer.get("PrivateKey", "")).encode()
+    try:
+        key = load_pem_private_key(encrypted, passphrase if b" ENCRYPTED PRIVATE KEY-" in encrypted else None)
+        plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    except _UNFIT:
+        raise NotPemError from None
+    text = "".join(f"{part}\n" for part in _parts(answer))
+    return Exported(fingerprint(certificates), text, SecretBytes(plain.rstrip(b"\r\n") + b"\n"))
+
+
+def _parts(answer: Mapping[str, Any]) -> list[str]:
+    found = [str(answer.get(name) or "").rstrip("\r\n") for name in ("Certificate", "CertificateChain")]
+    return [part for part in found if part]
+
+
+# --- what a PushSecret brings ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A certificate to import."""
+
+    leaf: x509.Certificate
+    chain: tuple[x509.Certificate, ...]
+    key: SecretBytes = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint((self.leaf, *self.chain))
+
+    def parameters(self) -> dict[str, bytes]:
+        """As ImportCertificate wants them."""
+        wanted = {"Certificate": self.leaf.public_bytes(Encoding.PEM), "PrivateKey": self.key.reveal()}
+        if self.chain:
+            wanted["CertificateChain"] = b"".join(each.public_bytes(Encoding.PEM) for each in self.chain)
+        return wanted
+
+    def equals(self, certificates: Sequence[x509.Certificate]) -> bool:
+        """Tell whether this is what Certificate Manager has. It repeats a leaf that was imported without a chain."""
+        chain = tuple(certificates[1:])
+        return certificates[0] == self.leaf and (chain == self.chain or (not self.chain and chain == (self.leaf,)))
+
+
+def bundle_of(item: PushItem, now: datetime) -> Bundle:
+    """The certificate that a push is about; refused here if Certificate Manager would refuse it with fewer words."""
+    where = f'the Secret pushed to "{item.remote.key}"'
+    if item.secret_key or isinstance(item.payload, SecretBytes):
+        raise invalid_request(
+            f'"{item.remote.key}": a certificate is pushed as a whole kubernetes.io/tls Secret; remove secretKey'
+        )
+    leaf, *chain = _certificates(item.payload.get(CERTIFICATE), where)
+    key = item.payload.get(KEY)
+    if not key:
+        raise invalid_request(f"{where} has no {KEY}; push a kubernetes.io/tls Secret")
+    _check_key(leaf, key, where)
+    if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc:
+        words = f"the certificate of {where} has expired or is not valid yet; Certificate Manager takes valid ones only"
+        raise ProviderError(ErrorReason.INVALID_REQUEST, words, retry=RetryClass.BACKOFF)
+    return Bundle(leaf, tuple(chain), key)
+
+
+def _certificates(raw: SecretBytes | None, where: str) -> list[x509.Certificate]:
+    if not raw:
+        raise invalid_request(f"{where} has no {CERTIFICATE}; push a kubernetes.io/tls Secret")
+    try:
+        return x509.load_pem_x509_certificates(raw.reveal())
+    except _UNFIT:
+        raise invalid_request(f"{CERTIFICATE} of {where} holds no certificate in PEM") from None
+
+
+def _check_key(leaf: x509.Certificate, key: SecretBytes, where: str) -> None:
+    try:
+        private = load_pem_private_key(key.reveal(), None)
+        fits = private.public_key() == leaf.public_key()
+    except _UNFIT:
+        raise invalid_request(f"{KEY} of {where} is not a private key in PEM without a passphrase") from None
+    if not fits:
+        raise invalid_request(f"{KEY} of {where} does not belong to the first certificate of {CERTIFICATE}")

@@ -1,0 +1,173 @@
+"""Reading certificates: leaf, chain and private key as one text of PEM.
+
+    GetCertificate -> fingerprint -> exported before: done
+                                  -> DescribeCertificate: may it be exported? -> ExportCertificate -> decrypt
+
+| property | value |
+|---|---|
+| none | leaf, chain, key |
+| `tls.crt` | leaf, chain |
+| `tls.key` | key |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import string
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from eso_api.values import SecretBytes
+from eso_provider_aws.api import Api
+from eso_provider_aws.certificates.exports import Exports
+from eso_provider_aws.certificates.pem import CERTIFICATE, KEY, Exported, NotPemError, certificates_in, exported
+from eso_provider_aws.certificates.pem import fingerprint as fingerprint_of
+from eso_sdk.batches import side_by_side
+from eso_sdk.errors import backend_error, invalid_request, property_not_found
+from eso_sdk.provider import Value
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.values import RemoteRef, ValueMetadata
+
+PASSPHRASE_CHARS: Final = 32
+
+_ALPHABET: Final = string.ascii_letters + string.digits
+_ARN: Final = re.compile(r"arn:[^:\s]+:acm:(?P<region>[^:\s]+):(?P<account>\d+):certificate/\S+")
+
+
+class Reader:
+    """Reads the certificates of one session."""
+
+    def __init__(
+        self, api: Api, exports: Exports, gate: asyncio.Semaphore, account: Callable[[], Awaitable[str]]
+    ) -> None:
+        self._api = api
+        self._exports = exports
+        self._gate = gate
+        self._account = account
+
+    async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
+        """One value or error for each reference, in their order. References to one certificate share its read."""
+        arns = tuple(dict.fromkeys(ref.key for ref in refs if not ref.version))
+
+        async def answer(arn: str) -> Exported | ProviderError:
+            try:
+                return await self._certificate(arn)
+            except ProviderError as failed:
+                return failed
+
+        def late(_arn: str, error: ProviderError) -> ProviderError:
+            return error
+
+        answers = await side_by_side(arns, answer, late=late, gate=self._gate, clock=self._api.clock)
+        found = dict(zip(arns, answers, strict=True))
+        return [_unversioned(ref) if ref.version else _value(found[ref.key], ref) for ref in refs]
+
+    async def _certificate(self, arn: str) -> Exported:
+        self._check_arn(arn)
+        fingerprint = await self._current(arn)
+        key = (self._api.identity.key, self._api.region, arn)
+        if (kept := self._exports.find(key, fingerprint)) is not None:
+            return kept
+        async with self._exports.alone(key):
+            if (kept := self._exports.find(key, fingerprint)) is None:
+                await self._check_export(arn)
+                kept = await self._export(arn)
+                self._exports.keep(key, kept)
+        return kept
+
+    def _check_arn(self, arn: str) -> None:
+        """Refuse what cannot be there, so that nothing is called absent that was looked for in the wrong place."""
+        found, region = _ARN.fullmatch(arn), self._api.region
+        if found is None:
+            example = f"arn:aws:acm:{region}:123456789012:certificate/ID"
+            raise invalid_request(f'"{arn}" is not the ARN of a certificate; write one such as {example}')
+        if found["region"] != region:
+            raise invalid_request(
+                f'certificate "{arn}" is in {found["region"]}, the store is for {region}; use a store for its region'
+            )
+
+    async def _current(self, arn: str) -> str:
+        """The fingerprint of the certificate as it is now."""
+        try:
+            answer = await self._api.call("GetCertificate", about=_about(arn), CertificateArn=arn)
+        except ProviderError as failed:
+            if failed.backend_code == "RequestInProgressException":
+                raise self._pending(arn) from None
+            if failed.reason is ErrorReason.SECRET_NOT_FOUND:
+                await self._check_account(arn)
+            raise
+        try:
+            certificates = certificates_in(answer)
+        except NotPemError:
+            raise self._unfit(arn, "GetCertificate") from None
+        if certificates[0].not_valid_after_utc <= self._api.clock.now():
+            raise backend_error(f"{self._named(arn)} has expired; renew it, or name another one")
+        return fingerprint_of(certificates)
+
+    async def _check_account(self, arn: str) -> None:
+        """Certificate Manager calls absent what belongs to another account. That is no reason to delete a Secret."""
+        found = _ARN.fullmatch(arn)
+        theirs, ours = found["account"] if found else "", await self._account()
+        if theirs != ours:
+            raise invalid_request(
+                f'certificate "{arn}" belongs to account {theirs}, the store signs in to account {ours}; set role to a'
+                " role of that account"
+            )
+
+    async def _check_export(self, arn: str) -> None:
+        """Say in our words why a certificate cannot be exported: the service would only call it not valid."""
+        told = await self._api.call("DescribeCertificate", about=_about(arn), CertificateArn=arn)
+        detail: dict[str, Any] = told.get("Certificate", {})
+        status, kind = detail.get("Status", ""), detail.get("Type", "")
+        if status == "PENDING_VALIDATION":
+            raise self._pending(arn)
+        if status != "ISSUED":
+            raise backend_error(f"{self._named(arn)} cannot be exported: its status is {status}; replace it")
+        if kind == "PRIVATE" or detail.get("Options", {}).get("Export") == "ENABLED":
+            return
+        reason = (
+            "it was imported, and Certificate Manager exports no imported certificate; read it where it comes from"
+            if kind == "IMPORTED"
+            else "it was requested without export, which cannot be changed; request one with export enabled"
+        )
+        words = f"{self._named(arn)} cannot be exported: {reason}"
+        raise ProviderError(ErrorReason.INVALID_REQUEST, words, retry=RetryClass.BACKOFF)
+
+    async def _export(self, arn: str) -> Exported:
+        passphrase = "".join(secrets.choice(_ALPHABET) for _ in range(PASSPHRASE_CHARS)).encode()
+        answer = await self._api.call("ExportCertificate", about=_about(arn), CertificateArn=arn, Passphrase=passphrase)
+        try:
+            return await asyncio.to_thread(exported, answer, passphrase)  # key derivation is slow on purpose
+        except NotPemError:
+            raise self._unfit(arn, "ExportCertificate") from None
+
+    # --- words -------------------------------------------------------------------------------------------------------
+
+    def _named(self, arn: str) -> str:
+        return str(self._api.asked("", _about(arn)))
+
+    def _pending(self, arn: str) -> ProviderError:
+        return backend_error(f"{self._named(arn)} is not issued yet; complete the validation of its domains")
+
+    def _unfit(self, arn: str, operation: str) -> ProviderError:
+        return backend_error(f"{self._named(arn)}: {operation} was answered with something that is no certificate")
+
+
+def _value(answer: Exported | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+    if isinstance(answer, ProviderError):
+        return answer
+    parts = {"": answer.whole, CERTIFICATE: SecretBytes(answer.certificates.encode()), KEY: answer.key}
+    raw = parts.get(ref.property)
+    if raw is None:
+        return property_not_found(ref.key, ref.property)
+    return Value(raw, ValueMetadata(provider_version=answer.fingerprint))
+
+
+def _unversioned(ref: RemoteRef) -> ProviderError:
+    return invalid_request(f'certificate "{ref.key}" has no versions to choose from; remove version')
+
+
+def _about(arn: str) -> str:
+    return f'certificate "{arn}"'

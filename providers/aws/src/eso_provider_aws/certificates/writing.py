@@ -1,0 +1,178 @@
+"""Writing certificates: each remote key is one imported certificate, which keeps its ARN when it is replaced.
+
+    find it by its tag -> may we write it? -> equal: only tags -> import, under its ARN if there is one -> tags
+
+Users of a certificate (load balancers, distributions) name its ARN, so an ARN is never given up for a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from eso_provider_aws.api import Api
+from eso_provider_aws.certificates.metadata import REMOTE_KEY, CertificateMetadata, metadata_of
+from eso_provider_aws.certificates.pem import Bundle, NotPemError, bundle_of, certificates_in
+from eso_provider_aws.ownership import MARK, foreign, listed, owner_of, tags_of
+from eso_sdk.errors import backend_error, invalid_request
+from eso_sdk.provider import Pushed
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import DeleteItem, PushItem, PushOutcome, RemoteRef
+
+RESOURCE_TYPE: Final = "acm:certificate"
+MAX_IMPORTED: Final = 512
+MAX_TAG_CHARS: Final = 256
+
+_TAG_CHARS: Final = frozenset(" _.:/=+-@")
+_OF_AWS: Final = "aws:"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A certificate that has the remote key as its tag."""
+
+    arn: str
+    tags: Mapping[str, str]
+
+
+class Writer:
+    """Writes the certificates of one session."""
+
+    def __init__(self, api: Api, tagging: Callable[[], Awaitable[Api]], prefix: str) -> None:
+        self._api = api
+        self._tagging = tagging
+        self._prefix = prefix
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._imported: OrderedDict[str, str] = OrderedDict()
+
+    async def push(self, item: PushItem) -> Pushed:
+        """Import the certificate of a whole Secret, unless it is there."""
+        key, told, owner = self._remote_key(item.remote), metadata_of(item), owner_of((item,))
+        bundle = await asyncio.to_thread(bundle_of, item, self._api.clock.now())  # checking a key takes a while
+        async with self._alone(key):
+            standing = self._ours(await self._standing(key), key, owner)
+            wanted = (told.tags or {}) | {MARK: owner, REMOTE_KEY: key}
+            if standing is None:
+                await self._create(bundle, key, wanted)
+                return Pushed(PushOutcome.CREATED, bundle.fingerprint)
+            outcome = await self._update(standing, bundle, wanted, told)
+            return Pushed(outcome, bundle.fingerprint)
+
+    async def delete(self, item: DeleteItem) -> bool:
+        """Delete the certificate of a remote key; tells whether there was one."""
+        key = self._remote_key(item.remote)
+        async with self._alone(key):
+            standing = self._ours(await self._standing(key), key, owner_of((item,)))
+            if standing is None:
+                return False
+            try:
+                await self._ask("DeleteCertificate", standing.arn)
+            except ProviderError as failed:
+                if failed.backend_code != "ResourceInUseException":
+                    raise
+                words = (
+                    f"{self._named(standing.arn)} is in use; remove it from the load balancers and others that use it"
+                )
+                raise backend_error(words, backend_code=failed.backend_code) from None
+            self._imported.pop(key, None)
+            return True
+
+    async def exists(self, ref: RemoteRef) -> bool:
+        """Tell whether a certificate has this remote key, whoever made it."""
+        return bool(await self._standing(self._remote_key(ref)))
+
+    # --- one write ---------------------------------------------------------------------------------------------------
+
+    async def _create(self, bundle: Bundle, key: str, wanted: Mapping[str, str]) -> None:
+        about = f'remote key "{key}"'
+        made = await self._api.call("ImportCertificate", about=about, **bundle.parameters(), Tags=listed(wanted))
+        # Tags are searchable only some time after this.
+        self._imported[key] = made["CertificateArn"]
+        while len(self._imported) > MAX_IMPORTED:
+            self._imported.popitem(last=False)
+
+    async def _update(
+        self, standing: Standing, bundle: Bundle, wanted: Mapping[str, str], told: CertificateMetadata
+    ) -> PushOutcome:
+        differs = not await self._has(standing.arn, bundle)
+        surplus: dict[str, str] = {}
+        if told.tags is not None:
+            surplus = {name: value for name, value in standing.tags.items() if name not in wanted}
+            surplus = {name: value for name, value in surplus.items() if not name.startswith(_OF_AWS)}
+        missing = {name: value for name, value in wanted.items() if standing.tags.get(name) != value}
+        if differs:
+            await self._ask("ImportCertificate", standing.arn, **bundle.parameters())
+            missing = dict(wanted)  # the mark must survive, also where an import drops tags
+        if surplus:
+            await self._ask("RemoveTagsFromCertificate", standing.arn, Tags=listed(surplus))
+        if missing:
+            await self._ask("AddTagsToCertificate", standing.arn, Tags=listed(missing))
+        return PushOutcome.UPDATED if differs or surplus or missing else PushOutcome.UNCHANGED
+
+    async def _has(self, arn: str, bundle: Bundle) -> bool:
+        try:
+            return bundle.equals(certificates_in(await self._ask("GetCertificate", arn)))
+        except NotPemError:
+            return False  # then there is nothing to keep
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    async def _standing(self, key: str) -> list[Standing]:
+        """The certificates that have the remote key as their tag, smallest ARN first.
+
+        The search lags behind imports and deletions. So Certificate Manager itself confirms each one, and what this
+        session imported is looked at as well.
+        """
+        arns = {self._imported[key]} if key in self._imported else set()
+        tagging = await self._tagging()
+        filters = {
+            "ResourceTypeFilters": [RESOURCE_TYPE],
+            "TagFilters": [{"Key": REMOTE_KEY, "Values": [key]}],
+        }
+        about = f'certificates with remote key "{key}"'
+        async for page in tagging.pages("GetResources", about=about, by="PaginationToken", **filters):
+            arns.update(found["ResourceARN"] for found in page.get("ResourceTagMappingList", ()))
+        confirmed = [Standing(arn, tags) for arn in sorted(arns) if (tags := await self._tags(arn)) is not None]
+        return [standing for standing in confirmed if standing.tags.get(REMOTE_KEY) == key]
+
+    async def _tags(self, arn: str) -> dict[str, str] | None:
+        try:
+            return tags_of((await self._ask("ListTagsForCertificate", arn)).get("Tags", ()))
+        except ProviderError as failed:
+            if failed.reason is ErrorReason.SECRET_NOT_FOUND:
+                return None
+            raise
+
+    def _ours(self, standing: list[Standing], key: str, owner: str) -> Standing | None:
+        """The one to write; an error if only others made certificates with this remote key."""
+        ours = next((each for each in standing if each.tags.get(MARK) == owner), None)
+        if ours is None and standing:
+            raise foreign(f'{self._named(standing[0].arn)} with the remote key "{key}"')
+        return ours
+
+    # --- words and waits ---------------------------------------------------------------------------------------------
+
+    def _alone(self, key: str) -> asyncio.Lock:
+        """Let writes of this session to one remote key wait for each other: two imports would make two certificates."""
+        return self._locks.setdefault(key, asyncio.Lock())
+
+    def _remote_key(self, ref: RemoteRef) -> str:
+        if ref.property:
+            raise invalid_request(f'"{ref.key}": a certificate has no properties to write; remove property')
+        key = f"{self._prefix}{ref.key}"
+        if len(key) > MAX_TAG_CHARS or not all(char.isalnum() or char in _TAG_CHARS for char in key):
+            raise invalid_request(
+                f'"{key}" cannot be the remote key of a certificate: it becomes a tag, which has at most'
+                f" {MAX_TAG_CHARS} letters, digits and {''.join(sorted(_TAG_CHARS)).strip()}"
+            )
+        return key
+
+    async def _ask(self, operation: str, arn: str, **parameters: Any) -> dict[str, Any]:
+        return await self._api.call(operation, about=f'certificate "{arn}"', CertificateArn=arn, **parameters)
+
+    def _named(self, arn: str) -> str:
+        return f'certificate "{arn}" in {self._api.region}'

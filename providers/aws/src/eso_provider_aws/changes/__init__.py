@@ -1,0 +1,1 @@
+"""What changed at AWS: told by a queue, or found by looking."""

@@ -1,0 +1,167 @@
+"""Looking for changes: one listing of names and versions a round, shared by all subscriptions of one identity.
+
+    look -> [pause] -> look -> ...   two calls a minute, however many stores and names: a round waits longer, the more
+                                     pages it has, up to five minutes
+
+Nobody watches: nothing is asked. A listing that is denied or too long is not tried again before half an hour is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from eso_provider_aws.api import Api
+from eso_provider_aws.changes.source import Source
+from eso_provider_aws.changes.topics import Look, Scope, State, Topics, scope_of
+from eso_sdk.errors import unsupported
+from eso_wire.errors import ErrorReason, ProviderError
+from kuberun.clock import Clock
+
+POLL_SECONDS: Final = 30.0
+"""From one look to the next, for each page that it has."""
+LONGEST_POLL: Final = 300.0
+PAGE_SECONDS: Final = 0.2
+"""Between the pages of one look: DescribeParameters is limited to a few calls a second."""
+MAX_PAGES: Final = 100
+REFUSED_SECONDS: Final = 1800.0
+FAILURE_PAUSES: Final = (5.0, 10.0, 30.0, 60.0)
+MAX_FAILURES: Final = 5
+"""Looks that fail in a row before subscriptions end with the error."""
+REMEMBERED: Final = 8
+"""Looks that a subscription can go on from."""
+
+PASSING: Final = frozenset({ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT, ErrorReason.RATE_LIMITED})
+
+
+class Looks:
+    """The looks of one identity at one service in one region."""
+
+    def __init__(self, source: Source, clock: Clock) -> None:
+        self.name = uuid.uuid4().hex[:12]
+        self._source = source
+        self._clock = clock
+        self._wanted: list[Topics] = []
+        self._seen: OrderedDict[int, Look] = OrderedDict()
+        self._number = 0
+        self._looked_at = float("-inf")
+        self._due = float("-inf")
+        self._failures = 0
+        self._error: ProviderError | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def refusal(self) -> ProviderError | None:
+        """Why nobody can look at present."""
+        error = self._error
+        return (
+            error if error is not None and error.reason is ErrorReason.UNSUPPORTED_OPERATION and self._waits else None
+        )
+
+    @property
+    def _waits(self) -> bool:
+        return self._clock.monotonic() < self._due
+
+    @contextmanager
+    def wanting(self, topics: Topics) -> Iterator[None]:
+        """Look for these too."""
+        self._wanted.append(topics)
+        try:
+            yield
+        finally:
+            self._wanted.remove(topics)
+
+    def remembered(self, number: int) -> Look | None:
+        return self._seen.get(number)
+
+    async def first(self, api: Api) -> Look:
+        """A look at everything that is wanted, not older than a round."""
+        async with self._lock:
+            if self._error is not None and self._waits:
+                raise self._error.with_traceback(None)
+            newest = self._newest
+            fresh = self._clock.monotonic() - self._looked_at < POLL_SECONDS
+            if newest is None or not fresh or not _within(scope_of(self._wanted), newest.scope):
+                return await self._look(api)
+            return newest
+
+    async def after(self, api: Api, seen: Look, *, until: float) -> Look | None:
+        """The next look that shows something else; None when it is too late for that."""
+        while self._clock.monotonic() < until:
+            newest = self._newest
+            if newest is not None and newest is not seen:
+                return newest
+            await self._clock.sleep(max(min(self._due, until) - self._clock.monotonic(), 0.0))
+            async with self._lock:
+                if refusal := self.refusal:
+                    raise refusal.with_traceback(None)
+                if not self._waits:
+                    await self._look_again(api)
+        return None
+
+    @property
+    def _newest(self) -> Look | None:
+        return next(reversed(self._seen.values()), None)
+
+    async def _look_again(self, api: Api) -> None:
+        """As `_look`; what passes is no reason to give up at once."""
+        try:
+            await self._look(api)
+        except ProviderError as failed:
+            if failed.reason not in PASSING or self._failures >= MAX_FAILURES:
+                raise
+
+    async def _look(self, api: Api) -> Look:
+        scope = scope_of(self._wanted)
+        try:
+            states, pages = await self._listed(api, scope)
+        except ProviderError as failed:
+            self._error = self._failed(failed)
+            raise self._error from None
+        self._failures, self._error = 0, None
+        self._looked_at = self._clock.monotonic()
+        self._due = self._looked_at + min(POLL_SECONDS * max(pages, 1), LONGEST_POLL)
+        newest = self._newest
+        if newest is None or newest.states != states or newest.scope != scope:
+            self._number += 1
+            self._seen[self._number] = newest = Look(self._number, scope, states)
+            while len(self._seen) > REMEMBERED:
+                self._seen.popitem(last=False)
+        return newest
+
+    async def _listed(self, api: Api, scope: Scope) -> tuple[dict[str, State], int]:
+        states: dict[str, State] = {}
+        pages = 0
+        if scope.prefixes == ():
+            return states, pages
+        source = self._source
+        async for page in api.pages(source.operation, about=source.about, **source.narrowed(scope)):
+            pages += 1
+            states |= {name: state for name, state in source.states(page) if scope.covers(name)}
+            if page.get("NextToken"):
+                if pages >= MAX_PAGES:
+                    many = f"{source.about} in {api.region} are too many to look at"
+                    raise unsupported(f"{many}; name a queue in changes.queueURL, or rely on refreshInterval")
+                await self._clock.sleep(PAGE_SECONDS)
+        return states, pages
+
+    def _failed(self, failed: ProviderError) -> ProviderError:
+        """When to ask again, and what to say."""
+        self._failures += 1
+        now = self._clock.monotonic()
+        if failed.reason is ErrorReason.PERMISSION_DENIED:
+            failed = unsupported(f"{failed.message}, to hear of changes; until then refreshInterval counts")
+        lasts = failed.reason is ErrorReason.UNSUPPORTED_OPERATION
+        pause = REFUSED_SECONDS if lasts else FAILURE_PAUSES[min(self._failures, len(FAILURE_PAUSES)) - 1]
+        self._due = now + max(pause, failed.retry_after)
+        return failed
+
+
+def _within(wanted: Scope, looked: Scope) -> bool:
+    if looked.prefixes is None or wanted.prefixes is None:
+        return looked.prefixes is None
+    return all(map(looked.covers, wanted.prefixes))

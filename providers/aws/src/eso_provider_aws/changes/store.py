@@ -1,0 +1,86 @@
+"""A store whose changes are told. A service that has it names its `SOURCE`, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import ClassVar, Final, TypeVar
+from urllib.parse import urlsplit
+
+from eso_provider_aws.api import Api
+from eso_provider_aws.changes.shared import shared_by
+from eso_provider_aws.changes.source import Source
+from eso_provider_aws.changes.watcher import Watcher
+from eso_provider_aws.endpoints import SQS
+from eso_provider_aws.specs import ParameterStoreConfig, SecretsManagerConfig
+from eso_provider_aws.store import AwsStore
+from eso_sdk.errors import invalid_config
+from eso_wire.values import ChangeEvent, Heartbeat, Operation, Validation, WatchItem
+
+W = TypeVar("W", bound=SecretsManagerConfig | ParameterStoreConfig)
+
+_FIELD: Final = "/changes/queueURL"
+_PATH: Final = re.compile(r"/\d{12}/[A-Za-z0-9_-]{1,80}(\.fifo)?")
+_HOST: Final = re.compile(r"(?:sqs[.-]|sqs-fips\.)?([a-z]{2}(?:-[a-z]+)+-\d+)\..*")
+
+
+class WatchedStore(AwsStore[W]):
+    """Hears of changes from a queue, or looks for them."""
+
+    SOURCE: ClassVar[Source]
+
+    @classmethod
+    def check_config(cls, config: W) -> tuple[str, ...]:
+        if config.changes is not None and config.changes.queue_url:
+            _check_queue(config.changes.queue_url, config.region)
+        return super().check_config(config)
+
+    async def open(self) -> None:
+        await super().open()
+        changes = self.config.changes
+        self.watcher = Watcher(
+            self.SOURCE,
+            self.api,
+            shared_by(self._runtime),
+            prefix=self.config.prefix,
+            queue_url=changes.queue_url if changes is not None else "",
+            sqs=self._sqs,
+        )
+
+    async def close(self) -> None:
+        if hasattr(self, "watcher"):
+            await self.watcher.close()
+        await super().close()
+
+    async def validate(self) -> Validation:
+        found = await super().validate()
+        offered = self.OPERATIONS - {Operation.SUBSCRIBE} if self.watcher.is_refused else found.operations
+        return replace(found, operations=offered, conditions=found.conditions + self.watcher.conditions())
+
+    def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        return self.watcher.subscribe(items, resume_token)
+
+    async def acknowledged(self, resume_token: str) -> None:
+        await self.watcher.acknowledged(resume_token)
+
+    async def _sqs(self) -> Api:
+        """Not one of `api_of`: whoever listens last closes it, and that may be another store."""
+        return await Api.opened(self._runtime, self.api.identity, SQS, self.config.region, observe=self.observe)
+
+
+def _check_queue(url: str, region: str) -> None:
+    """The URL is a parameter of calls and never dialled; what cannot work is said at once."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        raise invalid_config(_FIELD, "is no URL") from None
+    queue = _PATH.fullmatch(parts.path)
+    if parts.scheme not in ("http", "https") or not host or queue is None or parts.query or parts.username:
+        raise invalid_config(_FIELD, "write the URL of a queue, as https://sqs.REGION.amazonaws.com/ACCOUNT/NAME")
+    if queue.group(1):
+        raise invalid_config(_FIELD, "a FIFO queue keeps changes back while others are read; name a standard queue")
+    other = _HOST.fullmatch(host)
+    if other is not None and other.group(1) != region:
+        raise invalid_config(_FIELD, f"the queue has to be in the region of the store, {region}")

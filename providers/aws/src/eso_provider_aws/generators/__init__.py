@@ -1,0 +1,1 @@
+"""Generators that ask AWS: logins for container registries, and temporary keys."""

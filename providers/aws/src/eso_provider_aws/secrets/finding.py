@@ -1,0 +1,75 @@
+"""Finding secrets: ListSecrets tells names and tags, then the values of what matches are read in batches.
+
+The service narrows the list where it can. Its filters match prefixes, and keys and values of tags apart from each
+other; so what counts is the comparison here. Keys of the answer are full names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from eso_api.values import SecretBytes
+from eso_provider_aws.api import Api
+from eso_provider_aws.secrets.reading import Question, Reader, Secret
+from eso_sdk.errors import invalid_request
+from eso_sdk.matching import Matcher
+from eso_wire.errors import ErrorReason
+from eso_wire.values import FindQuery, Found, ValueMetadata
+
+PAGE: Final = 100
+MAX_SECRETS: Final = 20_000
+READ_AT_ONCE: Final = 200
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9/_+=.@:-]+")
+"""What a filter may hold; an exclamation mark would turn it around."""
+_NO_VALUE: Final = frozenset({ErrorReason.SECRET_NOT_FOUND, ErrorReason.VERSION_NOT_FOUND})
+
+
+class Finder:
+    """Finds the secrets of one session."""
+
+    def __init__(self, api: Api, reader: Reader) -> None:
+        self._api = api
+        self._reader = reader
+
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        """Everything that matches, with its value. Secrets that are gone by then, or have no value, are left out."""
+        names = await self.names(query)
+        for start in range(0, len(names), READ_AT_ONCE):
+            questions = [Question(name) for name in names[start : start + READ_AT_ONCE]]
+            answers = await self._reader.answers(questions)
+            for question in questions:
+                answer = answers[question]
+                if isinstance(answer, Secret):
+                    yield _found(question.secret_id, answer)
+                elif answer.reason not in _NO_VALUE:
+                    raise answer
+
+    async def names(self, query: FindQuery) -> list[str]:
+        """The names of all secrets that match, sorted."""
+        matcher = Matcher(query)
+        names: list[str] = []
+        async for page in self._api.pages("ListSecrets", MaxResults=PAGE, **_narrowed(query)):
+            for secret in page.get("SecretList", ()):
+                tags = {tag["Key"]: tag.get("Value", "") for tag in secret.get("Tags", ())}
+                if not secret.get("DeletedDate") and matcher.matches(secret["Name"], tags):
+                    names.append(secret["Name"])
+            if len(names) > MAX_SECRETS:
+                raise invalid_request(
+                    f"more than {MAX_SECRETS} secrets match; narrow find.name, find.path or find.tags"
+                )
+        return sorted(names)
+
+
+def _narrowed(query: FindQuery) -> dict[str, Any]:
+    """Ask for no more than has to be looked at."""
+    wanted = (("name", query.path), ("tag-key", min(query.tags, default="")))
+    filters = [{"Key": key, "Values": [text]} for key, text in wanted if _PLAIN.fullmatch(text)]
+    return {"Filters": filters} if filters else {}
+
+
+def _found(name: str, secret: Secret) -> Found:
+    metadata = ValueMetadata(provider_version=secret.version_id, updated_at=secret.created)
+    return Found(name, SecretBytes(secret.value), metadata)

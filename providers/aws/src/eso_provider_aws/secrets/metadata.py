@@ -1,0 +1,113 @@
+"""What a PushSecret may ask of a secret besides its value.
+
+Fields that the metadata does not name are left alone at a secret that exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from eso_api.references import ObjectKeySelector
+from eso_api.values import SecretBytes
+from eso_provider_aws.pushmetadata import Envelope, spec_of
+from eso_sdk.errors import credentials_not_found, invalid_request
+from eso_wire.values import PushItem
+
+MARK: Final = "managed-by"
+OWNER: Final = "external-secrets"
+POLICY_MARK: Final = "external-secrets-resource-policy"
+"""Tag with the digest of the resource policy that we set. A policy with another digest is not ours."""
+
+_POLICY: Final = "/spec/resourcePolicy/policySourceRef"
+_REFERENCE: Final = frozenset({"kind", "name", "key", "namespace"})
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A part of the metadata, in which a field that is not known is an error."""
+
+
+class ResourcePolicy(_Strict, frozen=True, kw_only=True):
+    """Who else may use the secret."""
+
+    block_public_policy: bool | None = None
+    """Let the service refuse a policy that grants broad access."""
+    policy_source_ref: ObjectKeySelector
+    """Key of a ConfigMap or Secret that holds the policy."""
+
+
+class SecretMetadata(_Strict, frozen=True, kw_only=True):
+    """`spec` of the metadata."""
+
+    tags: dict[str, str] | None = None
+    """All tags of the secret, besides the marks of External Secrets; absent leaves tags alone."""
+    description: str | None = None
+    """Set at creation."""
+    secret_push_format: Literal["binary", "string"] | None = None
+    """How the value is stored; absent keeps the form of a secret that exists, and is binary for a new one."""
+    kms_key_id: str | None = None
+    """Key that encrypts the value; set at creation."""
+    resource_policy: ResourcePolicy | None = None
+    """Who else may use the secret."""
+    replication_locations: list[str] | None = None
+    """All regions with a replica; absent leaves replicas alone."""
+
+
+PushMetadata = Envelope[SecretMetadata]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What all items of one push want for their secret."""
+
+    metadata: SecretMetadata = SecretMetadata()
+    policy: bytes | None = None
+    """The resource policy, as its source has it."""
+    said: bool = False
+    """Whether there was any metadata: a push without metadata does not revoke a policy."""
+
+
+def settings_of(item: PushItem) -> Settings:
+    """Decode the metadata of one item, with the policy that it refers to."""
+    key = item.remote.key
+    metadata = spec_of(item.provider_metadata, key, SecretMetadata)
+    if metadata is None:
+        return Settings()
+    if taken := sorted({MARK, POLICY_MARK} & set(metadata.tags or ())):
+        raise invalid_request(f'metadata of "{key}": tag {taken[0]} is set by External Secrets; remove it')
+    policy = _policy(item, item.provider_metadata or {}) if metadata.resource_policy else None
+    return Settings(metadata=metadata, policy=policy, said=True)
+
+
+def merged(settings: Iterable[Settings]) -> Settings:
+    """The settings of several items of one secret: of each field, the last item that names it decides."""
+    result = Settings()
+    for each in settings:
+        names = SecretMetadata.__struct_fields__
+        named = {name: value for name in names if (value := getattr(each.metadata, name)) is not None}
+        result = Settings(
+            metadata=msgspec.structs.replace(result.metadata, **named),
+            policy=result.policy if each.policy is None else each.policy,
+            said=result.said or each.said,
+        )
+    return result
+
+
+def _policy(item: PushItem, plain: Mapping[str, Any]) -> bytes:
+    """The policy that the metadata refers to; the operator has read it."""
+    key = item.remote.key
+    reference = plain["spec"]["resourcePolicy"]["policySourceRef"]
+    if unknown := sorted(set(reference) - _REFERENCE):
+        raise invalid_request(f'metadata of "{key}": policySourceRef has no field {unknown[0]}')
+    source = f'key "{reference["key"]}" of {reference["kind"]} "{reference["name"]}"'
+    sent = [credential.value for credential in item.resolved if credential.pointer == _POLICY]
+    if not sent or not isinstance(sent[0], SecretBytes):
+        raise credentials_not_found(f'resource policy of "{key}": the operator did not send {source}; upgrade it')
+    raw = sent[0].reveal()
+    try:
+        msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        raw.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise invalid_request(f'resource policy of "{key}": {source} is no JSON object') from None
+    return raw

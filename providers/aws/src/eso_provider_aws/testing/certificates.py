@@ -1,0 +1,106 @@
+"""Certificates for tests, and what the servers for tests get wrong about Certificate Manager.
+
+| behaviour of the service | moto | ministack |
+|---|---|---|
+| GetCertificate answers with the chain that was imported | adds a certificate to it | yes |
+| GetCertificate repeats a leaf that was imported alone | no | no |
+| an import under an ARN keeps its tags | no | yes |
+| GetResources finds certificates | yes | no |
+| ExportCertificate | yes | no |
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from eso_api.values import SecretBytes
+from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.sessions import admin
+
+_FROM = datetime(2020, 1, 1, tzinfo=UTC)
+_UNTIL = _FROM + timedelta(days=365 * 100)
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A certificate with the chain above it."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+    above: tuple[x509.Certificate, ...] = ()
+
+    @property
+    def certificates(self) -> bytes:
+        return b"".join(each.public_bytes(Encoding.PEM) for each in (self.certificate, *self.above))
+
+    @property
+    def key_pem(self) -> bytes:
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    @property
+    def secret(self) -> dict[str, SecretBytes]:
+        """The data of a kubernetes.io/tls Secret."""
+        return {"tls.crt": SecretBytes(self.certificates), "tls.key": SecretBytes(self.key_pem)}
+
+
+def issued(name: str, above: Issued | None = None, *, until: datetime = _UNTIL) -> Issued:
+    """Make a certificate, signed by the one above it or by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(above.certificate.subject if above else _name(name))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_FROM)
+        .not_valid_after(until)
+        .sign(above.key if above else key, hashes.SHA256())
+    )
+    return Issued(certificate, key, (above.certificate, *above.above) if above else ())
+
+
+def as_aws_answers(front: Front, server: str) -> Any:
+    """Let the front correct what the server behind it gets wrong; returns a client to look with."""
+    client = admin("acm", server)
+    front.answer("GetCertificate", lambda asked: _certificate(client, asked))
+    front.answer("GetResources", lambda asked: said(_resources(client, asked)))
+    return client
+
+
+def said(body: Any) -> Said:
+    """An answer of the JSON protocol."""
+    return Said(200, json.dumps(body).encode(), {"Content-Type": "application/x-amz-json-1.1"})
+
+
+def _certificate(client: Any, asked: Asked) -> Said:
+    try:
+        told = client.get_certificate(CertificateArn=asked.body["CertificateArn"])
+    except client.exceptions.ResourceNotFoundException:
+        return refused("ResourceNotFoundException")
+    chain = x509.load_pem_x509_certificates(told["CertificateChain"].encode()) if told["CertificateChain"] else []
+    kept = [each for each in chain if "OU=Server CA 1B" not in each.subject.rfc4514_string()]
+    above = b"".join(each.public_bytes(Encoding.PEM) for each in kept).decode()
+    return said({"Certificate": told["Certificate"], "CertificateChain": above or told["Certificate"]})
+
+
+def _resources(client: Any, asked: Asked) -> dict[str, Any]:
+    found = []
+    for each in client.list_certificates(MaxItems=1000)["CertificateSummaryList"]:
+        tags = client.list_tags_for_certificate(CertificateArn=each["CertificateArn"])["Tags"]
+        mapping = {tag["Key"]: tag["Value"] for tag in tags}
+        if all(mapping.get(wanted["Key"]) in wanted["Values"] for wanted in asked.body["TagFilters"]):
+            found.append({"ResourceARN": each["CertificateArn"], "Tags": tags})
+    return {"ResourceTagMappingList": found, "PaginationToken": ""}
