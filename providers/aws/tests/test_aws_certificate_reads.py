@@ -17,14 +17,15 @@ from eso_provider_aws.certificates.pem import Exported
 from eso_provider_aws.provider import PROVIDER, CertificateManager
 from eso_provider_aws.testing.certificates import issued, said
 from eso_provider_aws.testing.front import Front, Said, refused
-from eso_provider_aws.testing.sessions import admin, context, read
-from eso_sdk.testing import InMemory
+from eso_provider_aws.testing.sessions import AUTH, REGION, admin, context, credentials, read
+from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.moto import Moto
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import Operation, RemoteRef
+from eso_wire.values import Operation, RemoteRef, SpecCondition
 from kuberun.clock import SystemClock
 
 AUTHORITY = "arn:aws:acm-pca:eu-west-1:123456789012:certificate-authority/12345678-1234-1234-1234-123456789012"
+ROLE = "arn:aws:iam::123456789012:role/certificates"
 ABSENT = "arn:aws:acm:eu-west-1:123456789012:certificate/12345678-1234-1234-1234-123456789012"
 
 
@@ -148,6 +149,20 @@ async def test_another_identity_does_not_get_what_the_first_one_exported(
     assert isinstance(other, ProviderError)
     assert other.reason is ErrorReason.PERMISSION_DENIED
     assert other.message.endswith("DescribeCertificate is denied; allow acm:DescribeCertificate")
+
+
+async def test_namespaces_that_are_told_apart_by_session_tags_share_no_export(
+    front: Front, provider: InMemory, private: str
+) -> None:
+    spec = {"region": REGION, "auth": AUTH, "role": ROLE, "sessionTagsPolicy": "Simple"}
+    calls = [call_context(CertificateManager, spec, credentials(), namespace=name) for name in ("team-a", "team-b")]
+
+    for call in calls:
+        await read(provider, call, private)
+
+    tagged = [asked.body for asked in front.asked if asked.operation == "AssumeRole"]
+    assert [body["Tags.member.1.Value"] for body in tagged] == ["team-a", "team-b"]
+    assert front.count("ExportCertificate") == 2
 
 
 async def test_reads_of_several_stores_that_come_together_pay_for_one_export(
@@ -361,6 +376,14 @@ async def test_a_key_that_cannot_be_decrypted_is_an_error_that_quotes_nothing(
     failed = await failure(provider, private)
 
     assert failed.message.endswith(": ExportCertificate was answered with something that is no certificate")
+
+
+async def test_v1_stores_reach_it_by_their_service(provider: InMemory) -> None:
+    found = [info for info in (await provider.handshake()).kinds if info.kind.kind == "CertificateManager"]
+
+    assert [(info.v1_provider_key, info.v1_when) for info in found] == [
+        ("aws", SpecCondition("/service", ("CertificateManager",)))
+    ]
 
 
 async def test_maps_and_finds_are_not_offered(provider: InMemory) -> None:
