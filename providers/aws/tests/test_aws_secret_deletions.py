@@ -13,7 +13,7 @@ from eso_provider_aws.testing.pushes import delete, item, outcome
 from eso_provider_aws.testing.sessions import admin, context
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason
-from eso_wire.values import DeleteBatch, DeleteItem, PushOutcome, RemoteRef
+from eso_wire.values import DeleteBatch, DeleteItem, PushOutcome, RemoteRef, ValidationMode
 
 OURS = [{"Key": "managed-by", "Value": "external-secrets"}]
 
@@ -141,3 +141,27 @@ async def test_a_denied_deletion_names_the_permission(
     assert result.error is not None
     assert result.error.reason is ErrorReason.PERMISSION_DENIED
     assert "allow secretsmanager:DeleteSecret" in result.error.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        pytest.param({"deletion": {"recoveryWindowInDays": 3}}, "/deletion/recoveryWindowInDays", id="too short"),
+        pytest.param(
+            {"secretsManager": {"recoveryWindowInDays": 31}}, "/secretsManager/recoveryWindowInDays", id="too long"
+        ),
+        pytest.param(
+            {"deletion": {"recoveryWindowInDays": 7, "forceDeleteWithoutRecovery": True}},
+            "forceDeleteWithoutRecovery excludes recoveryWindowInDays",
+            id="both ways at once",
+        ),
+    ],
+)
+async def test_a_store_that_says_how_to_delete_in_no_valid_way_is_refused(
+    provider: InMemory, spec: dict[str, Any], says: str
+) -> None:
+    report = await provider.validate(context(SecretsManager, **spec), ValidationMode.STATIC)
+
+    assert report.error is not None
+    assert report.error.reason is ErrorReason.CONFIG_INVALID
+    assert says in report.error.message

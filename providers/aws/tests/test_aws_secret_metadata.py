@@ -236,6 +236,7 @@ async def test_a_policy_is_set_kept_changed_and_revoked(
     other = {**POLICY, "Statement": []}
 
     assert await outcome(provider, call, _with_policy(name)) is CREATED
+    assert either.counts == {"DescribeSecret": 1, "CreateSecret": 1, "PutResourcePolicy": 1}
     assert json.loads(client.get_resource_policy(SecretId=name)["ResourcePolicy"]) == POLICY
     either.forget()
     rewritten = json.dumps(POLICY, indent=4, sort_keys=True).encode()

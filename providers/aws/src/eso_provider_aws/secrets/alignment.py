@@ -35,24 +35,28 @@ class Alignment:
         """Change what differs; tell whether anything did."""
         await self._tags(standing, settings)
         if settings.policy is not None:
-            await self.set_policy(settings, standing.tags.get(POLICY_MARK, ""))
+            await self._set_policy(settings, standing.tags.get(POLICY_MARK, ""))
         elif settings.said and POLICY_MARK in standing.tags:
             await self._revoke_policy(standing.tags[POLICY_MARK])
         await self._replicas(standing, settings)
         return self._changed
 
-    async def set_policy(self, settings: Settings, mark: str) -> None:
-        """Set the policy that the metadata names, unless it is in place."""
-        wanted = settings.policy or b""
-        present = await self._policy()
-        if present is not None and _digest(present) == _digest(wanted):
-            return
-        if mark != _digest(wanted):
-            await self._write("TagResource", Tags=tag_list({POLICY_MARK: _digest(wanted)}))
+    async def put_policy(self, settings: Settings) -> None:
+        """Set the policy that the metadata names."""
         source = settings.metadata.resource_policy
         block = source.block_public_policy if source else None
         asked = {} if block is None else {"BlockPublicPolicy": block}
-        await self._write("PutResourcePolicy", ResourcePolicy=wanted.decode(), **asked)
+        await self._write("PutResourcePolicy", ResourcePolicy=(settings.policy or b"").decode(), **asked)
+
+    async def _set_policy(self, settings: Settings, mark: str) -> None:
+        """Set the policy that the metadata names, unless it is in place."""
+        wanted = policy_mark(settings)
+        present = await self._policy()
+        if present is not None and _digest(present) == wanted[POLICY_MARK]:
+            return
+        if mark != wanted[POLICY_MARK]:
+            await self._write("TagResource", Tags=tag_list(wanted))
+        await self.put_policy(settings)
 
     async def _revoke_policy(self, mark: str) -> None:
         present = await self._policy()
@@ -87,6 +91,11 @@ class Alignment:
     async def _write(self, operation: str, **parameters: Any) -> None:
         await self._api.call(operation, about=self._about, SecretId=self._arn, **parameters)
         self._changed = True
+
+
+def policy_mark(settings: Settings) -> dict[str, str]:
+    """The tag that says which policy we set."""
+    return {} if settings.policy is None else {POLICY_MARK: _digest(settings.policy)}
 
 
 def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:

@@ -6,6 +6,7 @@ Fields that the metadata does not name are left alone at a secret that exists.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import msgspec
@@ -58,11 +59,12 @@ class SecretMetadata(_Strict, frozen=True, kw_only=True):
 PushMetadata = Envelope[SecretMetadata]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True)
+class Settings:
     """What all items of one push want for their secret."""
 
-    metadata: SecretMetadata = SecretMetadata()
-    policy: bytes | None = None
+    metadata: SecretMetadata = field(default_factory=SecretMetadata)
+    policy: bytes | None = field(default=None, repr=False)
     """The resource policy, as its source has it."""
     said: bool = False
     """Whether there was any metadata: a push without metadata does not revoke a policy."""

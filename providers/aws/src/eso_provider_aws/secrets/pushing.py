@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from eso_provider_aws.api import Api
-from eso_provider_aws.secrets.alignment import Alignment, replica_list, tag_list
+from eso_provider_aws.secrets.alignment import Alignment, policy_mark, replica_list, tag_list
 from eso_provider_aws.secrets.drafts import Draft
 from eso_provider_aws.secrets.metadata import MARK, OWNER, Settings, merged, settings_of
 from eso_provider_aws.secrets.reading import Reader, about
@@ -117,7 +117,7 @@ class Push:
             "Name": self._secret_id,
             "ClientRequestToken": token_of(self._call_key, self._secret_id, ""),
             "Description": DESCRIPTION if metadata.description is None else metadata.description,
-            "Tags": tag_list({**(metadata.tags or {}), MARK: self._owner}),
+            "Tags": tag_list({**(metadata.tags or {}), **policy_mark(settings), MARK: self._owner}),
             **form,
         }
         if metadata.kms_key_id:
@@ -129,7 +129,7 @@ class Push:
         except ProviderError as failed:
             raise self._not_created(failed) from None
         if settings.policy is not None:
-            await Alignment(self._api, self._secret_id, made["ARN"]).set_policy(settings, "")
+            await Alignment(self._api, self._secret_id, made["ARN"]).put_policy(settings)
         return str(made.get("VersionId", ""))
 
     def _not_created(self, failed: ProviderError) -> Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from eso_provider_aws.changes.secrets import SECRETS
 from eso_provider_aws.changes.store import WatchedStore
@@ -12,9 +12,13 @@ from eso_provider_aws.secrets.finding import Finder
 from eso_provider_aws.secrets.reading import Reader
 from eso_provider_aws.secrets.writing import Writer
 from eso_provider_aws.specs import SecretsManagerConfig
+from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads
 from eso_wire.errors import ProviderError
 from eso_wire.values import ConditionReport, DeleteItem, FindQuery, Found, PushItem, RemoteRef, SourceSecret
+
+MIN_DAYS: Final = 7
+MAX_DAYS: Final = 30
 
 
 class SecretsStore(WatchedStore[SecretsManagerConfig]):
@@ -23,6 +27,18 @@ class SecretsStore(WatchedStore[SecretsManagerConfig]):
     SERVICE = SECRETS_MANAGER
     SOURCE = SECRETS
     API_NAME: ClassVar[str] = "AWS/SecretsManager"
+
+    @classmethod
+    def check_config(cls, config: SecretsManagerConfig) -> tuple[str, ...]:
+        warnings = super().check_config(config)
+        field = "/deletion" if config.deletion else "/secretsManager"
+        days = config.deletes.recovery_window_in_days
+        if days and not MIN_DAYS <= days <= MAX_DAYS:
+            problem = f"must be 0 or between {MIN_DAYS} and {MAX_DAYS}"
+            raise invalid_config(f"{field}/recoveryWindowInDays", problem)
+        if days and config.deletes.force_delete_without_recovery:
+            raise invalid_config(field, "forceDeleteWithoutRecovery excludes recoveryWindowInDays; remove one of them")
+        return warnings
 
     async def open(self) -> None:
         await super().open()
