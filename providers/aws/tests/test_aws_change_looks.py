@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -167,6 +168,18 @@ async def test_a_version_that_the_caller_does_not_have_is_told_at_once(
     assert front.counts == {"ListSecrets": 1}
 
 
+@pytest.mark.usefixtures("front")
+async def test_a_change_while_the_stream_opens_is_told(secrets_manager: Any, stem: str) -> None:
+    clock = CallsClock(datetime.now(UTC))
+    secrets_manager.create_secret(Name=f"{stem}db", SecretString="1")
+    items = (key(f"{stem}none"), key(f"{stem}db"))
+    async with InMemory(PROVIDER, clock) as provider, watching(provider, context(SecretsManager), *items) as stream:
+        assert told(await stream.change()) == (UPDATED, (f"{stem}db",))
+        await stream.opened()
+        stream.watch(key(f"{stem}web"))
+        await stream.opened()  # and told once
+
+
 # --- resuming ---------------------------------------------------------------------------------------------------------
 
 
@@ -236,7 +249,7 @@ def filters(asked: Asked) -> list[Any]:
 
 async def test_listings_are_narrowed_to_what_is_watched(front: Front, provider: InMemory, stem: str) -> None:
     few = [key(f"{stem}{number}") for number in range(10)]
-    for items in (few, [*few, key(f"{stem}x")], [*few, key("elsewhere")], [*few, WatchItem("all")]):
+    for items in (few, [*few, key(f"{stem}x")], [*few, key("-elsewhere")], [*few, WatchItem("all")]):
         async with watching(provider, context(SecretsManager), *items) as stream:
             await stream.opened()
 
