@@ -95,11 +95,12 @@ class Looks:
             newest = self._newest
             if newest is not None and newest is not seen:
                 return newest
-            await self._clock.sleep(max(min(self._due, until) - self._clock.monotonic(), 0.0))
+            due = self._due
+            await self._clock.sleep(max(min(due, until) - self._clock.monotonic(), 0.0))
             async with self._lock:
                 if refusal := self.refusal:
                     raise refusal.with_traceback(None)
-                if not self._waits:
+                if self._due == due <= until:  # nobody else has looked meanwhile
                     await self._look_again(api)
         return None
 

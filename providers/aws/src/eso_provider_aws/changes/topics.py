@@ -143,18 +143,21 @@ class Topics:
             if ids:
                 yield _event(new, tuple(dict.fromkeys(ids)), now)
 
-    def missed(self, look: Look, *, since: float | None, now: datetime) -> Iterator[ChangeEvent]:
-        """What a caller has to hear that was away since then, or knows versions: rather too much than too little."""
+    def missed(self, look: Look, *, since: float, away: bool, now: datetime) -> Iterator[ChangeEvent]:
+        """What a caller has to hear of the time since then: rather too much than too little.
+
+        One that was away also hears of what is absent, which may have been there.
+        """
         for item in self._refs:
             state = look.find(self._names[item.watch_id])
             if item.known_version:
                 present = state.versions.get(_version(item)) if state else None
                 news = state is None or present not in (None, item.known_version)
             else:
-                news = since is not None and (state is None or state.stamp > since)
+                news = away if state is None else state.stamp > since
             if news:
                 yield _event(state, (item.watch_id,), now)
-        if since is not None and self._searches:
+        if away and self._searches:
             yield ChangeEvent(ChangeType.UPDATED, tuple(search.watch_id for search in self._searches), observed_at=now)
 
     def _items_of(self, names: Iterable[str]) -> Iterator[WatchItem]:

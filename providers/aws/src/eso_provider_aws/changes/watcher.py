@@ -29,6 +29,8 @@ from eso_wire.values import ChangeEvent, ChangeType, ConditionReport, Heartbeat,
 
 LATE_SECONDS: Final = 300.0
 """Listings may be so far behind, says AWS."""
+SKEW_SECONDS: Final = 5.0
+"""How much clocks may differ for changes that happen while a subscription opens."""
 READ_TO_WATCH_SECONDS: Final = 60.0
 """From the read of a value to its watch."""
 QUEUE_RETRY_SECONDS: Final = 600.0
@@ -188,8 +190,9 @@ class Watcher:
     async def _looked(self, topics: Topics, token: str, *, until: float) -> Events:
         with self._looks.wanting(topics):
             try:
+                begun = self._api.clock.now().timestamp()
                 look = await self._looks.first(self._api)
-                for event in self._since(topics, look, token):
+                for event in self._since(topics, look, token, begun):
                     yield event
                 yield Heartbeat(self._api.clock.now(), self._look_token(look))
                 while (after := await self._looks.after(self._api, look, until=until)) is not None:
@@ -203,8 +206,8 @@ class Watcher:
                     raise
                 raise unsupported(f"{self._trouble.message}; without the queue: {failed.message}") from None
 
-    def _since(self, topics: Topics, look: Look, token: str) -> list[ChangeEvent]:
-        """What a caller with this token has to hear first."""
+    def _since(self, topics: Topics, look: Look, token: str, begun: float) -> list[ChangeEvent]:
+        """What a caller with this token has to hear first, changes while the stream opened included."""
         now, here = self._api.clock.now(), self._look_token(look)
         events: list[ChangeEvent] = []
         before, stamp = self._look_in(token)
@@ -212,8 +215,9 @@ class Watcher:
             events += topics.changes(before, look, now=now)
         elif token and stamp is None:
             events.append(ChangeEvent(ChangeType.RESYNC))
-        since = stamp - LATE_SECONDS if before is None and stamp is not None else None
-        events += topics.missed(look, since=since, now=now)
+        since = begun - SKEW_SECONDS if stamp is None else stamp - LATE_SECONDS
+        away = before is None and stamp is not None
+        events += topics.missed(look, since=since if before is None else inf, away=away, now=now)
         return [replace(event, resume_token=here) for event in events]
 
     def _look_token(self, look: Look) -> str:
