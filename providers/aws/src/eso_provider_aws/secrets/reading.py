@@ -19,7 +19,6 @@ import msgspec
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api
-from eso_provider_aws.errors import of_code
 from eso_provider_aws.properties import part_of
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import backend_error
@@ -137,7 +136,7 @@ class Reader:
         for refused in page.get("Errors", ()):
             secret_id = refused.get("SecretId", "")
             asked = self._api.asked("GetSecretValue", _about(secret_id))
-            found[secret_id] = of_code(refused.get("ErrorCode", ""), refused.get("Message", ""), asked)
+            found[secret_id] = self._api.item_refused(refused.get("ErrorCode", ""), refused.get("Message", ""), asked)
         return found
 
     def _found(self, question: Question, found: dict[str, Answer]) -> Answer:
