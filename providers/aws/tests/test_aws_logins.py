@@ -266,6 +266,7 @@ async def test_a_process_without_an_identity_says_so_and_looks_once(
     assert (await provider.validate(with_own())).state is ValidationState.INVALID
 
 
+@pytest.mark.usefixtures("front")
 async def test_a_pod_identity_that_fails_is_told_without_what_it_said(
     provider: InMemory, metadata: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +279,34 @@ async def test_a_pod_identity_that_fails_is_told_without_what_it_said(
     assert "(CredentialRetrievalError)" in error.message
 
 
+async def test_keys_of_the_process_that_are_rejected_are_looked_for_again(
+    front: Front, provider: InMemory, metadata: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", metadata.url + POD_PATH)
+    front.answer("GetSecretValue", _expired_once())
+
+    assert await _who(provider, with_own()) == "ASIAOFTHEPOD"
+    assert len(metadata.asked) == 2
+
+
+@pytest.mark.usefixtures("front")
+async def test_a_web_identity_without_a_region_says_which_variable_is_missing(
+    provider: InMemory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("token of the pod")
+    monkeypatch.setenv("AWS_ROLE_ARN", f"{ARN}pod")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.delenv("AWS_STS_ENDPOINT")
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+
+    error = await _refusal(provider, with_own())
+
+    assert error.reason is ErrorReason.CREDENTIALS_NOT_FOUND
+    assert "check AWS_REGION" in error.message
+
+
+@pytest.mark.usefixtures("front")
 async def test_a_missing_web_identity_file_is_no_internal_error(
     provider: InMemory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
