@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from botocore import xform_name
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.credentials import ReadOnlyCredentials
 
 from eso_provider_aws.clients import signed_by
-from eso_provider_aws.errors import Asked, refusal
-from eso_provider_aws.identity import Identity
+from eso_provider_aws.errors import FAILURES, Asked, of_code, refusal
+from eso_provider_aws.identity import Identity, with_keys_of
 from eso_provider_aws.runtime import Runtime
-from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.errors import ProviderError
 from kuberun.deadline import Deadline
 
 CALL_SECONDS: Final = 25.0
@@ -58,13 +58,8 @@ class Api:
     async def call(self, operation: str, *, about: str = "", **parameters: Any) -> Answer:
         """Make one call. `about` names its object in errors; parameters are named as AWS names them."""
         asked = self.asked(operation, about)
-        try:
-            return await self._once(asked, parameters)
-        except ProviderError as failed:
-            if failed.reason is not ErrorReason.CREDENTIALS_REJECTED or not self.identity.discard():
-                raise
-        # Temporary keys may be revoked before they expire. New ones are worth one more try.
-        return await self._once(asked, parameters)
+        # Keys first: what is wrong with them is told in the words of the login, and counts as no call.
+        return await with_keys_of(self.identity, lambda keys: self._once(asked, keys, parameters))
 
     async def pages(
         self, operation: str, *, about: str = "", by: str = "NextToken", **parameters: Any
@@ -82,15 +77,17 @@ class Api:
         """What an error of this call is about."""
         return Asked(self.service, operation, self.region, about)
 
-    async def _once(self, asked: Asked, parameters: dict[str, Any]) -> Answer:
+    def item_refused(self, code: str, message: str, asked: Asked) -> ProviderError:
+        """The error of one item of an answer. A limit that an item met holds back calls as that of a whole call."""
+        return self._throttle.noted(of_code(code, message, asked))
+
+    async def _once(self, asked: Asked, keys: ReadOnlyCredentials, parameters: dict[str, Any]) -> Answer:
         method = getattr(self._client, xform_name(asked.operation))
-        # Credentials first: what is wrong with them is told in the words of the login, and counts as no call.
-        await self.identity.get_frozen_credentials()
         async with self._throttle.turn():
             try:
-                with self._observe(asked.operation), signed_by(self.identity):
+                with self._observe(asked.operation), signed_by(keys):
                     async with Deadline(self.clock, CALL_SECONDS):
                         answer: Answer = await method(**parameters)
-            except (ClientError, BotoCoreError, TimeoutError, OSError, ValueError) as failed:
+            except FAILURES as failed:
                 raise refusal(failed, asked) from None
         return answer

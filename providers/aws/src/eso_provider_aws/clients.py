@@ -2,12 +2,12 @@
 
     clients = Clients()
     client = await clients.join("secretsmanager", "eu-west-1")
-    with signed_by(identity):
+    with signed_by(keys):
         await client.get_secret_value(SecretId="db")
     await clients.leave("secretsmanager", "eu-west-1")
 
-All clients come from one session: service models and endpoint rules are loaded once for the process. A client is bound
-to no credentials. Every call is signed by the identity that its task names with `signed_by`; a call without one fails.
+Service models and endpoint rules are loaded once for the process. A client is bound to no credentials. Every call is
+signed with the keys that its task names with `signed_by`; a call without them fails.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiobotocore.config import AioConfig
 from aiobotocore.credentials import AioCredentials
 from aiobotocore.session import AioSession
 from botocore.credentials import ReadOnlyCredentials
+from botocore.exceptions import BotoCoreError
 
-from eso_provider_aws.endpoints import override_of
+from eso_provider_aws.endpoints import LOADER, VARIABLES, override_of
+from eso_provider_aws.errors import no_client
 
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 20.0
@@ -32,21 +34,16 @@ CONNECTIONS: Final = 64
 """To one service in one region, for all identities."""
 
 _UNUSED: Final = "unused"
+_BEGINNINGS: Final = {"json": b"{", "rest-json": b"{", "query": b"<", "rest-xml": b"<"}
+_HTML: Final = (b"<html", b"<!doctype")
 
-
-class Signer(Protocol):
-    """Whom a call is made as."""
-
-    async def get_frozen_credentials(self) -> ReadOnlyCredentials: ...
-
-
-_SIGNER: ContextVar[Signer] = ContextVar("signer")
+_SIGNER: ContextVar[ReadOnlyCredentials] = ContextVar("signer")
 
 
 @contextmanager
-def signed_by(signer: Signer) -> Iterator[None]:
-    """Make the calls of this task as `signer`."""
-    token = _SIGNER.set(signer)
+def signed_by(keys: ReadOnlyCredentials) -> Iterator[None]:
+    """Sign the calls of this task with these keys."""
+    token = _SIGNER.set(keys)
     try:
         yield
     finally:
@@ -60,26 +57,7 @@ class _OfTheCall(AioCredentials):  # type: ignore[misc] # the SDK has no types
         super().__init__(_UNUSED, _UNUSED)
 
     async def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        return await _SIGNER.get().get_frozen_credentials()
-
-
-class _Session(AioSession):  # type: ignore[misc] # the SDK has no types
-    """The session of the process. The credentials of its clients are those of each call."""
-
-    async def get_credentials(self) -> AioCredentials:
-        return _OfTheCall()
-
-    async def own_credentials(self) -> AioCredentials | None:
-        """Those of the process: environment, web identity file, container credentials, instance metadata."""
-        found: AioCredentials | None = await super().get_credentials()
-        return found
-
-    def create_client(self, service_name: str, *args: Any, **settings: Any) -> Any:
-        """Also used by the chain that looks for the credentials of the process."""
-        settings["endpoint_url"] = settings.get("endpoint_url") or override_of(service_name)
-        given = settings.get("config")
-        settings["config"] = _CONFIG if given is None else _CONFIG.merge(given)
-        return super().create_client(service_name, *args, **settings)
+        return _SIGNER.get()
 
 
 _CONFIG: Final = AioConfig(
@@ -90,6 +68,30 @@ _CONFIG: Final = AioConfig(
     user_agent_extra="external-secrets",
     warm_up_loader_caches=True,
 )
+
+
+class OwnSession(AioSession):  # type: ignore[misc] # the SDK has no types
+    """Finds the credentials of the process: environment, web identity file, container credentials, instance metadata.
+
+    The chain makes clients too: they need our addresses and time limits.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_component("data_loader", LOADER)
+
+    def create_client(self, service_name: str, *args: Any, **settings: Any) -> Any:
+        settings["endpoint_url"] = settings.get("endpoint_url") or override_of(service_name)
+        given = settings.get("config")
+        settings["config"] = _CONFIG if given is None else _CONFIG.merge(given)
+        return super().create_client(service_name, *args, **settings)
+
+
+class _Session(OwnSession):
+    """The session of all clients. Their credentials are those of each call."""
+
+    async def get_credentials(self) -> AioCredentials:
+        return _OfTheCall()
 
 
 @dataclass(slots=True)
@@ -107,10 +109,6 @@ class Clients:
         self._session = _Session()
         self._opened: dict[tuple[str, str], _Opened] = {}
 
-    async def own_credentials(self) -> AioCredentials | None:
-        """Find the credentials of the process; None if it has none."""
-        return await self._session.own_credentials()
-
     async def join(self, service: str, region: str) -> Any:
         """The client of a service; every `join` needs a `leave`."""
         opened = self._opened.setdefault((service, region), _Opened())
@@ -120,8 +118,11 @@ class Clients:
                 if opened.client is None:
                     making = self._session.create_client(service, region_name=region)
                     opened.client = await opened.resources.enter_async_context(making)
-        except BaseException:
+                    opened.client.meta.events.register("before-parse", _check_answer)
+        except BaseException as failed:
             await self.leave(service, region)
+            if isinstance(failed, BotoCoreError | ValueError):
+                raise no_client(service, region, VARIABLES.get(service, "")) from None
             raise
         return opened.client
 
@@ -132,3 +133,14 @@ class Clients:
         if opened.users == 0:
             del self._opened[(service, region)]
             await opened.resources.aclose()
+
+
+def _check_answer(operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
+    """Refuse what a proxy says in place of the service: the SDK would read it as an empty answer."""
+    body: Any = response_dict["body"]
+    if response_dict["status_code"] >= 300 or not isinstance(body, bytes) or not body:
+        return
+    begins = body.lstrip()[:9].lower()
+    expected = _BEGINNINGS.get(operation_model.service_model.resolved_protocol, b"")
+    if not begins.startswith(expected) or begins.startswith(_HTML):
+        raise ValueError("no answer of the service")

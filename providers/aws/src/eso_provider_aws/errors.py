@@ -20,17 +20,20 @@ from typing import Any, Final
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectionError,  # noqa: A004 - the SDK's own
     ConnectTimeoutError,
-    CredentialRetrievalError,
     HTTPClientError,
-    NoCredentialsError,
     ParamValidationError,
-    PartialCredentialsError,
+    ProxyConnectionError,
     ReadTimeoutError,
     SSLError,
 )
+from botocore.parsers import ResponseParserError
 
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+
+FAILURES: Final = (ClientError, BotoCoreError, ResponseParserError, TimeoutError, OSError, ValueError)
+"""What a call of the SDK may raise; `refusal` puts it into our words."""
 
 _REJECTED: Final = frozenset(
     {
@@ -46,11 +49,14 @@ _REJECTED: Final = frozenset(
         "MissingAuthenticationToken",
         "MissingAuthenticationTokenException",
         "IncompleteSignature",
+        "InvalidAccessKeyId",
         "NotAuthorized",
         "OptInRequired",
+        "RequestExpired",
+        "RequestTimeTooSkewed",
     }
 )
-_DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "DecryptionFailure"})
+_DENIED: Final = frozenset({"UnauthorizedOperation", "DecryptionFailure"})
 _LIMITED: Final = frozenset(
     {
         "Throttling",
@@ -63,14 +69,28 @@ _LIMITED: Final = frozenset(
         "RequestThrottledException",
         "SlowDown",
         "PriorRequestNotComplete",
+        "KMSThrottlingException",
     }
 )
 _DOWN: Final = frozenset(
-    {"InternalServiceError", "InternalServerError", "InternalFailure", "ServiceUnavailable", "IDPCommunicationError"}
+    {
+        "InternalServiceError",
+        "InternalServerError",
+        "InternalFailure",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "IDPCommunicationError",
+    }
 )
 _EXISTS: Final = frozenset({"ResourceExistsException", "ParameterAlreadyExists"})
 _ABSENT: Final = frozenset({"ResourceNotFoundException", "ParameterNotFound", "InvalidResourceId"})
-_TOO_LARGE: Final = frozenset({"RequestEntityTooLarge", "ParameterMaxVersionLimitExceeded"})
+_ABOUT_MANY: Final = frozenset(
+    {"BatchGetSecretValue", "ListSecrets", "GetParameters", "GetParametersByPath", "DescribeParameters", "GetResources"}
+)
+"""That something is absent says nothing about each of many things, and deletion policies would act on it."""
+_CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
+_PLAIN: Final = re.compile(r"[A-Za-z][\w.]{0,63}")
+_SKEWED: Final = re.compile(r"Signature expired|not yet current|RequestTimeTooSkewed|RequestExpired")
 _ACTION: Final = re.compile(r"perform: ([a-z0-9-]+:[A-Za-z0-9]+)")
 _ACTIONS: Final = {"resourcegroupstaggingapi": "tag"}
 
@@ -106,7 +126,7 @@ def refusal(failed: Exception, asked: Asked) -> ProviderError:
 
 def of_code(code: str, message: str, asked: Asked, *, status: int = 0) -> ProviderError:
     """The error behind a code, of a whole call or of one item of a batch. `message` only tells cases apart."""
-    code = code.rpartition("#")[2]
+    code = _plain(code, message)
 
     def error(reason: ErrorReason, words: str, **more: Any) -> ProviderError:
         return ProviderError(reason, words, backend_code=code, **more)
@@ -116,23 +136,69 @@ def of_code(code: str, message: str, asked: Asked, *, status: int = 0) -> Provid
     if code == "ParameterVersionNotFound":
         return error(ErrorReason.VERSION_NOT_FOUND, f"{asked} has no such version or label")
     if code in _REJECTED:
-        words = f"{asked.service} in {asked.region} does not accept the credentials ({code}); replace them"
-        return error(ErrorReason.CREDENTIALS_REJECTED, words)
-    if code in _DENIED or status == 403:
-        return error(ErrorReason.PERMISSION_DENIED, f"{asked}: {_denial(code, message, asked)}")
+        return error(ErrorReason.CREDENTIALS_REJECTED, _rejection(code, message, asked))
     if code in _LIMITED or status == 429:
         return error(ErrorReason.RATE_LIMITED, f"{asked.service} in {asked.region} limits its calls; asked again later")
+    if code in _DENIED or "AccessDenied" in code:
+        return error(ErrorReason.PERMISSION_DENIED, f"{asked}: {_denial(code, message, asked)}")
     if code in _EXISTS:
         return error(ErrorReason.ALREADY_EXISTS, f"{asked} exists already")
-    if code in _TOO_LARGE or (code.startswith("Validation") and "length less than or equal" in message):
-        return error(ErrorReason.PAYLOAD_TOO_LARGE, f"{asked}: the service refuses it as too large ({code})")
+    if _is_too_large(code, message):
+        words = f"{asked}: {asked.operation} exceeds a limit of the service ({code}); make the value smaller"
+        # Quotas can be raised without a change on our side.
+        return error(ErrorReason.PAYLOAD_TOO_LARGE, words, retry=RetryClass.BACKOFF)
     if code in _DOWN or status >= 500:
         words = f"{asked.service} in {asked.region} failed to answer {asked.operation} ({code or status})"
         return error(ErrorReason.BACKEND_UNAVAILABLE, words)
     if code.startswith(("Invalid", "Validation", "Malformed")):
         words = f"{asked}: the service does not accept the request {asked.operation} ({code}); check names and fields"
         return error(ErrorReason.INVALID_REQUEST, words, retry=RetryClass.BACKOFF)
-    return error(ErrorReason.BACKEND_ERROR, f"{asked}: {asked.operation} was refused ({code or status})")
+    if not code:
+        words = f"{asked}: {asked.operation} got status {status} without a code of AWS; check proxies on the way"
+        return error(ErrorReason.BACKEND_ERROR, words)
+    return error(ErrorReason.BACKEND_ERROR, f"{asked}: {asked.operation} was refused ({code})")
+
+
+def no_identity(failure: str = "") -> ProviderError:
+    """The error of a provider process that has no credentials; `failure` is the type of what stood in the way."""
+    if failure:
+        words = (
+            f"the AWS identity of the provider process cannot be obtained ({failure}); check AWS_REGION, its web"
+            " identity, Pod Identity or instance role, or set auth"
+        )
+    else:
+        words = (
+            "the provider process has no AWS identity: no keys in its environment, no web identity, Pod Identity or"
+            " instance role; give it one, or set auth"
+        )
+    return ProviderError(ErrorReason.CREDENTIALS_NOT_FOUND, words, retry=RetryClass.BACKOFF)
+
+
+def no_client(service: str, region: str, variable: str) -> ProviderError:
+    """The error of an address that cannot be used."""
+    words = f"{service} in {region} has no address that can be used; check region and {variable or 'AWS_ENDPOINT_URL'}"
+    return ProviderError(ErrorReason.CONFIG_INVALID, words, retry=RetryClass.BACKOFF)
+
+
+def _plain(code: str, message: str) -> str:
+    """The code alone. Without one the SDK says the status; servers that refuse in XML have it in the message."""
+    found = _PLAIN.fullmatch(code.rpartition("#")[2].partition(":")[0])
+    if found is None:
+        found = _CODE.search(message)
+        return found.group(1) if found else ""
+    return found.group()
+
+
+def _rejection(code: str, message: str, asked: Asked) -> str:
+    refused = f"{asked.service} in {asked.region} does not accept the credentials ({code})"
+    if _SKEWED.search(f"{code} {message}"):
+        return f"{refused}: the clock of the provider process is wrong; set it"
+    return f"{refused}; replace them"
+
+
+def _is_too_large(code: str, message: str) -> bool:
+    too_long = code.startswith("Validation") and "length less than or equal" in message
+    return "LimitExceeded" in code or code == "RequestEntityTooLarge" or too_long
 
 
 def _is_marked_for_deletion(code: str, message: str) -> bool:
@@ -141,6 +207,9 @@ def _is_marked_for_deletion(code: str, message: str) -> bool:
 
 
 def _absent(code: str, message: str, asked: Asked) -> ProviderError:
+    if asked.operation in _ABOUT_MANY:
+        words = f"{asked}: {asked.operation} was refused as a whole ({code})"
+        return ProviderError(ErrorReason.BACKEND_ERROR, words, backend_code=code)
     if code == "ResourceNotFoundException" and re.search(r"secret value|staging label|VersionId", message):
         words = f"{asked} has no value with that version or stage"
         return ProviderError(ErrorReason.VERSION_NOT_FOUND, words, backend_code=code)
@@ -150,12 +219,15 @@ def _absent(code: str, message: str, asked: Asked) -> ProviderError:
 
 def _denial(code: str, message: str, asked: Asked) -> str:
     """Name the action that is missing, as the service names it where it does."""
-    if found := _ACTION.search(message):
+    found = _ACTION.search(message)
+    if found and found.group(1) != asked.action:
         return f"{asked.operation} is denied; allow {found.group(1)}"
     if code == "DecryptionFailure" or "KMS" in message:
         return (
             f"{asked.operation} may not use the KMS key of the value; allow kms:Decrypt, for writes kms:GenerateDataKey"
         )
+    if asked.operation.startswith("AssumeRole"):
+        return f"{asked.operation} is denied; allow {asked.action}, also in the trust policy of the role"
     return f"{asked.operation} is denied; allow {asked.action}"
 
 
@@ -165,15 +237,15 @@ def _without_answer(failed: Exception, asked: Asked) -> ProviderError:
         case ParamValidationError():  # its text quotes the values
             words = f"{asked}: {asked.operation} cannot be asked with these names and fields; check their length"
             return ProviderError(ErrorReason.INVALID_REQUEST, words)
-        case NoCredentialsError() | PartialCredentialsError() | CredentialRetrievalError():
-            words = "the provider process has no AWS identity that works; give it one, or set auth"
-            return ProviderError(ErrorReason.CREDENTIALS_NOT_FOUND, words, retry=RetryClass.BACKOFF)
         case ConnectTimeoutError() | ReadTimeoutError() | TimeoutError():
             return ProviderError(ErrorReason.BACKEND_TIMEOUT, f"{where} did not answer {asked.operation} in time")
         case SSLError():
             words = f"the certificate of {where} is not trusted; check AWS_CA_BUNDLE and any proxy"
             return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, words)
-        case HTTPClientError():
+        case ProxyConnectionError():
+            words = f"the proxy on the way to {where} cannot be used; check HTTPS_PROXY and NO_PROXY"
+            return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, words)
+        case HTTPClientError() | ConnectionError() | OSError():
             words = f"{where} cannot be reached; check region, network and endpoint variables"
             return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, words)
         case BotoCoreError():

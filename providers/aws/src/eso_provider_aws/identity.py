@@ -5,71 +5,35 @@
     WebIdentity   a role, by the token of a service account
     AssumedRole   a role, by another identity
 
-Temporary keys are obtained at first use and replaced before they expire: once, however many calls need them (that is
-botocore's work). A login that AWS refused is not tried again before a pause is over.
+`Own`, `WebIdentity` and `AssumedRole` hold keys that expire (`renewed.py`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
-from weakref import WeakSet
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn, TypeVar
+from weakref import WeakValueDictionary
 
-from aiobotocore.credentials import AioCredentials, AioDeferredRefreshableCredentials
 from botocore.credentials import ReadOnlyCredentials
-from botocore.exceptions import BotoCoreError, ClientError
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.clients import Clients, signed_by
-from eso_provider_aws.endpoints import STS
-from eso_provider_aws.errors import Asked, refusal
 from eso_sdk.refusals import REFUSALS, Pauses, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import Token
 from kuberun.clock import Clock
-from kuberun.deadline import Deadline
 
-SESSION_NAME: Final = "external-secrets-provider-aws"
-LOGIN_SECONDS: Final = 20.0
-DISCARD_PAUSE: Final = 60.0
-"""Temporary keys that AWS rejects are replaced at most this often."""
 MAX_IDENTITIES: Final = 1024
+PROVEN_SECONDS: Final = 600.0
+"""Keys that AWS has recognised are not shown to it again for this long."""
 
-_PAUSES: Final = Pauses(first=5.0, longest=300.0)
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+_REFUSED: Final = Pauses()
+_FAILED: Final = Pauses(first=1.0, longest=30.0)
 
+T = TypeVar("T")
 Shared = TypeVar("Shared", bound="Identity")
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """A role to assume, and what to say when doing so."""
-
-    arn: str
-    external_id: str = ""
-    tags: tuple[tuple[str, str], ...] = ()
-    transitive: tuple[str, ...] = ()
-
-    def parameters(self) -> dict[str, Any]:
-        wanted: dict[str, Any] = {"RoleArn": self.arn, "RoleSessionName": SESSION_NAME}
-        if self.external_id:
-            wanted["ExternalId"] = self.external_id
-        if self.tags:
-            wanted["Tags"] = [{"Key": key, "Value": value} for key, value in self.tags]
-        if self.transitive:
-            wanted["TransitiveTagKeys"] = list(self.transitive)
-        return wanted
-
-
-class AccountToken:
-    """Where the token of a service account is read. The session that owns it keeps it alive."""
-
-    def __init__(self, read: Callable[[], Token]) -> None:
-        self.read = read
 
 
 class Identity:
@@ -77,19 +41,35 @@ class Identity:
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
+        self.proving = asyncio.Lock()
+        self._proven_until: dict[str, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        raise TypeError("identities hold keys and are not serialised")
 
     async def get_frozen_credentials(self) -> ReadOnlyCredentials:
         """The keys to sign with."""
         raise NotImplementedError
 
-    def discard(self) -> bool:
+    def discard(self, rejected: ReadOnlyCredentials) -> bool:
         """Let go of keys that AWS rejects; tells whether others can be had."""
+        del rejected
+        self._proven_until.clear()
         return False
 
-    @property
-    def is_proven(self) -> bool:
-        """Whether having keys means that AWS knows us: it does for keys that AWS has just handed out."""
-        return False
+    def proof(self) -> bytes:
+        """What a failed login is remembered by."""
+        return hashlib.sha256(repr(self.key).encode()).digest()
+
+    def is_proven(self, region: str, now: float) -> bool:
+        """Whether AWS has recognised these keys not long ago."""
+        return now < self._proven_until.get(region, float("-inf"))
+
+    def prove(self, region: str, now: float) -> None:
+        self._proven_until[region] = now + PROVEN_SECONDS
 
 
 class Keys(Identity):
@@ -106,170 +86,57 @@ class Keys(Identity):
         return self._frozen
 
 
-class Own(Identity):
-    """The provider process."""
+class Attempts:
+    """Logins of one process. While the pause after a failed one lasts, its error is raised again without a call."""
 
-    def __init__(self, clients: Clients) -> None:
-        super().__init__(("own",))
-        self._clients = clients
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._refusals = Refusals()
 
-    async def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        asked = Asked(STS, "GetCallerIdentity", "this process")
+    @contextmanager
+    def one(self, proof: bytes) -> Iterator[None]:
+        """One attempt to log in with this proof."""
+        self._refusals.check(proof, self._clock.monotonic())
         try:
-            found: AioCredentials | None = await self._clients.own_credentials()
-            if found is not None:
-                frozen: ReadOnlyCredentials = await found.get_frozen_credentials()
-                return frozen
-        except (ClientError, BotoCoreError, OSError) as failed:
-            raise refusal(failed, asked) from None
-        raise ProviderError(
-            ErrorReason.CREDENTIALS_NOT_FOUND,
-            "the provider process has no AWS identity: no keys in its environment, no web identity, Pod Identity or"
-            " instance role; give it one, or set auth",
-        )
-
-
-class Temporary(Identity):
-    """Keys that STS hands out for an hour or so."""
-
-    def __init__(self, identities: Identities, key: Hashable, region: str) -> None:
-        super().__init__(key)
-        self._identities = identities
-        self._region = region
-        self._discarded = float("-inf")
-        self._credentials = self._fresh()
-
-    @property
-    def is_proven(self) -> bool:
-        return True
-
-    async def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        frozen: ReadOnlyCredentials = await self._credentials.get_frozen_credentials()
-        return frozen
-
-    def discard(self) -> bool:
-        now = self._identities.clock.monotonic()
-        if now - self._discarded < DISCARD_PAUSE:
-            return False
-        self._discarded = now
-        self._credentials = self._fresh()
-        return True
-
-    def _fresh(self) -> AioDeferredRefreshableCredentials:
-        clock = self._identities.clock
-        return AioDeferredRefreshableCredentials(refresh_using=self._logged_in, method="sts", time_fetcher=clock.now)
-
-    async def _logged_in(self) -> dict[str, Any]:
-        """Ask STS for keys, unless it has just refused them."""
-        refusals, now = self._identities.refusals, self._identities.clock.monotonic
-        digest = self._proof()
-        refusals.check(digest, now())
-        try:
-            granted = await self._granted()
-        except ProviderError as refused:
-            if refused.reason in REFUSALS:
-                refusals.add(digest, refused, _PAUSES, now())
+            yield
+        except ProviderError as failed:
+            pauses = _REFUSED if failed.reason in REFUSALS else _FAILED
+            self._refusals.add(proof, failed, pauses, self._clock.monotonic())
             raise
-        refusals.forget(digest)
-        keys = granted["Credentials"]
-        return {
-            "access_key": keys["AccessKeyId"],
-            "secret_key": keys["SecretAccessKey"],
-            "token": keys["SessionToken"],
-            "expiry_time": keys["Expiration"].isoformat(),
-        }
-
-    def _proof(self) -> bytes:
-        """What a refusal is remembered by."""
-        return hashlib.sha256(repr(self.key).encode()).digest()
-
-    async def _granted(self) -> dict[str, Any]:
-        raise NotImplementedError
+        self._refusals.forget(proof)
 
 
-class AssumedRole(Temporary):
-    """A role, assumed by another identity."""
-
-    def __init__(self, identities: Identities, source: Identity, role: Role, region: str) -> None:
-        super().__init__(identities, ("role", source.key, role, region), region)
-        self._source = source
-        self._role = role
-
-    async def _granted(self) -> dict[str, Any]:
-        await self._source.get_frozen_credentials()
-        about = f'role "{self._role.arn}"'
-        with signed_by(self._source):
-            return await self._identities.ask_sts("AssumeRole", about, self._region, **self._role.parameters())
-
-
-class WebIdentity(Temporary):
-    """A role, by the token of a service account."""
-
-    def __init__(self, identities: Identities, account: Hashable, role_arn: str, region: str) -> None:
-        super().__init__(identities, ("web", account, role_arn, region), region)
-        self._role = Role(role_arn)
-        self._sources: WeakSet[AccountToken] = WeakSet()
-
-    def add(self, source: AccountToken) -> None:
-        """Take tokens from one more session. Those of sessions that are in use are renewed with every call."""
-        self._sources.add(source)
-
-    async def _granted(self) -> dict[str, Any]:
-        return await self._identities.ask_sts(
-            "AssumeRoleWithWebIdentity",
-            f'role "{self._role.arn}"',
-            self._region,
-            **self._role.parameters(),
-            WebIdentityToken=self._newest().reveal().decode(),
-        )
-
-    def _proof(self) -> bytes:
-        return hashlib.sha256(super()._proof() + self._newest().reveal()).digest()
-
-    def _newest(self) -> SecretBytes:
-        tokens = [source.read() for source in self._sources]
-        if not tokens:
-            raise ProviderError(ErrorReason.CREDENTIALS_NOT_FOUND, "no token of the service account was sent")
-        return max(tokens, key=lambda token: token.expires_at or _LONG_AGO).token
-
-
-class Identities:
+class Known:
     """The identities of one process. Bounded: the one used longest ago is forgotten first."""
 
-    def __init__(self, clients: Clients, clock: Clock) -> None:
-        self.clock = clock
-        self.refusals = Refusals()
-        self._clients = clients
-        self._known: OrderedDict[Hashable, Identity] = OrderedDict()
-        self.own = Own(clients)
+    def __init__(self) -> None:
+        self._renewed: OrderedDict[Hashable, Any] = OrderedDict()
+        self._written: WeakValueDictionary[Hashable, Keys] = WeakValueDictionary()
 
-    def assumed(self, source: Identity, role: Role, region: str) -> Identity:
-        return self._shared(AssumedRole(self, source, role, region))
+    def written(self, made: Keys) -> Keys:
+        """Share keys between the sessions that use them, and keep them no longer than that."""
+        return self._written.setdefault(made.key, made)
 
-    def web(self, account: Hashable, role_arn: str, region: str, token: AccountToken) -> Identity:
-        found = self._shared(WebIdentity(self, account, role_arn, region))
-        found.add(token)
-        return found
-
-    async def ask_sts(self, operation: str, about: str, region: str, **parameters: Any) -> dict[str, Any]:
-        """Ask for keys, signed by the identity of the task where the call is signed at all."""
-        asked = Asked(STS, operation, region, about)
-        client = await self._clients.join(STS, region)
-        try:
-            method = client.assume_role if operation == "AssumeRole" else client.assume_role_with_web_identity
-            async with Deadline(self.clock, LOGIN_SECONDS):
-                answer: dict[str, Any] = await method(**parameters)
-        except (ClientError, BotoCoreError, TimeoutError, OSError, ValueError) as failed:
-            raise refusal(failed, asked) from None
-        finally:
-            await self._clients.leave(STS, region)
-        return answer
-
-    def _shared(self, made: Shared) -> Shared:
-        known = self._known.get(made.key)
+    def renewed(self, made: Shared) -> Shared:
+        """Share an identity, and keep it: another session would have to log in again."""
+        known = self._renewed.get(made.key)
         found = known if isinstance(known, type(made)) else made
-        self._known[made.key] = found
-        self._known.move_to_end(made.key)
-        while len(self._known) > MAX_IDENTITIES:
-            self._known.popitem(last=False)
+        self._renewed[made.key] = found
+        self._renewed.move_to_end(made.key)
+        while len(self._renewed) > MAX_IDENTITIES:
+            self._renewed.popitem(last=False)
         return found
+
+
+async def with_keys_of(identity: Identity, work: Callable[[ReadOnlyCredentials], Awaitable[T]]) -> T:
+    """Do work that is signed with the keys of an identity.
+
+    Keys may be revoked before they expire: if AWS rejects them, other keys are worth one more try.
+    """
+    frozen = await identity.get_frozen_credentials()
+    try:
+        return await work(frozen)
+    except ProviderError as failed:
+        if failed.reason is not ErrorReason.CREDENTIALS_REJECTED or not identity.discard(frozen):
+            raise
+    return await work(await identity.get_frozen_credentials())

@@ -16,7 +16,8 @@ from typing import Any, Final
 from eso_api.references import SecretKeySelector
 from eso_api.stores.aws import AwsAuth, AwsConnection, AwsJwt, AwsSecretRef
 from eso_api.values import SecretBytes
-from eso_provider_aws.identity import AccountToken, Identity, Keys, Role
+from eso_provider_aws.identity import Identity
+from eso_provider_aws.renewed import AccountToken, Role
 from eso_provider_aws.runtime import Runtime
 from eso_sdk.backend import Backend
 from eso_sdk.errors import credentials_not_found, invalid_config
@@ -47,7 +48,7 @@ def log_in(
     if jwt is not None and not (keys_first and keys is not None):
         login = _by_token(backend, runtime, region, jwt)
     elif keys is not None:
-        login = Login(_by_keys(backend, keys))
+        login = Login(_by_keys(backend, runtime, keys))
     else:
         login = Login(runtime.identities.own)
     for role in roles:
@@ -93,12 +94,12 @@ def _by_token(backend: Backend[Any], runtime: Runtime, region: str, jwt: AwsJwt)
     return Login(runtime.identities.web(account, role, region, source), source)
 
 
-def _by_keys(backend: Backend[Any], keys: AwsSecretRef) -> Identity:
+def _by_keys(backend: Backend[Any], runtime: Runtime, keys: AwsSecretRef) -> Identity:
     key_id = _key(backend, keys.access_key_id_secret_ref, "/auth/secretRef/accessKeyIDSecretRef")
     secret = _key(backend, keys.secret_access_key_secret_ref, "/auth/secretRef/secretAccessKeySecretRef")
     token = keys.session_token_secret_ref
     session = _key(backend, token, "/auth/secretRef/sessionTokenSecretRef") if token is not None else None
-    return Keys(key_id.reveal().decode(), secret, session)
+    return runtime.identities.written(key_id.reveal().decode(), secret, session)
 
 
 def _key(backend: Backend[Any], reference: SecretKeySelector | None, field: str) -> SecretBytes:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from typing import ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
+
+from botocore.utils import get_environ_proxies
 
 from eso_api.stores.aws import AwsConnection
 from eso_provider_aws.api import Api
 from eso_provider_aws.endpoints import STS, check_region, is_published
 from eso_provider_aws.login import Login, log_in, roles_of, tags_of
 from eso_provider_aws.runtime import runtime_of
-from eso_sdk.errors import unavailable
+from eso_sdk.errors import invalid_config, timed_out, unavailable
 from eso_sdk.provider import Store
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ConditionReport, Validation, ValidationState
+from kuberun.deadline import Deadline
 
 C = TypeVar("C", bound=AwsConnection)
 
 CONCURRENCY: Final = 32
 """Calls of one session to its service at a time."""
 
+LOOK_SECONDS: Final = 4.0
+"""For each look of a validation, which has ten seconds in all: at the keys, and at the address of the service."""
+
+_ROLE: Final = re.compile(r"arn:[\w-]+:iam::\d{12}:role/.")
 _NO_ANSWER: Final = frozenset({ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT})
 
 
@@ -34,6 +42,7 @@ class AwsStore(Store[C]):
     @classmethod
     def check_config(cls, config: C) -> tuple[str, ...]:
         check_region(config.region)
+        _check_roles(config)
         tagged = config.session_tags or config.session_tags_policy in ("Simple", "Custom")
         if (tagged or config.external_id or config.transitive_tag_keys) and not config.role:
             return ("sessionTags, transitiveTagKeys, sessionTagsPolicy and externalID have no effect without role",)
@@ -47,6 +56,8 @@ class AwsStore(Store[C]):
         self._apis: list[Api] = []
         self._login: Login = log_in(self, self._runtime, config.region, config.auth, roles_of(config, tags))
         self.api = await self.api_of(self.SERVICE)
+        # Kept open for logins too: a client of their own would cost each of them a TLS context.
+        self._sts = await self.api_of(STS)
 
     async def api_of(self, service: str) -> Api:
         """Another service, as the same identity; closed with the store."""
@@ -56,16 +67,14 @@ class AwsStore(Store[C]):
         return api
 
     async def close(self) -> None:
+        self.__dict__.pop("_login", None)  # with it goes the token of a service account
         for api in getattr(self, "_apis", ()):
             await api.close()
 
     async def validate(self) -> Validation:
         """Obtain keys and let AWS look at them. Nothing is asked of the service itself: a role may only read."""
-        identity = self._login.identity
-        await identity.get_frozen_credentials()
-        if not identity.is_proven:
-            await self._ask_who_we_are()
-        if not is_published(self.SERVICE, self.config.region):
+        await self._login.identity.get_frozen_credentials()
+        if not await self._is_recognised() or not is_published(self.SERVICE, self.config.region):
             await self._resolve()
         return Validation(ValidationState.READY, conditions=self.conditions())
 
@@ -73,23 +82,51 @@ class AwsStore(Store[C]):
         """What users of the store should know. Overridden by services."""
         return ()
 
+    async def _is_recognised(self) -> bool:
+        """Ask AWS whether it knows the keys, once for all stores that use them; False if STS does not answer.
+
+        A network that lets only the service through is no fault of the keys.
+        """
+        identity, region = self._login.identity, self.config.region
+        async with identity.proving:
+            if identity.is_proven(region, self.clock.monotonic()):
+                return True
+            try:
+                with self._runtime.identities.attempts.one(identity.proof() + region.encode()):
+                    await self._ask_who_we_are()
+            except ProviderError as failed:
+                if failed.reason in _NO_ANSWER:
+                    return False
+                # Whoever is denied something is known to AWS.
+                if failed.reason is not ErrorReason.PERMISSION_DENIED:
+                    raise
+            identity.prove(region, self.clock.monotonic())
+        return True
+
     async def _ask_who_we_are(self) -> None:
-        """Every identity may ask that. A network that lets only the service through is no fault of the keys."""
-        sts = await Api.opened(self._runtime, self._login.identity, STS, self.config.region, observe=self.observe)
         try:
-            await sts.call("GetCallerIdentity")
-        except ProviderError as failed:
-            if failed.reason not in _NO_ANSWER:
-                raise
-            await self._resolve()
-        finally:
-            await sts.close()
+            async with Deadline(self.clock, LOOK_SECONDS):
+                await self._sts.call("GetCallerIdentity")
+        except TimeoutError:
+            raise timed_out(f"{STS} in {self.config.region} did not answer GetCallerIdentity in time") from None
 
     async def _resolve(self) -> None:
-        host = urlsplit(self.api.address).hostname or ""
+        """Look whether the service has an address at all. Behind a proxy only the proxy knows."""
+        address = self.api.address
+        if get_environ_proxies(address):
+            return
+        host = urlsplit(address).hostname or ""
         try:
-            await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            async with Deadline(self.clock, LOOK_SECONDS):
+                await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError:
             raise unavailable(
                 f'there is no {self.SERVICE} in region "{self.config.region}": {host} does not resolve; correct region'
             ) from None
+
+
+def _check_roles(config: AwsConnection) -> None:
+    named = {"/role": config.role} | {f"/additionalRoles/{n}": arn for n, arn in enumerate(config.additional_roles)}
+    for path, arn in named.items():
+        if (arn or path != "/role") and not _ROLE.match(arn):
+            raise invalid_config(path, "is no ARN of a role; write one such as arn:aws:iam::123456789012:role/app")

@@ -21,7 +21,6 @@ import msgspec
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api
 from eso_provider_aws.batching import Batching
-from eso_provider_aws.errors import of_code
 from eso_provider_aws.properties import part_of
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import backend_error
@@ -177,7 +176,7 @@ class Reader:
         for refused in page.get("Errors", ()):
             secret_id = refused.get("SecretId", "")
             asked = self._api.asked("GetSecretValue", about(secret_id))
-            found[secret_id] = of_code(refused.get("ErrorCode", ""), refused.get("Message", ""), asked)
+            found[secret_id] = self._api.item_refused(refused.get("ErrorCode", ""), refused.get("Message", ""), asked)
         return found
 
     async def _one_or_error(self, question: Question) -> Answer:

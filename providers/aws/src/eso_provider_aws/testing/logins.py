@@ -1,0 +1,63 @@
+"""Calls of stores that log in in every way, and a service whose values say who asked for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from eso_api.values import SecretBytes
+from eso_provider_aws.provider import SecretsManager
+from eso_provider_aws.testing.front import Asked, Said
+from eso_provider_aws.testing.sessions import AUTH, KEYS, REGION, credentials
+from eso_provider_aws.testing.sts import ARN
+from eso_sdk.testing import call_context
+from eso_wire.values import Context, Token
+
+TOKEN_POINTER: Final = "/auth/jwt/serviceAccountRef"  # noqa: S105 - a pointer
+JWT: Final = {"jwt": {"serviceAccountRef": {"name": "app"}}}
+
+
+def whoami(asked: Asked) -> Said:
+    """A secret whose value is the id of the key that the request was signed with."""
+    told = {"ARN": "arn", "Name": asked.body["SecretId"], "SecretString": asked.key_id, "VersionId": "1"}
+    return Said(200, json.dumps(told).encode())
+
+
+def with_keys(keys: tuple[str, str] = KEYS, **spec: Any) -> Context:
+    """A store that signs with keys of a Secret; `role` is completed to an ARN."""
+    return call_context(SecretsManager, {"region": REGION, "auth": AUTH, **_roles(spec)}, credentials(keys))
+
+
+def with_own(**spec: Any) -> Context:
+    """A store that uses the identity of the process."""
+    return call_context(SecretsManager, {"region": REGION, **_roles(spec)})
+
+
+def with_token(token: Token, **spec: Any) -> Context:
+    """A store that uses a service account."""
+    return call_context(SecretsManager, {"region": REGION, "auth": JWT, **_roles(spec)}, {TOKEN_POINTER: token})
+
+
+def token(
+    text: str = "token-1",
+    *,
+    role: str = "app",
+    expires_at: datetime | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Token:
+    """A token of service account team/app, which may assume `role`."""
+    named = {"eks.amazonaws.com/role-arn": f"{ARN}{role}"} if annotations is None else annotations
+    given = {"namespace": "team", "name": "app", "uid": "uid-of-app", "audiences": ("sts.amazonaws.com",)} | more
+    return Token(SecretBytes(text.encode()), expires_at, annotations=named, **given)
+
+
+def _roles(spec: dict[str, Any]) -> dict[str, Any]:
+    whole = dict(spec)
+    if "role" in spec:
+        whole["role"] = f"{ARN}{spec['role']}"
+    if "additionalRoles" in spec:
+        whole["additionalRoles"] = [f"{ARN}{name}" for name in spec["additionalRoles"]]
+    return whole

@@ -1,0 +1,47 @@
+"""Where a process finds an identity of its own, for tests: instance metadata (version 2 only) and Pod Identity.
+
+async with Front.before("") as endpoint:
+    endpoint.answer("*", Metadata())
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoint.url)
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from eso_provider_aws.testing.front import Asked, Said
+from kuberun.clock import SystemClock, rfc3339
+
+POD_PATH: Final = "/v1/credentials"
+_ROLE: Final = "role-of-the-instance"
+_TOKEN: Final = "token-of-the-instance"  # noqa: S105 - nothing is behind it
+_IAM: Final = "/latest/meta-data/iam/security-credentials/"
+
+
+@dataclass(slots=True)
+class Metadata:
+    """Both services."""
+
+    broken: bool = False
+
+    def __call__(self, asked: Asked) -> Said:
+        if self.broken:
+            return Said(500, b"")
+        if asked.path == POD_PATH:
+            return _keys("ASIAOFTHEPOD")
+        if asked.operation == "PUT /latest/api/token":
+            return Said(200, _TOKEN.encode())
+        if asked.headers.get("x-aws-ec2-metadata-token") != _TOKEN:
+            return Said(401, b"")
+        if asked.path == _IAM:
+            return Said(200, _ROLE.encode())
+        return _keys("ASIAOFTHEINSTANCE") if asked.path == _IAM + _ROLE else Said(404, b"")
+
+
+def _keys(key_id: str) -> Said:
+    expiration = rfc3339(SystemClock().now() + timedelta(hours=6))
+    keys = {"AccessKeyId": key_id, "SecretAccessKey": "secret", "Token": "token", "Expiration": expiration}
+    return Said(200, json.dumps({"Code": "Success", **keys}).encode())

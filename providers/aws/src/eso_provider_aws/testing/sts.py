@@ -1,0 +1,62 @@
+"""STS for tests of logins: hands out keys with an expiry on the clock of the test, and notes who asked for them.
+
+sts = Sts(clock)
+front.answer("AssumeRole", sts)
+...
+assert sts.roles == ["arn:aws:iam::123456789012:role/app"]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from eso_provider_aws.testing.front import Asked, Said
+from kuberun.clock import Clock, rfc3339
+
+ARN = "arn:aws:iam::123456789012:role/"
+
+
+@dataclass(slots=True)
+class Sts:
+    """Grants every role it is asked for."""
+
+    clock: Clock
+    life: float = 3600.0
+    granted: dict[str, Asked] = field(default_factory=dict)
+    """By the id of the key that was handed out."""
+
+    def __call__(self, asked: Asked) -> Said:
+        key_id = f"ASIA{len(self.granted):012}"
+        self.granted[key_id] = asked
+        expiration = rfc3339(self.clock.now() + timedelta(seconds=self.life))
+        return Said(200, _GRANT.format(asked.operation, key_id, expiration).encode(), {"Content-Type": "text/xml"})
+
+    @property
+    def roles(self) -> list[str]:
+        return [asked.body["RoleArn"] for asked in self.granted.values()]
+
+    def chain(self, key_id: str) -> list[str]:
+        """The roles behind a key, the first one assumed first."""
+        if key_id not in self.granted:
+            return [key_id]
+        asked = self.granted[key_id]
+        return [*self.chain(asked.key_id), asked.body["RoleArn"].removeprefix(ARN)]
+
+    def tags(self, key_id: str) -> dict[str, str]:
+        """The tags of the session of a key."""
+        body: dict[str, Any] = self.granted[key_id].body
+        numbers = [name.split(".")[2] for name in body if name.startswith("Tags.member.") and name.endswith(".Key")]
+        return {body[f"Tags.member.{number}.Key"]: body[f"Tags.member.{number}.Value"] for number in numbers}
+
+
+def refused_xml(code: str, message: str = "refused by the test", status: int = 403) -> Said:
+    """An error as services of the query protocol tell it."""
+    body = f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>"
+    return Said(status, f"{body}<RequestId>id-of-the-request</RequestId></ErrorResponse>".encode())
+
+
+_GRANT = """<{0}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><{0}Result><Credentials>
+<AccessKeyId>{1}</AccessKeyId><SecretAccessKey>secret of {1}</SecretAccessKey><SessionToken>token of {1}</SessionToken>
+<Expiration>{2}</Expiration></Credentials></{0}Result></{0}Response>"""
