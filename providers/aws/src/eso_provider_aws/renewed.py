@@ -35,8 +35,8 @@ SESSION_NAME: Final = "external-secrets-provider-aws"
 LOGIN_SECONDS: Final = 20.0
 DISCARD_PAUSE: Final = 60.0
 """Keys that AWS rejects are replaced at most this often."""
-RENEW_AHEAD: Final = 900.0
-"""Seconds before their end at which keys are renewed; earlier than a quarter of their life never."""
+RENEW_AHEAD: Final = 300.0
+"""Seconds before their end at which keys are renewed; short-lived ones in the last quarter of their life."""
 OWN_SECONDS: Final = 60.0
 """The SDK renews the keys of the process. It is asked this often whether it did."""
 SHORTEST_LIFE: Final = 60.0
