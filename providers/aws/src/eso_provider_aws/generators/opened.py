@@ -11,8 +11,8 @@ from eso_api.generators.stssessiontoken import STSSessionTokenSpec
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api
 from eso_provider_aws.endpoints import check_region
-from eso_provider_aws.identity import Role
 from eso_provider_aws.login import log_in
+from eso_provider_aws.renewed import Role
 from eso_provider_aws.runtime import runtime_of
 from eso_sdk.provider import Generator
 from eso_wire.values import Generated, Validation, ValidationState, ValueMetadata

@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from eso_provider_aws.api import Api
-from eso_provider_aws.secrets.metadata import MARK, POLICY_MARK, Settings
+from eso_provider_aws.ownership import MARK
+from eso_provider_aws.secrets.metadata import POLICY_MARK, Settings
 from eso_provider_aws.secrets.reading import about
 from eso_provider_aws.secrets.standing import Standing
 

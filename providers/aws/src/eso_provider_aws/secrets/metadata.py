@@ -13,12 +13,10 @@ import msgspec
 
 from eso_api.references import ObjectKeySelector
 from eso_api.values import SecretBytes
-from eso_provider_aws.pushmetadata import Envelope, spec_of
+from eso_provider_aws.envelope import Envelope, Told, decoded
 from eso_sdk.errors import credentials_not_found, invalid_request
 from eso_wire.values import PushItem
 
-MARK: Final = "managed-by"
-OWNER: Final = "external-secrets"
 POLICY_MARK: Final = "external-secrets-resource-policy"
 """Tag with the digest of the resource policy that we set. A policy with another digest is not ours."""
 
@@ -26,11 +24,7 @@ _POLICY: Final = "/spec/resourcePolicy/policySourceRef"
 _REFERENCE: Final = frozenset({"kind", "name", "key", "namespace"})
 
 
-class _Strict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A part of the metadata, in which a field that is not known is an error."""
-
-
-class ResourcePolicy(_Strict, frozen=True, kw_only=True):
+class ResourcePolicy(Told, frozen=True, kw_only=True):
     """Who else may use the secret."""
 
     block_public_policy: bool | None = None
@@ -39,7 +33,7 @@ class ResourcePolicy(_Strict, frozen=True, kw_only=True):
     """Key of a ConfigMap or Secret that holds the policy."""
 
 
-class SecretMetadata(_Strict, frozen=True, kw_only=True):
+class SecretMetadata(Told, frozen=True, kw_only=True):
     """`spec` of the metadata."""
 
     tags: dict[str, str] | None = None
@@ -73,12 +67,12 @@ class Settings:
 def settings_of(item: PushItem) -> Settings:
     """Decode the metadata of one item, with the policy that it refers to."""
     key = item.remote.key
-    metadata = spec_of(item.provider_metadata, key, SecretMetadata)
-    if metadata is None:
+    if not item.provider_metadata:
         return Settings()
-    if taken := sorted({MARK, POLICY_MARK} & set(metadata.tags or ())):
-        raise invalid_request(f'metadata of "{key}": tag {taken[0]} is set by External Secrets; remove it')
-    policy = _policy(item, item.provider_metadata or {}) if metadata.resource_policy else None
+    metadata = decoded(item.provider_metadata, SecretMetadata, key)
+    if POLICY_MARK in (metadata.tags or ()):
+        raise invalid_request(f'metadata of "{key}": tag {POLICY_MARK} is set by External Secrets; remove it')
+    policy = _policy(item, item.provider_metadata) if metadata.resource_policy else None
     return Settings(metadata=metadata, policy=policy, said=True)
 
 

@@ -18,11 +18,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from eso_provider_aws.api import Api
+from eso_provider_aws.drafts import Draft
+from eso_provider_aws.ownership import MARK, OWNER
 from eso_provider_aws.secrets.alignment import Alignment, policy_mark, replica_list, tag_list
-from eso_provider_aws.secrets.drafts import Draft
-from eso_provider_aws.secrets.metadata import MARK, OWNER, Settings, merged, settings_of
+from eso_provider_aws.secrets.metadata import Settings, merged, settings_of
 from eso_provider_aws.secrets.reading import Reader, about
 from eso_provider_aws.secrets.standing import Standing, standing_of, with_value
+from eso_provider_aws.secrets.values import payload_of, storable
 from eso_provider_aws.secrets.versions import (
     ConflictError,
     Form,
@@ -60,7 +62,7 @@ class Push:
         outcomes = [self._set(item, draft, standing) for item in self._items]
         if not any(_writes(outcome) for outcome in outcomes):
             return [_with_version(outcome, standing.version) for outcome in outcomes]
-        version, changed = await self._write(draft.checked(self._items[0].remote.key), standing)
+        version, changed = await self._write(storable(draft.value, self._items[0].remote.key), standing)
         settled = PushOutcome.UPDATED if changed else PushOutcome.UNCHANGED
         if draft.value == before:  # only settings changed, or items cancelled each other out
             outcomes = [Pushed(settled) if _writes(outcome) else outcome for outcome in outcomes]
@@ -86,7 +88,7 @@ class Push:
                 return Pushed(PushOutcome.SKIPPED_EXISTS)
             if standing.arn and not standing.is_of(self._owner):
                 return self._foreign(standing)
-            changed = draft.put(item)
+            changed = draft.put(item.remote.key, item.remote.property, payload_of(item))
         except ProviderError as refused:
             return refused
         self._wanted.append(settings)

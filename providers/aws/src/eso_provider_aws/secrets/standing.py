@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eso_provider_aws.secrets.metadata import MARK
+from eso_provider_aws.ownership import MARK
 from eso_provider_aws.secrets.reading import Reader, Secret, current_version
 from eso_wire.errors import ErrorReason, ProviderError
 

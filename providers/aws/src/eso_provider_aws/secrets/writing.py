@@ -13,8 +13,9 @@ from weakref import WeakValueDictionary
 
 from eso_api.stores.aws import SecretsManagerDeletion
 from eso_provider_aws.api import Api
-from eso_provider_aws.secrets.drafts import Draft
-from eso_provider_aws.secrets.metadata import OWNER, Settings
+from eso_provider_aws.drafts import Draft
+from eso_provider_aws.ownership import OWNER
+from eso_provider_aws.secrets.metadata import Settings
 from eso_provider_aws.secrets.pushing import Push
 from eso_provider_aws.secrets.reading import Reader, about
 from eso_provider_aws.secrets.standing import Standing, standing_of, with_value
