@@ -273,7 +273,9 @@ async def test_validation_obtains_the_keys_and_reports_a_role_that_is_refused(fr
     assert told.state is ValidationState.INVALID
     assert told.error is not None
     assert told.error.reason is ErrorReason.PERMISSION_DENIED
-    assert told.error.message == f'role "{ROLE}" in eu-west-1: AssumeRole is denied; allow sts:AssumeRole'
+    assert told.error.message == (
+        f'role "{ROLE}" in eu-west-1: AssumeRole is denied; allow sts:AssumeRole, also in the trust policy of the role'
+    )
     assert list(front.counts) == ["AssumeRole"]
 
 

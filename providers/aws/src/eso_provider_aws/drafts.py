@@ -47,7 +47,7 @@ class Draft:
         value = b"{}" if self.value is None else self.value
         if _document(value) is None:
             raise invalid_request(
-                f'the value of "{key}" is not JSON, so property "{name}" cannot be set in it; remove'
+                f'the value of "{key}" is no JSON object, so property "{name}" cannot be set in it; remove'
                 " remoteRef.property, or choose another remoteKey"
             )
         text = text_of(raw, key, name).encode()

@@ -183,7 +183,7 @@ class Reader:
         if question.address.selector or question.address.is_arn:
             # A batch does not say what is missing: the parameter, its version, or the permission to a shared one.
             return (await self._one_by_one([question]))[question]
-        return of_code("ParameterNotFound", "", asked)
+        return of_code("ParameterNotFound", "", self._api.asked("GetParameter", question.about))
 
     async def _sorted_out(self, group: list[Question], failed: ProviderError) -> dict[Question, Answer]:
         """Read what a refused batch was about, and find out which parameters were at fault."""

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar
 
+from eso_provider_aws.changes.parameters import PARAMETERS
+from eso_provider_aws.changes.store import WatchedStore
 from eso_provider_aws.endpoints import PARAMETER_STORE
 from eso_provider_aws.parameters.finding import Finder
 from eso_provider_aws.parameters.reading import Reader
 from eso_provider_aws.parameters.writing import Writer
 from eso_provider_aws.specs import ParameterStoreConfig
-from eso_provider_aws.store import AwsStore
 from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads
 from eso_wire.errors import ProviderError
 from eso_wire.values import ConditionReport, DeleteItem, FindQuery, Found, PushItem, RemoteRef, SourceSecret
 
 
-class ParametersStore(AwsStore[ParameterStoreConfig]):
+class ParametersStore(WatchedStore[ParameterStoreConfig]):
     """Parameters of one region of one account."""
 
     SERVICE = PARAMETER_STORE
+    SOURCE = PARAMETERS
     API_NAME: ClassVar[str] = "AWS/ParameterStore"
 
     async def open(self) -> None:
