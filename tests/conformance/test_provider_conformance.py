@@ -156,7 +156,8 @@ def aws_backend() -> Iterator[Mapping[str, Any]]:
         moto_aside(Path(folder)) as front,
         pytest.MonkeyPatch.context() as patched,
     ):
-        for name, value in environment_of(front.url).items():
+        quick = {"ESO_PROVIDER_AWS_LOOK_SECONDS": "1"}
+        for name, value in (environment_of(front.url) | quick).items():
             patched.setenv(name, value)
         first, second = '{"user":"first"}', '{"user":"anna","realm":"test"}'
         secrets, parameters = admin("secretsmanager", front.behind), admin("ssm", front.behind)
@@ -224,6 +225,7 @@ CANDIDATES = {
     "aws": Candidate(
         lambda _: serve_command("aws"),
         without={
+            "read": frozenset({UNOFFERED_OPERATIONS}),
             "write": frozenset({UNOFFERED_IF_ABSENT, BINARY}),
             "generator": frozenset(STATE),
         },
@@ -267,7 +269,7 @@ def target_of(address: str, made: LocalCertificates) -> Target:
         *(("generators", profile) for profile in ("generator", "tls")),
         *(("webhook", profile) for profile in ("read", "write", "generator", "tls")),
         *(("vault", profile) for profile in ("read", "write", "tls")),
-        *(("aws", profile) for profile in ("read", "write", "generator", "tls")),
+        *(("aws", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
         *(("example", profile) for profile in ("read", "write", "tls")),
         *(("scaffold", profile) for profile in ("read", "write", "tls")),
     ],

@@ -9,6 +9,7 @@ Nobody watches: nothing is asked. A listing that is denied or too long is not tr
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.clock import Clock
 
 POLL_SECONDS: Final = 30.0
-"""From one look to the next, for each page that it has."""
+"""From one look to the next, for each page that it has; `ESO_PROVIDER_AWS_LOOK_SECONDS` says otherwise."""
 LONGEST_POLL: Final = 300.0
 PAGE_SECONDS: Final = 0.2
 """Between the pages of one look: DescribeParameters is limited to a few calls a second."""
@@ -38,6 +39,12 @@ REMEMBERED: Final = 8
 PASSING: Final = frozenset({ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT, ErrorReason.RATE_LIMITED})
 
 
+def look_seconds() -> float:
+    """How often this process looks: what its administrator says, and not more than once a second."""
+    said = os.environ.get("ESO_PROVIDER_AWS_LOOK_SECONDS", "")
+    return max(float(said), 1.0) if said.isdecimal() else POLL_SECONDS
+
+
 class Looks:
     """The looks of one identity at one service in one region."""
 
@@ -45,6 +52,7 @@ class Looks:
         self.name = uuid.uuid4().hex[:12]
         self._source = source
         self._clock = clock
+        self._round = look_seconds()
         self._wanted: list[Topics] = []
         self._seen: OrderedDict[int, Look] = OrderedDict()
         self._number = 0
@@ -84,7 +92,7 @@ class Looks:
             if self._error is not None and self._waits:
                 raise self._error.with_traceback(None)
             newest = self._newest
-            fresh = self._clock.monotonic() - self._looked_at < POLL_SECONDS
+            fresh = self._clock.monotonic() - self._looked_at < self._round
             if newest is None or not fresh or not _within(scope_of(self._wanted), newest.scope):
                 return await self._look(api)
             return newest
@@ -125,7 +133,7 @@ class Looks:
             raise self._error from None
         self._failures, self._error = 0, None
         self._looked_at = self._clock.monotonic()
-        self._due = self._looked_at + min(POLL_SECONDS * max(pages, 1), LONGEST_POLL)
+        self._due = self._looked_at + min(self._round * max(pages, 1), max(LONGEST_POLL, self._round))
         newest = self._newest
         if newest is None or newest.states != states or newest.scope != scope:
             self._number += 1

@@ -18,7 +18,7 @@ from typing import Final
 
 from eso_provider_aws.api import Api
 from eso_provider_aws.changes.consumer import Consumer
-from eso_provider_aws.changes.looks import PASSING, POLL_SECONDS
+from eso_provider_aws.changes.looks import PASSING, look_seconds
 from eso_provider_aws.changes.queue import Entry
 from eso_provider_aws.changes.shared import Shared
 from eso_provider_aws.changes.source import Source
@@ -233,7 +233,7 @@ class Watcher:
 
 
 def _condition(trouble: ProviderError) -> ConditionReport:
-    words = f"{trouble.message}; until then changes are looked for every {POLL_SECONDS:g} s or less often"
+    words = f"{trouble.message}; until then changes are looked for every {look_seconds():g} s or less often"
     return ConditionReport("ChangeQueue", "False", "QueueRefused", words)
 
 

@@ -62,7 +62,7 @@ class Writer:
         self._reader = reader
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def push(self, items: Sequence[PushItem]) -> list[Pushed | ProviderError]:
+    async def push(self, items: Sequence[PushItem], _call_key: str = "") -> list[Pushed | ProviderError]:
         """Write all items, which have the same key; one outcome for each."""
         name = name_to_write(self._reader.key(items[0].remote.key))
         async with self._alone(name):
@@ -73,7 +73,7 @@ class Writer:
                     continue
         raise self._contended(name)
 
-    async def delete(self, items: Sequence[DeleteItem]) -> list[bool | ProviderError]:
+    async def delete(self, items: Sequence[DeleteItem], _call_key: str = "") -> list[bool | ProviderError]:
         """Remove all items, which have the same key; says of each whether it was there."""
         try:
             name = name_to_write(self._reader.key(items[0].remote.key))

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar, Final
 
 from eso_provider_aws.changes.secrets import SECRETS
-from eso_provider_aws.changes.store import WatchedStore
 from eso_provider_aws.endpoints import SECRETS_MANAGER
 from eso_provider_aws.secrets.finding import Finder
 from eso_provider_aws.secrets.reading import Reader
 from eso_provider_aws.secrets.writing import Writer
 from eso_provider_aws.specs import SecretsManagerConfig
+from eso_provider_aws.valuestore import Finds, Reads, ValueStore, Writes
 from eso_sdk.errors import invalid_config
-from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads
-from eso_wire.errors import ProviderError
-from eso_wire.values import ConditionReport, DeleteItem, FindQuery, Found, PushItem, RemoteRef, SourceSecret
 
 MIN_DAYS: Final = 7
 MAX_DAYS: Final = 30
 
 
-class SecretsStore(WatchedStore[SecretsManagerConfig]):
+class SecretsStore(ValueStore[SecretsManagerConfig]):
     """Secrets of one region of one account."""
 
     SERVICE = SECRETS_MANAGER
@@ -40,33 +36,6 @@ class SecretsStore(WatchedStore[SecretsManagerConfig]):
             raise invalid_config(field, "forceDeleteWithoutRecovery excludes recoveryWindowInDays; remove one of them")
         return warnings
 
-    async def open(self) -> None:
-        await super().open()
-        self.reader = Reader(self.api, self.config.prefix, self.gate)
-        self.finder = Finder(self.api, self.reader)
-        self.writer = Writer(self.api, self.reader, self.config.deletes)
-
-    def conditions(self) -> tuple[ConditionReport, ...]:
-        return self.reader.batching.conditions()
-
-    @reads("metadata", "not_found")
-    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
-        return await self.reader.read(refs)
-
-    async def check(self, ref: RemoteRef) -> Check:
-        return await self.reader.check(ref)
-
-    @finds("name", "tags", "path")
-    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        async for found in self.finder.find(query):
-            yield found
-
-    @pushes("whole_secret", "if_absent")
-    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
-        """Write all items of one secret as one new version."""
-        del source
-        return await self.writer.push(items, self.call.idempotency_key)
-
-    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
-        """Remove all items of one secret at once."""
-        return await self.writer.delete(items, self.call.idempotency_key)
+    def parts(self) -> tuple[Reads, Finds, Writes]:
+        reader = Reader(self.api, self.config.prefix, self.gate)
+        return reader, Finder(self.api, reader), Writer(self.api, reader, self.config.deletes)
