@@ -255,7 +255,7 @@ def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, C
             kind, informer.store, outside, recorder=parts.recorder(kind.component), settings=settings
         )
         controller = parts.controller(kind.controller, reconciler.reconcile)
-        controller.watch(informer, own_changes)
+        controller.watch(informer, own_changes, own=True)
         controller.watch(parts.informers.push_secrets, held_stores(kind, informer.store))
         controllers[kind.subsystem] = controller
     return controllers
@@ -314,7 +314,7 @@ def _external_secret_controller(
     )
     controller = parts.controller("externalsecret", reconciler.reconcile)
     parts.push.feed(controller.queue)
-    controller.watch(informers.external_secrets, triggers.own_changes)
+    controller.watch(informers.external_secrets, triggers.own_changes, own=True)
     controller.watch(informers.secrets, triggers.target_changes(objects, memories.is_our_word))
     return controller
 
