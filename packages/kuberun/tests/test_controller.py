@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import pytest
 from structlog.testing import capture_logs
@@ -416,7 +416,7 @@ async def test_a_run_whose_object_is_gone_does_not_wait_any_longer() -> None:
 
     async def reconcile(name: ObjectKey) -> Outcome:
         try:
-            async with parked():
+            async with parked(needless_when_gone=True):
                 await asyncio.Event().wait()
         finally:
             ended.append(name.name)
@@ -433,12 +433,14 @@ async def test_a_run_whose_object_is_gone_does_not_wait_any_longer() -> None:
     await asyncio.wait({running})
 
 
-async def test_a_run_that_works_is_not_ended_when_its_object_is_gone() -> None:
+@pytest.mark.parametrize("waits", [pytest.param(False, id="works"), pytest.param(True, id="waits for a write")])
+async def test_a_run_is_not_ended_in_the_middle_of_something_when_its_object_is_gone(waits: bool) -> None:
     ended: list[str] = []
     going = asyncio.Event()
 
     async def reconcile(name: ObjectKey) -> Outcome:
-        await going.wait()
+        async with parked() if waits else nullcontext():
+            await going.wait()
         ended.append(name.name)
         return Done()
 

@@ -6,7 +6,7 @@ The outcome of a reconcile is a value, and this is the only place that turns it 
 on one screen is in `examples/labeller.py` of this distribution.
 
 A reconcile that waits for somebody else does so in `async with parked():` and gives its worker to another one
-meanwhile. If its object is gone by then, the run ends there.
+meanwhile. If its object is gone by then, a run that only waits to read something ends there.
 
 A reconcile that raises, or that takes too long, is backed off like one that returns `Retry`: it never ends the process.
 Logs name the exception's type and place, never its text, which may hold anything.
@@ -20,7 +20,7 @@ import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, TypeVar, assert_never
@@ -90,17 +90,28 @@ def longest_wait(longest: float = 0.0) -> float:
 
 
 @asynccontextmanager
-async def parked() -> AsyncIterator[None]:
-    """Inside a reconcile: wait for somebody else without holding a worker. Elsewhere it does nothing."""
-    run = _RUN.get(None)
+async def parked(*, needless_when_gone: bool = False) -> AsyncIterator[None]:
+    """Inside a reconcile: wait for somebody else without holding a worker. Elsewhere it does nothing.
+
+    `needless_when_gone` says that the answer changes nothing elsewhere, so that the run may end here, cancelled, when
+    its object is gone.
+    """
+    run = _RUN.get()
     if run is None:
         yield
         return
-    run.park()
+    run.park(needless_when_gone=needless_when_gone)
     try:
         yield
     finally:
-        await run.unpark()
+        await run.unpark(needless_when_gone=needless_when_gone)
+
+
+def detached() -> Context:
+    """A context for a task that may outlive the reconcile it is started in: what it waits for parks nobody."""
+    context = copy_context()
+    context.run(_RUN.set, None)
+    return context
 
 
 Outcome = Done | After | Retry
@@ -124,16 +135,19 @@ class _Run:
         self._workers = workers
         self._holder: Hashable | None = _NEW
         self._waits = 0
+        self._needless = 0
         self._task = asyncio.current_task()
         self.ended = False
 
-    def park(self) -> None:
+    def park(self, *, needless_when_gone: bool) -> None:
         self._waits += 1
+        self._needless += needless_when_gone
         if not self.ended:
             self._give_up()
 
-    async def unpark(self) -> None:
+    async def unpark(self, *, needless_when_gone: bool) -> None:
         self._waits -= 1
+        self._needless -= needless_when_gone
         if self._waits or self.ended:
             return
         await self._workers.acquire(self._key.namespace)
@@ -152,8 +166,8 @@ class _Run:
         self._give_up()
 
     def end_if_waiting(self) -> None:
-        """Its object is gone: nobody needs what it waits for."""
-        if self._waits and self._task is not None and not self.ended:
+        """Its object is gone: nobody needs what it waits for, if it waits for nothing else."""
+        if self._needless and self._needless == self._waits and self._task is not None and not self.ended:
             self._task.cancel()
 
     def _give_up(self) -> None:
@@ -162,7 +176,7 @@ class _Run:
             self._holder = None
 
 
-_RUN: ContextVar[_Run] = ContextVar("run")
+_RUN: ContextVar[_Run | None] = ContextVar("run", default=None)
 
 
 class Controller:

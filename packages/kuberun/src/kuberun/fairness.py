@@ -1,6 +1,7 @@
 """Places that many want, shared so that nobody takes them all.
 
     Shares      how many places each share may hold: never the last ones
+    FairTable   a bounded table; what is in excess goes at the expense of the share that has most in it
     FairSlots   places to wait for; those who wait are served in turns, one share after the other
 
 A share is whoever must not hurt the others: a namespace. One that is alone gets nearly everything. The more it holds,
@@ -12,7 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 GREED: Final = 4
 """A share may hold this many times what is free: four fifths of all places if it is alone."""
@@ -52,6 +56,53 @@ class Shares:
     def largest(self) -> Hashable:
         """Who holds most; meaningless while nobody holds anything."""
         return self._held.most_common(1)[0][0]
+
+
+class FairTable(Generic[K, V]):
+    """A bounded mapping that forgets what was used longest ago, of the share that has most."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._shares: dict[Hashable, OrderedDict[K, V]] = {}
+        self._share_of: dict[K, Hashable] = {}
+
+    def __len__(self) -> int:
+        return len(self._share_of)
+
+    def get(self, key: K) -> V | None:
+        """The value, which counts as used now."""
+        if key not in self._share_of:
+            return None
+        mine = self._shares[self._share_of[key]]
+        mine.move_to_end(key)
+        return mine[key]
+
+    def put(self, key: K, value: V, share: Hashable) -> list[V]:
+        """Set a value; returns what was forgotten for it, never the value itself."""
+        self.pop(key)
+        self._share_of[key] = share
+        self._shares.setdefault(share, OrderedDict())[key] = value
+        forgotten = []
+        while len(self._share_of) > self._limit:
+            largest = max(self._shares.values(), key=len)
+            oldest = next(each for each in largest if each != key or len(largest) == 1)
+            if oldest == key:  # every share has one, and this one came last
+                oldest = next(each for each in self._share_of if each != key)
+            forgotten.append(self.pop(oldest))
+        return [each for each in forgotten if each is not None]
+
+    def pop(self, key: K) -> V | None:
+        if key not in self._share_of:
+            return None
+        share = self._share_of.pop(key)
+        mine = self._shares[share]
+        value = mine.pop(key)
+        if not mine:
+            del self._shares[share]
+        return value
+
+    def values(self) -> list[V]:
+        return [value for mine in self._shares.values() for value in mine.values()]
 
 
 class FairSlots:

@@ -21,5 +21,5 @@ def controller(
 ) -> Controller:
     """The controller, fed by the states themselves; `Wakes` adds what a clean-up waits for."""
     made = make("generatorstate", GeneratorStateReconciler(states.store, outside).reconcile)
-    made.watch(states, _own_changes, own=True)
+    made.watch(states, _own_changes)
     return made

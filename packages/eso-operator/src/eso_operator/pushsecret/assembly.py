@@ -79,7 +79,7 @@ def controller(parts: Parts, *, make: Callable[[str, Reconcile], Controller]) ->
     memory.rivals.listen(lambda key: made.queue.add(Request(key, "another PushSecret writes to one of its places")))
     watches = parts.watches
     objects = watches.push_secrets.store
-    made.watch(watches.push_secrets, own_changes, own=True)
+    made.watch(watches.push_secrets, own_changes)
     made.watch(watches.secrets, source_changes(objects))
     for kind, informer in watches.stores.items():
         made.watch(informer, store_changes(kind, objects))
