@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from kuberun.fairness import FairSlots, Shares
+from kuberun.fairness import FairSlots, FairTable, Shares
 
 
 def _taken_by(share: str, shares: Shares) -> int:
@@ -102,3 +102,31 @@ async def test_more_places_are_handed_out_at_once() -> None:
     slots.resize(2)
     await asyncio.wait_for(waiting, 1)
     assert slots.taken == 2
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_share_that_fills_a_table_displaces_its_own_entries() -> None:
+    table: FairTable[str, str] = FairTable(10)
+    table.put("shared", "shared", "core")
+    forgotten = [each for number in range(100) for each in table.put(f"t{number}", f"t{number}", "tenant")]
+    assert forgotten == [f"t{number}" for number in range(91)]
+    assert table.get("shared") == "shared"
+    assert len(table) == 10
+
+
+def test_what_was_used_lately_is_kept() -> None:
+    table: FairTable[str, str] = FairTable(2)
+    table.put("a", "a", "s")
+    table.put("b", "b", "s")
+    table.get("a")
+    assert table.put("c", "c", "s") == ["b"]
+
+
+def test_a_new_entry_is_never_the_one_that_goes() -> None:
+    table: FairTable[str, str] = FairTable(2)
+    for name in "abc":
+        table.put(name, name, f"share of {name}")
+    assert table.get("c") == "c"
+    assert len(table) == 2
