@@ -98,7 +98,16 @@ class ReadPlanner:
         finally:
             self._waiting.give_back(namespace, len(items))
             reader.answered.cancel()  # says that nobody waits any more, where that is so
+            self._left(reader)
         return reader.results(items)
+
+    def _left(self, reader: _Reader) -> None:
+        """A call whose readers have all left is ended: its answer would go to nobody."""
+        for call in {each.call for each in reader.asked if each.call is not None}:
+            if not call.is_wanted:
+                for each in call.batch:  # nobody may join it any more
+                    self._over(call.eyes, each)
+                call.task.cancel()
 
     async def close(self) -> None:
         """End what is on its way; its readers are cancelled."""
@@ -115,6 +124,7 @@ class ReadPlanner:
             under_way = self._on_the_way.get((eyes, question))
             if under_way is not None and asked_at is not None and asked_at <= under_way.since:
                 under_way.slots.append(slot)
+                reader.asked.append(under_way)
             else:
                 self._window(eyes, bound).wanted.setdefault(question, []).append(slot)
 
@@ -184,8 +194,11 @@ class ReadPlanner:
         wanted = sum(len(each.slots) for each in batch)
         self._metrics.batch(bound.target.endpoint.label, items=len(batch), wanted=wanted)
         eyes = _eyes(bound)
+        call = _Call(eyes, batch, asyncio.ensure_future(self._gateway.get(bound, items)))
         try:
-            results = await self._gateway.get(bound, items)
+            results = await call.result()
+        except CallEndedError:
+            return
         except ProviderError as error:
             if error.reason not in _SPLIT or len(batch) == 1:
                 for each in batch:
@@ -250,6 +263,7 @@ class _Reader:
     missing: int
     answered: asyncio.Future[None]
     hold: Hold | None = None
+    asked: list[_Asked] = field(default_factory=list)
     answers: dict[int, GetResult | ProviderError] = field(default_factory=dict)
 
     def take(self, index: int, answer: GetResult | ProviderError) -> None:
@@ -291,13 +305,48 @@ class _Slot(NamedTuple):
     position: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class CallEndedError(Exception):
+    """All who wanted the answer have left."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call on its way, and what it asks."""
+
+    eyes: _Eyes
+    batch: list[_Asked]
+    task: asyncio.Future[tuple[GetResult, ...]]
+
+    def __post_init__(self) -> None:
+        for each in self.batch:
+            each.call = self
+
+    @property
+    def is_wanted(self) -> bool:
+        return any(each.is_wanted for each in self.batch)
+
+    async def result(self) -> tuple[GetResult, ...]:
+        try:
+            return await self.task
+        except asyncio.CancelledError:
+            if self.task.cancelled() and not self.is_wanted:
+                raise CallEndedError from None
+            self.task.cancel()
+            raise
+        finally:
+            for each in self.batch:
+                each.call = None
+
+
+@dataclass(slots=True, eq=False)
 class _Asked:
     """One distinct question, everybody who asked it, and a moment before the call that answers it."""
 
     question: _Question
     slots: list[_Slot]
     since: float
+    call: _Call | None = None
+    """The call that is on its way for it."""
 
     @property
     def is_wanted(self) -> bool:
@@ -326,11 +375,11 @@ class _Window:
 
     def asked(self, now: float) -> list[_Asked]:
         """What somebody still waits for."""
-        return [
-            _Asked(question, slots, now)
-            for question, slots in self.wanted.items()
-            if any(not slot.reader.answered.done() for slot in slots)
-        ]
+        made = [_Asked(question, slots, now) for question, slots in self.wanted.items()]
+        for each in made:
+            for slot in each.slots:
+                slot.reader.asked.append(each)
+        return [each for each in made if each.is_wanted]
 
     def fail(self, defect: Exception) -> None:
         for reader in self._waiting():
