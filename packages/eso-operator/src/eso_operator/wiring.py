@@ -99,7 +99,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     watched = WatchedKinds(client, clock, settings.namespace)
     informers = informers_of(watched, settings)
     dependencies = Dependencies()
-    wakes = Wakes(dependencies)
+    wakes = Wakes(dependencies, (settings.core_namespace, *settings.providers.namespaces))
     ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
     issuer = Issuer(client, certificate_settings(settings), clock=clock, listener=ends.heard)
     materials = _materials(settings, client, clock, issuer)
