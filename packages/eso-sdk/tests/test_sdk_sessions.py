@@ -44,12 +44,24 @@ class Bench:
         self.sizes: list[int] = []
         self.sessions = Sessions(self.clock, on_change=self.sizes.append, **settings)
 
-    async def use(self, name: str, **backend: Any) -> None:
-        async with self.sessions.use(name.encode(), lambda: self.session(Backend(name, self.log, **backend))):
+    async def use(self, name: str, owner: str = "", **backend: Any) -> None:
+        async with self.sessions.use(name.encode(), lambda: self.session(Backend(name, self.log, **backend)), owner):
             pass
 
     def session(self, backend: Any) -> Session:
         return Session(b"", backend, asyncio.Semaphore(1))
+
+
+async def test_many_sessions_of_one_namespace_do_not_close_those_of_others() -> None:
+    bench = Bench(limit=10)
+
+    await bench.use("shared", "core")
+    for number in range(50):
+        await bench.use(f"tenant {number}", "tenant")
+    await bench.use("shared", "core")
+
+    assert bench.log.count("open shared") == 1
+    assert len(bench.sessions) == 10
 
 
 async def test_a_session_is_opened_once_and_used_again() -> None:

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import pytest
 from structlog.testing import capture_logs
 
 from kuberun.backoff import Backoff
 from kuberun.cache import Change, Store
-from kuberun.controller import After, Controller, Done, Outcome, Retry, longest_wait
+from kuberun.controller import After, Controller, Done, Outcome, Retry, longest_wait, parked
 from kuberun.informer import Informer
 from kuberun.meta import Malformed, Object, ObjectKey, meta_of
 from kuberun.permit import permitted
@@ -346,3 +346,116 @@ async def test_a_controller_sees_the_effect_of_its_own_writes_and_comes_to_rest(
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
+
+
+# --- waiting for somebody else ----------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_waits_for_somebody_else_holds_no_worker() -> None:
+    silence = asyncio.Event()
+    through: list[str] = []
+
+    async def reconcile(name: ObjectKey) -> Outcome:
+        if name.namespace == "silent":
+            async with parked():
+                await silence.wait()
+        through.append(name.name)
+        return Done()
+
+    async with controlling(VirtualClock(), reconcile, workers=1) as controller:
+        for number in range(64):
+            controller.queue.add(Request(ObjectKey("silent", str(number))))
+        controller.queue.add(Request(ObjectKey("neighbour", "n")))
+        await _until(lambda: through == ["n"])
+        silence.set()
+        await _until(lambda: len(through) == 65)
+
+
+async def test_those_who_come_back_from_waiting_need_a_worker_again() -> None:
+    silence, running, most = asyncio.Event(), 0, 0
+
+    async def reconcile(_: ObjectKey) -> Outcome:
+        nonlocal running, most
+        async with parked():
+            await silence.wait()
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+        return Done()
+
+    async with controlling(VirtualClock(), reconcile, workers=3) as controller:
+        for number in range(20):
+            controller.queue.add(Request(key(str(number))))
+        await _until(lambda: len(controller.queue.running()) == 20)
+        silence.set()
+        await _until(lambda: not controller.queue.running())
+    assert most == 3
+
+
+async def test_a_run_that_was_parked_twice_at_a_time_has_one_worker_afterwards() -> None:
+    async def reconcile(_: ObjectKey) -> Outcome:
+        async def wait() -> None:
+            async with parked():
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as group:
+            for _number in range(5):
+                group.create_task(wait())
+        return Done()
+
+    async with controlling(VirtualClock(), reconcile, workers=2) as controller:
+        for number in range(20):
+            controller.queue.add(Request(key(str(number))))
+        await _until(lambda: not controller.queue.running() and not controller.queue.waiting())
+        assert controller._workers.taken == 0
+
+
+async def test_a_run_whose_object_is_gone_does_not_wait_any_longer() -> None:
+    ended: list[str] = []
+
+    async def reconcile(name: ObjectKey) -> Outcome:
+        try:
+            async with parked(needless_when_gone=True):
+                await asyncio.Event().wait()
+        finally:
+            ended.append(name.name)
+        return Done()
+
+    controller = Controller("things", reconcile, clock=VirtualClock())
+    mapped = controller._ending_runs(itself())
+    running = asyncio.ensure_future(controller.run())
+    controller.queue.add(Request(key("gone")))
+    await _until(lambda: controller.queue.running() != {})
+    list(mapped(Change(key("gone"), Object(), None)))
+    await _until(lambda: ended == ["gone"] and not controller.queue.running())
+    running.cancel()
+    await asyncio.wait({running})
+
+
+@pytest.mark.parametrize("waits", [pytest.param(False, id="works"), pytest.param(True, id="waits for a write")])
+async def test_a_run_is_not_ended_in_the_middle_of_something_when_its_object_is_gone(waits: bool) -> None:
+    ended: list[str] = []
+    going = asyncio.Event()
+
+    async def reconcile(name: ObjectKey) -> Outcome:
+        async with parked() if waits else nullcontext():
+            await going.wait()
+        ended.append(name.name)
+        return Done()
+
+    controller = Controller("things", reconcile, clock=VirtualClock())
+    running = asyncio.ensure_future(controller.run())
+    controller.queue.add(Request(key("gone")))
+    await _until(lambda: controller.queue.running() != {})
+    list(controller._ending_runs(itself())(Change(key("gone"), Object(), None)))
+    going.set()
+    await _until(lambda: ended == ["gone"])
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.001)

@@ -452,3 +452,32 @@ class QueueModel(RuleBasedStateMachine):
 
 TestQueueModel = QueueModel.TestCase
 TestQueueModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+# --- namespaces -------------------------------------------------------------------------------------------------------
+
+
+def of(namespace: str, name: str, lane: Lane = Lane.FIRST_SYNC) -> Request:
+    return Request(ObjectKey(namespace, name), lane=lane)
+
+
+async def test_a_flood_of_one_namespace_delays_another_by_one_request() -> None:
+    queue = queue_on(VirtualClock())
+    for number in range(1000):
+        queue.add(of("flood", str(number)))
+    queue.add(of("small", "only"))
+    assert "only" in await served(queue, 2)
+
+
+async def test_a_namespace_whose_keys_run_for_long_leaves_places_to_others() -> None:
+    queue = WorkQueue(VirtualClock(), places=10)
+    for number in range(20):
+        queue.add(of("slow", str(number)))
+    running = [(await queue.take()).key for _ in range(8)]
+    queue.add(of("quick", "only"))
+    assert (await asyncio.wait_for(queue.take(), 1)).key.namespace == "quick"
+    waiting = asyncio.ensure_future(queue.take())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.done(running[0])
+    assert (await asyncio.wait_for(waiting, 1)).key.namespace == "slow"

@@ -16,10 +16,12 @@ from typing import Final, NoReturn, TypeVar
 
 from eso_api import durations
 from eso_operator.certs.bundle import Lifetimes
+from eso_operator.providers.weights import MIB
 from eso_operator.settings import (
     CertificateSettings,
     FeatureGate,
     LeaderSettings,
+    LimitSettings,
     ProviderSettings,
     Reconcilers,
     Settings,
@@ -86,6 +88,7 @@ def parse(
         providers=_providers(given),
         certificates=_certificates(given),
         sync=_sync(given),
+        limits=_limits(given),
         gates=given.feature_gates,
         ignored=_ignored(given),
     )
@@ -100,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
     _add_reconciler_flags(flags)
     _add_provider_flags(flags)
     _add_certificate_flags(flags)
+    _add_limit_flags(flags)
     quiet = flags.add_argument_group("accepted, without effect here")
     for name, reason in WITHOUT_EFFECT.items():
         quiet.add_argument(f"--{name}", nargs="?", const="true", help=reason)
@@ -191,6 +195,12 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--cluster-domain", default="cluster.local", help="DNS domain of the cluster")
 
 
+def _add_limit_flags(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument("--max-object-values", type=_count, default=8, metavar="MIB", help="values one object may read")
+    flags.add_argument("--max-held-values", type=_count, default=64, metavar="MIB", help="values held at a time")
+    _duration(flags, "max-provider-call-timeout", "5m", "the most that a store may ask for in timeouts.call")
+
+
 def _add_certificate_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--trust-domain", default="cluster.local", help="SPIFFE trust domain of operator and providers")
     _duration(flags, "cert-authority-validity", "8760h", "lifetime of a provider's certificate authority")
@@ -278,6 +288,14 @@ def _sync(given: argparse.Namespace) -> SyncSettings:
         right_delimiter=given.template_right_delimiter,
         generator_grace=given.generator_gc_grace_period,
         push_refresh_multiplier=given.push_refresh_multiplier,
+    )
+
+
+def _limits(given: argparse.Namespace) -> LimitSettings:
+    return LimitSettings(
+        object_bytes=given.max_object_values * MIB,
+        total_bytes=given.max_held_values * MIB,
+        call_timeout=given.max_provider_call_timeout,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from eso_operator.certs.bundle import Lifetimes
 from eso_operator.providers.directory import DirectorySettings
 from eso_operator.providers.settings import RuntimeSettings
+from eso_operator.providers.weights import OBJECT_BYTES, TOTAL_BYTES
 from eso_operator.stores.target import ServiceKey
 from eso_operator.sync.pace import PaceSettings
 from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
@@ -101,6 +102,18 @@ class SyncSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """What one object, or all of them, may cost the operator."""
+
+    object_bytes: int = OBJECT_BYTES
+    """Values that one object may read."""
+    total_bytes: int = TOTAL_BYTES
+    """Values that all objects may hold at a time."""
+    call_timeout: float = 300.0
+    """The most that a store may ask for in `timeouts.call`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything. `ignored` holds flags that were given and mean nothing here, with the reason, to be logged once."""
 
@@ -119,6 +132,7 @@ class Settings:
     providers: ProviderSettings = field(default_factory=ProviderSettings)
     certificates: CertificateSettings = field(default_factory=CertificateSettings)
     sync: SyncSettings = field(default_factory=SyncSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
     gates: frozenset[FeatureGate] = frozenset()
     ignored: tuple[tuple[str, str], ...] = ()
 

@@ -31,6 +31,7 @@ from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.subscriptions import Subscriptions
+from eso_operator.providers.weights import Weights
 from eso_operator.pushsecret import assembly as pushing
 from eso_operator.pushsecret.push import FollowMetadata
 from eso_operator.secretstore.kinds import NAMESPACED_KINDS
@@ -98,12 +99,13 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     watched = WatchedKinds(client, clock, settings.namespace)
     informers = informers_of(watched, settings)
     dependencies = Dependencies()
-    wakes = Wakes(dependencies)
+    wakes = Wakes(dependencies, (settings.core_namespace, *settings.providers.namespaces))
     ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
     issuer = Issuer(client, certificate_settings(settings), clock=clock, listener=ends.heard)
     materials = _materials(settings, client, clock, issuer)
     tempo, calls = settings.providers.tempo, PrometheusMetrics(metrics.registry)
-    runtime = replace(tempo.runtime, core_version=version("eso-operator"))
+    longest = replace(tempo.runtime.calls, longest_timeout=settings.limits.call_timeout)
+    runtime = replace(tempo.runtime, core_version=version("eso-operator"), calls=longest)
     gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams)
     planner = ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls)
     directory = Directory(gateway, clock, settings=tempo.directory)
@@ -112,7 +114,8 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     resolver = Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes))
     streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
     push = _push_refresh(settings, client, clock, streams=streams)
-    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push)
+    weights = Weights(object_bytes=settings.limits.object_bytes, total_bytes=settings.limits.total_bytes)
+    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push, weights)
     credentials = KubeCredentials(client, clock, informers.version_of)
     bound = _binding(credentials)
     validator = Validator(resolver, bound, gateway)
@@ -203,6 +206,7 @@ class _Parts:
     directory: Directory
     dependencies: Dependencies
     push: PushRefresh
+    weights: Weights
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
 
     def recorder(self, component: str) -> EventRecorder:
@@ -212,8 +216,8 @@ class _Parts:
         return self.recorders[component]
 
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
-        timed = self.metrics.controllers.timed(name, reconcile)
-        return Controller(name, timed, clock=self.clock, workers=workers(self.settings))
+        counted = self.weights.weighed(self.metrics.controllers.timed(name, reconcile))
+        return Controller(name, counted, clock=self.clock, workers=workers(self.settings))
 
 
 def _add_watches(manager: Manager, health: HealthServer, watched: WatchedKinds, definitions: Definitions) -> None:
@@ -255,7 +259,7 @@ def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, C
             kind, informer.store, outside, recorder=parts.recorder(kind.component), settings=settings
         )
         controller = parts.controller(kind.controller, reconciler.reconcile)
-        controller.watch(informer, own_changes)
+        controller.watch(informer, own_changes, own=True)
         controller.watch(parts.informers.push_secrets, held_stores(kind, informer.store))
         controllers[kind.subsystem] = controller
     return controllers
@@ -314,7 +318,7 @@ def _external_secret_controller(
     )
     controller = parts.controller("externalsecret", reconciler.reconcile)
     parts.push.feed(controller.queue)
-    controller.watch(informers.external_secrets, triggers.own_changes)
+    controller.watch(informers.external_secrets, triggers.own_changes, own=True)
     controller.watch(informers.secrets, triggers.target_changes(objects, memories.is_our_word))
     return controller
 

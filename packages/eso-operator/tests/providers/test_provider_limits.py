@@ -104,3 +104,24 @@ async def test_the_providers_limit_counts_if_it_is_lower(loop: LoopbackGateway) 
 
     assert at_once == 3
     assert all(read.exception() is None for read in reads)
+
+
+async def test_a_namespace_whose_calls_are_silent_leaves_slots_to_others() -> None:
+    clock, silence = VirtualClock(), asyncio.Event()
+    slots = InFlight("p", clock, slots=64, max_waiting=1000)
+    through: list[str] = []
+
+    async def call(namespace: str) -> None:
+        async with slots.slot(100.0, namespace):
+            through.append(namespace)
+            if namespace == "silent":
+                await silence.wait()
+
+    tasks = [asyncio.create_task(call("silent")) for _ in range(500)]
+    await clock.settle()
+    await asyncio.wait_for(call("neighbour"), 1)
+
+    assert through.count("silent") == 52
+    silence.set()
+    await asyncio.gather(*tasks)
+    assert len(through) == 501

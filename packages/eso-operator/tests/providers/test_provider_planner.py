@@ -15,6 +15,7 @@ from eso_api.values import SecretBytes
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.settings import PlannerSettings
+from eso_operator.providers.weights import MIB, Weights
 from eso_operator.stores.target import BoundTarget, CallPolicy, SecretTls
 from eso_operator.testing.boundtargets import bound_target, endpoint, wanted
 from eso_wire.errors import ErrorReason, ProviderError
@@ -302,3 +303,73 @@ def test_any_interleaving_gives_each_caller_what_a_direct_read_gives(
 
 def numbered(keys: list[str]) -> list[GetItem]:
     return [GetItem(str(number), RemoteRef(key)) for number, key in enumerate(keys)]
+
+
+# --- namespaces -------------------------------------------------------------------------------------------------------
+
+
+def of_namespace(namespace: str) -> BoundTarget:
+    bound = bound_target()
+    return replace(bound, target=replace(bound.target, caller=replace(bound.target.caller, namespace=namespace)))
+
+
+@dataclass
+class Noting(Backend):
+    """Also notes on whose behalf it was asked."""
+
+    callers: list[tuple[str, int]] = field(default_factory=list)
+
+    async def get(self, bound: BoundTarget, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+        self.callers.append((bound.target.caller.namespace, len(items)))
+        return await super().get(bound, items)
+
+
+async def test_batches_of_a_flood_and_of_its_neighbour_are_made_apart() -> None:
+    backend = Noting(VirtualClock())
+    reads = planner(backend, max_batch_items=10)
+    flood = asyncio.create_task(reads.read(of_namespace("flood"), wanted(*(f"f{n}" for n in range(25)))))
+    small = asyncio.create_task(reads.read(of_namespace("small"), wanted("s1", "s2")))
+
+    await backend.clock.run_until_idle()
+
+    assert sorted(backend.callers) == [("flood", 5), ("flood", 10), ("flood", 10), ("small", 2)]
+    assert (len(flood.result()), len(small.result())) == (25, 2)
+
+
+async def test_a_namespace_that_fills_the_queue_leaves_room_for_another(backend: Backend) -> None:
+    backend.latency = 10.0
+    reads = planner(backend, max_waiting_items=100)
+    crowd = [asyncio.create_task(reads.read(of_namespace("crowd"), wanted(f"c{n}"))) for n in range(200)]
+    await backend.clock.settle()
+    neighbour = asyncio.create_task(reads.read(of_namespace("neighbour"), wanted("n1", "n2")))
+
+    await backend.clock.run_until_idle()
+
+    refused = [caller for caller in crowd if caller.exception() is not None]
+    assert len(refused) == 120
+    assert len(neighbour.result()) == 2
+
+
+async def test_an_object_that_reads_too_much_stops_reading(backend: Backend) -> None:
+    """What it would have read after that is not asked for any more."""
+
+    class Large(Backend):
+        async def get(self, bound: BoundTarget, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+            await super().get(bound, items)
+            if len(items) > 1:
+                raise ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, "larger than one message may be")
+            return (GetResult(items[0].item_id, SecretBytes(b"x" * 4 * MIB)),)
+
+    large = Large(backend.clock)
+    reads = planner(large)
+    weights = Weights()
+    with weights.object("team"):
+        caller = asyncio.create_task(reads.read(bound_target(), wanted(*(f"k{n}" for n in range(64)))))
+        await backend.clock.run_until_idle()
+        error = caller.exception()
+
+    assert isinstance(error, ProviderError)
+    assert error.reason is ErrorReason.PAYLOAD_TOO_LARGE
+    assert "8 MiB in all" in error.message
+    assert sum(len(items) == 1 for _, items in large.calls) == 3
+    assert weights.held.taken == 0

@@ -409,6 +409,23 @@ def test_a_missing_store_is_named(ref: StoreRef) -> None:
     assert raised.value.subject.name == "store"
 
 
+@pytest.mark.parametrize(
+    ("ref", "there", "hint"),
+    [
+        pytest.param(store_ref("", "SecretStore"), STORES_V2, f"set apiVersion {STORES_V2}", id="v1 meant, v2 there"),
+        pytest.param(store_ref(STORES_V2, "SecretStore"), CORE_V1, f"set apiVersion {CORE_V1}", id="the other way"),
+    ],
+)
+def test_a_store_of_the_other_generation_is_pointed_out(ref: StoreRef, there: str, hint: str) -> None:
+    namesake = obj(there, "SecretStore", "store", "team-a", spec={"provider": {"fake": CONFIG}})
+
+    with pytest.raises(ResolutionError) as raised:
+        resolved(ref, namesake)
+
+    assert raised.value.reason is Reason.NOT_FOUND
+    assert hint in raised.value.message
+
+
 def test_a_reference_without_a_name_is_refused() -> None:
     with pytest.raises(ResolutionError, match="has no name"):
         resolved(StoreRef())

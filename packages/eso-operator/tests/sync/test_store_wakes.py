@@ -1,6 +1,7 @@
 """Who is woken when something changes, and who is not; kinds that are watched on demand."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -52,7 +53,7 @@ class Woken:
     def __init__(self) -> None:
         self.dependencies = Dependencies()
         self.queue = WorkQueue(VirtualClock())
-        self.wakes = Wakes(self.dependencies)
+        self.wakes = Wakes(self.dependencies, shared=("eso",))
         self.wakes.add(Subsystem.SECRET_STORE, self.queue)
         self._depend(USER, on_connection(AWS), OnLabel("aws"), OnLabel("eso/aws"), SECRET)
         self._depend(WAITER, ANY_PROVIDER)
@@ -108,6 +109,30 @@ def test_a_changed_place_wakes_its_users_and_those_who_wait(
     woken.wakes.place_changed(kind, changed(name))
 
     assert woken.keys == expected
+
+
+@pytest.mark.parametrize(
+    ("namespace", "expected"),
+    [
+        pytest.param("other", set(), id="of another tenant"),
+        pytest.param("team", {USER, WAITER}, id="of their own namespace"),
+        pytest.param("", {USER, WAITER}, id="of the cluster"),
+    ],
+)
+def test_a_class_of_the_same_name_wakes_only_those_whom_it_concerns(
+    woken: Woken, namespace: str, expected: set[ObjectKey]
+) -> None:
+    woken.wakes.place_changed(CLASS, changed("aws", namespace))
+
+    assert woken.keys == expected
+
+
+def test_a_provider_of_another_tenant_wakes_nobody(woken: Woken) -> None:
+    theirs = replace(AWS, tls=ManagedTls(ServiceKey("other", "aws")))
+
+    woken.wakes.provider_changed(theirs, ProviderChange.CONNECTED)
+
+    assert woken.keys == set()
 
 
 def test_a_class_whose_status_alone_changed_wakes_nobody(woken: Woken) -> None:

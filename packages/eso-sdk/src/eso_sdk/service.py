@@ -208,10 +208,11 @@ class Service:
         self._check_protocol(context)
         served = kind_of(self.provider, context, role)
         key = _key(served, context)
+        owner = context.config.ref.namespace or context.store.namespace
         with redactor.guard():
             check_caller(served, context)
             try:
-                async with self.sessions.use(key, lambda: self._opening(key, served, context)) as session:
+                async with self.sessions.use(key, lambda: self._opening(key, served, context), owner) as session:
                     session.backend.renew(context.config.credentials)
                     yield session
             except ProviderError as exc:

@@ -4,13 +4,13 @@
                       or at once if it did not open
 
 Logging in to a backend costs more than a read, so a session outlives its call. What bounds that: a number of sessions
-(the one used longest ago goes first), a time without use, and the key, which changes with any credential.
+(of the namespace that has most, the one used longest ago goes first), a time without use, and the key, which changes
+with any credential.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from eso_sdk.backend import Backend
 from eso_sdk.redaction import seat
 from kuberun.clock import Clock
 from kuberun.deadline import Deadline
+from kuberun.fairness import FairTable
 
 MAX_SESSIONS: Final = 256
 IDLE_SECONDS: Final = 600.0
@@ -66,21 +67,22 @@ class Sessions:
         on_change: Callable[[int], None] = lambda _count: None,
     ) -> None:
         self._clock = clock
-        self._limit = limit
         self._idle = idle_seconds
         self._on_change = on_change
-        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._entries: FairTable[bytes, _Entry] = FairTable(limit)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @asynccontextmanager
-    async def use(self, key: bytes, make: Callable[[], Session]) -> AsyncIterator[Session]:
-        """The session for `key`, made and opened if there is none. Whoever comes while it opens waits for that."""
+    async def use(self, key: bytes, make: Callable[[], Session], owner: str = "") -> AsyncIterator[Session]:
+        """The session for `key`, made and opened if there is none. Whoever comes while it opens waits for that.
+
+        `owner` is the namespace on whose account it is kept: many sessions of one do not displace those of others.
+        """
         self.forget_idle()
-        entry = self._entries.get(key) or self._start(key, make())
-        self._entries.move_to_end(key)
+        entry = self._entries.get(key) or self._start(key, make(), owner)
         entry.users += 1
         try:
             # The future is shared: a caller that gives up must not take it away from the others.
@@ -94,7 +96,7 @@ class Sessions:
 
     def forget(self, key: bytes) -> None:
         """Open anew for the next call: the backend no longer accepts this session."""
-        if entry := self._entries.pop(key, None):
+        if entry := self._entries.pop(key):
             self._drop(entry)
 
     def forget_idle(self) -> None:
@@ -112,19 +114,17 @@ class Sessions:
 
     async def close(self) -> None:
         """Forget all and wait until they are closed. What still opens is given up."""
-        for entry in list(self._entries.values()):
+        for entry in self._entries.values():
             self.forget(entry.key)
             if entry.opening is not None and not entry.opened.done():
                 entry.opening.cancel()
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _start(self, key: bytes, session: Session) -> _Entry:
+    def _start(self, key: bytes, session: Session, owner: str) -> _Entry:
         entry = _Entry(key, session, asyncio.get_running_loop().create_future())
         entry.last_used = self._clock.monotonic()
-        self._entries[key] = entry
-        while len(self._entries) > self._limit:
-            _, oldest = self._entries.popitem(last=False)
+        for oldest in self._entries.put(key, entry, owner):
             self._drop(oldest)
         self._on_change(len(self._entries))
         entry.opening = self._own(self._open(entry))
@@ -149,7 +149,7 @@ class Sessions:
     def _give_up(self, entry: _Entry) -> None:
         """Forget what did not open, and close it: it may hold what it took before it failed."""
         if self._entries.get(entry.key) is entry:
-            del self._entries[entry.key]
+            self._entries.pop(entry.key)
             self._on_change(len(self._entries))
         self._own(self._close(entry.session.backend))
 

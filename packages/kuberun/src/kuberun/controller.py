@@ -5,6 +5,9 @@
 The outcome of a reconcile is a value, and this is the only place that turns it into what happens next. A whole operator
 on one screen is in `examples/labeller.py` of this distribution.
 
+A reconcile that waits for somebody else does so in `async with parked():` and gives its worker to another one
+meanwhile. If its object is gone by then, a run that only waits to read something ends there.
+
 A reconcile that raises, or that takes too long, is backed off like one that returns `Retry`: it never ends the process.
 Logs name the exception's type and place, never its text, which may hold anything.
 """
@@ -13,12 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import uuid
-from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
+from contextlib import asynccontextmanager
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -27,6 +32,7 @@ from kuberun.backoff import Backoff, Random, system_random
 from kuberun.cache import Change
 from kuberun.clock import Clock
 from kuberun.deadline import Deadline
+from kuberun.fairness import FairSlots
 from kuberun.informer import Informer, Subscription, merge_into
 from kuberun.meta import ObjectKey
 from kuberun.permit import Permit, always, work_by
@@ -37,6 +43,9 @@ T = TypeVar("T")
 
 ASKED_AT: ContextVar[float] = ContextVar("asked_at")
 """Inside a reconcile: when (monotonic) it was last asked for. An answer that was sought later is recent enough."""
+
+_NEW: Final = object()
+"""The share of runs that have not begun: they take turns with those that come back from waiting."""
 
 _LONGEST_WAIT: ContextVar[Callable[[float], float]] = ContextVar("longest_wait")
 
@@ -80,6 +89,31 @@ def longest_wait(longest: float = 0.0) -> float:
     return 0.0 if wait is None else wait(longest)
 
 
+@asynccontextmanager
+async def parked(*, needless_when_gone: bool = False) -> AsyncIterator[None]:
+    """Inside a reconcile: wait for somebody else without holding a worker. Elsewhere it does nothing.
+
+    `needless_when_gone` says that the answer changes nothing elsewhere, so that the run may end here, cancelled, when
+    its object is gone.
+    """
+    run = _RUN.get()
+    if run is None:
+        yield
+        return
+    run.park(needless_when_gone=needless_when_gone)
+    try:
+        yield
+    finally:
+        await run.unpark(needless_when_gone=needless_when_gone)
+
+
+def detached() -> Context:
+    """A context for a task that may outlive the reconcile it is started in: what it waits for parks nobody."""
+    context = copy_context()
+    context.run(_RUN.set, None)
+    return context
+
+
 Outcome = Done | After | Retry
 Reconcile = Callable[[ObjectKey], Awaitable[Outcome]]
 
@@ -91,6 +125,58 @@ class Overdue:
     key: ObjectKey
     seconds: float
     running: bool
+
+
+class _Run:
+    """One run: whether it holds a worker, and how many of its tasks wait for somebody else."""
+
+    def __init__(self, key: ObjectKey, workers: FairSlots) -> None:
+        self._key = key
+        self._workers = workers
+        self._holder: Hashable | None = _NEW
+        self._waits = 0
+        self._needless = 0
+        self._task = asyncio.current_task()
+        self.ended = False
+
+    def park(self, *, needless_when_gone: bool) -> None:
+        self._waits += 1
+        self._needless += needless_when_gone
+        if not self.ended:
+            self._give_up()
+
+    async def unpark(self, *, needless_when_gone: bool) -> None:
+        self._waits -= 1
+        self._needless -= needless_when_gone
+        if self._waits or self.ended:
+            return
+        await self._workers.acquire(self._key.namespace)
+        self._back_at_work()
+
+    def _back_at_work(self) -> None:
+        """Keep the worker, unless another task of this run has one, or waits again, or the run is over."""
+        if self.ended or self._waits or self._holder is not None:
+            self._workers.release(self._key.namespace)
+        else:
+            self._holder = self._key.namespace
+
+    def end(self) -> None:
+        """The run is over. A task of it that still waits takes no worker any more."""
+        self.ended = True
+        self._give_up()
+
+    def end_if_waiting(self) -> None:
+        """Its object is gone: nobody needs what it waits for, if it waits for nothing else."""
+        if self._needless and self._needless == self._waits and self._task is not None and not self.ended:
+            self._task.cancel()
+
+    def _give_up(self) -> None:
+        if self._holder is not None:
+            self._workers.release(self._holder)
+            self._holder = None
+
+
+_RUN: ContextVar[_Run | None] = ContextVar("run", default=None)
 
 
 class Controller:
@@ -111,7 +197,8 @@ class Controller:
         self.queue = WorkQueue(clock, backoff=backoff, draw=draw)
         self._reconcile = reconcile
         self._clock = clock
-        self._slots = asyncio.Semaphore(workers)
+        self._workers = FairSlots(workers, greed=math.inf)
+        self._runs: dict[ObjectKey, _Run] = {}
         self._deadline = deadline
         self._feeds: list[tuple[Subscription[Any], Mapping[Any]]] = []
         self._informers: list[Informer[Any]] = []
@@ -124,9 +211,12 @@ class Controller:
         """What must be synced before this controller may run."""
         return tuple(self._informers)
 
-    def watch(self, informer: Informer[T], mapping: Mapping[T]) -> None:
-        """Changes seen by the informer become requests by way of the mapping. To be called before `run`."""
-        self._feeds.append((informer.subscribe(), mapping))
+    def watch(self, informer: Informer[T], mapping: Mapping[T], *, own: bool = False) -> None:
+        """Changes seen by the informer become requests by way of the mapping. To be called before `run`.
+
+        `own` says that these are the objects that are reconciled: a run whose object is gone need not wait any longer.
+        """
+        self._feeds.append((informer.subscribe(), self._ending_runs(mapping) if own else mapping))
         if informer not in self._informers:
             self._informers.append(informer)
 
@@ -154,14 +244,25 @@ class Controller:
         waiting = [Overdue(key, age, running=False) for key, age in self.queue.waiting().items() if age > limit]
         return sorted(running + waiting, key=lambda late: -late.seconds)
 
+    def _ending_runs(self, mapping: Mapping[T]) -> Mapping[T]:
+        def mapped(change: Change[T]) -> Iterable[Request]:
+            if change.new is None and (run := self._runs.get(change.key)) is not None:
+                run.end_if_waiting()
+            return mapping(change)
+
+        return mapped
+
     async def _dispatch(self, runs: asyncio.TaskGroup) -> None:
         while True:
-            await self._slots.acquire()
             try:
-                request = await self.queue.take()
+                await self.queue.wait()  # without a worker: those who come back from waiting need them all
             except QueueClosedError:
                 return
-            runs.create_task(self._run_one(request))
+            await self._workers.acquire(_NEW)
+            if (request := self.queue.take_now()) is None:
+                self._workers.release(_NEW)
+            else:
+                runs.create_task(self._run_one(request))
 
     async def _run_one(self, request: Request) -> None:
         run = f"{self.name}-{next(self._run_ids)}"
@@ -170,13 +271,16 @@ class Controller:
         ASKED_AT.set(self.queue.asked_at(request.key))  # each run is a task, with a context of its own
         TRACE_ID.set(trace_id)
         _LONGEST_WAIT.set(lambda longest: self.queue.longest_wait(request.key, longest=longest))
+        self._runs[request.key] = this = _Run(request.key, self._workers)
+        _RUN.set(this)
         with bound_contextvars(controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id):
             try:
                 outcome = await self._outcome(request)
                 self._conclude(request, outcome)
             finally:
+                del self._runs[request.key]
+                this.end()
                 self.queue.done(request.key)
-                self._slots.release()
 
     async def _outcome(self, request: Request) -> Outcome:
         if not self._permitted():

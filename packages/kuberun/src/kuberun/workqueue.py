@@ -5,9 +5,11 @@
 - A key is queued once, whatever the number of adds; an add while it runs makes it run once more afterwards.
 - Of several delays for a key the earliest wins. A run answers every timer set before it started: a reconcile
   returns what it still waits for.
-- **Lanes.** The best lane that has work is served, oldest first. So that no lane starves, every eighth take goes to
-  the request that has waited longest in any lane: a flood in a better lane slows the worse ones to an eighth, never to
-  nothing, and a new object waits for at most one request of a worse lane.
+- **Lanes.** The best lane that has work is served, its namespaces in turns, oldest first within each. So that no lane
+  starves, every eighth take goes to the request that has waited longest in any lane: a flood in a better lane slows the
+  worse ones to an eighth, never to nothing, and a new object waits for at most one request of a worse lane.
+- **Places.** Of all keys that run at a time, a namespace never has the last places (`fairness.py`): a crowd that waits
+  for something slow leaves room for others.
 - A key queued in two lanes keeps the better lane and the longer wait. Of several reasons the first few are kept.
 
 It decides nothing about what a reconcile does, and it is used from one event loop only. Every operation is O(log n).
@@ -24,6 +26,8 @@ from enum import IntEnum
 from kuberun.backoff import Backoff, Random, system_random
 from kuberun.clock import Clock
 from kuberun.deadline import happens_within
+from kuberun.fairness import Shares
+from kuberun.lanes import FairLane
 from kuberun.lazyheap import LazyHeap
 from kuberun.meta import ObjectKey
 
@@ -39,6 +43,9 @@ class Lane(IntEnum):
 
 FAIR_SHARE = 8
 """Every take of this number serves the request that waited longest, whatever its lane."""
+
+PLACES = 1024
+"""Keys that run at a time, those that wait for something meanwhile included."""
 
 _REASONS = 200
 """Characters of reasons after which no further one is kept."""
@@ -84,12 +91,15 @@ class _Failures:
 
 
 class WorkQueue:
-    def __init__(self, clock: Clock, *, backoff: Backoff | None = None, draw: Random = system_random) -> None:
+    def __init__(
+        self, clock: Clock, *, backoff: Backoff | None = None, draw: Random = system_random, places: int = PLACES
+    ) -> None:
         self._clock = clock
+        self._places = Shares(places)
         self._backoff = backoff or Backoff()
         self._draw = draw
         self._waiting: dict[ObjectKey, _Waiting] = {}
-        self._lanes: dict[Lane, LazyHeap[ObjectKey]] = {lane: LazyHeap() for lane in Lane}
+        self._lanes = {lane: FairLane() for lane in Lane}
         self._delayed: dict[ObjectKey, Request] = {}
         self._timers: LazyHeap[ObjectKey] = LazyHeap()
         self._running: dict[ObjectKey, float] = {}
@@ -114,21 +124,35 @@ class WorkQueue:
     async def take(self) -> Request:
         """The next request; its key counts as running until `done`. Raises QueueClosedError once closed."""
         while True:
+            await self.wait()
+            if (request := self.take_now()) is not None:
+                return request
+
+    async def wait(self) -> None:
+        """Until there is a request to take. Raises QueueClosedError once closed."""
+        while True:
             if self._closed:
                 raise QueueClosedError
             self._wake_due()
-            if self._waiting:
-                return self._pop()
+            if any(lane.admits(self._may_run) for lane in self._lanes.values()):
+                return
             self._changed.clear()
             await self._wait()
+
+    def take_now(self) -> Request | None:
+        """As `take`, but None if there is nothing at the moment, or nothing any more."""
+        self._wake_due()
+        key = None if self._closed else self._next()
+        return None if key is None else self._pop(key)
 
     def done(self, key: ObjectKey) -> None:
         """The run of the key has ended; what was added meanwhile is queued now."""
         del self._running[key]
         del self._asked[key]
+        self._places.give_back(key.namespace)
         if again := self._again.pop(key, None):
             self._enqueue(again)
-            self._changed.set()
+        self._changed.set()
 
     def retry(self, request: Request, *, at_least: float = 0.0, longest: float = 0.0) -> float:
         """Queue the request again after the key's back-off; the delay chosen, in seconds.
@@ -166,7 +190,7 @@ class WorkQueue:
 
     def stats(self) -> QueueStats:
         self._wake_due()
-        heads = [head[0] for lane in self._lanes.values() if (head := lane.peek()) is not None]
+        heads = [head[0] for lane in self._lanes.values() if (head := lane.oldest()) is not None]
         return QueueStats(
             depth={lane: len(heap) for lane, heap in self._lanes.items()},
             delayed=len(self._delayed),
@@ -214,16 +238,29 @@ class WorkQueue:
             self._lanes[known.request.lane].discard(key)
         self._lanes[merged.request.lane].push(key, merged.since)
 
-    def _pop(self) -> Request:
+    def _next(self) -> ObjectKey | None:
+        """Whose turn it is; None if nothing waits, or nothing that may run now."""
+        if not self._waiting:
+            return None
+        if (self._takes + 1) % FAIR_SHARE == 0:
+            heads = [head for lane in self._lanes.values() if (head := lane.oldest()) is not None]
+            _, oldest = min(heads, key=lambda head: head[0])  # of equals the first, which is in the better lane
+            if self._may_run(oldest):
+                return oldest
+        turns = (lane.next(self._may_run) for lane in self._lanes.values())
+        return next((key for key in turns if key is not None), None)
+
+    def _may_run(self, key: ObjectKey) -> bool:
+        return self._places.may_take(key.namespace)
+
+    def _pop(self, key: ObjectKey) -> Request:
         self._takes += 1
-        heads = [(lane, head[0]) for lane, heap in self._lanes.items() if (head := heap.peek()) is not None]
-        # Lanes come in order of preference; min() takes the first of equals, so ties go to the better lane.
-        lane = min(heads, key=lambda head: head[1])[0] if self._takes % FAIR_SHARE == 0 else heads[0][0]
-        _, key = self._lanes[lane].pop()
+        waiting = self._waiting.pop(key)
+        self._lanes[waiting.request.lane].discard(key)
+        self._places.take(key.namespace)
         self._timers.discard(key)
         self._delayed.pop(key, None)
         self._running[key] = self._clock.monotonic()
-        waiting = self._waiting.pop(key)
         self._asked[key] = waiting.asked
         return waiting.request
 

@@ -25,8 +25,13 @@ from eso_wire.tls import TlsMaterial, channel_credentials
 from kuberun.clock import Clock
 from kuberun.deadline import Deadline
 
+_MAX_ANSWER = 5 * 1024 * 1024
+"""A larger answer is refused before it is read: values of several calls are in memory at a time. Batches are split."""
+
+_OURS = frozenset({"grpc.enable_retries", "grpc.max_receive_message_length"})
 _OPTIONS = (
-    *(option for option in CLIENT_OPTIONS if option[0] != "grpc.enable_retries"),
+    *(option for option in CLIENT_OPTIONS if option[0] not in _OURS),
+    ("grpc.max_receive_message_length", _MAX_ANSWER),
     # Without a retry policy this repeats only what a closing server has certainly not seen. Otherwise a call that meets
     # the regular end of a connection fails, and a push without an idempotency key cannot be repeated by us.
     ("grpc.enable_retries", 1),

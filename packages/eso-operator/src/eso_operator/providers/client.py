@@ -20,6 +20,7 @@ from eso_operator.providers.errors import answered_wrongly
 from eso_operator.providers.redaction import Veil, secrets_of_config, secrets_of_push, secrets_of_results
 from eso_operator.providers.settings import CallSettings
 from eso_operator.providers.transport import CallOptions, Duplex, Transport, short_name
+from eso_operator.providers.weights import current_hold
 from eso_wire import bounds, codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
@@ -100,7 +101,7 @@ class ProviderClient:
     async def find(self, context: Context, query: FindQuery) -> tuple[Found, ...]:
         """All pages. A stream that is too long, too large or cut off is an error, never a shorter answer."""
         found: list[Found] = []
-        size = 0
+        size, hold = 0, current_hold()
 
         def secrets() -> Iterator[bytes]:
             yield from self.secrets(context)
@@ -113,6 +114,8 @@ class ProviderClient:
                     found += page.found
                     size += weight
                     self._check_size(len(found), size)
+                    if hold is not None:
+                        hold.add(weight)
                     if page.last:
                         return tuple(found)
         raise answered_wrongly(self.label, "the list of found secrets ended before its last page")

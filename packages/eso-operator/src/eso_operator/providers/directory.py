@@ -22,7 +22,9 @@ from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Handshake
 from kuberun.backoff import Backoff, Random, system_random
 from kuberun.clock import Clock
+from kuberun.controller import parked
 from kuberun.deadline import happens_within
+from kuberun.fairness import FairTable
 
 _MAX_CONNECTIONS = 1000
 _MAX_INSTANCES = 64
@@ -86,7 +88,7 @@ class Directory:
         self._clock = clock
         self._settings = settings
         self._draw = draw
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: FairTable[str, _Entry] = FairTable(_MAX_CONNECTIONS)
         self._known: dict[str, Handshake | str] = {}
         self._listeners: list[Listener] = []
         self._wake = asyncio.Event()
@@ -126,9 +128,12 @@ class Directory:
 
     def forget(self, connection: Connection) -> None:
         """Nobody refers to it any more."""
-        if self._entries.pop(connection.key, None):
-            self._known.pop(connection.key, None)
-            self._tell(connection, Change.FORGOTTEN)
+        if self._entries.pop(connection.key):
+            self._forgotten(connection)
+
+    def _forgotten(self, connection: Connection) -> None:
+        self._known.pop(connection.key, None)
+        self._tell(connection, Change.FORGOTTEN)
 
     async def run(self) -> None:
         """Ask again when it is time; until cancelled."""
@@ -155,7 +160,7 @@ class Directory:
 
     async def _ask(self, entry: _Entry) -> Handshake:
         before = entry.answers
-        async with entry.lock:
+        async with parked(), entry.lock:
             if entry.answers != before:  # somebody asked while we waited
                 return _known(entry)
             entry.asked_at = self._clock.monotonic()
@@ -214,9 +219,9 @@ class Directory:
     def _entry(self, connection: Connection) -> _Entry:
         entry = self._entries.get(connection.key)
         if entry is None:
-            while len(self._entries) >= _MAX_CONNECTIONS:
-                self.forget(next(iter(self._entries.values())).connection)
-            entry = self._entries[connection.key] = _Entry(connection)
+            entry = _Entry(connection)
+            for evicted in self._entries.put(connection.key, entry, connection.owner):
+                self._forgotten(evicted.connection)
             self._wake.set()
         return entry
 

@@ -10,7 +10,6 @@ not keep a call from the retries that its store asks for: they are the probes.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
+from eso_operator.providers import transport as methods
 from eso_operator.providers.breaker import Breaker, BreakerKey, Breakers
 from eso_operator.providers.budget import Budgets
 from eso_operator.providers.channel import GrpcTransport
@@ -41,12 +41,15 @@ from eso_wire.trace import TraceParent, new_trace_id
 from eso_wire.values import Limits
 from kuberun.backoff import Random, system_random
 from kuberun.clock import Clock
-from kuberun.controller import TRACE_ID
+from kuberun.controller import TRACE_ID, parked
 from kuberun.deadline import Deadline
+from kuberun.fairness import FairTable
 
 T = TypeVar("T")
 
 _MAX_CONNECTIONS = 1000
+_READS = frozenset({methods.GET, methods.FIND, methods.CHECK, methods.VALIDATE, methods.VALIDATE_GENERATOR})
+"""Calls that change nothing: nobody needs their answer when the object is gone that they are made for."""
 
 _log = structlog.get_logger(__name__)
 
@@ -75,6 +78,8 @@ class Route:
     limits: Limits = field(default_factory=Limits)
     identity: str = ""
     token: str = field(default="", repr=False)
+    namespace: str = ""
+    """Of the caller: slots are shared out between namespaces."""
 
 
 FailureListener = Callable[[Connection, ProviderError], None]
@@ -115,12 +120,16 @@ class Dispatcher:
         self._budgets = Budgets(clock, seams.draw)
         self._diagnoses = Diagnoses(clock, seams.probe)
         self._breakers = Breakers(clock, settings.breaker, seams.draw)
-        self._slots: OrderedDict[tuple[str, str], InFlight] = OrderedDict()
-        self._fingerprints: OrderedDict[Connection, str] = OrderedDict()
+        self._slots: FairTable[tuple[str, str], InFlight] = FairTable(_MAX_CONNECTIONS)
+        self._fingerprints: FairTable[Connection, tuple[Connection, str]] = FairTable(_MAX_CONNECTIONS)
         self.listeners: list[FailureListener] = []
 
     async def run(self, route: Route, job: Job[T]) -> T:
-        """The answer, or the error of the last try."""
+        """The answer, or the error of the last try. A reconcile holds no worker meanwhile."""
+        async with parked(needless_when_gone=job.method in _READS):
+            return await self._tries(route, job)
+
+    async def _tries(self, route: Route, job: Job[T]) -> T:
         plan = RetryPlan.of(route.policy, self._settings.calls)
         longest = self._seconds(route.policy, job.within)
         deadline = self._clock.monotonic() + longest + (plan.granted if job.within is None else 0.0)
@@ -161,8 +170,9 @@ class Dispatcher:
 
     def renew(self, tls: TlsSource, fingerprint: str) -> None:
         """Drain every channel that was opened with older certificates of this source."""
-        for connection in [each for each in self._fingerprints if each.tls == tls]:
-            self._replace(connection, fingerprint)
+        for connection, _ in self._fingerprints.values():
+            if connection.tls == tls:
+                self._replace(connection, fingerprint)
 
     # --- one try -----------------------------------------------------------------------------------------------------
 
@@ -184,7 +194,7 @@ class Dispatcher:
     async def _try(self, route: Route, job: Job[T], passes: _Passes, left: float) -> T:
         started = self._clock.monotonic()
         await self._materials.of(route.connection.tls)  # they may have to be issued first: not while holding a slot
-        async with self._in_flight(route).slot(left), self._leased(route) as lease:
+        async with self._in_flight(route).slot(left, route.namespace), self._leased(route) as lease:
             timeout = left - (self._clock.monotonic() - started)
             if route.limits.max_deadline > 0:
                 timeout = min(timeout, route.limits.max_deadline)
@@ -228,17 +238,16 @@ class Dispatcher:
     async def _leased(self, route: Route) -> AsyncIterator[Lease]:
         connection = route.connection
         material = await self._materials.of(connection.tls)
-        if self._fingerprints.get(connection) != material.fingerprint:
+        if self._fingerprints.get(connection) != (connection, material.fingerprint):
             self._replace(connection, material.fingerprint)
-        async with self.pool.lease(connection.endpoint, material) as lease:
+        async with self.pool.lease(connection.endpoint, material, connection.owner) as lease:
             yield lease
 
     def _replace(self, connection: Connection, fingerprint: str) -> None:
         before = self._fingerprints.get(connection)
-        self._fingerprints[connection] = fingerprint
-        _trim(self._fingerprints)
-        if before is not None and before != fingerprint:
-            self.pool.retire(connection.endpoint, before)
+        self._fingerprints.put(connection, (connection, fingerprint), connection.owner)
+        if before is not None and before[1] != fingerprint:
+            self.pool.retire(connection.endpoint, before[1])
 
     async def _explained(self, route: Route, error: ProviderError) -> ProviderError:
         if not isinstance(error, TransportError):
@@ -289,8 +298,7 @@ class Dispatcher:
         found = self._slots.get(key)
         if found is None:
             found = InFlight(endpoint.label, self._clock, slots=slots, max_waiting=calls.max_waiting)
-            self._slots[key] = found
-            _trim(self._slots)
+            self._slots.put(key, found, route.connection.owner)
         elif route.identity:  # a handshake does not know the limits yet
             found.resize(slots)
         return found
@@ -341,9 +349,3 @@ def _report(job: Job[Any], label: str, *, code: str, reason: str, seconds: float
         reason=reason,
         duration=round(seconds, 6),
     )
-
-
-def _trim(table: OrderedDict[Any, Any]) -> None:
-    """Forget the oldest; it is made anew when it is needed."""
-    if len(table) > _MAX_CONNECTIONS:
-        table.popitem(last=False)

@@ -253,6 +253,7 @@ def _route(bound: BoundTarget) -> Route:
         limits=target.handshake.limits,
         identity=bound.identity,
         token=bound.token,
+        namespace=target.caller.namespace,
     )
 
 

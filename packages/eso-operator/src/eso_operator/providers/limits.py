@@ -1,12 +1,11 @@
-"""How many calls one endpoint gets at once: the smaller of what the operator and the provider allow, first come first.
+"""How many calls one endpoint gets at once: the smaller of what the operator and the provider allow.
 
-Waiting is bounded twice: by the caller's deadline and by the number of those who wait.
+Namespaces take turns, and none takes the last slots (`kuberun/fairness.py`): what waits for one tenant's silent backend
+does not hold up another one. Waiting is bounded twice: by the caller's deadline and by the number of those who wait.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,6 +13,7 @@ from eso_operator.providers.errors import overloaded
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.clock import Clock
 from kuberun.deadline import Deadline
+from kuberun.fairness import FairSlots, Shares
 
 
 class InFlight:
@@ -22,63 +22,38 @@ class InFlight:
     def __init__(self, label: str, clock: Clock, *, slots: int, max_waiting: int) -> None:
         self._label = label
         self._clock = clock
-        self._slots = slots
-        self._max_waiting = max_waiting
-        self._taken = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._slots = FairSlots(slots)
+        self._waiting = Shares(max_waiting + slots)
 
     @property
     def taken(self) -> int:
-        return self._taken
+        return self._slots.taken
 
     def resize(self, slots: int) -> None:
         """Another limit from now on; calls on their way are not touched."""
-        self._slots = max(slots, 1)
-        self._hand_out()
+        self._slots.resize(slots)
 
     @asynccontextmanager
-    async def slot(self, within: float) -> AsyncIterator[None]:
-        await self._take(within)
+    async def slot(self, within: float, share: str = "") -> AsyncIterator[None]:
+        """A slot for a call of that namespace."""
+        if not self._waiting.may_take(share):
+            raise overloaded(self._label, self._slots.waiting(share))
+        self._waiting.take(share)
         try:
-            yield
+            await self._take(within, share)
+            try:
+                yield
+            finally:
+                self._slots.release(share)
         finally:
-            self._taken -= 1
-            self._hand_out()
+            self._waiting.give_back(share)
 
-    async def _take(self, within: float) -> None:
-        if self._taken < self._slots and not self._waiting:
-            self._taken += 1
-            return
-        if len(self._waiting) >= self._max_waiting:
-            raise overloaded(self._label, len(self._waiting))
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+    async def _take(self, within: float, share: str) -> None:
         try:
             async with Deadline(self._clock, within):
-                await turn
-        except BaseException as exc:
-            self._give_back(turn)
-            if isinstance(exc, TimeoutError):
-                raise self._too_late(within) from None
-            raise
-
-    def _give_back(self, turn: asyncio.Future[None]) -> None:
-        """The caller left; a slot that was handed to it in the same moment goes to the next."""
-        if turn.done() and not turn.cancelled():
-            self._taken -= 1
-            self._hand_out()
-        elif turn in self._waiting:
-            self._waiting.remove(turn)
-
-    def _hand_out(self) -> None:
-        while self._waiting and self._taken < self._slots:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                self._taken += 1
-                turn.set_result(None)
-
-    def _too_late(self, within: float) -> ProviderError:
-        return ProviderError(
-            ErrorReason.BACKEND_TIMEOUT,
-            f"provider {self._label} was busy: no call slot came free within {within:.1f} s",
-        )
+                await self._slots.acquire(share)
+        except TimeoutError:
+            raise ProviderError(
+                ErrorReason.BACKEND_TIMEOUT,
+                f"provider {self._label} was busy: no call slot came free within {within:.1f} s",
+            ) from None

@@ -20,12 +20,15 @@ from typing import Any, NamedTuple, Protocol
 
 from eso_operator.providers.errors import overloaded, restated
 from eso_operator.providers.metrics import RuntimeMetrics
-from eso_operator.providers.recent import RecentReads
+from eso_operator.providers.recent import RecentReads, size_of
 from eso_operator.providers.settings import PlannerSettings
+from eso_operator.providers.weights import Hold, current_hold
 from eso_operator.stores.target import BoundTarget, CallPolicy, CallToken, Connection
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, GetResult, RemoteRef, Shape
 from kuberun.clock import Clock
+from kuberun.controller import detached, parked
+from kuberun.fairness import Shares
 
 _SPLIT = frozenset({ErrorReason.PAYLOAD_TOO_LARGE, ErrorReason.INVALID_REQUEST})
 """Errors of a whole call that a single item may have caused: the others deserve a call without it."""
@@ -52,7 +55,7 @@ class ReadPlanner:
         )
         self._running: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
-        self._waiting = 0
+        self._waiting = Shares(settings.max_waiting_items)
 
     async def read(
         self, bound: BoundTarget, items: Sequence[GetItem], *, asked_at: float | None = None
@@ -83,17 +86,28 @@ class ReadPlanner:
     async def _read(self, bound: BoundTarget, items: Sequence[GetItem], asked_at: float | None) -> list[GetResult]:
         if not items:
             return []
-        if self._waiting + len(items) > self._settings.max_waiting_items:
-            raise overloaded(bound.target.endpoint.label, self._waiting)
-        reader = _Reader(len(items), asyncio.get_running_loop().create_future())
+        namespace = bound.target.caller.namespace
+        if not self._waiting.may_take(namespace, len(items)):
+            raise overloaded(bound.target.endpoint.label, self._waiting.taken)
+        reader = _Reader(bound, len(items), asyncio.get_running_loop().create_future(), current_hold())
         self._join(bound, items, reader, asked_at)
-        self._waiting += len(items)
+        self._waiting.take(namespace, len(items))
         try:
-            await reader.answered
+            async with parked(needless_when_gone=True):
+                await reader.answered
         finally:
-            self._waiting -= len(items)
+            self._waiting.give_back(namespace, len(items))
             reader.answered.cancel()  # says that nobody waits any more, where that is so
+            self._left(reader)
         return reader.results(items)
+
+    def _left(self, reader: _Reader) -> None:
+        """A call whose readers have all left is ended: its answer would go to nobody."""
+        for call in {each.call for each in reader.asked if each.call is not None}:
+            if not call.is_wanted:
+                for each in call.batch:  # nobody may join it any more
+                    self._over(call.eyes, each)
+                call.task.cancel()
 
     async def close(self) -> None:
         """End what is on its way; its readers are cancelled."""
@@ -110,6 +124,7 @@ class ReadPlanner:
             under_way = self._on_the_way.get((eyes, question))
             if under_way is not None and asked_at is not None and asked_at <= under_way.since:
                 under_way.slots.append(slot)
+                reader.asked.append(under_way)
             else:
                 self._window(eyes, bound).wanted.setdefault(question, []).append(slot)
 
@@ -121,7 +136,7 @@ class ReadPlanner:
         return window
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=detached())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
@@ -132,8 +147,8 @@ class ReadPlanner:
             del self._open[eyes]  # whoever comes from now on joins a call that is announced, or opens the next window
             with self._announced(eyes, window) as asked:
                 async with asyncio.TaskGroup() as group:
-                    for batch in self._batches(window.bound, asked):
-                        group.create_task(self._ask(window.bound, batch))
+                    for bound, batch in self._batches(window.bound, asked):
+                        group.create_task(self._ask(bound, batch))
         except Exception as defect:  # noqa: BLE001 - a defect of ours, which every reader has to hear of
             window.fail(defect)
         finally:
@@ -156,20 +171,34 @@ class ReadPlanner:
         if self._on_the_way.get((eyes, asked.question)) is asked:
             del self._on_the_way[eyes, asked.question]
 
-    def _batches(self, bound: BoundTarget, asked: list[_Asked]) -> Iterator[list[_Asked]]:
+    def _batches(self, bound: BoundTarget, asked: list[_Asked]) -> Iterator[tuple[BoundTarget, list[_Asked]]]:
+        """One batch if it fits. More are made for each namespace apart, because calls are shared out between them."""
         told = bound.target.handshake.limits.max_batch_items
         size = min(self._settings.max_batch_items, told or self._settings.max_batch_items)
-        for start in range(0, len(asked), size):
-            yield asked[start : start + size]
+        if len(asked) <= size:
+            yield bound, asked
+            return
+        by_namespace: dict[str, list[_Asked]] = {}
+        for each in asked:
+            by_namespace.setdefault(each.bound.target.caller.namespace, []).append(each)
+        for mine in by_namespace.values():
+            for start in range(0, len(mine), size):
+                yield mine[start].bound, mine[start : start + size]
 
     async def _ask(self, bound: BoundTarget, batch: list[_Asked]) -> None:
         """One call; if a single item may be to blame for its failure, two calls of half the size."""
+        batch = [each for each in batch if each.is_wanted]
+        if not batch:
+            return
         items = [_item(str(number), each.question) for number, each in enumerate(batch)]
         wanted = sum(len(each.slots) for each in batch)
         self._metrics.batch(bound.target.endpoint.label, items=len(batch), wanted=wanted)
         eyes = _eyes(bound)
+        call = _Call(eyes, batch, asyncio.ensure_future(self._gateway.get(bound, items)))
         try:
-            results = await self._gateway.get(bound, items)
+            results = await call.result()
+        except CallEndedError:
+            return
         except ProviderError as error:
             if error.reason not in _SPLIT or len(batch) == 1:
                 for each in batch:
@@ -230,11 +259,24 @@ def _item(item_id: str, question: _Question) -> GetItem:
 class _Reader:
     """One caller: its answers so far, and the promise it waits for."""
 
+    bound: BoundTarget
     missing: int
     answered: asyncio.Future[None]
+    hold: Hold | None = None
+    asked: list[_Asked] = field(default_factory=list)
     answers: dict[int, GetResult | ProviderError] = field(default_factory=dict)
 
     def take(self, index: int, answer: GetResult | ProviderError) -> None:
+        """One answer. A caller that would hold too much gets none at all, and waits for nothing more."""
+        if self.answered.done():
+            return
+        try:
+            if self.hold is not None and isinstance(answer, GetResult):
+                self.hold.add(size_of(answer) or 0)
+        except ProviderError as refused:
+            self.answers.clear()
+            self.answered.set_exception(refused)
+            return
         self.answers[index] = answer
         self.missing -= 1
         if self.missing == 0 and not self.answered.done():
@@ -263,13 +305,59 @@ class _Slot(NamedTuple):
     position: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class CallEndedError(Exception):
+    """All who wanted the answer have left."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call on its way, and what it asks."""
+
+    eyes: _Eyes
+    batch: list[_Asked]
+    task: asyncio.Future[tuple[GetResult, ...]]
+
+    def __post_init__(self) -> None:
+        for each in self.batch:
+            each.call = self
+
+    @property
+    def is_wanted(self) -> bool:
+        return any(each.is_wanted for each in self.batch)
+
+    async def result(self) -> tuple[GetResult, ...]:
+        try:
+            return await self.task
+        except asyncio.CancelledError:
+            if self.task.cancelled() and not self.is_wanted:
+                raise CallEndedError from None
+            self.task.cancel()
+            raise
+        finally:
+            for each in self.batch:
+                each.call = None
+
+
+@dataclass(slots=True, eq=False)
 class _Asked:
     """One distinct question, everybody who asked it, and a moment before the call that answers it."""
 
     question: _Question
     slots: list[_Slot]
     since: float
+    call: _Call | None = None
+    """The call that is on its way for it."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody still waits for it."""
+        return any(not slot.reader.answered.done() for slot in self.slots)
+
+    @property
+    def bound(self) -> BoundTarget:
+        """On whose behalf it is asked: somebody who still waits, if there is one."""
+        waiting = (slot.reader for slot in self.slots if not slot.reader.answered.done())
+        return next(waiting, self.slots[0].reader).bound
 
     def answer(self, result: GetResult) -> None:
         for slot in self.slots:
@@ -287,11 +375,11 @@ class _Window:
 
     def asked(self, now: float) -> list[_Asked]:
         """What somebody still waits for."""
-        return [
-            _Asked(question, slots, now)
-            for question, slots in self.wanted.items()
-            if any(not slot.reader.answered.done() for slot in slots)
-        ]
+        made = [_Asked(question, slots, now) for question, slots in self.wanted.items()]
+        for each in made:
+            for slot in each.slots:
+                slot.reader.asked.append(each)
+        return [each for each in made if each.is_wanted]
 
     def fail(self, defect: Exception) -> None:
         for reader in self._waiting():

@@ -9,6 +9,7 @@ only checked when a connection is made, so every channel is replaced after a whi
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class ChannelKey(NamedTuple):
 class _Channel:
     key: ChannelKey
     transport: Transport
+    owner: str
     expires_at: float
     used_at: float
     in_flight: int = 0
@@ -71,9 +73,12 @@ class ChannelPool:
         return len(self._draining)
 
     @asynccontextmanager
-    async def lease(self, endpoint: Endpoint, material: TlsMaterial) -> AsyncIterator[Lease]:
-        """A transport for one call. The newest certificates of an endpoint are the ones asked for last."""
-        channel = self._channel(endpoint, material)
+    async def lease(self, endpoint: Endpoint, material: TlsMaterial, owner: str = "") -> AsyncIterator[Lease]:
+        """A transport for one call. The newest certificates of an endpoint are the ones asked for last.
+
+        `owner` is the namespace on whose account the channel is kept open.
+        """
+        channel = self._channel(endpoint, material, owner)
         channel.in_flight += 1
         try:
             yield Lease(channel.transport, channel.draining)
@@ -104,23 +109,29 @@ class ChannelPool:
         while self._closing:
             await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _channel(self, endpoint: Endpoint, material: TlsMaterial) -> _Channel:
+    def _channel(self, endpoint: Endpoint, material: TlsMaterial, owner: str) -> _Channel:
         key = ChannelKey(endpoint.target, endpoint.server_name, material.fingerprint)
         channel = self._open.get(key)
         if channel is not None and self._clock.monotonic() >= channel.expires_at:
             self._retire(channel)
             channel = None
-        return channel or self._opened(key, endpoint, material)
+        return channel or self._opened(key, endpoint, material, owner)
 
-    def _opened(self, key: ChannelKey, endpoint: Endpoint, material: TlsMaterial) -> _Channel:
+    def _opened(self, key: ChannelKey, endpoint: Endpoint, material: TlsMaterial, owner: str) -> _Channel:
         while len(self._open) >= self._settings.max_channels:
-            self._retire(min(self._open.values(), key=lambda each: (each.in_flight > 0, each.used_at)))
+            self._retire(self._dispensable())
         now = self._clock.monotonic()
         age = self._settings.max_age * (1 - self._settings.age_jitter * self._draw())
-        channel = _Channel(key, self._dial(endpoint, material), expires_at=now + age, used_at=now)
+        channel = _Channel(key, self._dial(endpoint, material), owner, expires_at=now + age, used_at=now)
         self._open[key] = channel
         self._report()
         return channel
+
+    def _dispensable(self) -> _Channel:
+        """Of the owner who has most: an idle one if there is one, the one used longest ago."""
+        most, _ = Counter(each.owner for each in self._open.values()).most_common(1)[0]
+        theirs = (each for each in self._open.values() if each.owner == most)
+        return min(theirs, key=lambda each: (each.in_flight > 0, each.used_at))
 
     def retire(self, endpoint: Endpoint, fingerprint: str) -> None:
         """Those certificates are not to be used any more; calls on their way end as they would."""

@@ -42,7 +42,7 @@ class RecentReads:
 
     def keep(self, question: Hashable, result: GetResult, read_at: float) -> None:
         """Only what the backend said: values, and that there is none."""
-        size = _size_of(result)
+        size = size_of(result)
         if size is None or size > self._size // 4:
             return
         self._drop(question)
@@ -65,7 +65,7 @@ class RecentReads:
             self._held -= entry.size
 
 
-def _size_of(result: GetResult) -> int | None:
+def size_of(result: GetResult) -> int | None:
     match result.outcome:
         case SecretBytes() as value:
             return len(value)

@@ -17,7 +17,7 @@ from eso_api.secretstore import SecretStoreSpec
 from eso_api.v2.clustergenerator import ClusterGeneratorSpec
 from eso_api.v2.connection import ProviderConfig
 from eso_api.v2.policy import DISABLED, MANIFEST_NAMESPACE, PROVIDER_NAMESPACE, ClusterPolicy, Policy
-from eso_operator.stores.reference import Picked, Reference
+from eso_operator.stores.reference import Picked, Reference, namesakes
 from eso_operator.stores.snapshot import Scope, Snapshot
 from eso_operator.stores.store import AuthScope, Behaviour, Bridged, Gating, Owned, Source, Store
 from eso_operator.stores.target import CallPolicy, Form, Reason, ResolutionError
@@ -37,6 +37,10 @@ def load(reference: Reference, picked: Picked, snapshot: Snapshot) -> Store:
     if obj is None:
         where = f" in namespace {namespace}" if namespace else ""
         message = f"there is no {reference}{where}: create it, or correct the reference"
+        for other in namesakes(reference, picked):
+            if snapshot.objects.get(other, ObjectKey(namespace, reference.name)) is not None:
+                message = f"there is no {reference} of {picked.kind.group}{where}, but one of {other.group}: set"
+                message += f" apiVersion {other.api_version} in the reference"
         if snapshot.objects.scope(picked.kind) is None:
             message = f"{reference} is not known: this operator does not read objects of that kind; use another kind"
         raise ResolutionError(

@@ -127,6 +127,15 @@ def is_ours(kind: KindId) -> bool:
     return kind.group in _OUR_GROUPS
 
 
+def namesakes(reference: Reference, picked: Picked) -> list[KindId]:
+    """Kinds of the other generation that are called the same: whoever leaves out apiVersion may mean one of them."""
+    return [
+        KindId(custom.group, custom.versions[0], custom.name)
+        for custom in _FORMS[reference.role]
+        if custom.name == picked.kind.kind and custom.group != picked.kind.group
+    ]
+
+
 def _ours(reference: Reference, custom: CustomKind[Any], form: Form) -> Picked:
     version = reference.kind.version
     if version and version not in (*custom.versions, *_OTHER_VERSIONS.get(custom, ())):

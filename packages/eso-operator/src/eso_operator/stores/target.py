@@ -89,6 +89,13 @@ class Connection:
     tls: TlsSource
 
     @property
+    def owner(self) -> str:
+        """The namespace on whose account it is kept: that of its certificates or its Service; empty for neither."""
+        if isinstance(self.tls, SecretTls):
+            return self.tls.namespace
+        return self.tls.service.namespace
+
+    @property
     def key(self) -> str:
         """Equal for equal connections, however they were found. What one answers says nothing about another."""
         match self.tls:

@@ -4,12 +4,15 @@ Secret, ConfigMap, configuration     those that read it, or that miss it
 class, Service                       those that use the provider, and those that wait for one
 provider (dis)appears                the same
 kind of a provider appears           those that could not be resolved
+
+Classes, Services and providers of one namespace concern only that namespace, and what is cluster-scoped. Those of the
+operator's namespace, and of the namespaces with providers for all, concern everybody.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from eso_operator.providers.directory import Change as ProviderChange
@@ -37,15 +40,19 @@ _LONGEST_SPREAD: Final = 15.0
 class Wakes:
     """Puts everybody who depends on something back into their queues."""
 
-    def __init__(self, dependencies: Dependencies) -> None:
+    def __init__(self, dependencies: Dependencies, shared: Iterable[str] = ()) -> None:
         self._dependencies = dependencies
+        self._shared = frozenset({"", *shared})
         self._queues: dict[Subsystem, WorkQueue] = {}
 
     def add(self, controller: Subsystem, queue: WorkQueue) -> None:
         self._queues[controller] = queue
 
-    def wake(self, dependency: Dependency, reason: str) -> None:
+    def wake(self, dependency: Dependency, reason: str, *, home: str = "") -> None:
+        """Everybody who depends on it; if it belongs to a namespace that is not shared, only those whom it concerns."""
         dependants = self._dependencies.dependants(dependency)
+        if home not in self._shared:
+            dependants = [each for each in dependants if each.key.namespace in ("", home)]
         spread = min(len(dependants) / _WAKES_PER_SECOND, _LONGEST_SPREAD)
         for dependant in dependants:
             if (queue := self._queues.get(dependant.controller)) is not None:
@@ -56,7 +63,7 @@ class Wakes:
         label = connection.endpoint.label
         self.wake(on_connection(connection), f"provider {label}: {change.value}")
         if change in (ProviderChange.CONNECTED, ProviderChange.DIFFERENT):
-            self.wake(ANY_PROVIDER, f"provider {label} answers")
+            self.wake(ANY_PROVIDER, f"provider {label} answers", home=connection.owner)
 
     def object_changed(self, kind: KindId, change: Change[Any]) -> None:
         """An object that somebody may have read, or may have missed."""
@@ -77,8 +84,8 @@ class Wakes:
             return
         self.object_changed(kind, change)
         label = change.key.name if kind.group else str(change.key)
-        self.wake(OnLabel(label), f"{kind.kind} {change.key} changed")
-        self.wake(ANY_PROVIDER, f"{kind.kind} {change.key} changed")
+        for dependency in (OnLabel(label), ANY_PROVIDER):
+            self.wake(dependency, f"{kind.kind} {change.key} changed", home=change.key.namespace)
 
 
 class Feeds:

@@ -1,0 +1,109 @@
+"""Bytes of values that reconciles hold: bounded for each object, and in all.
+
+    async with weights.object("team"):        # one run of one object
+        current_hold().add(4_000_000)         # raises when that is too much
+
+A Secret holds 1 MiB. What an object reads for it may be larger, but not by orders of magnitude: values are held several
+times while they are decoded, renamed and rendered. When all objects together hold too much, the namespace that holds
+most is refused first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from eso_wire.errors import ErrorReason, ProviderError
+from kuberun.controller import Outcome, Reconcile
+from kuberun.fairness import Shares
+from kuberun.meta import ObjectKey
+
+MIB: Final = 1024 * 1024
+OBJECT_BYTES: Final = 8 * MIB
+TOTAL_BYTES: Final = 64 * MIB
+
+
+class Weights:
+    """One for the process."""
+
+    def __init__(self, *, object_bytes: int = OBJECT_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
+        self.object_bytes = object_bytes
+        self.total_bytes = total_bytes
+        self.held = Shares(total_bytes)
+
+    @contextmanager
+    def object(self, namespace: str) -> Iterator[Hold]:
+        """What is read inside belongs to one object, until the block ends."""
+        hold = Hold(self, namespace)
+        token = _HOLD.set(hold)
+        try:
+            yield hold
+        finally:
+            _HOLD.reset(token)
+            hold.give_back()
+
+    def weighed(self, reconcile: Reconcile) -> Reconcile:
+        """A reconcile whose reads are counted."""
+
+        async def counted(key: ObjectKey) -> Outcome:
+            with self.object(key.namespace):
+                return await reconcile(key)
+
+        return counted
+
+
+class Hold:
+    """The bytes of one object."""
+
+    def __init__(self, weights: Weights, namespace: str) -> None:
+        self._weights = weights
+        self._namespace = namespace
+        self._ended = False
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        """Count so many bytes more; raises if the object, or all objects together, would hold too much."""
+        weights = self._weights
+        if self._ended or not size:
+            return
+        if self.bytes + size > weights.object_bytes:
+            raise too_much(weights.object_bytes)
+        if not self._fits(size):
+            raise ProviderError(
+                ErrorReason.BACKEND_UNAVAILABLE,
+                f"the operator holds {weights.total_bytes // MIB} MiB of values at the moment, and most of them for"
+                f' namespace "{self._namespace}"; tried again later',
+            )
+        self.bytes += size
+        weights.held.take(self._namespace, size)
+
+    def give_back(self) -> None:
+        self._ended = True
+        self._weights.held.give_back(self._namespace, self.bytes)
+        self.bytes = 0
+
+    def _fits(self, size: int) -> bool:
+        """Who holds little may go beyond the bound, because who holds much has made it so."""
+        held, mine = self._weights.held, self._weights.held.held(self._namespace)
+        if held.may_take(self._namespace, size):
+            return True
+        return mine < held.held(held.largest) and held.taken + size <= 2 * self._weights.total_bytes
+
+
+def too_much(limit: int) -> ProviderError:
+    """An object reads more than a Secret could ever hold."""
+    return ProviderError(
+        ErrorReason.PAYLOAD_TOO_LARGE,
+        f"the values that this object reads are larger than {limit // MIB} MiB in all; read fewer keys, or only the"
+        " properties that are needed",
+    )
+
+
+_HOLD: ContextVar[Hold | None] = ContextVar("hold", default=None)
+
+
+def current_hold() -> Hold | None:
+    """The object whose values are read; None outside of a reconcile."""
+    return _HOLD.get()
