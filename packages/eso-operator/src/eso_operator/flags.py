@@ -28,6 +28,7 @@ from eso_operator.settings import (
 )
 from eso_operator.stores.target import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogLevel, LogSettings, MetricsSettings, TimeEncoding
+from eso_render.workers import WorkerSettings
 from kuberun.config import SERVICE_ACCOUNT
 
 T = TypeVar("T")
@@ -159,6 +160,13 @@ def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
     _switch(flags, "unsafe-allow-generic-targets", "allow targets that are not Secrets", default="false")
     flags.add_argument("--template-left-delimiter", default="{{", help="begins an action of a template")
     flags.add_argument("--template-right-delimiter", default="}}", help="ends an action of a template")
+    flags.add_argument(
+        "--template-workers",
+        type=_count,
+        default=2,
+        help="processes for slow templates and patterns; one is always left for other namespaces",
+    )
+    _duration(flags, "template-timeout", "10s", "a template or pattern that takes longer is stopped")
 
 
 def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
@@ -278,6 +286,7 @@ def _sync(given: argparse.Namespace) -> SyncSettings:
         right_delimiter=given.template_right_delimiter,
         generator_grace=given.generator_gc_grace_period,
         push_refresh_multiplier=given.push_refresh_multiplier,
+        workers=WorkerSettings(processes=given.template_workers, seconds=given.template_timeout),
     )
 
 

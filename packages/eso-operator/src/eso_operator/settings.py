@@ -15,6 +15,7 @@ from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.stores.target import ServiceKey
 from eso_operator.sync.pace import PaceSettings
 from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
+from eso_render.workers import WorkerSettings
 from kuberun.backoff import Backoff
 
 
@@ -98,6 +99,8 @@ class SyncSettings:
     generator_grace: float = 120.0
     push_refresh_multiplier: float = 1.0
     """How much longer the interval is for what hears of every change."""
+    workers: WorkerSettings = field(default_factory=WorkerSettings)
+    """The processes that templates and patterns go to which may be slow."""
 
 
 @dataclass(frozen=True, slots=True)

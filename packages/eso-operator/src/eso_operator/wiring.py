@@ -61,6 +61,7 @@ from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.objects import Subsystem
 from eso_operator.typedkinds import typed_kinds
 from eso_operator.watched import WatchedKinds
+from eso_render.workers import Workers
 from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.controller import Controller, Reconcile
@@ -112,7 +113,8 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     resolver = Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes))
     streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
     push = _push_refresh(settings, client, clock, streams=streams)
-    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push)
+    workers = Workers(settings.sync.workers)
+    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push, workers)
     credentials = KubeCredentials(client, clock, informers.version_of)
     bound = _binding(credentials)
     validator = Validator(resolver, bound, gateway)
@@ -203,6 +205,7 @@ class _Parts:
     directory: Directory
     dependencies: Dependencies
     push: PushRefresh
+    workers: Workers
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
 
     def recorder(self, component: str) -> EventRecorder:
@@ -306,6 +309,7 @@ def _external_secret_controller(
             dependencies=parts.dependencies,
             forget_connection=parts.directory.forget,
             version_of=informers.version_of,
+            workers=parts.workers,
             follow=follow,
             series=parts.metrics.objects,
             recorder=parts.recorder("external-secrets"),
@@ -354,6 +358,7 @@ def _push_secret_controllers(
         dependencies=parts.dependencies,
         forget_connection=parts.directory.forget,
         version_of=informers.version_of,
+        workers=parts.workers,
         series=parts.metrics.objects,
         recorder=parts.recorder("pushsecret"),
     )
