@@ -147,6 +147,9 @@ def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
     for name in ("cluster-store", "secret-store", "cluster-external-secret", "cluster-push-secret", "push-secret"):
         _switch(flags, f"enable-{name}-reconciler", f"run the {name} controller", default="true")
     _duration(flags, "store-requeue-interval", "5m", "time between validations of a store that does not say")
+    _duration(
+        flags, "min-refresh-interval", "1s", "shorter refresh intervals count as this one, and the object says so"
+    )
     flags.add_argument(
         "--push-refresh-multiplier",
         type=_factor,
@@ -286,6 +289,7 @@ def _sync(given: argparse.Namespace) -> SyncSettings:
         right_delimiter=given.template_right_delimiter,
         generator_grace=given.generator_gc_grace_period,
         push_refresh_multiplier=given.push_refresh_multiplier,
+        shortest_interval=given.min_refresh_interval,
         workers=WorkerSettings(processes=given.template_workers, seconds=given.template_timeout),
     )
 

@@ -78,6 +78,7 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         controller_class=parts.settings.controller_class,
         cluster_stores=parts.settings.reconcilers.cluster_store,
         generic_targets=sync.generic_targets,
+        shortest_interval=sync.shortest_interval,
     )
     leftovers = Leftovers(parts.client, parts.secrets, generic_targets=sync.generic_targets)
     cleanup = Cleanup(parts.client, rules, leftovers)

@@ -117,5 +117,13 @@ def reconciler(parts: Parts, memory: Memory) -> PushSecretReconciler:
         selecting=rendering_of_keys(parts.workers),
     )
     return PushSecretReconciler(
-        Gatherer(objects, memory, sources=sources, chooser=chooser, version_of=parts.version_of), outside
+        Gatherer(
+            objects,
+            memory,
+            sources=sources,
+            chooser=chooser,
+            version_of=parts.version_of,
+            shortest_interval=parts.settings.sync.shortest_interval,
+        ),
+        outside,
     )

@@ -160,7 +160,7 @@ class PushSecretReconciler:
         try:
             planned = first_stop(snapshot, BEFORE_PUSH) or await self._planned(snapshot, sources)
             if isinstance(planned, Planned):
-                snapshot = replace(snapshot, push=await self._announced(push, planned))
+                snapshot = replace(snapshot, push=self._gatherer.paced(await self._announced(push, planned)))
         except ApiError:
             await ledger.discard(kept)
             raise
@@ -287,6 +287,8 @@ class PushSecretReconciler:
     # --- telling ------------------------------------------------------------------------------------------------------
 
     async def _report(self, snapshot: Snapshot, outcome: Outcome) -> Then:
+        if isinstance(outcome, Synced) and snapshot.interval_note:
+            outcome = replace(outcome, remarks=(*outcome.remarks, snapshot.interval_note))
         then = await self._say(snapshot.push, outcome, snapshot.now)
         if not isinstance(outcome, NotDue):
             _log.info("push secret reconciled", push_secret=str(snapshot.push.key), outcome=type(outcome).__name__)
