@@ -17,9 +17,6 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections import Counter, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +24,7 @@ from eso_render.errors import RenderError
 from eso_render.jobs import HEADER, READY, Answer, Job
 from eso_render.passing import packed, unpacked_values
 from kuberun.children import bound_to_parent
+from kuberun.turns import Turns
 
 _START_SECONDS: Final = 30.0
 _IDLE_SECONDS: Final = 120.0
@@ -58,7 +56,7 @@ class Workers:
 
     def __init__(self, settings: WorkerSettings = WorkerSettings()) -> None:  # noqa: B008 - frozen
         self._settings = settings
-        self._turns = _Turns(settings.processes)
+        self._turns = Turns(settings.processes)
         self._idle: list[_Worker] = []
 
     @property
@@ -177,61 +175,3 @@ def _end(process: subprocess.Popen[bytes], ours: socket.socket) -> None:
     ours.close()
     process.kill()
     process.wait()
-
-
-class _Turns:
-    """Who may use a process now: first come, first served in a namespace, and the namespaces in turn."""
-
-    def __init__(self, places: int) -> None:
-        self._free = places
-        self._most = max(places - 1, 1)
-        self._held: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-
-    @asynccontextmanager
-    async def turn(self, share: str) -> AsyncIterator[None]:
-        await self._take(share)
-        try:
-            yield
-        finally:
-            self._give(share)
-
-    async def _take(self, share: str) -> None:
-        if self._free and self._held[share] < self._most:
-            self._hold(share)
-            return
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(share, deque()).append(mine)
-        try:
-            await mine
-        except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():
-                self._give(share)
-            raise
-
-    def _give(self, share: str) -> None:
-        self._free += 1
-        self._held[share] -= 1
-        if not self._held[share]:
-            del self._held[share]
-        self._hand_on()
-
-    def _hand_on(self) -> None:
-        """To the namespace that waits longest for its turn and does not have its share yet."""
-        for share in list(self._waiting):
-            if not self._free:
-                return
-            waiting = self._waiting[share]
-            while waiting and waiting[0].done():
-                waiting.popleft()
-            if not waiting or self._held[share] < self._most:
-                del self._waiting[share]
-            if waiting and self._held[share] < self._most:
-                self._hold(share)
-                waiting.popleft().set_result(None)
-                if waiting:
-                    self._waiting[share] = waiting  # behind all others
-
-    def _hold(self, share: str) -> None:
-        self._free -= 1
-        self._held[share] += 1
