@@ -8,8 +8,8 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from eso_render.secret import Desired, render_secret
 from eso_render.workers import StoppedError, Workers, WorkerSettings
 from kuberun.clock import SystemClock
 from kuberun.meta import ObjectMeta
+from kuberun.testing.heartbeat import heartbeat
 
 FOREVER = '{{ regexReplaceAll "(x*y|x)" .long "b" }}'
 VALUES = {"long": SecretBytes(b"x" * 120_000), "short": SecretBytes(b"hunter2")}
@@ -34,24 +35,6 @@ CLOCK = SystemClock()
 async def render(rendering: Rendering, template: str, share: str = "team-a") -> Desired:
     target = Target(template=Template(data={"key": template}))
     return await rendering.run(partial(render_secret, target, VALUES, owner=ObjectMeta(name="es")), share)
-
-
-@asynccontextmanager
-async def worst_lag() -> AsyncIterator[list[float]]:
-    """How late a heartbeat of the event loop was at worst, in seconds; known at the end."""
-    late = [0.0]
-
-    async def beat() -> None:
-        while True:
-            begun = CLOCK.monotonic()
-            await CLOCK.sleep(0.005)
-            late[0] = max(late[0], CLOCK.monotonic() - begun - 0.005)
-
-    task = asyncio.create_task(beat())
-    try:
-        yield late
-    finally:
-        task.cancel()
 
 
 def inside(pid: int) -> tuple[bytes, list[str]]:
@@ -79,13 +62,13 @@ def children() -> list[int]:
 async def test_the_event_loop_goes_on_while_something_slow_is_rendered(template: str) -> None:
     rendering = Rendering(Workers(WorkerSettings(seconds=3.0)))
 
-    async with worst_lag() as lag:
+    async with heartbeat() as heart:
         try:
             await render(rendering, template)
         except RenderError as problem:
             assert "took longer than" in str(problem)  # noqa: PT017 - some machines are quick enough
 
-    assert lag[0] < 1.0
+    assert heart.worst_lag < 1.0
 
 
 async def test_what_reaches_the_deadline_is_killed_and_said() -> None:

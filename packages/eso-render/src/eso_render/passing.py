@@ -10,9 +10,8 @@ import dataclasses
 import io
 import pickle
 import sys
+from enum import Enum
 from typing import Any, Final
-
-import msgspec
 
 from eso_api.values import SecretBytes
 
@@ -62,7 +61,8 @@ def _is_data(kind: type) -> bool:
     return (
         kind is SecretBytes
         or kind in _COLLECTIONS
-        or issubclass(kind, (msgspec.Struct, Exception))
+        or issubclass(kind, (Exception, Enum))
+        or hasattr(kind, "__struct_fields__")
         or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
         or dataclasses.is_dataclass(kind)
     )
