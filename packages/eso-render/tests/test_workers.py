@@ -149,7 +149,7 @@ async def test_a_worker_has_only_so_much_memory() -> None:
         + "{{ $x = list $x (print $x $x) }}" * 3
         + "{{ range until 50000 }}{{ $x = append $x (repeat 30 $.long) }}{{ end }}"
     )
-    rendering = Rendering(Workers(WorkerSettings(memory=256 * 2**20)))
+    rendering = Rendering(Workers())
 
     with pytest.raises(RenderError, match="memory"):
         await render(rendering, hungry)

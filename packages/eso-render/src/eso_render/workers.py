@@ -41,7 +41,8 @@ class WorkerSettings:
     processes: int = 2
     seconds: float = 10.0
     """After which a worker is killed. Longer than the bound of the templates themselves, which tells more."""
-    memory: int = 512 * 2**20
+    memory: int = 128 * 2**20
+    """Address space of each process, in bytes. All of them fit beside the operator into the chart's memory limit."""
 
 
 class StoppedError(RenderError):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from eso_render.errors import RenderError
 from eso_render.rendering import Rendering
-from eso_render.workers import Workers
+from eso_render.workers import Workers, WorkerSettings
 from eso_sdk.errors import invalid_config
 
 T = TypeVar("T")
+
+_MEMORY: Final = 96 * 2**20
+"""Of each worker: the chart gives a provider less than the operator."""
 
 
 async def computed(work: Callable[..., T], namespace: str, *, field: str) -> T:
@@ -25,4 +28,4 @@ async def computed(work: Callable[..., T], namespace: str, *, field: str) -> T:
 @cache
 def _rendering() -> Rendering:
     """One for the process, and so one set of worker processes."""
-    return Rendering(Workers())
+    return Rendering(Workers(WorkerSettings(memory=_MEMORY)))
