@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from eso_render.clock import steady_seconds, wall_nanos
 from eso_render.errors import RenderError
-from gotmpl.errors import ParseError, TemplateError
+from gotmpl.errors import LimitError, ParseError, TemplateError
 from gotmpl.run import Limits, MissingKey
 from gotmpl.values import StrMap, Value, to_bytes
 
@@ -54,7 +54,9 @@ class Renderer:
 def _told(problem: TemplateError, name: str) -> RenderError:
     phase = "parse" if isinstance(problem, ParseError) else "execute"
     message = f"unable to {phase} template at key {name}: {problem}"
-    return RenderError(message, phase=phase, line=problem.line, column=problem.column)
+    told = RenderError(message, phase=phase, line=problem.line, column=problem.column)
+    told.is_bound = isinstance(problem, LimitError)
+    return told
 
 
 def _text_map(values: Mapping[str, bytes]) -> StrMap:

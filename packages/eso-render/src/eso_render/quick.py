@@ -7,14 +7,13 @@ certificates, key derivation, random text, and whatever makes much out of little
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Final
 
 from eso_render.clock import busy_seconds, wall_nanos
 from eso_render.engine import Renderer
+from eso_render.errors import RenderError
 from eso_render.functions import functions
 from eso_render.metering import QUICK_SECONDS, Meter, Metered, Seconds
-from gotmpl.errors import LimitError
 from gotmpl.run import Limits, MissingKey
 from gotmpl.signatures import Func
 from gotmpl.statements import Parsed
@@ -27,6 +26,8 @@ _SMALL: Final = 64
 """Arguments of so few bytes are not worth a look at the clock: the engine itself looks every few calls."""
 _ENTRY_BYTES: Final = 16
 _MOST_ENTRIES: Final = 10_000
+_DECODE_NANOS: Final = 2
+"""For each byte of the values, which become text first."""
 _PARSE_NANOS: Final = 1_500
 """For each character of a template that was not seen before."""
 
@@ -57,37 +58,41 @@ RATES: Final = {name: rate for rate, names in _RATES.items() for name in names.s
 
 
 class MeteredRenderer(Metered):
-    """A `RenderText` for the event loop, of one set of delimiters; `begin` is called for each object."""
+    """A `RenderText` for the event loop, of one set of delimiters; `meter.begin` is called for each object."""
 
     def __init__(self, left: str, right: str, *, missing: MissingKey, seconds: Seconds = busy_seconds) -> None:
         super().__init__(seconds)
         limits = Limits(output_bytes=_OUTPUT_BYTES, steps=_STEPS, seconds=QUICK_SECONDS, clock=seconds)
-        renderer = Renderer(engine=_MeteredEngine(self.meter, limits, missing=missing))
-        self._render = partial(renderer.render, left=left, right=right)
-        self._render_groups = renderer.render_groups
+        self._renderer = Renderer(engine=_MeteredEngine(self.meter, limits, missing=missing))
+        self._left = left
+        self._right = right
 
     def __call__(self, template: str, values: Mapping[str, bytes], *, name: str) -> bytes:
-        self.meter.allow(2 * sum(map(len, values.values())))
-        return self._render(template, values, name=name)
+        self.meter.allow(_DECODE_NANOS * sum(map(len, values.values())))
+        try:
+            return self._renderer.render(template, values, name=name, left=self._left, right=self._right)
+        except RenderError as problem:
+            raise self._judged(problem) from None
 
     def groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str) -> bytes:
         """The same over several sets of values."""
-        self.meter.allow(2 * sum(len(value) for values in groups.values() for value in values.values()))
-        return self._render_groups(template, groups, name=name)
+        self.meter.allow(_DECODE_NANOS * sum(len(value) for values in groups.values() for value in values.values()))
+        try:
+            return self._renderer.render_groups(template, groups, name=name)
+        except RenderError as problem:
+            raise self._judged(problem) from None
+
+    def _judged(self, problem: RenderError) -> RenderError:
+        """What reached a bound here may be within those of a worker."""
+        return self.meter.over() if problem.is_bound else problem
 
 
 class _MeteredEngine(Engine):
-    """Parses only what is short, calls only what has a rate, and leaves everything that meets a bound to a worker."""
+    """Parses only what is short, and calls only what has a rate."""
 
     def __init__(self, meter: Meter, limits: Limits, *, missing: MissingKey) -> None:
         super().__init__(_MeteredFunctions(functions(wall_nanos), meter), limits, missing=missing)
         self._meter = meter
-
-    def render(self, text: str, data: Value, *, name: str = "tpl", left: str = "{{", right: str = "}}") -> str:
-        try:
-            return super().render(text, data, name=name, left=left, right=right)
-        except LimitError:
-            raise self._meter.over() from None
 
     def _parse(self, text: str, left: str, right: str) -> Parsed:
         self._meter.allow(_PARSE_NANOS * len(text))
