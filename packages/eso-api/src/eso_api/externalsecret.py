@@ -34,6 +34,8 @@ from kuberun.meta import Object
 # fits into a Secret in practice.
 MAX_DATA = 10_000
 MAX_DATA_FROM = 1000
+MAX_WINDOWS = 100
+MAX_SCHEDULE = 256
 
 # Comparing every key with every other costs the square of their number, and the API server refuses an object whose
 # rules cost too much. Longer lists are left to the controller, which makes the same check.
@@ -214,7 +216,7 @@ class Target(Fragment, frozen=True, kw_only=True):
 class SyncWindow(Fragment, frozen=True, kw_only=True):
     """A time that repeats."""
 
-    schedule: Annotated[str, shaped(minLength=1, pattern=_SCHEDULE)]
+    schedule: Annotated[str, shaped(minLength=1, maxLength=MAX_SCHEDULE, pattern=_SCHEDULE)]
     """When the window opens: five cron fields, or a word such as @daily. UTC."""
     duration: Duration
     """How long it stays open."""
@@ -225,7 +227,7 @@ class SyncWindows(Fragment, frozen=True, kw_only=True):
 
     kind: Annotated[str, one_of("allow", "deny")]
     """allow refreshes only inside the windows, deny only outside."""
-    windows: Annotated[list[SyncWindow], shaped(minItems=1)]
+    windows: Annotated[list[SyncWindow], shaped(minItems=1, maxItems=MAX_WINDOWS)]
     """The windows."""
 
 

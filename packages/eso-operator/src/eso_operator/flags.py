@@ -30,6 +30,7 @@ from eso_operator.settings import (
 )
 from eso_operator.stores.target import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogLevel, LogSettings, MetricsSettings, TimeEncoding
+from eso_render.workers import WorkerSettings
 from kuberun.config import SERVICE_ACCOUNT
 
 T = TypeVar("T")
@@ -150,6 +151,9 @@ def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
     for name in ("cluster-store", "secret-store", "cluster-external-secret", "cluster-push-secret", "push-secret"):
         _switch(flags, f"enable-{name}-reconciler", f"run the {name} controller", default="true")
     _duration(flags, "store-requeue-interval", "5m", "time between validations of a store that does not say")
+    _duration(
+        flags, "min-refresh-interval", "1s", "shorter refresh intervals count as this one, and the object says so"
+    )
     flags.add_argument(
         "--push-refresh-multiplier",
         type=_factor,
@@ -163,6 +167,13 @@ def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
     _switch(flags, "unsafe-allow-generic-targets", "allow targets that are not Secrets", default="false")
     flags.add_argument("--template-left-delimiter", default="{{", help="begins an action of a template")
     flags.add_argument("--template-right-delimiter", default="}}", help="ends an action of a template")
+    flags.add_argument(
+        "--template-workers",
+        type=_count,
+        default=2,
+        help="processes for slow templates and patterns; one is always left for other namespaces",
+    )
+    _duration(flags, "template-timeout", "10s", "a template or pattern that takes longer is stopped")
 
 
 def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
@@ -288,6 +299,8 @@ def _sync(given: argparse.Namespace) -> SyncSettings:
         right_delimiter=given.template_right_delimiter,
         generator_grace=given.generator_gc_grace_period,
         push_refresh_multiplier=given.push_refresh_multiplier,
+        shortest_interval=given.min_refresh_interval,
+        workers=WorkerSettings(processes=given.template_workers, seconds=given.template_timeout),
     )
 
 

@@ -14,8 +14,10 @@ from eso_operator.providers.directory import DirectorySettings
 from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.providers.weights import OBJECT_BYTES, TOTAL_BYTES
 from eso_operator.stores.target import ServiceKey
+from eso_operator.sync.floor import SHORTEST_INTERVAL
 from eso_operator.sync.pace import PaceSettings
 from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
+from eso_render.workers import WorkerSettings
 from kuberun.backoff import Backoff
 
 
@@ -99,6 +101,10 @@ class SyncSettings:
     generator_grace: float = 120.0
     push_refresh_multiplier: float = 1.0
     """How much longer the interval is for what hears of every change."""
+    shortest_interval: float = SHORTEST_INTERVAL
+    """An ExternalSecret or PushSecret refreshes no more often than this, whatever it says."""
+    workers: WorkerSettings = field(default_factory=WorkerSettings)
+    """The processes that templates and patterns go to which may be slow."""
 
 
 @dataclass(frozen=True, slots=True)

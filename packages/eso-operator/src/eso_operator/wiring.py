@@ -62,9 +62,10 @@ from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.objects import Subsystem
 from eso_operator.typedkinds import typed_kinds
 from eso_operator.watched import WatchedKinds
+from eso_render.workers import Workers
 from kuberun.client import Client
 from kuberun.clock import Clock
-from kuberun.controller import Controller, Reconcile
+from kuberun.controller import Controller, Reconcile, parked
 from kuberun.events import EventRecorder
 from kuberun.health import HealthServer
 from kuberun.informer import Informer
@@ -115,7 +116,10 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
     push = _push_refresh(settings, client, clock, streams=streams)
     weights = Weights(object_bytes=settings.limits.object_bytes, total_bytes=settings.limits.total_bytes)
-    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push, weights)
+    workers = Workers(settings.sync.workers, waiting=parked)
+    parts = _Parts(
+        settings, client, clock, metrics, informers, resolver, directory, dependencies, push, weights, workers
+    )
     credentials = KubeCredentials(client, clock, informers.version_of)
     bound = _binding(credentials)
     validator = Validator(resolver, bound, gateway)
@@ -207,6 +211,7 @@ class _Parts:
     dependencies: Dependencies
     push: PushRefresh
     weights: Weights
+    workers: Workers
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
 
     def recorder(self, component: str) -> EventRecorder:
@@ -310,6 +315,7 @@ def _external_secret_controller(
             dependencies=parts.dependencies,
             forget_connection=parts.directory.forget,
             version_of=informers.version_of,
+            workers=parts.workers,
             follow=follow,
             series=parts.metrics.objects,
             recorder=parts.recorder("external-secrets"),
@@ -358,6 +364,7 @@ def _push_secret_controllers(
         dependencies=parts.dependencies,
         forget_connection=parts.directory.forget,
         version_of=informers.version_of,
+        workers=parts.workers,
         series=parts.metrics.objects,
         recorder=parts.recorder("pushsecret"),
     )

@@ -70,6 +70,7 @@ def test_status(results: tuple[Result, ...], expected: dict[str, Any]) -> None:
     [
         pytest.param((Reached("a"),), None, After(3600.0), id="an hour unless it says otherwise"),
         pytest.param((Reached("a"),), "90s", After(90.0), id="after refreshTime"),
+        pytest.param((Reached("a"),), "1ms", After(1.0), id="no more often than once a second"),
         pytest.param((Reached("a"),), "0s", Done(), id="never with refreshTime 0, C17"),
         pytest.param((Reached("a"),), 0, Done(), id="nor with the number"),
         pytest.param((Reached("a"),), "-5m", Done(), id="nor with less"),

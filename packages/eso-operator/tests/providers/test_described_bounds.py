@@ -10,8 +10,8 @@ from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.flags import parser
 from eso_operator.providers.retries import RetryPlan
 from eso_operator.providers.settings import CallSettings, PoolSettings
-from eso_operator.secretstore.reconciler import SHORTEST_INTERVAL
 from eso_operator.stores.target import CallPolicy
+from eso_operator.sync.floor import SHORTEST_INTERVAL
 from eso_operator.wiring import FEWEST_WORKERS
 
 CALLS = CallSettings()

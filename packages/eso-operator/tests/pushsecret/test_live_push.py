@@ -43,6 +43,16 @@ async def test_a_secret_is_pushed_key_by_key(staged: Any) -> None:
     assert found["status"]["refreshTime"]
 
 
+async def test_a_push_interval_that_is_too_short_is_said(staged: Any) -> None:
+    async with staged() as stage:
+        await stage.source(password="p")
+
+        found = await stage.push("db", entry("password", "prod/db"), refreshInterval="1ms")
+
+    (ready,) = (each for each in found["status"]["conditions"] if each["type"] == "Ready")
+    assert "spec.refreshInterval 1ms is shorter than this operator allows: 1s is used" in ready["message"]
+
+
 async def test_whole_secrets_templates_rules_and_metadata_go_through(staged: Any) -> None:
     """Seeds 11, 12, 13: a template makes keys, dataTo takes them, and what a provider needs to know comes along."""
     envelope = {"apiVersion": "kubernetes.external-secrets.io/v1alpha1", "kind": "PushSecretMetadata", "spec": {"a": 1}}

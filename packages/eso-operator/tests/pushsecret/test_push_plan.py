@@ -6,12 +6,13 @@ import pytest
 from eso_api.pushsecret import PushData
 from eso_api.values import SecretBytes
 from eso_operator.pushsecret import records
+from eso_operator.pushsecret.deliveries import selection_for
 from eso_operator.pushsecret.memory import LastPush, Learned, Memory, digest, value_digest
 from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.plan import Fate, Guarantee, Policy, batches, needed, waves
 from eso_operator.pushsecret.removal import Limits, Patience, Trial
 from eso_operator.pushsecret.rivals import Footing, Standing
-from eso_operator.pushsecret.select import Entry, entries_for
+from eso_operator.pushsecret.select import Entry, select
 from eso_operator.pushsecret.stores import idle_data_to, key_of, wrong_data_to
 from eso_operator.sync.limit import Limit
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
@@ -145,8 +146,8 @@ def test_operations_needed_follow_entries_and_policy() -> None:
     whole = push_secret(entry("", "r"), deletionPolicy="Delete")
     source = values(user="u")
 
-    assert needed(one.spec, entries_for(chosen(), one.spec, source)) == {Operation.PUSH}
-    assert needed(whole.spec, entries_for(chosen(), whole.spec, source)) == {
+    assert needed(one.spec, select(selection_for(chosen(), one.spec, source))) == {Operation.PUSH}
+    assert needed(whole.spec, select(selection_for(chosen(), whole.spec, source))) == {
         Operation.PUSH,
         Operation.PUSH_WHOLE_SECRET,
         Operation.DELETE,

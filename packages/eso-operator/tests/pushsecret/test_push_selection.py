@@ -7,8 +7,8 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_operator.pushsecret.conversion import read_key, read_keys
-from eso_operator.pushsecret.deliveries import deliveries
-from eso_operator.pushsecret.select import EntryError, entries_for
+from eso_operator.pushsecret.deliveries import deliveries, selection_for, selections
+from eso_operator.pushsecret.select import EntryError, select, select_all
 from eso_operator.pushsecret.sources import Source
 from eso_operator.sync.errors import ShapeError
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, revealed, values
@@ -21,7 +21,7 @@ STORE = chosen("store", team="a")
 
 def selected(source: Any, *data: Any, **spec: Any) -> dict[str, Any]:
     """Payloads by `secretKey -> remoteKey[#property]`."""
-    entries = entries_for(STORE, push_secret(*data, **spec).spec, source)
+    entries = select(selection_for(STORE, push_secret(*data, **spec).spec, source))
     found = {}
     for each in entries:
         place = each.remote.key + (f"#{each.remote.property}" if each.remote.property else "")
@@ -263,7 +263,7 @@ def test_escaped_keys(data: list[Any], spec: dict[str, Any], expected: dict[str,
 def test_what_cannot_be_pushed(source: Any, data: Any, spec: Any, path: str, words: str) -> None:
     """E10, E11: the entry is named, no value is."""
     with pytest.raises(EntryError) as refusal:
-        entries_for(STORE, push_secret(*data, **spec).spec, source)
+        select(selection_for(STORE, push_secret(*data, **spec).spec, source))
 
     assert refusal.value.path == path
     assert words in str(refusal.value)
@@ -310,8 +310,8 @@ def test_the_keys_of_a_source_are_read_once_however_many_entries_take_from_it() 
     """A thousand entries of a thousand keys held up every other object for a second, for each store."""
     few, many = Counted(values(user="u")), Counted(values(user="u"))
 
-    entries_for(STORE, push_secret(entry("user", "r")).spec, few)
-    entries_for(STORE, push_secret(*(entry("user", f"r{number}") for number in range(50))).spec, many)
+    select(selection_for(STORE, push_secret(entry("user", "r")).spec, few))
+    select(selection_for(STORE, push_secret(*(entry("user", f"r{number}") for number in range(50))).spec, many))
 
     assert many.rounds == few.rounds
 
@@ -326,7 +326,8 @@ def test_templates_that_rename_keys_are_rendered_by_whoever_bounds_their_time() 
         return b"app/" + values["value"]
 
     source = Source("source", "mark", SourceSecret(), values(user="u"))
-    (delivery,) = deliveries(push, [STORE], sources=[source], known={}, render=render)
+    selected = select_all(selections(push, [STORE], [source]), render=render)
+    (delivery,) = deliveries(push, [STORE], sources=[source], known={}, selected=selected)
 
     assert [each.remote.key for each in delivery.entries] == ["app/user"]
     assert rendered == [("transform", "{{ .value }}")]

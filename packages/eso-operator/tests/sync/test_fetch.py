@@ -17,6 +17,8 @@ from eso_operator.sync.followers import Reading, Sight, Topic
 from eso_operator.sync.generate import Made
 from eso_operator.testing.boundtargets import bound_target
 from eso_operator.testing.externalsecrets import entry, external_secret, values
+from eso_render.rendering import rendering_of_keys
+from eso_render.workers import Workers
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import FindQuery, Found, GetItem, GetResult, ObjectRef, Operation, RemoteRef, Shape, ValueMetadata
 from kuberun.controller import ASKED_AT
@@ -42,7 +44,8 @@ class Backend:
 
     @property
     def fetcher(self) -> Fetcher:
-        return Fetcher(self, self.bind, planner=self, finds=self, generators=self)  # type: ignore[arg-type]  # only resolving is used
+        rendering = rendering_of_keys(Workers())
+        return Fetcher(self, self.bind, planner=self, finds=self, generators=self, rendering=rendering)  # type: ignore[arg-type]  # only resolving is used
 
     async def fetch(self, es: ExternalSecret, told_at: float | None = None) -> Fetched:
         return await self.fetcher.fetch(es, told_at=told_at)

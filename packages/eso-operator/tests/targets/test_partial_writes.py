@@ -13,10 +13,11 @@ from eso_operator.externalsecret.settlement import Settlement
 from eso_operator.externalsecret.snapshot import Rules
 from eso_operator.sync.fetch import Fetched
 from eso_operator.targets.leftovers import Leftovers
-from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Memories
 from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
+from eso_render.rendering import Rendering
+from eso_render.workers import Workers
 from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.errors import ApiError, Conflict, Forbidden
@@ -65,7 +66,7 @@ async def test_who_writes_in_two_steps_knows_what_the_first_has_left(
     server = Refusing(refused, problem)
     client, secrets = Client(server), Store[Object]()
     secrets.apply(Applied(Object(metadata=ObjectMeta(name="db", namespace=NAMESPACE, uid="uid-secret"))))
-    target = SecretTarget(client, secrets, Rendering(), Memories())
+    target = SecretTarget(client, secrets, Rendering(Workers()), Memories())
     fetched = Fetched(values={"password": SecretBytes(b"v1")})
 
     leftovers = Leftovers(client, secrets, generic_targets=False)

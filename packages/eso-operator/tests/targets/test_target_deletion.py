@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from eso_operator.targets.manifest import ManifestTarget
-from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Memories, Target
 from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
+from eso_render.rendering import Rendering
+from eso_render.workers import Workers
 from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.errors import Conflict
@@ -50,7 +51,7 @@ class Server:
 
 
 def secret_target(client: Client) -> Target:
-    return SecretTarget(client, Store[Object](), Rendering(), Memories())
+    return SecretTarget(client, Store[Object](), Rendering(Workers()), Memories())
 
 
 def manifest_target(client: Client) -> Target:
@@ -60,7 +61,7 @@ def manifest_target(client: Client) -> Target:
     async def follow(_resource: Resource) -> None:
         return None
 
-    return ManifestTarget(client, discover, follow, rendering=Rendering())
+    return ManifestTarget(client, discover, follow, rendering=Rendering(Workers()))
 
 
 @pytest.mark.parametrize(

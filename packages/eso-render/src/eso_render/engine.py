@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
 from eso_render.clock import steady_seconds, wall_nanos
 from eso_render.errors import RenderError
-from gotmpl.errors import ParseError, TemplateError
+from gotmpl.errors import LimitError, ParseError, TemplateError
 from gotmpl.run import Limits, MissingKey
 from gotmpl.values import StrMap, Value, to_bytes
+
+if TYPE_CHECKING:
+    from gotmpl.template import Engine
 
 
 class Renderer:
@@ -21,12 +25,13 @@ class Renderer:
         limits: Limits | None = None,
         *,
         missing: MissingKey = MissingKey.ERROR,
+        engine: Engine | None = None,
     ) -> None:
         # The parser and the functions load with the first renderer: many who import this package never render.
         from eso_render.functions import functions
         from gotmpl.template import Engine
 
-        self._engine = Engine(functions(clock), limits or Limits(clock=steady_seconds), missing=missing)
+        self._engine = engine or Engine(functions(clock), limits or Limits(clock=steady_seconds), missing=missing)
 
     def render(
         self, template: str, values: Mapping[str, bytes], *, name: str = "tpl", left: str = "{{", right: str = "}}"
@@ -49,7 +54,9 @@ class Renderer:
 def _told(problem: TemplateError, name: str) -> RenderError:
     phase = "parse" if isinstance(problem, ParseError) else "execute"
     message = f"unable to {phase} template at key {name}: {problem}"
-    return RenderError(message, phase=phase, line=problem.line, column=problem.column)
+    told = RenderError(message, phase=phase, line=problem.line, column=problem.column)
+    told.is_bound = isinstance(problem, LimitError)
+    return told
 
 
 def _text_map(values: Mapping[str, bytes]) -> StrMap:

@@ -12,6 +12,9 @@ from typing import NamedTuple
 class RenderError(Exception):
     """`phase` is "parse" or "execute"; `line` and `column` are 0 where they are not known."""
 
+    is_bound = False
+    """Whether a bound was reached: time, steps, depth or output."""
+
     def __init__(self, message: str, *, phase: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
         self.phase = phase

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, assert_never
 from eso_api.values import SecretBytes
 from eso_render.decoding import DecodingError, decode
 from eso_render.errors import RenderError, TargetError
+from eso_render.metering import YAML_NANOS, allow
 from eso_render.paths import PathError
 from eso_render.sources import Piece, Scope
 from eso_render.yamldata import YamlError, document, flat_map
@@ -45,6 +46,10 @@ _MADE_KEY: Final = "(made by the template)"
 """How a key is called that the template's own text does not spell out: it may have been made from a value."""
 
 
+_PLACES_OF_TEXT: Final = frozenset({"", "data", "labels", "annotations", "spec"})
+"""Targets that take a value as it is; all others read it as YAML."""
+
+
 class SheetError(ValueError):
     """The object cannot hold that. Names keys and places, never a value."""
 
@@ -56,7 +61,10 @@ def render_into(
     revealed = {key: value.reveal() for key, value in values.items()}
     for piece in pieces:
         try:
-            _put(sheet, piece, render(piece.text, revealed, name=piece.key))
+            rendered = render(piece.text, revealed, name=piece.key)
+            if piece.scope is Scope.KEYS_AND_VALUES or piece.target.lower() not in _PLACES_OF_TEXT:
+                allow(render, YAML_NANOS * len(rendered))
+            _put(sheet, piece, rendered)
         except RenderError as error:
             raise TargetError(
                 str(error), piece.place, phase=error.phase, line=error.line, column=error.column

@@ -6,7 +6,7 @@ the data hash. Nothing here reads the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,13 @@ def render_push(
     sheet = _SecretSheet(dict(values))
     render_into(sheet, pieces(template, objects, SECRET_ORDER), values=values, render=render)
     return sheet.desired(template)
+
+
+def render_pushes(
+    template: Template, sources: Sequence[Values], *, objects: TemplateObjects, render: RenderText
+) -> tuple[Desired, ...]:
+    """The same for several Secrets that one PushSecret pushes."""
+    return tuple(render_push(template, values, objects=objects, render=render) for values in sources)
 
 
 def _keeps_values(template: Template) -> bool:

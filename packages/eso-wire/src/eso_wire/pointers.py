@@ -5,22 +5,37 @@ Both ends use them: the operator to follow references, a provider to know which 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from eso_wire.values import CallerDependence, SpecCondition
 
+MAX_STEPS: Final = 20_000
+"""How many members and entries are looked at, at most."""
 
-def expand(document: Any, pattern: str) -> Iterator[tuple[str, Any]]:
-    """Every place the pattern means and what is there, in the document's order. What is absent or null is left out."""
-    yield from _below(document, [_unescaped(part) for part in pattern.split("/")[1:]], "")
+Place = tuple[str, Any]
+"""A pointer, and what is there."""
+
+
+class TooLargeError(ValueError):
+    """There is more to look at in a document than anybody should have to wait for."""
+
+
+def expand(document: Any, patterns: Sequence[str]) -> list[list[Place]]:
+    """Every place that each pattern means, in the document's order. What is absent or null is left out.
+
+    One walk for all of them, which goes only where a pattern leads; TooLargeError after MAX_STEPS.
+    """
+    walk = _Walk([[] for _ in patterns])
+    walk.below(document, [_trie(patterns)], "")
+    return walk.found
 
 
 def at(document: Any, pointer: str) -> Any:
     """What is at a pointer without `*`; None when nothing is."""
-    return next(
-        (found for _, found in _below(document, [_unescaped(part) for part in pointer.split("/")[1:]], "")), None
-    )
+    for part in map(_unescaped, pointer.split("/")[1:]):
+        document = _member(document, part)
+    return document
 
 
 def parent(pointer: str) -> str:
@@ -53,27 +68,67 @@ def stands_for(condition: SpecCondition | None, document: Any) -> bool:
     return condition is None or has_text(document, condition.pointer, condition.values)
 
 
-def _below(document: Any, parts: list[str], walked: str) -> Iterator[tuple[str, Any]]:
-    if not parts:
-        if document is not None:
-            yield walked, document
-        return
-    for name, member in _members(document, parts[0]):
-        yield from _below(member, parts[1:], f"{walked}/{_escaped(name)}")
+class _Node:
+    """A place in the patterns: where they lead from here, and which of them end here."""
+
+    __slots__ = ("ends", "next")
+
+    def __init__(self) -> None:
+        self.next: dict[str, _Node] = {}
+        self.ends: list[int] = []
 
 
-def _members(document: Any, part: str) -> Iterator[tuple[str, Any]]:
-    match document:
-        case dict() if part == "*":
-            yield from document.items()
-        case dict() if part in document:
-            yield part, document[part]
-        case list() if part == "*":
-            yield from ((str(index), entry) for index, entry in enumerate(document))
-        case list() if part.isdecimal() and int(part) < len(document):
-            yield part, document[int(part)]
-        case _:
+def _trie(patterns: Sequence[str]) -> _Node:
+    root = _Node()
+    for index, pattern in enumerate(patterns):
+        node = root
+        for part in map(_unescaped, pattern.split("/")[1:]):
+            node = node.next.setdefault(part, _Node())
+        node.ends.append(index)
+    return root
+
+
+class _Walk:
+    """One walk through a document, along several patterns at once."""
+
+    def __init__(self, found: list[list[Place]]) -> None:
+        self.found = found
+        self._left = MAX_STEPS
+
+    def below(self, value: Any, nodes: list[_Node], walked: str) -> None:
+        """Note the patterns that end here, and go on with the others."""
+        if value is None:
             return
+        for node in nodes:
+            for index in node.ends:
+                self.found[index].append((walked, value))
+        for name, member in self._members(value, nodes):
+            on = [node.next[part] for node in nodes for part in {name, "*"} if part in node.next]
+            self._left -= len(nodes)
+            if self._left < 0:
+                raise TooLargeError(f"more than {MAX_STEPS} places would have to be looked at")
+            if on:
+                self.below(member, on, f"{walked}/{_escaped(name)}")
+
+    def _members(self, value: Any, nodes: list[_Node]) -> Iterator[Place]:
+        """Those that a pattern may mean; all of them only if one has a `*` here."""
+        if not any("*" in node.next for node in nodes):
+            names = dict.fromkeys(part for node in nodes for part in node.next)
+            yield from ((name, member) for name in names if (member := _member(value, name)) is not None)
+        elif isinstance(value, dict):
+            yield from value.items()
+        elif isinstance(value, list):
+            yield from ((str(index), entry) for index, entry in enumerate(value))
+
+
+def _member(document: Any, part: str) -> Any:
+    match document:
+        case dict():
+            return document.get(part)
+        case list() if part.isdecimal() and len(part) < 10 and int(part) < len(document):
+            return document[int(part)]
+        case _:
+            return None
 
 
 def _escaped(name: str) -> str:

@@ -236,6 +236,8 @@ def failure(run: Run, func: Func, node: Node, error: Exception) -> TemplateError
     if isinstance(error, TemplateError):
         return error
     run.node = node
+    if isinstance(error, MemoryError):
+        return run.over("needs more memory than there is")
     if isinstance(error, FuncError):
         return run.error(f"error calling {func.name}: {_reason(error, run)}")
     return run.error(f"error calling {func.name}: internal error ({type(error).__name__})")

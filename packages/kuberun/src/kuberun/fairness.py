@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
 from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -143,6 +144,15 @@ class FairSlots:
         except BaseException:
             self._leave(share, turn)
             raise
+
+    @asynccontextmanager
+    async def turn(self, share: Hashable) -> AsyncIterator[None]:
+        """Wait for a place, and have it for the body."""
+        await self.acquire(share)
+        try:
+            yield
+        finally:
+            self.release(share)
 
     def release(self, share: Hashable) -> None:
         self._shares.give_back(share)

@@ -6,6 +6,8 @@ import base64
 import secrets
 import string
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,8 +16,10 @@ from eso_api.generators.password import PASSWORD as V1_PASSWORD
 from eso_api.generators.password import PasswordSpec
 from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
+from eso_provider_generators.turns import in_thread
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Generator, generator_kind
+from eso_wire.errors import ProviderError
 from eso_wire.values import GenerateRequest
 from kuberun.meta import Object
 
@@ -24,7 +28,11 @@ MAX_LENGTH: Final = 65_536
 MAX_TOTAL: Final = 1024 * 1024
 """All passwords of one generation, in characters: more than that no Secret can hold."""
 
+MAX_SYMBOLS: Final = 4096
+
 _DEFAULT_LENGTH: Final = 24
+_QUICK_TOTAL: Final = 2048
+"""Characters that are made in less than a few milliseconds; more than that is made in a thread."""
 _RANDOM: Final = secrets.SystemRandom()
 _ENCODINGS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "raw": lambda raw: raw,
@@ -58,45 +66,93 @@ class PasswordGenerator(Generator[PasswordSpec]):
             raise invalid_config("/encoding", f"must be one of {', '.join(_ENCODINGS)}")
         if _length(config) > MAX_LENGTH or _length(config) * len(keys) > MAX_TOTAL:
             raise invalid_config("/length", f"at most {MAX_LENGTH} characters, and {MAX_TOTAL} for all keys together")
-        password(config)
+        if len(config.symbol_characters or "") > MAX_SYMBOLS:
+            raise invalid_config("/symbolCharacters", f"at most {MAX_SYMBOLS} characters")
+        for part in _parts(config):
+            _check(part, config)
         return ()
 
     async def generate(self, request: GenerateRequest) -> Mapping[str, bytes]:
         del request
-        encode = _ENCODINGS[self.config.encoding]
-        return {key: encode(password(self.config).encode()) for key in self.config.secret_keys}
+        if _length(self.config) * len(self.config.secret_keys) <= _QUICK_TOTAL:
+            return passwords(self.config)
+        return await in_thread(self.call.caller.namespace, partial(passwords, self.config))
+
+
+def passwords(spec: PasswordSpec) -> Mapping[str, bytes]:
+    """One for each key."""
+    encode = _ENCODINGS[spec.encoding]
+    return {key: encode(password(spec).encode()) for key in spec.secret_keys}
 
 
 def password(spec: PasswordSpec) -> str:
     """One password: so many digits and symbols, the rest letters, in random order."""
+    chosen: list[str] = []
+    for part in _parts(spec):
+        _check(part, spec)
+        chosen += _repeating(part) if spec.allow_repeat else _unique(part, chosen)
+    return _shuffled(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """So many characters out of these. `path` is the field that says so."""
+
+    path: str
+    count: int
+    characters: str
+
+
+def _parts(spec: PasswordSpec) -> tuple[_Part, ...]:
     length = _length(spec)
     digits = length // 4 if spec.digits is None else spec.digits
     symbols = length // 4 if spec.symbols is None else spec.symbols
     if digits < 0 or symbols < 0 or digits + symbols > length:
         raise invalid_config("/digits", f"digits and symbols are negative or more than the length, {length}")
     letters = string.ascii_lowercase if spec.no_upper else string.ascii_letters
-    chosen: list[str] = []
-    for path, count, characters in (
-        ("/length", length - digits - symbols, letters),
-        ("/digits", digits, string.digits),
-        ("/symbols", symbols, spec.symbol_characters or DEFAULT_SYMBOLS),
-    ):
-        chosen += _repeating(characters, count) if spec.allow_repeat else _unique(path, characters, count, chosen)
-    _RANDOM.shuffle(chosen)
-    return "".join(chosen)
+    return (
+        _Part("/length", length - digits - symbols, letters),
+        _Part("/digits", digits, string.digits),
+        _Part("/symbols", symbols, spec.symbol_characters or DEFAULT_SYMBOLS),
+    )
+
+
+def _check(part: _Part, spec: PasswordSpec) -> None:
+    """Whether there can be so many; which ones are taken by other parts is seen when they are."""
+    if not spec.allow_repeat and part.count > len(part.characters):
+        raise _too_few(part, len(part.characters))
 
 
 def _length(spec: PasswordSpec) -> int:
     return spec.length if spec.length > 0 else _DEFAULT_LENGTH
 
 
-def _repeating(characters: str, count: int) -> list[str]:
-    return [_RANDOM.choice(characters) for _ in range(count)]
+def _repeating(part: _Part) -> list[str]:
+    """Each as likely as any other. Drawn in bulk: one by one a long password takes seconds."""
+    size = len(part.characters)
+    width = 1 if size <= 128 else 4
+    fits = 256**width // size * size
+    chosen: list[str] = []
+    while len(chosen) < part.count:
+        drawn = secrets.token_bytes(width * (part.count - len(chosen)))
+        numbers = drawn if width == 1 else memoryview(drawn).cast("I")
+        chosen += [part.characters[number % size] for number in numbers if number < fits]
+    return chosen
 
 
-def _unique(path: str, characters: str, count: int, taken: list[str]) -> list[str]:
+def _unique(part: _Part, taken: list[str]) -> list[str]:
     """Characters that the password does not have yet."""
-    free = sorted(set(characters) - set(taken))
-    if count > len(free):
-        raise invalid_config(path, f"needs {count} different characters of {len(free)}; set allowRepeat")
-    return _RANDOM.sample(free, count)
+    free = sorted(set(part.characters) - set(taken))
+    if part.count > len(free):
+        raise _too_few(part, len(free))
+    return _RANDOM.sample(free, part.count)
+
+
+def _too_few(part: _Part, free: int) -> ProviderError:
+    return invalid_config(part.path, f"needs {part.count} different characters of {free}; set allowRepeat")
+
+
+def _shuffled(chosen: list[str]) -> str:
+    """In the order of random numbers, one for each; for 64 bits and so few of them no two are the same."""
+    keys = memoryview(secrets.token_bytes(8 * len(chosen))).cast("Q")
+    return "".join(chosen[at] for at in sorted(range(len(chosen)), key=keys.__getitem__))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ from eso_api.generators.sshkey import SSH_KEY as V1_SSH_KEY
 from eso_api.generators.sshkey import SSHKeySpec
 from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
+from eso_provider_generators.turns import in_thread
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest
@@ -22,6 +24,7 @@ from kuberun.meta import Object
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 _RSA_BITS: Final = 2048
+_QUICK: Final = frozenset({"ed25519", "ecdsa"})
 _CURVES: Final[Mapping[int, ec.EllipticCurve]] = {256: ec.SECP256R1(), 384: ec.SECP384R1(), 521: ec.SECP521R1()}
 
 
@@ -49,7 +52,7 @@ class SSHKeyGenerator(Generator[SSHKeySpec]):
         return ()
 
     async def open(self) -> None:
-        self._unclaimed: list[asyncio.Future[PrivateKey]] = []
+        self._unclaimed: list[asyncio.Task[PrivateKey]] = []
 
     async def close(self) -> None:
         for making in self._unclaimed:
@@ -66,13 +69,15 @@ class SSHKeyGenerator(Generator[SSHKeySpec]):
     async def _key(self) -> PrivateKey:
         """A key that nobody has had.
 
-        Large RSA keys take seconds; other calls do not wait for them. They may take longer than a call lasts: then the
-        next call waits for the rest of it, because one that is begun anew would take as long again.
+        Elliptic curves are quick. Large RSA keys take seconds; other calls do not wait for them. They may take longer
+        than a call lasts: then the next call waits for the rest, because one begun anew would take as long again.
         """
+        if self.config.key_type in _QUICK:
+            return _private_key(self.config)
         if self._unclaimed:
             making = self._unclaimed.pop()
         else:
-            making = asyncio.get_running_loop().run_in_executor(None, _private_key, self.config)
+            making = asyncio.create_task(in_thread(self.call.caller.namespace, partial(_private_key, self.config)))
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:

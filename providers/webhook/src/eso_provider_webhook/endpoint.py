@@ -13,7 +13,8 @@ from yarl import URL
 from eso_api import durations
 from eso_api.stores.webhook import WebhookCall
 from eso_provider_webhook import ntlm
-from eso_provider_webhook.templates import Secrets, is_template, url_in
+from eso_provider_webhook.filling import Secrets
+from eso_provider_webhook.templates import is_template, url_in
 from eso_sdk.backend import Backend
 from eso_sdk.errors import invalid_config
 from eso_sdk.http import HttpAnswer, HttpRequest, Login, Send, ca_bundle, tls_context

@@ -6,8 +6,8 @@ answer: no address, no header, no value.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
@@ -17,7 +17,9 @@ from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_provider_webhook import jsonanswer
 from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
+from eso_provider_webhook.filling import members
 from eso_provider_webhook.jsonpath import Path
+from eso_provider_webhook.offloop import computed
 from eso_provider_webhook.templates import Variables, request_of
 from eso_sdk.errors import invalid_config
 from eso_sdk.http import status_error
@@ -56,13 +58,14 @@ class WebhookGenerator(Generator[WebhookSpec]):
     async def generate(self, request: GenerateRequest) -> Mapping[str, bytes]:
         del request
         config, variables = self.config, Variables(self._endpoint.secrets)
-        # A template may run for a while, and others want answers meanwhile.
-        asked = await asyncio.to_thread(request_of, config, variables, method=config.method or "GET")
+        namespace = self.call.caller.namespace
+        asked = await request_of(config, variables, namespace, method=config.method or "GET")
         answer = await self._endpoint.send(asked)
         # A 404 stays an ordinary error: only a store can say that one key does not exist.
         if problem := status_error(answer, SUBJECT, self.clock):
             raise problem
-        return await asyncio.to_thread(jsonanswer.members, answer.body, _path(config))
+        work = partial(members, answer.body, config.result.json_path)
+        return await computed(work, namespace, field=jsonanswer.PATH_FIELD)
 
 
 def _path(config: WebhookSpec) -> Path:

@@ -12,11 +12,11 @@ namespaces. Errors name the field of the configuration and the status, and quote
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ from eso_api.values import SecretBytes
 from eso_provider_webhook import jsonanswer
 from eso_provider_webhook.clusterwebhook import CLUSTER_WEBHOOK
 from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
+from eso_provider_webhook.filling import members, single
+from eso_provider_webhook.offloop import computed
 from eso_provider_webhook.templates import REMOTE_REF, Variables, is_template, rendered, request_of, url_in
 from eso_provider_webhook.unchanged import Unchanged, conditional, fingerprint
 from eso_provider_webhook.webhook import WEBHOOK
@@ -42,6 +44,8 @@ from eso_wire.values import (
     Validation,
     ValidationState,
 )
+
+T = TypeVar("T")
 
 _FOUND_NOTHING: Final = 404
 _NOT_MODIFIED: Final = 304
@@ -93,7 +97,8 @@ class WebhookStore(Store[WebhookProvider]):
         return Validation(ValidationState.READY)
 
     async def _url_without_reference(self) -> bytes:
-        return await asyncio.to_thread(rendered, "/url", self.config.url, self._variables(RemoteRef(""), {}).in_url)
+        groups = self._variables(RemoteRef(""), {}).in_url
+        return await rendered("/url", self.config.url, groups, self.call.caller.namespace)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -101,12 +106,14 @@ class WebhookStore(Store[WebhookProvider]):
     async def get(self, ref: RemoteRef) -> Value:
         variables = self._of_ref(ref)
         read = await self._read(ref, variables)
-        return Value.of(await asyncio.to_thread(self._single, read.body, variables), version=read.version)
+        path = await self._path(variables)
+        value = await self._found(partial(single, read.body, path)) if path else read.body
+        return Value.of(value, version=read.version)
 
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes]:
         variables = self._of_ref(ref)
         read = await self._read(ref, variables)
-        return await asyncio.to_thread(self._members, read.body, variables)
+        return await self._found(partial(members, read.body, await self._path(variables)))
 
     async def check(self, ref: RemoteRef) -> Check:
         read = await self._read(ref, self._of_ref(ref))
@@ -134,18 +141,15 @@ class WebhookStore(Store[WebhookProvider]):
         """An ETag belongs to one address; the version of a value covers everything that decides the value."""
         return fingerprint(asked, etag, self.config.result.json_path).hex() if etag else ""
 
-    def _single(self, body: bytes, variables: Variables) -> bytes:
-        path = self._path(variables)
-        return jsonanswer.single(body, jsonanswer.path_of(path)) if path else body
+    async def _found(self, work: Callable[..., T]) -> T:
+        return await computed(work, self.call.caller.namespace, field=jsonanswer.PATH_FIELD)
 
-    def _members(self, body: bytes, variables: Variables) -> Mapping[str, bytes]:
-        return jsonanswer.members(body, jsonanswer.path_of(self._path(variables)))
-
-    def _path(self, variables: Variables) -> str:
+    async def _path(self, variables: Variables) -> str:
         text = self.config.result.json_path
         if is_template(text):
+            namespace = self.call.caller.namespace
             try:
-                text = rendered(jsonanswer.PATH_FIELD, text, variables.plain).decode()
+                text = (await rendered(jsonanswer.PATH_FIELD, text, variables.plain, namespace)).decode()
             except UnicodeDecodeError:
                 raise invalid_config(jsonanswer.PATH_FIELD, "is not UTF-8 text once it is filled in") from None
         return text.strip()
@@ -176,8 +180,7 @@ class WebhookStore(Store[WebhookProvider]):
     # --- both --------------------------------------------------------------------------------------------------------
 
     async def _request(self, variables: Variables, method: str, body: bytes | None = None) -> HttpRequest:
-        # A template may run for a while, and others want answers meanwhile.
-        return await asyncio.to_thread(request_of, self.config, variables, method=method, body=body)
+        return await request_of(self.config, variables, self.call.caller.namespace, method=method, body=body)
 
     def _of_ref(self, ref: RemoteRef) -> Variables:
         return self._variables(ref, {"key": ref.key.encode(), "version": ref.version.encode()})

@@ -11,14 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 from typing import Final
 from urllib.parse import quote_plus
 
 from yarl import URL
 
 from eso_api.stores.webhook import WebhookCall
-from eso_render import Renderer, RenderError
+from eso_provider_webhook.filling import Piece, Secrets, fill
+from eso_provider_webhook.offloop import computed
 from eso_sdk.errors import invalid_config
 from eso_sdk.http import HttpRequest, url_of
 
@@ -29,9 +30,6 @@ _OWN_HEADERS: Final = frozenset({"host", "content-length", "transfer-encoding", 
 _HEADER_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _REMOTE_NAME: Final = re.compile(r"\.remoteRef\.(\w+)")
-
-Secrets = Mapping[str, Mapping[str, bytes]]
-"""The keys of Secrets, by the name that the configuration gives each Secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +62,27 @@ class Variables:
         return {**self.secrets, REMOTE_REF: {**unset, **self.remote}}
 
 
-def request_of(config: WebhookCall, variables: Variables, *, method: str, body: bytes | None = None) -> HttpRequest:
-    """Fill in the templates of a configuration. `body` replaces the one of the configuration. May run for a while."""
-    headers = {name: _header(name, template, variables.plain) for name, template in config.headers.items()}
-    if body is None:
-        body = rendered("/body", config.body, variables.in_body(config.body)) if config.body else b""
+async def request_of(
+    config: WebhookCall, variables: Variables, namespace: str, *, method: str, body: bytes | None = None
+) -> HttpRequest:
+    """Fill in the templates of a configuration, for a namespace. `body` replaces the one of the configuration."""
+    pieces = {f"/headers/{name}": Piece(template, variables.plain) for name, template in config.headers.items()}
+    if body is None and config.body:
+        pieces["/body"] = Piece(config.body, variables.in_body(config.body))
+    pieces["/url"] = Piece(config.url, variables.in_url)
+    filled = await computed(partial(fill, pieces), namespace, field="")
+    headers = {name: _header(f"/headers/{name}", filled[f"/headers/{name}"]) for name in config.headers}
     return HttpRequest(
         method=method,
-        url=url_in(rendered("/url", config.url, variables.in_url)),
+        url=url_in(filled["/url"]),
         headers={name: value for name, value in headers.items() if name.lower() not in _OWN_HEADERS},
-        body=body,
+        body=filled.get("/body", b"") if body is None else body,
     )
 
 
-def rendered(path: str, template: str, groups: Secrets) -> bytes:
+async def rendered(path: str, template: str, groups: Secrets, namespace: str) -> bytes:
     """Fill in one template; `path` is its field in the configuration."""
-    try:
-        return _renderer().render_groups(template, groups, name=path.removeprefix("/"))
-    except RenderError as exc:
-        raise invalid_config(path, str(exc)) from None
+    return (await computed(partial(fill, {path: Piece(template, groups)}), namespace, field=path))[path]
 
 
 def is_template(text: str) -> bool:
@@ -102,15 +102,9 @@ def url_in(text: bytes) -> URL:
     return url
 
 
-@cache
-def _renderer() -> Renderer:
-    return Renderer()
-
-
-def _header(name: str, template: str, groups: Secrets) -> str:
-    path = f"/headers/{name}"
+def _header(path: str, filled: bytes) -> str:
     try:
-        value = rendered(path, template, groups).decode()
+        value = filled.decode()
     except UnicodeDecodeError:
         raise invalid_config(path, "is not UTF-8 text once it is filled in") from None
     if not _HEADER_VALUE.fullmatch(value):

@@ -25,10 +25,11 @@ from eso_operator.sync.resolver import Resolver
 from eso_operator.targets.discovery import Discovery
 from eso_operator.targets.leftovers import Leftovers
 from eso_operator.targets.manifest import Follow, ManifestTarget
-from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Memories, Target
 from eso_operator.telemetry.objects import ObjectSeries
+from eso_render.rendering import Rendering, rendering_of_keys
+from eso_render.workers import Workers
 from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.clock import Clock
@@ -58,12 +59,13 @@ class Parts:
     series: ObjectSeries
     recorder: EventRecorder
     push: PushRefresh
+    workers: Workers
 
 
 def reconciler(parts: Parts) -> ExternalSecretReconciler:
     """The reconciler with everything it works with."""
     sync = parts.settings.sync
-    rendering = Rendering(sync.left_delimiter, sync.right_delimiter)
+    rendering = Rendering(parts.workers, sync.left_delimiter, sync.right_delimiter)
     secrets = SecretTarget(parts.client, parts.secrets, rendering, parts.memories)
     discovery = Discovery(parts.client, parts.clock)
     manifests = ManifestTarget(parts.client, discovery.resource, parts.follow, rendering=rendering)
@@ -76,13 +78,21 @@ def reconciler(parts: Parts) -> ExternalSecretReconciler:
         controller_class=parts.settings.controller_class,
         cluster_stores=parts.settings.reconcilers.cluster_store,
         generic_targets=sync.generic_targets,
+        shortest_interval=sync.shortest_interval,
     )
     leftovers = Leftovers(parts.client, parts.secrets, generic_targets=sync.generic_targets)
     cleanup = Cleanup(parts.client, rules, leftovers)
     outside = Outside(
         client=parts.client,
         clock=parts.clock,
-        fetcher=Fetcher(parts.resolver, parts.bind, planner=parts.planner, finds=parts.gateway, generators=generators),
+        fetcher=Fetcher(
+            parts.resolver,
+            parts.bind,
+            planner=parts.planner,
+            finds=parts.gateway,
+            generators=generators,
+            rendering=rendering_of_keys(parts.workers),
+        ),
         ledger=parts.ledger,
         settlement=Settlement(parts.client, cleanup),
         cleanup=cleanup,

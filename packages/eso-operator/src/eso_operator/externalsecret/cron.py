@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from eso_api import durations
@@ -32,6 +33,8 @@ _MONTHS: Final = {
 }
 _DAYS: Final = {name: at for at, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
 _TERM: Final = re.compile(r"(?P<first>\*|\?|[0-9]+|[a-z]{3})(?:-(?P<last>[0-9]+|[a-z]{3}))?(?:/(?P<step>[0-9]+))?")
+_LONGEST: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MAX_TEXT: Final = 1024
 _HORIZON: Final = timedelta(days=5 * 366)
 """A schedule that does not fire for five years never does (29 February is at most eight years apart around 2100; even
 then the window is only missed once)."""
@@ -66,20 +69,29 @@ class Cron:
 
     def after(self, moment: datetime) -> datetime | None:
         """The first time it fires strictly after a moment; None if it never does."""
+        if self._never():
+            return None
         at = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
         end = at + _HORIZON
         while at < end:
             if at.month not in self.months:
                 at = _next_month(at)
-            elif not self._on_day(at):
+            elif not self._on_day(at) or (time := self._time_on(at)) is None:
                 at = at.replace(hour=0, minute=0) + timedelta(days=1)
-            elif at.hour not in self.hours:
-                at = at.replace(minute=0) + timedelta(hours=1)
-            elif at.minute not in self.minutes:
-                at += timedelta(minutes=1)
             else:
-                return at
+                return at.replace(hour=time[0], minute=time[1])
         return None
+
+    def _never(self) -> bool:
+        """Whether none of its months has any of its days; looking for one would take years, day by day."""
+        return not self.either_day and min(self.days) > max(_LONGEST[month - 1] for month in self.months)
+
+    def _time_on(self, at: datetime) -> tuple[int, int] | None:
+        """The first hour and minute on that day, not before that time."""
+        if at.hour in self.hours and (left := [minute for minute in self.minutes if minute >= at.minute]):
+            return at.hour, min(left)
+        later = [hour for hour in self.hours if hour > at.hour]
+        return (min(later), min(self.minutes)) if later else None
 
     def _on_day(self, at: datetime) -> bool:
         by_month, by_week = at.day in self.days, at.isoweekday() % 7 in self.weekdays
@@ -89,8 +101,11 @@ class Cron:
 Schedule = Cron | Every
 
 
+@lru_cache(maxsize=1024)
 def parse_schedule(text: str) -> Schedule:
     """The schedule of a text, or `ScheduleError` with the part that is wrong."""
+    if len(text) > _MAX_TEXT:
+        raise ScheduleError(f"it is longer than {_MAX_TEXT} characters")
     if text.startswith("@every "):
         try:
             period = durations.parse(text.removeprefix("@every ")) // durations.SECOND

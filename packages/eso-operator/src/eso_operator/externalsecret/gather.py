@@ -17,6 +17,7 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.externalsecret.refresh import current_version, interval_of, last_sync, turn_of
 from eso_operator.externalsecret.snapshot import LastSync, Rules, Snapshot
 from eso_operator.externalsecret.sources import references_of
+from eso_operator.sync.floor import floor_note, paced
 from eso_operator.sync.templates import TemplateVersion
 from eso_operator.targets.target import Absent, Look, Target
 from kuberun.cache import Store
@@ -80,6 +81,8 @@ class Gatherer:
 
     async def gather(self, es: ExternalSecret, target: Target, now: datetime) -> Snapshot:
         """Raises what looking at the target does: ApiError, UnknownKindError."""
+        shortest = self._rules.shortest_interval
+        note, es = floor_note(es.spec.refresh_interval, shortest), paced(es, shortest)
         look = await self._look(es, target)
         first_look = self._of(es) is None  # until one succeeds
         known = self._of(es) or self._keep(es, _Known(es.metadata.uid, turn_of(es, last_sync(es), now)))
@@ -96,6 +99,7 @@ class Gatherer:
             told_at=self._told_at(es.key),
             stretch=self._stretch(es.key),
             retry_within=longest_wait(interval_of(es)),
+            interval_note=note,
         )
 
     def remember(

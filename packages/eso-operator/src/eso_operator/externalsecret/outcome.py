@@ -171,7 +171,7 @@ def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
 
 def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
     es, now = snapshot.es, snapshot.now
-    ready = _ready(es, outcome)
+    ready = _ready(snapshot, outcome)
     status = msgspec.structs.replace(
         _with_ready(snapshot, ready),
         refresh_time=rfc3339(now),
@@ -200,7 +200,7 @@ def _binding(es: ExternalSecret, outcome: Synced) -> Binding | None:
 def _intact(snapshot: Snapshot, outcome: Intact) -> Report:
     """What was said before stays if it is still true: a target of another kind may have been written meanwhile."""
     es, told = snapshot.es, _ready_of(snapshot.es)
-    ready = _ready(es, Synced())
+    ready = _ready(snapshot, Synced())
     if told is not None and (told.status, told.reason) == (ready.status, ready.reason):
         ready = told
     status = msgspec.structs.replace(
@@ -248,9 +248,10 @@ def _prefix(es: ExternalSecret) -> str:
     return "Secret" if es.spec.target.manifest is None else "Resource"
 
 
-def _ready(es: ExternalSecret, outcome: Synced) -> Condition:
-    reason = _prefix(es) + outcome.reason
-    return Condition(type=READY, status=ConditionStatus.TRUE, reason=reason, message=outcome.message)
+def _ready(snapshot: Snapshot, outcome: Synced) -> Condition:
+    reason = _prefix(snapshot.es) + outcome.reason
+    message = f"{outcome.message}; {snapshot.interval_note}" if snapshot.interval_note else outcome.message
+    return Condition(type=READY, status=ConditionStatus.TRUE, reason=reason, message=message)
 
 
 def _not_ready(es: ExternalSecret, step: str, detail: str) -> Condition:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from eso_api.externalsecret import ExternalSecret
+from eso_operator.sync.floor import SHORTEST_INTERVAL
 from eso_operator.targets.target import Look
 
 
@@ -16,6 +17,7 @@ class Rules:
     controller_class: str = "default"
     cluster_stores: bool = True
     generic_targets: bool = False
+    shortest_interval: float = SHORTEST_INTERVAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +51,5 @@ class Snapshot:
     """How many intervals it may go without being read: more than one while it would hear of every change."""
     retry_within: float = 0.0
     """The most seconds until it is tried again, should it fail now."""
+    interval_note: str = ""
+    """What there is to say about its refresh interval."""

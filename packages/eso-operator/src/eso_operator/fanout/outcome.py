@@ -21,6 +21,7 @@ import msgspec
 from eso_api import durations
 from eso_api.conditions import FailedNamespace
 from eso_operator.fanout.description import FanOut, Parent
+from eso_operator.sync.floor import SHORTEST_INTERVAL
 from eso_operator.sync.reporting import READY, News
 from kuberun.conditions import ConditionStatus
 from kuberun.controller import After, Done, Outcome, Retry
@@ -141,4 +142,4 @@ def _due(parent: Parent) -> Outcome:
         interval = durations.seconds(parent.spec.refresh_time, field="spec.refreshTime")
     except durations.DurationError:  # no API server lets that pass
         interval = _DEFAULT_INTERVAL
-    return After(interval) if interval > 0 else Done()
+    return After(max(interval, SHORTEST_INTERVAL)) if interval > 0 else Done()

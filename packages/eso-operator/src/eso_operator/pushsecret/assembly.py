@@ -27,8 +27,9 @@ from eso_operator.sync.generators import GeneratorSource
 from eso_operator.sync.homes import Homes
 from eso_operator.sync.ledger import NoLedger, StateLedger
 from eso_operator.sync.resolver import Resolver, WatchedObjects
-from eso_operator.targets.rendering import Rendering, rendering_of_keys
 from eso_operator.telemetry.objects import ObjectSeries
+from eso_render.rendering import Rendering, rendering_of_keys
+from eso_render.workers import Workers
 from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.controller import Controller, Reconcile
@@ -68,6 +69,7 @@ class Parts:
     dependencies: Dependencies
     forget_connection: Callable[[Connection], None]
     version_of: VersionOf
+    workers: Workers
     series: ObjectSeries
     recorder: EventRecorder
 
@@ -111,9 +113,17 @@ def reconciler(parts: Parts, memory: Memory) -> PushSecretReconciler:
         series=parts.series,
         recorder=parts.recorder,
         homes=Homes(parts.watches.namespaces.store),
-        rendering=Rendering(parts.settings.sync.left_delimiter, parts.settings.sync.right_delimiter),
-        selecting=rendering_of_keys(),
+        rendering=Rendering(parts.workers, parts.settings.sync.left_delimiter, parts.settings.sync.right_delimiter),
+        selecting=rendering_of_keys(parts.workers),
     )
     return PushSecretReconciler(
-        Gatherer(objects, memory, sources=sources, chooser=chooser, version_of=parts.version_of), outside
+        Gatherer(
+            objects,
+            memory,
+            sources=sources,
+            chooser=chooser,
+            version_of=parts.version_of,
+            shortest_interval=parts.settings.sync.shortest_interval,
+        ),
+        outside,
     )

@@ -8,25 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from eso_api.pushsecret import PushSecret
+from eso_api.pushsecret import PushSecret, PushSecretSpec
+from eso_api.values import SecretBytes
 from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.push import Delivery, Parcel
 from eso_operator.pushsecret.records import Spot, spot_of, spots_of
-from eso_operator.pushsecret.select import Entry, entries_for
+from eso_operator.pushsecret.select import Entry, Selection
 from eso_operator.pushsecret.snapshot import Chosen
 from eso_operator.pushsecret.sources import Source, caller_of
-from eso_render.scopes import RenderText
-from eso_render.secret import render_push
-from eso_render.sources import TemplateObjects
+from eso_operator.pushsecret.stores import targets_store
+from eso_render.secret import Desired
 from eso_wire.values import SourceSecret
 
 
-def templated(push: PushSecret, source: Source, objects: TemplateObjects, render: RenderText) -> Source:
+def templated(source: Source, desired: Desired) -> Source:
     """The source as its template makes it. Its own keys stay; type, labels and annotations follow the template."""
-    template = push.spec.template
-    if template is None:
-        return source
-    desired = render_push(template, source.values, objects=objects, render=render)
     about = SourceSecret(
         type=desired.type,
         labels={**source.about.labels, **desired.labels},
@@ -35,19 +31,36 @@ def templated(push: PushSecret, source: Source, objects: TemplateObjects, render
     return replace(source, about=about, values=desired.data)
 
 
+def selections(push: PushSecret, stores: Sequence[Chosen], sources: Sequence[Source]) -> tuple[Selection, ...]:
+    """What each store gets from each source, in their order. Raises SelectorError."""
+    return tuple(selection_for(store, push.spec, source.values) for store in stores for source in sources)
+
+
+def selection_for(store: Chosen, spec: PushSecretSpec, values: Mapping[str, SecretBytes]) -> Selection:
+    """What one store gets from one source."""
+    rules = [
+        (index, rule)
+        for index, rule in enumerate(spec.data_to)
+        if rule.store_ref is not None and targets_store(rule.store_ref, store)
+    ]
+    return Selection(spec.data, rules, values)
+
+
 def deliveries(
     push: PushSecret,
     stores: Sequence[Chosen],
     *,
     sources: Sequence[Source],
     known: Mapping[Place, Known],
-    render: RenderText,
+    selected: Sequence[tuple[Entry, ...]],
 ) -> Iterator[Delivery]:
-    """One for each store. Raises EntryError."""
+    """One for each store, from what `selections` became."""
+    entries = iter(selected)
     for store in stores:
+        given = [(source, next(entries)) for source in sources]
         yield Delivery(
             store=store,
-            parcels=tuple(_parcels(push, store, sources, render)),
+            parcels=tuple(_parcels(given)),
             spec=push.spec,
             caller=caller_of(push),
             ours=spots_of(push.status.synced_push_secrets, store.key),
@@ -55,9 +68,8 @@ def deliveries(
         )
 
 
-def _parcels(push: PushSecret, store: Chosen, sources: Sequence[Source], render: RenderText) -> Iterator[Parcel]:
+def _parcels(selected: Sequence[tuple[Source, tuple[Entry, ...]]]) -> Iterator[Parcel]:
     """What each source gives. Where several give to one place, the last in the order of names does."""
-    selected = [(source, entries_for(store, push.spec, source.values, render=render)) for source in sources]
     winner: dict[Spot, str] = {spot_of(entry.data): source.name for source, entries in selected for entry in entries}
     for source, entries in selected:
         won: tuple[Entry, ...] = tuple(entry for entry in entries if winner[spot_of(entry.data)] == source.name)

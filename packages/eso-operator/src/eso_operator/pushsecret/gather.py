@@ -10,6 +10,7 @@ from eso_operator.pushsecret.memory import LastPush, Memory
 from eso_operator.pushsecret.snapshot import Snapshot
 from eso_operator.pushsecret.sources import SourceReader
 from eso_operator.pushsecret.stores import StoreChooser
+from eso_operator.sync.floor import SHORTEST_INTERVAL, floor_note, paced
 from kuberun.cache import Store
 from kuberun.meta import Malformed, ObjectKey
 
@@ -28,12 +29,14 @@ class Gatherer:
         sources: SourceReader,
         chooser: StoreChooser,
         version_of: VersionOf,
+        shortest_interval: float = SHORTEST_INTERVAL,
     ) -> None:
         self._objects = objects
         self._memory = memory
         self._sources = sources
         self._chooser = chooser
         self._version_of = version_of
+        self._shortest = shortest_interval
 
     def find(self, key: ObjectKey) -> PushSecret | None:
         """The object, if it is there and can be read. What cannot is told by `sync.misfits`."""
@@ -42,6 +45,7 @@ class Gatherer:
 
     async def gather(self, push: PushSecret, now: datetime) -> Snapshot:
         last = self._memory.last(push)
+        note, push = floor_note(push.spec.refresh_interval, self._shortest), self.paced(push)
         return Snapshot(
             push=push,
             now=now,
@@ -50,8 +54,13 @@ class Gatherer:
             stores=await self._chooser.choose(push),
             new_templates=last is not None and self._has_new_templates(last),
             unrecorded=bool(self._memory.unrecorded(push)),
+            interval_note=note,
             freed=self._memory.rivals.freed(push.key),
         )
+
+    def paced(self, push: PushSecret) -> PushSecret:
+        """The object with the interval that counts."""
+        return paced(push, self._shortest)
 
     def _has_new_templates(self, last: LastPush) -> bool:
         """One that is gone, or not seen yet, is no news: the next push will say so."""

@@ -74,6 +74,8 @@ class Synced:
     wrote: bool = False
     renew_within: float | None = None
     note: str = ""
+    remarks: tuple[str, ...] = ()
+    """What else the condition says."""
     news: tuple[News, ...] = ()
     learned: Learned | None = field(default=None, repr=False, compare=False)
     """To be remembered as soon as the rest is on record."""
@@ -244,7 +246,7 @@ def _success(push: PushSecret, outcome: Synced) -> str:
             f"{stores} cannot create atomically: existence was checked before each push, so a value written by somebody"
             " else in between would have been overwritten"
         )
-    return "; ".join(parts)[:_MAX_TEXT]
+    return "; ".join([*parts, *outcome.remarks])[:_MAX_TEXT]
 
 
 def _with_existing(conditions: list[Condition], existing: Sequence[str], now: datetime) -> list[Condition]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -12,7 +13,7 @@ import structlog
 
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_operator.pushsecret.decide import BEFORE_PUSH, BEFORE_SOURCE, NOT_PUSHED, first_stop
-from eso_operator.pushsecret.deliveries import deliveries, templated
+from eso_operator.pushsecret.deliveries import deliveries, selections, templated
 from eso_operator.pushsecret.finalizer import Finalizer
 from eso_operator.pushsecret.gather import Gatherer
 from eso_operator.pushsecret.memory import NOTHING_KNOWN, Memory
@@ -27,12 +28,13 @@ from eso_operator.pushsecret.outcome import (
 )
 from eso_operator.pushsecret.places import Known, Place
 from eso_operator.pushsecret.plan import IF_NOT_EXISTS
+from eso_operator.pushsecret.push import Delivery
 from eso_operator.pushsecret.records import recorded, union
 from eso_operator.pushsecret.refresh import changed, current_version, interval_of
-from eso_operator.pushsecret.select import EntryError
+from eso_operator.pushsecret.select import EntryError, select_all
 from eso_operator.pushsecret.settlement import NOT_DELETED, Planned, Settlement, news_of
-from eso_operator.pushsecret.snapshot import NoChoice, Snapshot
-from eso_operator.pushsecret.sources import SourceError, SourceGoneError, SourceReader, Sources, missed
+from eso_operator.pushsecret.snapshot import Chosen, NoChoice, Snapshot
+from eso_operator.pushsecret.sources import Source, SourceError, SourceGoneError, SourceReader, Sources, missed
 from eso_operator.pushsecret.triggers import named_stores
 from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependant, Dependencies, Dependency
@@ -43,9 +45,11 @@ from eso_operator.sync.homes import Homes
 from eso_operator.sync.ledger import PUSH_ENTRY
 from eso_operator.sync.reporting import News
 from eso_operator.sync.templates import TemplateMissingError, read_templates, template_sources
-from eso_operator.targets.rendering import Rendering
 from eso_operator.telemetry.objects import ObjectSeries, Subsystem
 from eso_render.errors import RenderError
+from eso_render.rendering import Rendering
+from eso_render.secret import render_pushes
+from eso_render.sources import TemplateObjects
 from eso_wire.errors import RetryClass
 from kuberun.client import Client
 from kuberun.clock import Clock
@@ -156,7 +160,7 @@ class PushSecretReconciler:
         try:
             planned = first_stop(snapshot, BEFORE_PUSH) or await self._planned(snapshot, sources)
             if isinstance(planned, Planned):
-                snapshot = replace(snapshot, push=await self._announced(push, planned))
+                snapshot = replace(snapshot, push=self._gatherer.paced(await self._announced(push, planned)))
         except ApiError:
             await ledger.discard(kept)
             raise
@@ -195,21 +199,34 @@ class PushSecretReconciler:
         stores = () if isinstance(snapshot.stores, NoChoice) else snapshot.stores
         try:
             templates = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
-            rendered = await self._outside.rendering.run(
-                lambda render: [templated(push, source, templates.objects, render) for source in sources.found],
-                of=push.metadata.uid,
-            )
-            known = self._known(snapshot)
-            wanted = await self._outside.selecting.run(
-                lambda render: tuple(deliveries(push, stores, sources=rendered, known=known, render=render)),
-                of=push.metadata.uid,
-            )
+            rendered = await self._rendered(push, sources.found, templates.objects)
+            wanted = await self._wanted(snapshot, stores, rendered)
             bound = await self._outside.settlement.bind(wanted)
             return Planned(bound, self._outside.settlement.ours(push), templates.versions)
         except EntryError as problem:
             return _failed(problem.path, "InvalidSpec", str(problem), problem.remote_key)
         except (TemplateMissingError, RenderError) as problem:
             return _failed("spec.template", "TemplateError", str(problem))
+
+    async def _rendered(
+        self, push: PushSecret, sources: Sequence[Source], objects: TemplateObjects
+    ) -> tuple[Source, ...]:
+        """The sources as the template makes them."""
+        template = push.spec.template
+        if template is None:
+            return tuple(sources)
+        work = partial(render_pushes, template, [source.values for source in sources], objects=objects)
+        made = await self._outside.rendering.run(work, push.metadata.namespace)
+        return tuple(map(templated, sources, made))
+
+    async def _wanted(
+        self, snapshot: Snapshot, stores: Sequence[Chosen], sources: Sequence[Source]
+    ) -> tuple[Delivery, ...]:
+        """What goes to each store. Raises EntryError."""
+        push = snapshot.push
+        work = partial(select_all, selections(push, stores, sources))
+        selected = await self._outside.selecting.run(work, push.metadata.namespace)
+        return tuple(deliveries(push, stores, sources=sources, known=self._known(snapshot), selected=selected))
 
     def _known(self, snapshot: Snapshot) -> Mapping[Place, Known]:
         """What need not be written again.
@@ -270,6 +287,8 @@ class PushSecretReconciler:
     # --- telling ------------------------------------------------------------------------------------------------------
 
     async def _report(self, snapshot: Snapshot, outcome: Outcome) -> Then:
+        if isinstance(outcome, Synced) and snapshot.interval_note:
+            outcome = replace(outcome, remarks=(*outcome.remarks, snapshot.interval_note))
         then = await self._say(snapshot.push, outcome, snapshot.now)
         if not isinstance(outcome, NotDue):
             _log.info("push secret reconciled", push_secret=str(snapshot.push.key), outcome=type(outcome).__name__)

@@ -12,22 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
-from eso_api.pushsecret import PushData, PushDataTo, PushMatch, PushRemoteRef, PushRewrite, PushSecretSpec
+from eso_api.pushsecret import PushData, PushDataTo, PushMatch, PushRemoteRef, PushRewrite
 from eso_api.rewrite import Rewrite
 from eso_api.values import SecretBytes
 from eso_operator.pushsecret.conversion import read_keys
-from eso_operator.pushsecret.snapshot import Chosen
-from eso_operator.pushsecret.stores import targets_store
 from eso_operator.sync.errors import ShapeError
 from eso_operator.sync.rewrite import rewritten
 from eso_render.engine import render_key
+from eso_render.metering import allow, pattern_nanos
 from eso_render.scopes import RenderText
 from eso_wire.values import RemoteRef, SecretMap
 from gotmpl.sprig.regexes import BadPatternError, compiled
 
 Values = Mapping[str, SecretBytes]
+
+_KEY_NANOS: Final = 1_000
 
 
 class EntryError(ShapeError):
@@ -73,14 +74,29 @@ class _Source:
     names: Callable[[str], dict[str, str]]
 
 
-def entries_for(
-    store: Chosen, spec: PushSecretSpec, values: Values, *, render: RenderText = render_key
-) -> tuple[Entry, ...]:
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is to be selected: by which entries of the spec, from which values."""
+
+    data: Sequence[PushData]
+    rules: Sequence[tuple[int, PushDataTo]]
+    """Entries of dataTo that are for the store, each with its place in the spec."""
+    values: Values = field(repr=False)
+
+
+def select_all(selections: Sequence[Selection], *, render: RenderText = render_key) -> tuple[tuple[Entry, ...], ...]:
+    """The entries of each selection, in their order."""
+    return tuple(select(selection, render=render) for selection in selections)
+
+
+def select(selection: Selection, *, render: RenderText = render_key) -> tuple[Entry, ...]:
     """Everything that one source gives to one store."""
+    values, data = selection.values, selection.data
+    allow(render, _KEY_NANOS * sum(map(len, values)))
     source = _Source(values, cache(lambda strategy: read_keys(values, strategy)))
-    explicit = [_explicit(f"spec.data[{index}]", each, source) for index, each in enumerate(spec.data)]
-    taken = {_source_key(each, source) for each in spec.data}
-    found = _many(store, spec.data_to, source, render)
+    explicit = [_explicit(f"spec.data[{index}]", each, source) for index, each in enumerate(data)]
+    taken = {_source_key(each, source) for each in data}
+    found = _many(selection.rules, source, render)
     many = [entry for entry in found if entry.data.match.secret_key not in taken]
     entries = (*many, *explicit)
     _refuse_twice(entries, "the same place")
@@ -92,13 +108,8 @@ def entries_for(
 # --- dataTo -----------------------------------------------------------------------------------------------------------
 
 
-def _many(store: Chosen, rules: Sequence[PushDataTo], source: _Source, render: RenderText) -> list[Entry]:
-    entries = [
-        entry
-        for index, rule in enumerate(rules)
-        if rule.store_ref is not None and targets_store(rule.store_ref, store)
-        for entry in _expanded(f"spec.dataTo[{index}]", rule, source, render)
-    ]
+def _many(rules: Sequence[tuple[int, PushDataTo]], source: _Source, render: RenderText) -> list[Entry]:
+    entries = [entry for index, rule in rules for entry in _expanded(f"spec.dataTo[{index}]", rule, source, render)]
     _refuse_twice(entries, "the same remote key")
     return entries
 
@@ -106,7 +117,7 @@ def _many(store: Chosen, rules: Sequence[PushDataTo], source: _Source, render: R
 def _expanded(path: str, rule: PushDataTo, source: _Source, render: RenderText) -> Iterator[Entry]:
     """One rule: an entry for each matching key, or one for all of them."""
     values, raw_of = source.values, _names(path, source, rule.conversion_strategy)
-    matching = [name for name in sorted(raw_of) if _matches(path, rule, name)]
+    matching = [name for name in sorted(raw_of) if _matches(path, rule, name, render)]
     if not matching:
         return
     if rule.remote_key:
@@ -120,10 +131,11 @@ def _expanded(path: str, rule: PushDataTo, source: _Source, render: RenderText) 
         yield Entry(path, _recorded(raw_of[name], remote_key, rule.metadata), values[raw_of[name]])
 
 
-def _matches(path: str, rule: PushDataTo, name: str) -> bool:
+def _matches(path: str, rule: PushDataTo, name: str, render: RenderText) -> bool:
     pattern = rule.match.regexp if rule.match is not None else ""
     if not pattern:
         return True
+    allow(render, pattern_nanos(pattern, name))
     try:
         return compiled(pattern).search(name.encode("utf-8", "surrogateescape")) is not None
     except BadPatternError as problem:

@@ -61,6 +61,8 @@ class Snapshot:
     """A template that the last push took from another object is not the same any more."""
     unrecorded: bool = False
     """Something was pushed, and the status could not be written since."""
+    interval_note: str = ""
+    """What there is to say about its refresh interval."""
     freed: bool = False
     """Another PushSecret overwrote a value and does not push there any more."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
@@ -21,6 +21,7 @@ from eso_operator.secretstore.outcome import Before, Report, report_of
 from eso_operator.secretstore.validation import Validator
 from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependant, Dependencies, OnObject
+from eso_operator.sync.floor import SHORTEST_INTERVAL
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_wire.values import KindRole
 from kuberun.cache import Store
@@ -33,9 +34,6 @@ from kuberun.meta import Malformed, ObjectKey
 from kuberun.status import OwnWrites, write_status
 
 _log = structlog.get_logger(__name__)
-
-SHORTEST_INTERVAL: Final = 1.0
-"""Seconds: a store that asks for a millisecond would keep a worker, and the provider, busy all the time."""
 
 PushSecrets = Callable[[StoreKind, ObjectKey], Sequence[PushSecret]]
 """The PushSecrets that may hold a store."""

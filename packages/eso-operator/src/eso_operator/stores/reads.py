@@ -16,7 +16,7 @@ provider: it protects Secrets from whoever writes such an object.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
@@ -105,8 +105,8 @@ def reads_of(target: ResolvedTarget) -> tuple[Read, ...]:
         return ()
     spec = msgspec.json.decode(target.config.spec)
     reads: dict[str, Read] = {}
-    for path in target.config.credentials:
-        for pointer, reference in pointers.expand(spec, path.pattern):
+    for path, places in _places(target, spec):
+        for pointer, reference in places:
             if path.kind is CredentialKind.CA_PROVIDER and _has_bundle(spec, pointer):
                 continue  # a bundle that is written out wins
             if pointer not in reads:
@@ -114,6 +114,15 @@ def reads_of(target: ResolvedTarget) -> tuple[Read, ...]:
             if len(reads) > MAX_CREDENTIALS:
                 raise _invalid(target, f"has more than {MAX_CREDENTIALS} references to credentials")
     return tuple(reads.values())
+
+
+def _places(target: ResolvedTarget, spec: Any) -> Iterator[tuple[CredentialPath, list[pointers.Place]]]:
+    """Where each path of the handshake finds something."""
+    paths = target.config.credentials
+    try:
+        yield from zip(paths, pointers.expand(spec, [path.pattern for path in paths]), strict=True)
+    except pointers.TooLargeError as problem:
+        raise _invalid(target, f"is too large to look for references to credentials in it: {problem}") from None
 
 
 def referent(target: ResolvedTarget, what: str) -> ResolutionError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Protocol, assert_never
 
 from eso_api.externalsecret import ExternalSecret
@@ -21,15 +22,14 @@ from eso_api.values import SecretBytes
 from eso_operator.stores.need import Need, reading
 from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_operator.sync.dependencies import ANY_PROVIDER, Dependency, OnLabel, OnObject, on_connection, on_object
-from eso_operator.sync.errors import ShapeError
 from eso_operator.sync.followers import Reading, Sight, Topic, topic_of, topic_of_search
 from eso_operator.sync.generate import Generators, Made
 from eso_operator.sync.reporting import cause_of
 from eso_operator.sync.resolver import Resolver
-from eso_operator.sync.shape import shape_fetched, shape_generated, shape_value
+from eso_operator.sync.shape import Answered, Shaped, shape_all
 from eso_operator.sync.wants import Extract, FindMany, Generate, OneValue, Read, Want, remote_ref, wants_of
-from eso_operator.targets.rendering import rendering_of_keys
-from eso_render.scopes import RenderText
+from eso_render.errors import RenderError
+from eso_render.rendering import Rendering
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import FindQuery, Found, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
 from kuberun.controller import ASKED_AT
@@ -100,14 +100,21 @@ class Fetcher:
     """One for the process."""
 
     def __init__(
-        self, resolver: Resolver, bind: Bind, *, planner: PlansReads, finds: Finds, generators: Generators
+        self,
+        resolver: Resolver,
+        bind: Bind,
+        *,
+        planner: PlansReads,
+        finds: Finds,
+        generators: Generators,
+        rendering: Rendering,
     ) -> None:
         self._resolver = resolver
         self._bind = bind
         self._planner = planner
         self._finds = finds
         self._generators = generators
-        self._rendering = rendering_of_keys()
+        self._rendering = rendering
 
     async def fetch(self, es: ExternalSecret, *, told_at: float | None = None) -> Fetched:
         """Values and failures of every entry. Never raises for what a store, provider or backend does.
@@ -121,7 +128,14 @@ class Fetcher:
                 *(self._generate(pass_, want) for want in pass_.wants if isinstance(want, Generate)),
             ]
         )
-        return await self._rendering.run(pass_.result, of=es.metadata.uid)
+        return pass_.result(await self._shape(pass_))
+
+    async def _shape(self, pass_: _Pass) -> Shaped:
+        """Keys and values as the entries want them. Stopped before its end, it is an error of every entry."""
+        try:
+            return await self._rendering.run(partial(shape_all, pass_.answered), pass_.es.metadata.namespace)
+        except RenderError as problem:
+            return Shaped({}, {answered.want.path: str(problem) for answered in pass_.answered})
 
     async def sights(self, es: ExternalSecret) -> tuple[Sight, ...]:
         """What it would read where providers can tell of changes. Reads nothing, and waits for no provider.
@@ -301,20 +315,21 @@ class _Pass:
         if seconds is not None:
             self.refresh_within = min(seconds, self.refresh_within or seconds)
 
-    def result(self, render: RenderText) -> Fetched:
-        """The values in the order of the entries, later ones over earlier ones. Changes nothing here."""
-        values: dict[str, SecretBytes] = {}
+    @property
+    def answered(self) -> tuple[Answered, ...]:
+        """The entries that have an answer, in their order."""
+        return tuple(Answered(want, self.answers[want.path]) for want in self.wants if want.path in self.answers)
+
+    def result(self, shaped: Shaped) -> Fetched:
+        """Everything that came of it. Changes nothing here."""
         failed = dict(self.failed)
         for want in self.wants:
-            if want.path in self.answers:
-                try:
-                    values |= _shaped(want, self.answers[want.path], render)
-                except ShapeError as problem:
-                    failed[want.path] = _failure(want, "InvalidValue", str(problem), retry=RetryClass.AFTER_CHANGE)
+            if (problem := shaped.problems.get(want.path)) is not None:
+                failed[want.path] = _failure(want, "InvalidValue", problem, retry=RetryClass.AFTER_CHANGE)
         failures = tuple(failed[want.path] for want in self.wants if want.path in failed)
         missing = tuple(Missing(want.path, _remote_key(want)) for want in self.wants if want.path in self.absent)
         return Fetched(
-            values={} if failures else values,
+            values={} if failures else shaped.values,
             missing=missing,
             failures=failures,
             depends_on=frozenset(self.depends_on),
@@ -341,20 +356,6 @@ async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
     async with asyncio.TaskGroup() as group:
         for each in work:
             group.create_task(each)
-
-
-def _shaped(want: Want, answer: SecretBytes | Values, render: RenderText) -> dict[str, SecretBytes]:
-    match want, answer:
-        case OneValue(), SecretBytes():
-            return {want.key: shape_value(answer, want.ref)}
-        case Extract(), Mapping():
-            return shape_fetched(answer, want.ref, want.steps, render)
-        case FindMany(), Mapping():
-            return shape_fetched(answer, want.find, want.steps, render)
-        case Generate(), Mapping():
-            return shape_generated(answer, want.steps, render)
-        case _:
-            raise ShapeError("the provider answered with another shape than was asked for")
 
 
 def _failure_of(want: Want, error: ResolutionError | ProviderError) -> Failure:

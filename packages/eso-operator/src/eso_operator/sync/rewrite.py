@@ -14,7 +14,9 @@ from eso_api.values import SecretBytes
 from eso_operator.sync.errors import ShapeError
 from eso_render.engine import render_key
 from eso_render.errors import RenderError
+from eso_render.metering import allow, pattern_nanos
 from eso_render.scopes import RenderText
+from gotmpl.errors import FuncError
 from gotmpl.floats import format_float
 from gotmpl.jsontext import JsonError, decode, encode
 from gotmpl.sprig.regexes import BadPatternError, compiled, replace_all
@@ -23,6 +25,8 @@ Values = Mapping[str, SecretBytes]
 
 _MAX_KEYS: Final = 100_000
 _NO_VALUE: Final = "<no value>"
+_MERGE_NANOS: Final = 2_000
+"""For each byte of JSON: it is read and may be written again."""
 
 
 def rewritten(values: Values, steps: Sequence[Rewrite], render: RenderText = render_key) -> dict[str, SecretBytes]:
@@ -41,9 +45,10 @@ def _step(values: Values, step: Rewrite, render: RenderText) -> dict[str, Secret
     operation = step.merge or step.regexp or step.transform
     match operation:
         case MergeRewrite():
+            allow(render, _MERGE_NANOS * sum(map(len, values.values())))
             return _merged(values, operation)
         case RegexpRewrite():
-            return _renamed(values, _by_regexp(operation))
+            return _renamed(values, _by_regexp(operation, render))
         case TransformRewrite():
             return _renamed(values, _by_template(operation, render))
         case None:
@@ -56,12 +61,21 @@ def _renamed(values: Values, rename: Callable[[str], str]) -> dict[str, SecretBy
     return {rename(key): values[key] for key in sorted(values)}
 
 
-def _by_regexp(operation: RegexpRewrite) -> Callable[[str], str]:
+def _by_regexp(operation: RegexpRewrite, render: RenderText) -> Callable[[str], str]:
+    allow(render, pattern_nanos(operation.source, ""))
     try:
         pattern = compiled(operation.source)
     except BadPatternError as problem:
         raise ShapeError(f"regexp.source is no regular expression (RE2): {problem}") from None
-    return lambda key: replace_all(pattern, key, operation.target)
+
+    def rename(key: str) -> str:
+        allow(render, pattern_nanos(operation.source, key))
+        try:
+            return replace_all(pattern, key, operation.target)
+        except FuncError as problem:
+            raise ShapeError(f"regexp: {problem}") from None
+
+    return rename
 
 
 def _by_template(operation: TransformRewrite, render: RenderText) -> Callable[[str], str]:

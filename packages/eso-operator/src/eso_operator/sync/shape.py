@@ -6,6 +6,8 @@ Pure, and the order is part of the API: rewriting sees undecoded values, and wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from eso_api.externalsecret import Find, RemoteRef
 from eso_api.rewrite import Rewrite
@@ -13,11 +15,66 @@ from eso_api.values import SecretBytes
 from eso_operator.sync.errors import ShapeError
 from eso_operator.sync.keys import checked, converted
 from eso_operator.sync.rewrite import rewritten
+from eso_operator.sync.wants import Extract, FindMany, Generate, OneValue, Want
 from eso_render.decoding import DecodingError, decode
 from eso_render.engine import render_key
+from eso_render.metering import TooSlowError, allow
 from eso_render.scopes import RenderText
 
 Values = Mapping[str, SecretBytes]
+
+_KEY_NANOS: Final = 1_000
+_BYTE_NANOS: Final = 20
+_ENTRY_NANOS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An entry of the spec, and what its provider or generator gave."""
+
+    want: Want
+    answer: SecretBytes | Values = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """The values of all entries, later ones over earlier ones; what is wrong with entries, by their path."""
+
+    values: dict[str, SecretBytes]
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+def shape_all(entries: Sequence[Answered], render: RenderText = render_key) -> Shaped:
+    """Every entry is tried, so that a person sees every cause at once."""
+    shaped = Shaped({})
+    for entry in entries:
+        try:
+            allow(render, _nanos(entry.answer))
+            shaped.values.update(_shaped(entry, render))
+        except (ShapeError, TooSlowError) as problem:
+            shaped.problems[entry.want.path] = str(problem)
+    return shaped
+
+
+def _shaped(entry: Answered, render: RenderText) -> dict[str, SecretBytes]:
+    match entry.want, entry.answer:
+        case OneValue() as want, SecretBytes() as answer:
+            return {want.key: shape_value(answer, want.ref)}
+        case Extract() as want, Mapping() as answers:
+            return shape_fetched(answers, want.ref, want.steps, render)
+        case FindMany() as want, Mapping() as answers:
+            return shape_fetched(answers, want.find, want.steps, render)
+        case Generate() as want, Mapping() as answers:
+            return shape_generated(answers, want.steps, render)
+        case _:
+            raise ShapeError("the provider answered with another shape than was asked for")
+
+
+def _nanos(answer: SecretBytes | Values) -> int:
+    """The most that names and decoding take."""
+    if isinstance(answer, SecretBytes):
+        return _ENTRY_NANOS + _BYTE_NANOS * len(answer)
+    return sum(_ENTRY_NANOS + _KEY_NANOS * len(key) + _BYTE_NANOS * len(value) for key, value in answer.items())
 
 
 def shape_value(value: SecretBytes, ref: RemoteRef) -> SecretBytes:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -36,11 +37,11 @@ from eso_operator.targets.marks import (
     target_name,
 )
 from eso_operator.targets.plan import KEEPS_FOREIGN, owners_after, ownership_refusal
-from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.shares import Shares
 from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, Present, UnknownKindError
 from eso_render.errors import Place, TargetError
 from eso_render.manifest import render_manifest
+from eso_render.rendering import Rendering
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from kuberun.client import Client
@@ -93,15 +94,15 @@ class ManifestTarget:
         live = None if policy == NONE else await self._read(es)
         merges = policy in KEEPS_FOREIGN
         desired = await self._rendering.run(
-            lambda render: render_manifest(
+            partial(
+                render_manifest,
                 es.spec.target,
                 values,
                 owner=es.metadata,
                 existing=_of_others(es, live) if live is not None and merges else None,
                 objects=objects,
-                render=render,
             ),
-            of=es.metadata.uid,
+            es.metadata.namespace,
         )
         if policy == NONE:
             return Keep(Untouched.POLICY_NONE)

@@ -6,6 +6,7 @@ change has to be planned; an untouched Secret that already fulfils the wish cost
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
@@ -22,9 +23,9 @@ from eso_operator.targets.marks import (
     target_name,
 )
 from eso_operator.targets.plan import KEEPS_FOREIGN, LiveSecret, live_secret, plan, wanted_digest
-from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.shares import Shares
 from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, PartlyAppliedError, Present
+from eso_render.rendering import Rendering
 from eso_render.secret import Desired, Values, render_secret
 from eso_render.sources import TemplateObjects
 from kuberun.cache import Store
@@ -75,8 +76,7 @@ class SecretTarget:
 
     async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
         desired = await self._rendering.run(
-            lambda render: render_secret(es.spec.target, values, owner=es.metadata, objects=objects, render=render),
-            of=es.metadata.uid,
+            partial(render_secret, es.spec.target, values, owner=es.metadata, objects=objects), es.metadata.namespace
         )
         if es.spec.target.creation_policy == NONE:
             return Keep(Untouched.POLICY_NONE)

@@ -1,0 +1,187 @@
+"""A few worker processes, shared by all namespaces, for what may be slow.
+
+    run -> a turn, round robin over the namespaces that wait -> a process -> its answer, or its end at the deadline
+
+No namespace has all of them: one is left for the others, however much one namespace asks for. Processes start when they
+are needed, end after a while without work, and end with this process. One that was stopped in the middle of its work,
+at the deadline or because nobody waits for the answer any more, is not used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eso_render.errors import RenderError
+from eso_render.jobs import HEADER, READY, Answer, Job
+from eso_render.passing import packed, unpacked_values
+from kuberun.children import bound_to_parent
+from kuberun.fairness import FairSlots
+
+_START_SECONDS: Final = 30.0
+_IDLE_SECONDS: Final = 120.0
+_ANSWER_BYTES: Final = 64 * 2**20
+_ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TZDIR")
+"""All that a worker sees of ours: there may be credentials in the rest."""
+_ADVICE: Final = "let templates and patterns do less, or use smaller values"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How many processes, and how much of the machine each piece of work may take."""
+
+    processes: int = 2
+    seconds: float = 10.0
+    """After which a worker is killed. Longer than the bound of the templates themselves, which tells more."""
+    memory: int = 128 * 2**20
+    """Address space of each process, in bytes. All of them fit beside the operator into the chart's memory limit."""
+
+
+class StoppedError(RenderError):
+    """The work did not come to its end. The message says what to do; nothing of the work is in it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, phase="execute")
+
+
+class Workers:
+    """One for the process."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - frozen
+        *,
+        waiting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    ) -> None:
+        """`waiting` surrounds the time until an answer is there."""
+        self._settings = settings
+        self._waiting = waiting
+        self._turns = FairSlots(settings.processes, greed=1)
+        self._idle: list[_Worker] = []
+
+    @property
+    def seconds(self) -> float:
+        return self._settings.seconds
+
+    async def run(self, job: Job, share: str) -> Any:
+        """What the job makes, or the error it raises. `share` is the namespace whose turn it takes."""
+        message = packed(job)
+        async with self._waiting(), self._turns.turn(share):
+            answer = await self._answered(message)
+        if answer.problem is not None:
+            raise answer.problem
+        return answer.made
+
+    async def _answered(self, message: bytes) -> Answer:
+        worker = self._idle.pop() if self._idle else await self._started()
+        worker.stay()
+        try:
+            async with asyncio.timeout(self._settings.seconds):
+                raw = await worker.exchange(message)
+            answer = unpacked_values(raw)
+        except TimeoutError:
+            worker.end()
+            raise StoppedError(
+                f"rendering took longer than {self._settings.seconds:g} seconds and was stopped: {_ADVICE}"
+            ) from None
+        except (OSError, EOFError, pickle.UnpicklingError):
+            worker.end()
+            raise StoppedError(
+                f"the process that rendered it ended, most likely for want of memory: {_ADVICE}"
+            ) from None
+        except BaseException:
+            worker.end()
+            raise
+        self._idle.append(worker)
+        worker.leave_after(_IDLE_SECONDS, self._idle)
+        return answer if isinstance(answer, Answer) else Answer()
+
+    async def _started(self) -> _Worker:
+        try:
+            worker = _Worker(self._settings.memory)
+        except OSError as problem:
+            raise StoppedError(f"no process for templates can be started: {problem.strerror}") from None
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                if await worker.receive() == READY:
+                    return worker
+        except (OSError, EOFError, TimeoutError):
+            pass
+        except BaseException:
+            worker.end()
+            raise
+        worker.end()
+        raise StoppedError("no process for templates can be started: it ended, or did not answer")
+
+
+class _Worker:
+    """One process and our end of its socket. It ends with this object."""
+
+    def __init__(self, memory: int) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)  # noqa: FBT003 - the socket module's own
+        self._socket = ours
+        command = [sys.executable, "-I", "-m", "eso_render.workerprocess", str(memory)]
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own module
+                bound_to_parent(command, signal.SIGKILL),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                cwd="/",
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._leaving: asyncio.TimerHandle | None = None
+        self.end = weakref.finalize(self, _end, process, ours)
+
+    async def exchange(self, message: bytes) -> bytes:
+        await asyncio.get_running_loop().sock_sendall(self._socket, HEADER.pack(len(message)) + message)
+        return await self.receive()
+
+    async def receive(self) -> bytes:
+        (size,) = HEADER.unpack(await self._exactly(HEADER.size))
+        if size > _ANSWER_BYTES:
+            raise EOFError
+        return await self._exactly(size)
+
+    async def _exactly(self, size: int) -> bytes:
+        loop, parts = asyncio.get_running_loop(), bytearray()
+        while len(parts) < size:
+            part = await loop.sock_recv(self._socket, min(size - len(parts), 2**20))
+            if not part:
+                raise EOFError
+            parts += part
+        return bytes(parts)
+
+    def stay(self) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+
+    def leave_after(self, seconds: float, idle: list[_Worker]) -> None:
+        def leave() -> None:
+            idle.remove(self)
+            self.end()
+
+        self._leaving = asyncio.get_running_loop().call_later(seconds, leave)
+
+
+def _end(process: subprocess.Popen[bytes], ours: socket.socket) -> None:
+    ours.close()
+    process.kill()
+    process.wait()
