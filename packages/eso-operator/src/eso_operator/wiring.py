@@ -38,10 +38,10 @@ from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreS
 from eso_operator.secretstore.triggers import held_stores, holders, own_changes
 from eso_operator.secretstore.validation import Validator
 from eso_operator.settings import FeatureGate, Settings
-from eso_operator.stores.classes import CLASS
 from eso_operator.stores.credentials import Followed, bind, follow_metadata
 from eso_operator.stores.kubecredentials import KubeCredentials
 from eso_operator.stores.settings import ResolverSettings
+from eso_operator.stores.snapshot import CLASS
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.followers import Followers
@@ -166,6 +166,7 @@ def resolver_settings(settings: Settings) -> ResolverSettings:
         core_namespace=settings.core_namespace,
         controller_class=settings.controller_class,
         provider_namespaces=settings.providers.namespaces,
+        namespaced_providers=settings.providers.namespaced,
         cluster_domain=settings.providers.cluster_domain,
         allowed_addresses=settings.providers.allowed_addresses,
         trusted=dict((*settings.providers.trusted, *settings.providers.expected)),
@@ -182,6 +183,9 @@ def certificate_settings(settings: Settings) -> CertificateSettings:
         cluster_domain=settings.providers.cluster_domain,
         trust_domain=settings.certificates.trust_domain,
         namespaces=settings.namespaces,
+        shared=settings.providers.namespaces,
+        namespaced_providers=settings.providers.namespaced,
+        max_namespaced=settings.providers.max_namespaced,
         interval=settings.certificates.interval,
         lifetimes=settings.certificates.lifetimes,
     )

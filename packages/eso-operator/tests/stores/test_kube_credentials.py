@@ -279,3 +279,28 @@ async def test_secrets_config_maps_and_tokens_of_a_real_server(api_server: ApiSe
         assert await reader.token(ObjectKey(namespace, "absent"), ()) is None
     finally:
         await client.close()
+
+
+@pytest.mark.live
+async def test_the_audiences_of_the_api_server_are_those_it_fills_in_itself(
+    api_server: ApiServer, namespace: str
+) -> None:
+    client = Client(AiohttpTransport(load(api_server.kubeconfig)))
+    try:
+        await client.create(raw(SERVICE_ACCOUNTS), {"metadata": {"name": "robot", "namespace": namespace}})
+        reader = KubeCredentials(client, SystemClock())
+
+        found = await reader.api_audiences(ObjectKey(namespace, "robot"))
+        reviewed = await reader.token(ObjectKey(namespace, "robot"), ())
+    finally:
+        await client.close()
+
+    assert reviewed is not None
+    assert found
+    assert "external-secrets-provider/x" not in found
+
+
+async def test_audiences_that_cannot_be_read_are_not_guessed(server: Server) -> None:
+    """The token of this server is none that can be looked into."""
+    with pytest.raises(UnreadableError, match="audiences"):
+        await KubeCredentials(Client(server), server.clock).api_audiences(KEY)

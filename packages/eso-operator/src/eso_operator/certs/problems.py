@@ -29,6 +29,7 @@ class ProblemName(StrEnum):
     SECRET_NOT_WRITABLE = "CertificateSecretNotWritable"  # noqa: S105 - a reason, not a credential
     SERVICE_NOT_FOUND = "ProviderServiceNotFound"
     NAMESPACE_NOT_ALLOWED = "ProviderNamespaceNotAllowed"
+    TOO_MANY_PROVIDERS = "TooManyNamespacedProviders"
     NOT_ISSUED = "CertificatesNotIssued"
 
 

@@ -144,6 +144,13 @@ class Bench:
             providers=ProviderSettings(trusted=trusted),
         )
 
+    async def tenant(self, name: str = "tenant") -> Bench:
+        """The same cluster as somebody sees it who has another namespace, made now, and no right anywhere else."""
+        namespace = f"{self.namespace}-{name}"
+        answer = await self.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        assert answer.status == 201, answer.body  # noqa: S101 - this is a test kit
+        return replace(self, namespace=namespace)
+
     @asynccontextmanager
     async def operator(
         self, settings: Settings | None = None, *, through: Callable[[Transport], Transport] = lambda plain: plain
