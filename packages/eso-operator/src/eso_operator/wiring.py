@@ -52,6 +52,7 @@ from eso_operator.sync.pushrefresh import PushRefresh
 from eso_operator.sync.resolutions import Resolutions
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.resumetokens import ResumeTokens
+from eso_operator.sync.seals import KeptSeals, Seals
 from eso_operator.sync.wakes import Wakes
 from eso_operator.targets.manifest import Follow
 from eso_operator.targets.target import Memories
@@ -112,7 +113,8 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     resolver = Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes))
     streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
     push = _push_refresh(settings, client, clock, streams=streams)
-    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push)
+    seals = KeptSeals(client, settings.core_namespace)
+    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push, seals)
     credentials = KubeCredentials(client, clock, informers.version_of)
     bound = _binding(credentials)
     validator = Validator(resolver, bound, gateway)
@@ -207,6 +209,7 @@ class _Parts:
     directory: Directory
     dependencies: Dependencies
     push: PushRefresh
+    seals: Seals
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
 
     def recorder(self, component: str) -> EventRecorder:
@@ -369,7 +372,7 @@ def _ledger(parts: _Parts, gateway: Gateway) -> StateLedger | NoLedger:
     if not parts.settings.reconcilers.generator_state:
         return NoLedger()
     states, grace = parts.informers.generator_states.store, parts.settings.sync.generator_grace
-    return StateLedger(parts.client, states, gateway, clock=parts.clock, grace=grace)
+    return StateLedger(parts.client, states, gateway, clock=parts.clock, grace=grace, seals=parts.seals)
 
 
 def _generator_state_controllers(
@@ -377,7 +380,8 @@ def _generator_state_controllers(
 ) -> dict[Subsystem, Controller]:
     if not parts.settings.reconcilers.generator_state:
         return {}
-    cleaner = Cleaner(watched, parts.directory, parts.resolver.settings, bind=bound, gateway=gateway)
+    settings, seals = parts.resolver.settings, parts.seals
+    cleaner = Cleaner(watched, parts.directory, settings, bind=bound, gateway=gateway, seals=seals)
     recorder, forget, informers = parts.recorder("generator-state"), parts.directory.forget, parts.informers
     homes = informers.namespaces.store
     outside = StateOutside(parts.client, parts.clock, cleaner, parts.dependencies, forget, recorder, homes)

@@ -222,6 +222,7 @@ class Reason(StrEnum):
     CREDENTIALS_UNREADABLE = "CredentialsUnreadable"
     CREDENTIALS_DENIED = "CredentialsDenied"
     REFERENT_AUTH = "ReferentAuthUnverified"
+    NOT_SEALED = "StateNotSealed"
     CERTIFICATE_REQUIRED = "ClientCertificateRequired"
     FEATURE_DISABLED = "FeatureDisabled"
 
