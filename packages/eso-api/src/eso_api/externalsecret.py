@@ -15,11 +15,12 @@ from eso_api.policies import AUTO, RefreshTrigger
 from eso_api.references import CORE_GROUP, GeneratorRef, StoreRef
 from eso_api.rewrite import Rewrite
 from eso_api.shapes import (
+    ApiVersion,
     DataKey,
     Duration,
     Fragment,
     Interval,
-    NonEmpty,
+    KindName,
     NullableTimestamp,
     ObjectName,
     Rule,
@@ -149,9 +150,9 @@ class DataFromEntry(Fragment, frozen=True, kw_only=True):
 class Manifest(Fragment, frozen=True, kw_only=True):
     """A kind other than Secret to write to."""
 
-    api_version: NonEmpty
+    api_version: ApiVersion
     """API version of the object."""
-    kind: NonEmpty
+    kind: KindName
     """Kind of the object."""
 
 
