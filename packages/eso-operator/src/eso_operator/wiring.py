@@ -27,6 +27,7 @@ from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassOutside
 from eso_operator.providers.directory import Directory
 from eso_operator.providers.dispatch import Seams
+from eso_operator.providers.doors import ServiceDoors
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
@@ -105,7 +106,8 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     materials = _materials(settings, client, clock, issuer)
     tempo, calls = settings.providers.tempo, PrometheusMetrics(metrics.registry)
     runtime = replace(tempo.runtime, core_version=version("eso-operator"))
-    gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams)
+    doors = ServiceDoors(client, clock)
+    gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams, doors=doors)
     planner = ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls)
     directory = Directory(gateway, clock, settings=tempo.directory)
     gateway.listen(lambda connection, _: directory.suspect(connection))

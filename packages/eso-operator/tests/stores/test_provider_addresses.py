@@ -9,7 +9,7 @@ import pytest
 from eso_operator.stores.addresses import author_of, endpoint_at
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.target import Endpoint, EndpointSource, Reason, ResolutionError, ServiceKey
-from eso_operator.testing.clusters import CORE, TENANTS_TOO, cluster, obj
+from eso_operator.testing.clusters import CORE, TENANTS_TOO, cluster
 from eso_wire.values import ObjectRef
 from kuberun.meta import JsonObject
 
@@ -118,12 +118,6 @@ def test_the_allow_list_allows_what_it_names(address: str, target: str) -> None:
     assert endpoint.target == target
     assert endpoint.service is None
     assert endpoint.label == "SecretStore/store"
-
-
-def test_a_service_that_only_stands_for_another_host_is_denied() -> None:
-    alias = obj("v1", "Service", "provider", "team-a", spec={"type": "ExternalName", "externalName": "evil.example"})
-
-    assert refused("provider:8080", NAMESPACED, TENANTS_TOO, alias) is Reason.ADDRESS_DENIED
 
 
 @pytest.mark.parametrize("address", ["nowhere", "http://provider:8080", "provider:0", "provider:99999", "a b:1"])

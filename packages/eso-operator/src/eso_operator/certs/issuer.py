@@ -33,9 +33,10 @@ from eso_operator.certs import secrets
 from eso_operator.certs.authority import validity_of
 from eso_operator.certs.bundle import IssueLeaf, Phase, Plan, State, plan
 from eso_operator.certs.issuance import carry_out
-from eso_operator.certs.problems import Problem, ProblemName
+from eso_operator.certs.problems import Problem, ProblemName, alias_problem
 from eso_operator.certs.secrets import CLIENT, ISSUER, SERVER, Mark, Owner, SecretKeys, SecretObject
 from eso_operator.certs.settings import CertificateSettings, identity_of
+from eso_operator.stores.addresses import is_alias
 from eso_operator.stores.target import ServiceKey
 from kuberun.cache import Change
 from kuberun.client import Client
@@ -43,7 +44,7 @@ from kuberun.clock import Clock
 from kuberun.controller import After, Controller, Done, Outcome, Retry
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.informer import Informer
-from kuberun.meta import Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of
+from kuberun.meta import JsonObject, Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of, raw
 from kuberun.ownership import owner_reference
 from kuberun.requests import DeleteOptions, Selection, WriteOptions
 from kuberun.triggers import itself
@@ -120,9 +121,12 @@ class Issuer:
         """Make the three Secrets of one Service what they should be by now."""
         service = ServiceKey(key.namespace, key.name)
         try:
-            metadata = await self._service(key)
-            if metadata is None:
+            found = await self._service(key)
+            if found is None:
                 return await self._remove(service)
+            metadata = meta_of(found)
+            if is_alias(found):
+                return self._refuse_alias(service)
             if not self._settings.allows(key.namespace):
                 return self._refuse(service)
             return await self._maintain(service, metadata)
@@ -221,6 +225,11 @@ class Issuer:
         self._report(Report(service, Problem(ProblemName.NAMESPACE_NOT_ALLOWED, message)))
         return Done()
 
+    def _refuse_alias(self, service: ServiceKey) -> Outcome:
+        """Nobody should hold a certificate for a host that somebody else chose."""
+        self._report(Report(service, alias_problem(str(service))))
+        return After(self._settings.interval, "look whether it has become a Service with pods")
+
     def _until(self, due: datetime) -> float:
         seconds = (due - self._clock.now()).total_seconds()
         return min(max(seconds, _SOONEST), self._settings.interval)
@@ -252,13 +261,13 @@ class Issuer:
 
     # --- reading and reporting ---------------------------------------------------------------------------------------
 
-    async def _service(self, key: ObjectKey) -> ObjectMeta | None:
+    async def _service(self, key: ObjectKey) -> JsonObject | None:
         """Asked of the server itself: a cache that is behind must not cost anybody their certificates."""
         try:
-            found = await self._client.get(metadata_of(SERVICES), key)
+            found = await self._client.get(raw(SERVICES), key)
         except NotFound:
             return None
-        return None if found.metadata.deletion_timestamp else found.metadata
+        return None if meta_of(found).deletion_timestamp else found
 
     async def _read(self, keys: SecretKeys) -> _Stored:
         found = {}

@@ -7,7 +7,7 @@
 | anything else | only if the operator's allow-list has it; IP addresses only literally, link-local ones never |
 
 A Service is always dialled by its full name, so that no search list of a resolver can make another host of it. What a
-name resolves to is checked where the connection is made, not here.
+name resolves to, and whether a Service is one at all, is checked where the connection is made, not here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from eso_api.v2.address import AddressError, NetworkAddress, SocketAddress, parse_address
-from eso_operator.stores.loading import plain
 from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.snapshot import CLUSTER_CLASS, SERVICE, Snapshot
+from eso_operator.stores.snapshot import CLUSTER_CLASS, Snapshot
 from eso_operator.stores.target import Endpoint, EndpointSource, Reason, ResolutionError, ServiceKey
 from eso_wire.values import ObjectRef
-from kuberun.meta import ObjectKey
+from kuberun.meta import JsonObject
 
 _SERVICE_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -73,7 +72,7 @@ def endpoint_at(
             service = _trusted_at(f"{host}:{port}", settings) or service_of(host, author.home, settings)
             if service is not None:
                 vouched = author.reach is None or _is_vouched_for(service, settings, snapshot)
-                _check_reach(service, author, vouched=vouched, settings=settings, snapshot=snapshot)
+                _check_reach(service, author, vouched=vouched, settings=settings)
                 endpoint = service_endpoint(service, port, source, settings)
                 return replace(endpoint, tenant="") if vouched else endpoint
             return _external(host, port, author, source, settings)
@@ -100,6 +99,12 @@ def service_of(host: str, home: str, settings: ResolverSettings) -> ServiceKey |
     return ServiceKey(namespace, name)
 
 
+def is_alias(service: JsonObject) -> bool:
+    """Whether a Service only stands for another host. Asked live, before a dial and before a certificate is issued."""
+    spec = service.get("spec")
+    return isinstance(spec, dict) and spec.get("type") == "ExternalName"
+
+
 def is_never_dialled(address: str) -> bool:
     """Whether an IP address, however it is spelled, is where clouds hand out the credentials of a machine."""
     literal = _ip(address)
@@ -110,9 +115,7 @@ def _trusted_at(dialled: str, settings: ResolverSettings) -> ServiceKey | None:
     return next((service for service, address in settings.trusted.items() if address == dialled), None)
 
 
-def _check_reach(
-    service: ServiceKey, author: Author, *, vouched: bool, settings: ResolverSettings, snapshot: Snapshot
-) -> None:
+def _check_reach(service: ServiceKey, author: Author, *, vouched: bool, settings: ResolverSettings) -> None:
     if service in settings.trusted:
         return
     own = service.namespace == author.ref.namespace
@@ -126,8 +129,6 @@ def _check_reach(
             f"is Service {service.name} of namespace {service.namespace}; a namespaced object may dial Services of"
             f" {', '.join(sorted(author.reach))}{how if own else ''}",
         )
-    if _is_alias(service, snapshot):
-        raise _denied(author, f"is Service {service}, which only stands for another host (ExternalName)")
 
 
 def _is_vouched_for(service: ServiceKey, settings: ResolverSettings, snapshot: Snapshot) -> bool:
@@ -152,14 +153,6 @@ def _service_at(address: str, settings: ResolverSettings) -> ServiceKey | None:
         return None
     host = parsed.host.lower().rstrip(".") if isinstance(parsed, NetworkAddress) else ""
     return service_of(host, settings.core_namespace, settings) if host else None
-
-
-def _is_alias(service: ServiceKey, snapshot: Snapshot) -> bool:
-    found = snapshot.objects.get(SERVICE, ObjectKey(service.namespace, service.name))
-    if found is None:
-        return False
-    spec = plain(found, ObjectRef(kind="Service", name=service.name)).get("spec")
-    return isinstance(spec, dict) and spec.get("type") == "ExternalName"
 
 
 def _external(host: str, port: int, author: Author, source: EndpointSource, settings: ResolverSettings) -> Endpoint:

@@ -13,7 +13,7 @@ from eso_api.v2.clusterproviderclass import ClusterProviderClass
 from eso_api.v2.connection import ClassRef
 from eso_api.v2.providerclass import ProviderClass, ProviderClassSpec
 from eso_operator.stores.access import check_namespace
-from eso_operator.stores.addresses import author_of, endpoint_at, service_endpoint
+from eso_operator.stores.addresses import author_of, endpoint_at, is_alias, service_endpoint
 from eso_operator.stores.loading import identified, identity, named, plain, typed
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import CLASS, CLUSTER_CLASS, SERVICE, Snapshot
@@ -237,7 +237,7 @@ def trusted_candidates(settings: ResolverSettings) -> Iterator[Candidate]:
 
 def _port(service: JsonObject) -> int | None:
     spec = service.get("spec")
-    if not isinstance(spec, dict) or spec.get("type") == "ExternalName":
+    if not isinstance(spec, dict) or is_alias(service):
         return None
     ports = [entry for entry in spec.get("ports") or () if isinstance(entry, dict)]
     chosen = [entry for entry in ports if entry.get("name") == PORT_NAME] or (ports if len(ports) == 1 else [])
