@@ -34,6 +34,7 @@ from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.subscriptions import Subscriptions
 from eso_operator.pushsecret import assembly as pushing
 from eso_operator.pushsecret.push import FollowMetadata
+from eso_operator.secretstore.holding import StoreHolder
 from eso_operator.secretstore.kinds import NAMESPACED_KINDS
 from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
 from eso_operator.secretstore.triggers import held_stores, holders, own_changes
@@ -63,6 +64,7 @@ from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.objects import Subsystem
 from eso_operator.typedkinds import typed_kinds
 from eso_operator.watched import WatchedKinds
+from eso_wire.values import KindRole
 from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.controller import Controller, Reconcile
@@ -106,8 +108,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     materials = _materials(settings, client, clock, issuer)
     tempo, calls = settings.providers.tempo, PrometheusMetrics(metrics.registry)
     runtime = replace(tempo.runtime, core_version=version("eso-operator"))
-    doors = ServiceDoors(client, clock)
-    gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams, doors=doors)
+    gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams, doors=ServiceDoors(client, clock))
     planner = ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls)
     directory = Directory(gateway, clock, settings=tempo.directory)
     gateway.listen(lambda connection, _: directory.suspect(connection))
@@ -141,7 +142,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     manager.add_service("provider connections", _connections(gateway, planner))
     manager.add_service("provider directory", directory.run)
     manager.add_service("push refresh", push.run)
-    others = (issuer.controller, _service_controller(parts), _misfit_controller(parts))
+    others = (issuer.controller, _service_controller(parts), _misfit_controller(parts), *_store_holders(parts, watched))
     _hand_over(parts, manager, (*others, *controllers.values()))
     return Operator(
         manager=manager,
@@ -251,11 +252,10 @@ def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, C
         dependencies=parts.dependencies,
         series=parts.metrics.objects,
         forget_connection=parts.directory.forget,
-        push_secrets=holders(parts.informers.push_secrets.store),
         push_trouble=parts.push.trouble,
     )
     reconcilers = parts.settings.reconcilers
-    settings = StoreSettings(parts.settings.controller_class, parts.settings.store_interval, reconcilers.push_secret)
+    settings = StoreSettings(parts.settings.controller_class, parts.settings.store_interval)
     controllers = {}
     for kind, informer in parts.informers.stores.items():
         if kind in NAMESPACED_KINDS and not reconcilers.secret_store:
@@ -265,9 +265,30 @@ def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, C
         )
         controller = parts.controller(kind.controller, reconciler.reconcile)
         controller.watch(informer, own_changes)
-        controller.watch(parts.informers.push_secrets, held_stores(kind, informer.store))
         controllers[kind.subsystem] = controller
     return controllers
+
+
+def _store_holders(parts: _Parts, watched: WatchedKinds) -> list[Controller]:
+    """Those of the finalizers of stores, as long as PushSecrets are seen to."""
+    if not parts.settings.reconcilers.push_secret:
+        return []
+    push_secrets, made = parts.informers.push_secrets, []
+    for kind, informer in parts.informers.stores.items():
+        if kind.role is KindRole.STORE:
+            holder = StoreHolder(
+                kind,
+                informer.store,
+                client=parts.client,
+                push_secrets=holders(push_secrets.store),
+                objects=watched,
+                controller_class=parts.settings.controller_class,
+            )
+            controller = parts.controller(f"{kind.controller}-finalizer", holder.reconcile)
+            controller.watch(informer, own_changes)
+            controller.watch(push_secrets, held_stores(kind, informer.store))
+            made.append(controller)
+    return made
 
 
 def _class_controllers(parts: _Parts, ends: CertificateEnds) -> dict[Subsystem, Controller]:
