@@ -42,6 +42,8 @@ MAX_COMPARED = 150
 
 SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - a Secret type
 SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
+SECRET_TYPE_LABEL = "external-secrets.io/type"  # noqa: S105 - the name of a label, not a credential
+"""Lets a Secret be sent by webhooks. Only whoever may write the Secret itself can say so: a target never has it."""
 BOOTSTRAP_TOKEN = "bootstrap.kubernetes.io/token"  # noqa: S105 - a Secret type
 
 # deletionPolicy and creationPolicy that together would delete what the ExternalSecret did not create, with the reason.

@@ -16,7 +16,7 @@ from typing import Any
 from eso_api.externalsecret import SERVICE_ACCOUNT_NAME, Manifest, Target
 from eso_api.validation.externalsecret import writes_secret
 from eso_render import paths
-from eso_render.denied import refuse_denied, refuse_token, user_annotations, user_labels
+from eso_render.denied import refuse_denied, refuse_reserved, refuse_token, user_annotations, user_labels
 from eso_render.engine import render_text
 from eso_render.errors import Place, TargetError
 from eso_render.scopes import RenderText, SheetError, as_text, render_into
@@ -64,6 +64,8 @@ def render_manifest(
             sheet.copy(values, owner)
         else:
             render_into(sheet, pieces(target.template, objects, MANIFEST_ORDER), values=values, render=render)
+        if writes_secret(target) and (target.template is not None or existing is not None):
+            refuse_reserved(sheet.labels)
         desired = sheet.desired(identity)
     except (paths.PathError, SheetError) as error:
         raise TargetError(str(error), Place(())) from None

@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
+from eso_api.externalsecret import SECRET_TYPE_LABEL
 from eso_api.values import SecretBytes
 from eso_operator.stores.reads import (
-    SECRET_TYPE_LABEL,
     AccountToken,
     ConfigMapKey,
     FromAnnotation,

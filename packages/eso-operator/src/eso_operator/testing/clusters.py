@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eso_api.externalsecret import SECRET_TYPE_LABEL
 from eso_api.kinds import KINDS
 from eso_api.values import SecretBytes
 from eso_operator.stores.credentials import Content
 from eso_operator.stores.need import Need
-from eso_operator.stores.reads import SECRET_TYPE_LABEL
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import Scope, Snapshot
 from eso_wire.values import CredentialPath, Handshake, KindId, KindInfo, KindRole, ObjectRef, Operation, Token
