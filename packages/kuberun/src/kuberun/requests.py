@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from kuberun.errors import ImpossibleName
 from kuberun.meta import ObjectKey, Resource
 
 DEFAULT_DEADLINE: Final = 30.0
@@ -263,7 +264,7 @@ def discovery_path(group: str, version: str = "") -> str:
 def _segment(text: str, what: str) -> str:
     """One path segment, so that no name can point at another path."""
     if not text or text in {".", ".."} or "/" in text or "%" in text:
-        raise ValueError(f"{text!r} is not a possible {what}")
+        raise ImpossibleName(f"{text!r} is not a possible {what}")
     return _encoded(text)
 
 
