@@ -46,7 +46,9 @@ OWNER = ObjectMeta(name="es", namespace="team", labels=ALLOWED)
     ],
 )
 @pytest.mark.parametrize("manifest", [None, {"apiVersion": "v1", "kind": "Secret"}], ids=["Secret", "manifest"])
-def test_a_template_cannot_let_its_target_be_sent_to_a_webhook(template: JsonObject, manifest: JsonObject) -> None:
+def test_a_template_cannot_let_its_target_be_sent_to_a_webhook(
+    template: JsonObject, manifest: JsonObject | None
+) -> None:
     target = msgspec.convert({"template": template, "manifest": manifest}, Target)
 
     render: Any = render_secret if manifest is None else render_manifest

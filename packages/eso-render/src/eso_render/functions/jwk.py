@@ -81,8 +81,8 @@ def _material(text: str) -> Material:
         fields = decode_first(text) if text.strip(" \t\r\n") else _refuse("EOF")
     except JsonError as exc:
         at_the_end = str(exc) == "unexpected end of JSON input"
-        problem = ("unexpected EOF",) if at_the_end else exc.parts
-        raise FuncError("failed to unmarshal JSON into key hint: ", *problem) from None
+        words = ("unexpected EOF",) if at_the_end else exc.parts
+        raise FuncError("failed to unmarshal JSON into key hint: ", *words) from None
     if fields is None:
         fields = {}
     if not isinstance(fields, dict):
