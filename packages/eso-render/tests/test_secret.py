@@ -10,7 +10,7 @@ import pytest
 from eso_api.externalsecret import BOOTSTRAP_TOKEN, SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_TOKEN, Target
 from eso_api.template import Template
 from eso_api.values import SecretBytes
-from eso_render.errors import TargetError
+from eso_render.errors import RenderError, TargetError
 from eso_render.secret import Desired, render_push, render_secret
 from eso_render.sources import TemplateObjects
 from kuberun.meta import ObjectMeta
@@ -225,3 +225,15 @@ def test_a_push_refuses_a_path(entry: dict[str, Any]) -> None:
 
     with pytest.raises(TargetError, match="no target"):
         render_push(template, VALUES, objects=OBJECTS)
+
+
+@pytest.mark.parametrize("function", ["mustFromJson", "jwkPublicKeyPem"])
+def test_an_error_about_json_names_no_character_of_a_value(function: str) -> None:
+    """Go's words quote the character that they stumble over, which is one of the password."""
+    target = msgspec.convert({"template": {"data": {"a": f"{{{{ {function} .password }}}}"}}}, Target)
+
+    with pytest.raises(RenderError) as refused:
+        render_secret(target, {"password": SecretBytes(b"Zx\\Qhunter2")}, owner=ObjectMeta(name="es"))
+
+    assert "'Z'" not in str(refused.value)
+    assert "<redacted>" in str(refused.value)

@@ -295,6 +295,32 @@ async def test_behind_a_proxy_the_proxy_is_reached_instead(monkeypatch: pytest.M
         await dialled.wait()
 
 
+@pytest.mark.parametrize(
+    "host", ["169.254.169.254", "2852039166", "0xa9fea9fe", "[fd00:ec2::254]", "localhost", "metadata.google.internal"]
+)
+async def test_a_proxy_is_not_asked_for_an_address_that_no_tenant_should_reach(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """The proxy may stand where such addresses can be reached, and the rule saw the proxy's own address only."""
+    asked: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    monkeypatch.setenv("no_proxy", "")
+    proxied = AddressPolicy.parse(("127.0.0.1",)) if host != "localhost" else AddressPolicy()
+
+    async with server, client(proxied) as http:
+        sent = await refusal(http.send(HttpRequest("GET", URL(f"http://{host}/latest"))))
+        reached = await refusal(http.reach(URL(f"http://{host}/latest")))
+
+    assert all("stores may not reach" in error.message for error in (sent, reached))
+    assert asked == []
+
+
 async def test_reaching_takes_no_longer_than_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(*_: object) -> None:
         await asyncio.Event().wait()

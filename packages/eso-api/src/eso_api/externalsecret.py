@@ -15,11 +15,12 @@ from eso_api.policies import AUTO, RefreshTrigger
 from eso_api.references import CORE_GROUP, GeneratorRef, StoreRef
 from eso_api.rewrite import Rewrite
 from eso_api.shapes import (
+    ApiVersion,
     DataKey,
     Duration,
     Fragment,
     Interval,
-    NonEmpty,
+    KindName,
     NullableTimestamp,
     ObjectName,
     Rule,
@@ -43,6 +44,8 @@ MAX_COMPARED = 150
 
 SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - a Secret type
 SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
+SECRET_TYPE_LABEL = "external-secrets.io/type"  # noqa: S105 - the name of a label, not a credential
+"""Lets a Secret be sent by webhooks. Only whoever may write the Secret itself can say so: a target never has it."""
 BOOTSTRAP_TOKEN = "bootstrap.kubernetes.io/token"  # noqa: S105 - a Secret type
 
 # deletionPolicy and creationPolicy that together would delete what the ExternalSecret did not create, with the reason.
@@ -151,9 +154,9 @@ class DataFromEntry(Fragment, frozen=True, kw_only=True):
 class Manifest(Fragment, frozen=True, kw_only=True):
     """A kind other than Secret to write to."""
 
-    api_version: NonEmpty
+    api_version: ApiVersion
     """API version of the object."""
-    kind: NonEmpty
+    kind: KindName
     """Kind of the object."""
 
 

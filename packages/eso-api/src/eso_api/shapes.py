@@ -76,11 +76,14 @@ def _keyword(name: str) -> str:
 _SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
+API_VERSION_PATTERN = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+KIND_PATTERN = r"^[A-Za-z][A-Za-z0-9]*$"
+
 ObjectName = Annotated[str, shaped(minLength=1, maxLength=253, pattern=_SUBDOMAIN)]
 NamespaceName = Annotated[str, shaped(minLength=1, maxLength=63, pattern=_LABEL)]
 DataKey = Annotated[str, shaped(minLength=1, maxLength=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-ApiVersion = Annotated[str, shaped(minLength=1, maxLength=317)]
-KindName = Annotated[str, shaped(minLength=1, maxLength=63)]
+ApiVersion = Annotated[str, shaped(minLength=1, maxLength=317, pattern=API_VERSION_PATTERN)]
+KindName = Annotated[str, shaped(minLength=1, maxLength=63, pattern=KIND_PATTERN)]
 NonEmpty = Annotated[str, shaped(minLength=1)]
 
 # A length of time as Go writes it (`1h0m0s`), or a whole number of seconds. `durations.py` reads it.

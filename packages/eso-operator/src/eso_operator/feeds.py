@@ -10,8 +10,7 @@ from eso_api.kinds import GENERATOR_KINDS
 from eso_operator.informers import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Informers
 from eso_operator.secretstore.kinds import STORE_KINDS
 from eso_operator.settings import Settings
-from eso_operator.stores.classes import CLASS, CLUSTER_CLASS
-from eso_operator.stores.snapshot import NAMESPACE, SERVICE
+from eso_operator.stores.snapshot import CLASS, CLUSTER_CLASS, NAMESPACE, SERVICE
 from eso_operator.sync.dependencies import OnObject
 from eso_operator.sync.pushrefresh import StoreListener
 from eso_operator.sync.wakes import Feeds, Wakes

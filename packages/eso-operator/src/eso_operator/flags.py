@@ -178,6 +178,18 @@ def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
 
 def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--provider-namespace", action="append", default=[], help="namespace with providers for all")
+    _switch(
+        flags,
+        "namespaced-providers",
+        "let every namespace have providers of its own, for itself alone",
+        default="false",
+    )
+    flags.add_argument(
+        "--max-namespaced-providers",
+        type=_count,
+        default=10,
+        help="Services of one such namespace that get certificates",
+    )
     flags.add_argument("--allowed-provider-address", action="append", default=[], help="host pattern outside Services")
     flags.add_argument(
         "--trusted-provider",
@@ -268,6 +280,8 @@ def _reconcilers(given: argparse.Namespace) -> Reconcilers:
 def _providers(given: argparse.Namespace) -> ProviderSettings:
     return ProviderSettings(
         namespaces=tuple(given.provider_namespace),
+        namespaced=given.namespaced_providers,
+        max_namespaced=given.max_namespaced_providers,
         allowed_addresses=tuple(given.allowed_provider_address),
         trusted=tuple(given.trusted_provider),
         expected=tuple(given.expected_provider),

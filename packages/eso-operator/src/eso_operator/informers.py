@@ -21,7 +21,8 @@ from eso_operator.pushsecret.assembly import INDEXES as PUSH_INDEXES
 from eso_operator.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, StoreKind
 from eso_operator.secretstore.triggers import STORES_INDEX, stores_of
 from eso_operator.settings import FeatureGate, Settings
-from eso_operator.stores.classes import CLASS, CLUSTER_CLASS, PROVIDER_LABEL
+from eso_operator.stores.classes import PROVIDER_LABEL
+from eso_operator.stores.snapshot import CLASS, CLUSTER_CLASS
 from eso_operator.sync.ledger import OWNER_INDEX, owner_of
 from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
 from eso_operator.telemetry.objects import Subsystem

@@ -70,6 +70,10 @@ class ProviderSettings:
 
     namespaces: tuple[str, ...] = ()
     """Besides the core namespace: where labelled Services are providers for everybody."""
+    namespaced: bool = False
+    """Whether every other namespace may have providers of its own, for itself alone."""
+    max_namespaced: int = 10
+    """Services of one such namespace that may have certificates."""
     allowed_addresses: tuple[str, ...] = ()
     trusted: tuple[tuple[ServiceKey, str], ...] = ()
     """Services whose provider listens somewhere else, say on loopback: `(service, host:port)`."""

@@ -17,7 +17,7 @@ from eso_operator.informers import Informers
 from eso_operator.pushsecret.outcome import ERRORED
 from eso_operator.secretstore.kinds import Generation
 from eso_operator.secretstore.outcome import INVALID_PROVIDER_CONFIG
-from eso_operator.stores.classes import CLASS, CLUSTER_CLASS
+from eso_operator.stores.snapshot import CLASS, CLUSTER_CLASS
 from eso_operator.stores.target import Reason
 from eso_operator.sync.misfits import TypedKind
 from eso_operator.targets.marks import FINALIZER

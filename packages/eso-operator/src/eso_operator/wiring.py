@@ -27,6 +27,7 @@ from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassOutside
 from eso_operator.providers.directory import Directory
 from eso_operator.providers.dispatch import Seams
+from eso_operator.providers.doors import ServiceDoors
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
@@ -34,15 +35,16 @@ from eso_operator.providers.subscriptions import Subscriptions
 from eso_operator.providers.weights import Weights
 from eso_operator.pushsecret import assembly as pushing
 from eso_operator.pushsecret.push import FollowMetadata
+from eso_operator.secretstore.holding import StoreHolder
 from eso_operator.secretstore.kinds import NAMESPACED_KINDS
 from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
 from eso_operator.secretstore.triggers import held_stores, holders, own_changes
 from eso_operator.secretstore.validation import Validator
 from eso_operator.settings import FeatureGate, Settings
-from eso_operator.stores.classes import CLASS
 from eso_operator.stores.credentials import Followed, bind, follow_metadata
 from eso_operator.stores.kubecredentials import KubeCredentials
 from eso_operator.stores.settings import ResolverSettings
+from eso_operator.stores.snapshot import CLASS
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies
 from eso_operator.sync.followers import Followers
@@ -53,6 +55,7 @@ from eso_operator.sync.pushrefresh import PushRefresh
 from eso_operator.sync.resolutions import Resolutions
 from eso_operator.sync.resolver import Resolver
 from eso_operator.sync.resumetokens import ResumeTokens
+from eso_operator.sync.seals import KeptSeals, Seals
 from eso_operator.sync.wakes import Wakes
 from eso_operator.targets.manifest import Follow
 from eso_operator.targets.target import Memories
@@ -63,6 +66,7 @@ from eso_operator.telemetry.objects import Subsystem
 from eso_operator.typedkinds import typed_kinds
 from eso_operator.watched import WatchedKinds
 from eso_render.workers import Workers
+from eso_wire.values import KindRole
 from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.controller import Controller, Reconcile, parked
@@ -107,7 +111,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     tempo, calls = settings.providers.tempo, PrometheusMetrics(metrics.registry)
     longest = replace(tempo.runtime.calls, longest_timeout=settings.limits.call_timeout)
     runtime = replace(tempo.runtime, core_version=version("eso-operator"), calls=longest)
-    gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams)
+    gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams, doors=ServiceDoors(client, clock))
     planner = ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls)
     directory = Directory(gateway, clock, settings=tempo.directory)
     gateway.listen(lambda connection, _: directory.suspect(connection))
@@ -115,10 +119,19 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     resolver = Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes))
     streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
     push = _push_refresh(settings, client, clock, streams=streams)
-    weights = Weights(object_bytes=settings.limits.object_bytes, total_bytes=settings.limits.total_bytes)
-    workers = Workers(settings.sync.workers, waiting=parked)
     parts = _Parts(
-        settings, client, clock, metrics, informers, resolver, directory, dependencies, push, weights, workers
+        settings,
+        client,
+        clock,
+        metrics,
+        informers,
+        resolver,
+        directory,
+        dependencies,
+        push,
+        KeptSeals(client, settings.core_namespace),
+        Weights(object_bytes=settings.limits.object_bytes, total_bytes=settings.limits.total_bytes),
+        Workers(settings.sync.workers, waiting=parked),
     )
     credentials = KubeCredentials(client, clock, informers.version_of)
     bound = _binding(credentials)
@@ -144,7 +157,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     manager.add_service("provider connections", _connections(gateway, planner))
     manager.add_service("provider directory", directory.run)
     manager.add_service("push refresh", push.run)
-    others = (issuer.controller, _service_controller(parts), _misfit_controller(parts))
+    others = (issuer.controller, _service_controller(parts), _misfit_controller(parts), *_store_holders(parts, watched))
     _hand_over(parts, manager, (*others, *controllers.values()))
     return Operator(
         manager=manager,
@@ -173,6 +186,7 @@ def resolver_settings(settings: Settings) -> ResolverSettings:
         core_namespace=settings.core_namespace,
         controller_class=settings.controller_class,
         provider_namespaces=settings.providers.namespaces,
+        namespaced_providers=settings.providers.namespaced,
         cluster_domain=settings.providers.cluster_domain,
         allowed_addresses=settings.providers.allowed_addresses,
         trusted=dict((*settings.providers.trusted, *settings.providers.expected)),
@@ -189,6 +203,9 @@ def certificate_settings(settings: Settings) -> CertificateSettings:
         cluster_domain=settings.providers.cluster_domain,
         trust_domain=settings.certificates.trust_domain,
         namespaces=settings.namespaces,
+        shared=settings.providers.namespaces,
+        namespaced_providers=settings.providers.namespaced,
+        max_namespaced=settings.providers.max_namespaced,
         interval=settings.certificates.interval,
         lifetimes=settings.certificates.lifetimes,
     )
@@ -210,6 +227,7 @@ class _Parts:
     directory: Directory
     dependencies: Dependencies
     push: PushRefresh
+    seals: Seals
     weights: Weights
     workers: Workers
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
@@ -251,11 +269,10 @@ def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, C
         dependencies=parts.dependencies,
         series=parts.metrics.objects,
         forget_connection=parts.directory.forget,
-        push_secrets=holders(parts.informers.push_secrets.store),
         push_trouble=parts.push.trouble,
     )
     reconcilers = parts.settings.reconcilers
-    settings = StoreSettings(parts.settings.controller_class, parts.settings.store_interval, reconcilers.push_secret)
+    settings = StoreSettings(parts.settings.controller_class, parts.settings.store_interval)
     controllers = {}
     for kind, informer in parts.informers.stores.items():
         if kind in NAMESPACED_KINDS and not reconcilers.secret_store:
@@ -265,9 +282,30 @@ def _store_controllers(parts: _Parts, validator: Validator) -> dict[Subsystem, C
         )
         controller = parts.controller(kind.controller, reconciler.reconcile)
         controller.watch(informer, own_changes, own=True)
-        controller.watch(parts.informers.push_secrets, held_stores(kind, informer.store))
         controllers[kind.subsystem] = controller
     return controllers
+
+
+def _store_holders(parts: _Parts, watched: WatchedKinds) -> list[Controller]:
+    """Those of the finalizers of stores, as long as PushSecrets are seen to."""
+    if not parts.settings.reconcilers.push_secret:
+        return []
+    push_secrets, made = parts.informers.push_secrets, []
+    for kind, informer in parts.informers.stores.items():
+        if kind.role is KindRole.STORE:
+            holder = StoreHolder(
+                kind,
+                informer.store,
+                client=parts.client,
+                push_secrets=holders(push_secrets.store),
+                objects=watched,
+                controller_class=parts.settings.controller_class,
+            )
+            controller = parts.controller(f"{kind.controller}-finalizer", holder.reconcile)
+            controller.watch(informer, own_changes)
+            controller.watch(push_secrets, held_stores(kind, informer.store))
+            made.append(controller)
+    return made
 
 
 def _class_controllers(parts: _Parts, ends: CertificateEnds) -> dict[Subsystem, Controller]:
@@ -376,7 +414,7 @@ def _ledger(parts: _Parts, gateway: Gateway) -> StateLedger | NoLedger:
     if not parts.settings.reconcilers.generator_state:
         return NoLedger()
     states, grace = parts.informers.generator_states.store, parts.settings.sync.generator_grace
-    return StateLedger(parts.client, states, gateway, clock=parts.clock, grace=grace)
+    return StateLedger(parts.client, states, gateway, clock=parts.clock, grace=grace, seals=parts.seals)
 
 
 def _generator_state_controllers(
@@ -384,7 +422,8 @@ def _generator_state_controllers(
 ) -> dict[Subsystem, Controller]:
     if not parts.settings.reconcilers.generator_state:
         return {}
-    cleaner = Cleaner(watched, parts.directory, parts.resolver.settings, bind=bound, gateway=gateway)
+    settings, seals = parts.resolver.settings, parts.seals
+    cleaner = Cleaner(watched, parts.directory, settings, bind=bound, gateway=gateway, seals=seals)
     recorder, forget, informers = parts.recorder("generator-state"), parts.directory.forget, parts.informers
     homes = informers.namespaces.store
     outside = StateOutside(parts.client, parts.clock, cleaner, parts.dependencies, forget, recorder, homes)

@@ -336,5 +336,6 @@ def test_every_problem_says_whether_waiting_helps() -> None:
         ProblemName.NOT_YET_VALID,
         ProblemName.SECRET_UNREADABLE,
         ProblemName.SECRET_NOT_WRITABLE,
+        ProblemName.SERVICE_UNREADABLE,
         ProblemName.NOT_ISSUED,
     ]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from eso_operator.testing.scenes import Scene
+from eso_operator.testing.scenes import ES, STORE, Scene
 from kuberun.meta import JsonObject
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
@@ -44,6 +44,26 @@ async def test_a_key_that_was_made_of_a_value_is_not_named(stage: Scene, target:
     reason = "ResourceSyncedError" if "manifest" in target else "SecretSyncedError"
     es = await stage.broken("db", said, reason=reason)
     assert VALUE not in json.dumps(es)
+
+
+@pytest.mark.parametrize(
+    "api_version",
+    ["/v1", "//v1", "v1/", "../v1", "apis/../v1", "v1%2f..", "v1?limit=1", "v1#", "V1", "a b/v1"],
+)
+async def test_the_api_server_refuses_what_is_no_api_version(stage: Scene, api_version: str) -> None:
+    """An empty group in front of a slash was taken for another kind than Secret, and written as one."""
+    target = {"manifest": {"apiVersion": api_version, "kind": "Secret"}, "template": literal("x", "type")}
+    document = {
+        "apiVersion": ES.api_version,
+        "kind": ES.kind,
+        "metadata": {"name": "db"},
+        "spec": {"secretStoreRef": {"name": STORE}, "target": target},
+    }
+
+    answer = await stage.bench.api.post(ES.path(stage.bench.namespace), document)
+
+    assert answer.status == 422, answer.body
+    assert "apiVersion" in answer.body["message"]
 
 
 @pytest.mark.parametrize(

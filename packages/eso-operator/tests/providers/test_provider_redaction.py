@@ -155,3 +155,12 @@ async def test_a_generators_state_is_masked(loop: LoopbackGateway) -> None:
         )
 
     assert CANARY not in str(caught.value)
+
+
+def test_a_key_that_merely_holds_a_short_value_is_named_as_it_is() -> None:
+    """A value `prod` made `app/…/db` of the key, and told what the value is."""
+    veil = Veil([b"prod", b"correct-horse-battery"], ["app/prod/db", "x/correct-horse-battery"])
+
+    assert veil.text('no "app/prod/db"') == 'no "app/prod/db"'
+    assert veil.text("prod was refused") == "… was refused"
+    assert veil.text("x/correct-horse-battery") == "x/…"

@@ -149,9 +149,27 @@ V2_REF: dict[str, Any] = {"apiVersion": "secretstore.external-secrets.io/v2alpha
         pytest.param(STORE, push(synced=("ClusterSecretStore/vault",)), False, id="pushed to another kind"),
         pytest.param(
             CLUSTER_STORE,
-            push("elsewhere", name="vault", kind="ClusterSecretStore"),
+            push("elsewhere", synced=("ClusterSecretStore/vault",)),
             True,
-            id="cluster store, any namespace",
+            id="cluster store, pushed to from a namespace that it permits",
+        ),
+        pytest.param(
+            CLUSTER_STORE,
+            push("denied", synced=("ClusterSecretStore/vault",)),
+            False,
+            id="cluster store, pushed to from a namespace that it does not permit any more",
+        ),
+        pytest.param(
+            CLUSTER_STORE,
+            push("elsewhere", name="vault", kind="ClusterSecretStore"),
+            False,
+            id="cluster store, only named",
+        ),
+        pytest.param(
+            CLUSTER_STORE,
+            push("elsewhere", labelSelector={}, kind="ClusterSecretStore"),
+            False,
+            id="cluster store, only selected",
         ),
         pytest.param(STORE_V2, push(name="vault"), False, id="a v1 reference does not hold a v2 store"),
         pytest.param(STORE_V2, push(name="vault", **V2_REF), True, id="a v2 reference does"),
@@ -168,7 +186,9 @@ def test_a_store_is_held_by_push_secrets_that_will_delete(
 ) -> None:
     namespace = "team" if kind.resource.namespaced else ""
 
-    assert held(kind, metadata("vault", namespace, labels={"a": "b"}), [push_secret]) is expected
+    store = metadata("vault", namespace, labels={"a": "b"})
+
+    assert held(kind, store, [push_secret], lambda namespace: namespace != "denied") is expected
 
 
 @pytest.mark.parametrize(
@@ -189,7 +209,7 @@ def test_the_finalizer_is_there_while_the_store_is_held(
         "vault", "team", finalizers=finalizers, deletion_timestamp="2030-01-01T00:00:00Z" if deleting else None
     )
 
-    patch = finalizer_patch(STORE, about, [push(name="vault")] if holding else [])
+    patch = finalizer_patch(about, holding=holding)
 
     assert (None if patch is None else patch["metadata"]["finalizers"] or []) == expected
 

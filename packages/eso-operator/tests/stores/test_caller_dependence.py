@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from eso_api.references import StoreRef
+from eso_api.values import SecretBytes
+from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.planner import ReadPlanner
+from eso_operator.providers.settings import PlannerSettings
 from eso_operator.providers.subscriptions import stream_key, stream_name
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.target import BoundTarget
+from eso_operator.testing.boundtargets import wanted
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,
@@ -23,8 +31,19 @@ from eso_operator.testing.clusters import (
     provider_service,
     ready,
 )
-from eso_wire.values import CallerDependence, Handshake, KindId, KindInfo, KindRole, Operation, SpecCondition
+from eso_wire.values import (
+    CallerDependence,
+    GetItem,
+    GetResult,
+    Handshake,
+    KindId,
+    KindInfo,
+    KindRole,
+    Operation,
+    SpecCondition,
+)
 from eso_wire.versions import CURRENT, SUPPORTED
+from kuberun.testing.clock import VirtualClock
 
 KIND = KindId("provider.secretstore.external-secrets.io", "v2alpha1", "Aws")
 TAGS = CallerDependence("/sessionTagsPolicy", ("", "None"))
@@ -84,3 +103,37 @@ async def test_several_kinds_of_one_v1_key_are_told_apart_by_the_block() -> None
     ]
 
     assert chosen == ["ParameterStore", "SecretsManager"]
+
+
+class Callers:
+    """A gateway that notes on whose behalf reads are made."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def get(self, bound: BoundTarget, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+        self.seen.append(bound.target.caller.namespace)
+        return tuple(GetResult(item.item_id, SecretBytes(b"value")) for item in items)
+
+
+@pytest.mark.parametrize(
+    ("dependences", "seen"),
+    [
+        pytest.param((), ["red"], id="merged: the provider hears of the first caller only"),
+        pytest.param((CallerDependence(),), ["red", "blue"], id="kept apart: each caller's own namespace"),
+    ],
+)
+async def test_whom_a_provider_hears_of_when_two_namespaces_read_the_same(
+    dependences: tuple[CallerDependence, ...], seen: list[str]
+) -> None:
+    gateway, clock = Callers(), VirtualClock()
+    metrics = PrometheusMetrics(CollectorRegistry())
+    planner = ReadPlanner(gateway, clock, settings=PlannerSettings(), metrics=metrics)
+    handshake = served(kind(caller_dependences=dependences))
+    bounds = [await bound_in(namespace, {}, handshake) for namespace in ("red", "blue")]
+
+    reads = [asyncio.create_task(planner.read(bound, wanted("a"))) for bound in bounds]
+    await clock.run_until_idle()
+
+    assert gateway.seen == seen
+    assert all(read.result() for read in reads)

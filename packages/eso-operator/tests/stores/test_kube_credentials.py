@@ -7,14 +7,17 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from eso_operator.stores.credentials import UnreadableError
+from eso_operator.stores.credentials import UnreadableError, bind
 from eso_operator.stores.kubecredentials import MAX_CONTENT_BYTES, MAX_TOKENS, READ_SECONDS, KubeCredentials
+from eso_operator.stores.target import Reason, ResolutionError
+from eso_operator.testing.boundtargets import bound_target
+from eso_wire.values import CredentialKind, CredentialPath
 from kuberun.client import Client
 from kuberun.clock import SystemClock, rfc3339
 from kuberun.config import load
@@ -279,3 +282,55 @@ async def test_secrets_config_maps_and_tokens_of_a_real_server(api_server: ApiSe
         assert await reader.token(ObjectKey(namespace, "absent"), ()) is None
     finally:
         await client.close()
+
+
+@pytest.mark.live
+async def test_the_audiences_of_the_api_server_are_those_it_fills_in_itself(
+    api_server: ApiServer, namespace: str
+) -> None:
+    client = Client(AiohttpTransport(load(api_server.kubeconfig)))
+    try:
+        await client.create(raw(SERVICE_ACCOUNTS), {"metadata": {"name": "robot", "namespace": namespace}})
+        reader = KubeCredentials(client, SystemClock())
+
+        found = await reader.api_audiences(ObjectKey(namespace, "robot"))
+        reviewed = await reader.token(ObjectKey(namespace, "robot"), ())
+    finally:
+        await client.close()
+
+    assert reviewed is not None
+    assert found
+    assert "external-secrets-provider/x" not in found
+
+
+async def test_audiences_that_cannot_be_read_are_not_guessed(server: Server) -> None:
+    """The token of this server is none that can be looked into."""
+    with pytest.raises(UnreadableError, match="audiences"):
+        await KubeCredentials(Client(server), server.clock).api_audiences(KEY)
+
+
+@pytest.mark.parametrize("name", ["../other/secrets/s", "a/b", "a%2fb", "..", "."])
+async def test_a_name_that_no_object_can_have_is_not_asked_for_and_not_there(server: Server, name: str) -> None:
+    """It was an unexpected error, and no condition said what is wrong."""
+    reader = KubeCredentials(Client(server), server.clock)
+    key = ObjectKey("team", name)
+
+    assert await reader.secret(key) is None
+    assert await reader.config_map(key) is None
+    assert await reader.service_account(key) is None
+    assert await reader.token(key, ("vault",)) is None
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("name", ["../x", "a%2fb"])
+async def test_a_reference_to_such_a_name_is_told_on_the_object(server: Server, name: str) -> None:
+    base = bound_target().target
+    spec = json.dumps({"auth": {"name": name, "key": "k"}}).encode()
+    path = CredentialPath("/auth", CredentialKind.SECRET_KEY)
+    target = replace(base, config=replace(base.config, spec=spec, credentials=(path,)), auth_namespace="team")
+
+    with pytest.raises(ResolutionError) as refused:
+        await bind(target, KubeCredentials(Client(server), server.clock))
+
+    assert refused.value.reason is Reason.CREDENTIALS_NOT_FOUND
+    assert name in refused.value.message

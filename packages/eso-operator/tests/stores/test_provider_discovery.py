@@ -24,7 +24,7 @@ from eso_operator.stores.target import (
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,
-    SETTINGS,
+    TENANTS_TOO,
     EveryConnection,
     caller,
     cluster,
@@ -68,7 +68,7 @@ def resolved(
     ref: StoreRef,
     *documents: JsonObject,
     handshakes: Mapping[str, Handshake | str] | None = None,
-    settings: ResolverSettings = SETTINGS,
+    settings: ResolverSettings = TENANTS_TOO,
 ) -> ResolvedTarget:
     answers = EveryConnection(FAKES) if handshakes is None else handshakes
     return resolve(ref, caller(), need=ANYTHING, snapshot=cluster(*documents, handshakes=answers), settings=settings)
@@ -134,7 +134,7 @@ def test_a_tenant_cannot_put_its_own_provider_behind_a_cluster_scoped_store(ref:
 
 
 def test_further_provider_namespaces_are_for_everybody() -> None:
-    settings = replace(SETTINGS, provider_namespaces=("providers",))
+    settings = replace(TENANTS_TOO, provider_namespaces=("providers",))
 
     target = resolved(STORE_REF, STORE, fake_service("far", "providers"), settings=settings)
 
@@ -262,7 +262,7 @@ def test_who_does_not_answer_is_named_and_passed_over() -> None:
 
 def test_trusted_services_need_no_object() -> None:
     trusted = ServiceKey(CORE, "provider-fake")
-    settings = replace(SETTINGS, trusted={trusted: "127.0.0.1:41234"})
+    settings = replace(TENANTS_TOO, trusted={trusted: "127.0.0.1:41234"})
 
     target = resolved(StoreRef(name="store"), V1_STORE, settings=settings)
 
@@ -273,7 +273,7 @@ def test_trusted_services_need_no_object() -> None:
 def test_an_expected_provider_is_asked_nothing_before_its_service_exists_and_then_found_by_it() -> None:
     """How `eso up` finds the providers that it starts on demand."""
     expected = ServiceKey(CORE, "provider-fake")
-    settings = replace(SETTINGS, trusted={expected: "127.0.0.1:41234"}, expected=frozenset({expected}))
+    settings = replace(TENANTS_TOO, trusted={expected: "127.0.0.1:41234"}, expected=frozenset({expected}))
 
     error = refused(StoreRef(name="store"), V1_STORE, settings=settings, handshakes={})
     target = resolved(StoreRef(name="store"), V1_STORE, fake_service("provider-fake", CORE), settings=settings)
@@ -297,7 +297,7 @@ def test_services_by_name_only_when_turned_on(name: str) -> None:
     service["metadata"]["labels"] = {}
 
     assert refused(STORE_REF, store, config, service).reason is Reason.NOT_INSTALLED
-    target = resolved(STORE_REF, store, config, service, settings=replace(SETTINGS, naming_convention=True))
+    target = resolved(STORE_REF, store, config, service, settings=replace(TENANTS_TOO, naming_convention=True))
     assert target.endpoint.source is EndpointSource.NAMING
     assert target.endpoint.service == ServiceKey(CORE, name)
 
@@ -418,7 +418,7 @@ def test_a_class_with_unusable_certificates_is_refused(tls: JsonObject, reason: 
 
 
 def test_a_service_that_was_told_at_start_has_managed_certificates_whatever_a_store_brings() -> None:
-    settings = replace(SETTINGS, trusted={ServiceKey(CORE, "classy"): "127.0.0.1:41234"})
+    settings = replace(TENANTS_TOO, trusted={ServiceKey(CORE, "classy"): "127.0.0.1:41234"})
 
     target = resolved(STORE_REF, with_class({"name": "fake"}, auth=OWN), CLASS, settings=settings)
 
@@ -448,13 +448,13 @@ def test_a_service_that_was_told_at_start_has_managed_certificates_whatever_a_st
 )
 def test_a_foreign_certificate_is_refused_also_where_managed_ones_are_used(documents: list[JsonObject]) -> None:
     """R114."""
-    settings = replace(SETTINGS, trusted={ServiceKey(CORE, "classy"): "127.0.0.1:41234"})
+    settings = replace(TENANTS_TOO, trusted={ServiceKey(CORE, "classy"): "127.0.0.1:41234"})
 
     assert refused(STORE_REF, *documents, settings=settings).reason is Reason.CROSS_NAMESPACE
 
 
 def test_a_host_that_is_no_service_needs_certificates_of_its_own() -> None:
-    settings = replace(SETTINGS, allowed_addresses=("provider.example.com",))
+    settings = replace(TENANTS_TOO, allowed_addresses=("provider.example.com",))
     config = {"address": "provider.example.com:8443", "inline": {"kind": "Fake", "spec": {}}}
 
     def store(auth: JsonObject) -> JsonObject:

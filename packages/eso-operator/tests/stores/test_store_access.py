@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.stores.classes import CLUSTER_CLASS, class_connection
+from eso_operator.stores.classes import class_connection
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.need import VALIDATION, Gate, Need
 from eso_operator.stores.resolve import resolve
+from eso_operator.stores.snapshot import CLUSTER_CLASS
 from eso_operator.stores.target import Reason, ResolutionError, ResolvedTarget, SecretTls
 from eso_operator.testing.clusters import (
     ANYTHING,

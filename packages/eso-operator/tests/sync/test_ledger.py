@@ -23,6 +23,7 @@ from eso_operator.sync.ledger import (
     owner_key,
     owner_of,
 )
+from eso_operator.sync.seals import Sealed
 from eso_operator.testing.boundtargets import bound_target
 from eso_operator.testing.externalsecrets import external_secret
 from eso_operator.testing.pushsecrets import push_secret
@@ -38,6 +39,16 @@ from kuberun.watch import Listed
 
 OWNER = StateOwner(EXTERNAL_SECRET.resource(), external_secret().metadata, ("0", "1"))
 PUSHER = StateOwner(PUSH_SECRET.resource(), push_secret().metadata, ("__pushsecret",))
+
+
+class Unsealed:
+    """Nothing here is cluster-scoped."""
+
+    async def seal(self, content: Sealed) -> str:
+        raise AssertionError(f"sealed: {content}")
+
+    async def fits(self, content: Sealed, seal: str) -> bool:
+        raise AssertionError(f"asked about {content}: {seal}")
 
 
 @dataclass
@@ -79,7 +90,7 @@ class States:
 
     def ledger(self, known: Store[GeneratorState] | None = None) -> StateLedger:
         client = cast("Client", self)
-        return StateLedger(client, known or _states(), self, clock=VirtualClock(), grace=120)
+        return StateLedger(client, known or _states(), self, clock=VirtualClock(), grace=120, seals=Unsealed())
 
 
 def _merged(old: JsonObject, patch: JsonObject) -> JsonObject:

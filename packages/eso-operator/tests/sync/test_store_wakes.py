@@ -11,8 +11,7 @@ from eso_api.pushsecret import PushSecret
 from eso_operator.providers.directory import Change as ProviderChange
 from eso_operator.secretstore.kinds import CLUSTER_STORE, STORE
 from eso_operator.secretstore.triggers import STORES_INDEX, held_stores, holders, stores_of
-from eso_operator.stores.classes import CLASS
-from eso_operator.stores.snapshot import SERVICE, Scope
+from eso_operator.stores.snapshot import CLASS, SERVICE, Scope
 from eso_operator.stores.target import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
 from eso_operator.sync.dependencies import (
     ANY_PROVIDER,

@@ -7,7 +7,7 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.targets.changes import Change, Create, Keep, Refusal, Refuse, Untouched, Update
 from eso_operator.targets.marks import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL
-from eso_operator.targets.plan import LiveSecret, plan, wanted_digest
+from eso_operator.targets.plan import LiveSecret, live_secret, plan, wanted_digest
 from eso_operator.testing.externalsecrets import desired, external_secret, stored, written_by
 from kuberun.meta import JsonObject
 
@@ -276,3 +276,27 @@ def test_nothing_that_is_planned_shows_a_value() -> None:
 
     assert "CANARY" not in repr(change)
     assert "CANARY" not in repr(plan(es, None, desired({"password": "CANARY-2"})))
+
+
+@pytest.mark.parametrize("policy", ["Owner", "Orphan", "Merge", "CreateOrMerge"])
+def test_nothing_is_copied_into_a_secret_that_may_be_sent_to_a_webhook(policy: str) -> None:
+    """Whoever may create a labelled Secret need not be allowed to read what is copied into it."""
+    labelled = stored({}, metadata={"labels": {"external-secrets.io/type": "webhook"}})
+
+    change = plan(of(policy), labelled, desired(WANTED))
+
+    assert isinstance(change, Refuse)
+    assert change.why is Refusal.RESERVED
+
+
+def test_a_label_that_an_earlier_version_let_a_template_write_is_taken_off() -> None:
+    es = of("Owner")
+    before = written_by(es, WANTED).raw
+    metadata = before["metadata"]
+    metadata["labels"]["external-secrets.io/type"] = "webhook"
+    metadata["managedFields"][0]["fieldsV1"]["f:metadata"]["f:labels"]["f:external-secrets.io/type"] = {}
+
+    change = plan(es, live_secret(before), desired(WANTED))
+
+    assert isinstance(change, Update)
+    assert "external-secrets.io/type" not in change.document["metadata"]["labels"]

@@ -13,9 +13,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from eso_api.externalsecret import Manifest, Target
+from eso_api.externalsecret import SERVICE_ACCOUNT_NAME, Manifest, Target
+from eso_api.validation.externalsecret import writes_secret
 from eso_render import paths
-from eso_render.denied import refuse_denied, user_annotations, user_labels
+from eso_render.denied import refuse_denied, refuse_reserved, refuse_token, user_annotations, user_labels
 from eso_render.engine import render_text
 from eso_render.errors import Place, TargetError
 from eso_render.scopes import RenderText, SheetError, as_text, render_into
@@ -63,9 +64,24 @@ def render_manifest(
             sheet.copy(values, owner)
         else:
             render_into(sheet, pieces(target.template, objects, MANIFEST_ORDER), values=values, render=render)
-        return sheet.desired(identity)
+        if writes_secret(target) and (target.template is not None or existing is not None):
+            refuse_reserved(sheet.labels)
+        desired = sheet.desired(identity)
     except (paths.PathError, SheetError) as error:
         raise TargetError(str(error), Place(())) from None
+    if writes_secret(target) and not _is_token_of(existing, desired.content):
+        refuse_token(desired.content.get("type"), desired.content["metadata"].get("annotations", {}))
+    return desired
+
+
+def _is_token_of(existing: Mapping[str, Any] | None, content: Json) -> bool:
+    """Whether somebody else made it the token it is: then it may be merged into."""
+    if existing is None:
+        return False
+    before = (existing.get("metadata") or {}).get("annotations") or {}
+    after = content["metadata"].get("annotations", {})
+    same_account = before.get(SERVICE_ACCOUNT_NAME) == after.get(SERVICE_ACCOUNT_NAME)
+    return same_account and existing.get("type") == content.get("type")
 
 
 @dataclass(frozen=True, slots=True)

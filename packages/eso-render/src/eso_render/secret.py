@@ -13,7 +13,7 @@ from typing import Any
 from eso_api.externalsecret import Target
 from eso_api.template import Template, TemplateMetadata
 from eso_api.values import SecretBytes
-from eso_render.denied import refuse_denied, user_annotations, user_labels
+from eso_render.denied import refuse_denied, refuse_reserved, refuse_token, user_annotations, user_labels
 from eso_render.engine import render_text
 from eso_render.scopes import RenderText, SheetError, render_into
 from eso_render.sources import SECRET_ORDER, TemplateObjects, pieces
@@ -57,8 +57,11 @@ def render_secret(
     refuse_denied(target)
     sheet = _SecretSheet(dict(values) if _keeps_values(template) else {})
     render_into(sheet, pieces(template, objects, SECRET_ORDER), values=values, render=render)
+    refuse_reserved(sheet.labels)
     metadata = template.metadata or TemplateMetadata()
-    return sheet.desired(template, finalizers=tuple(metadata.finalizers), immutable=target.immutable)
+    desired = sheet.desired(template, finalizers=tuple(metadata.finalizers), immutable=target.immutable)
+    refuse_token(desired.type, desired.annotations)
+    return desired
 
 
 def render_push(

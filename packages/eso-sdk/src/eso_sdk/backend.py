@@ -41,7 +41,12 @@ class ApiCalls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call that is being answered. `deadline` is on the clock's monotonic scale, a little before the caller's."""
+    """The call that is being answered. `deadline` is on the clock's monotonic scale, a little before the caller's.
+
+    `caller` is the object that the call is made for, on the operator's word: for logs, audit and quotas. A read may
+    serve many objects, of other namespaces too, and then names the first of them. Do not let a result depend on it,
+    unless the kind declares `caller_namespace`: then `caller.namespace` is that of everybody whom the answer reaches.
+    """
 
     request_id: str
     caller: ObjectRef

@@ -42,6 +42,7 @@ REACH_SECONDS: Final = 15.0
 CONNECTIONS: Final = 32
 
 _CHUNK: Final = 64 * 1024
+_METADATA_HOSTS: Final = frozenset({"metadata.google.internal", "instance-data.ec2.internal"})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _KEEPING_METHOD: Final = frozenset({307, 308})
 _PLAIN_URL: Final = re.compile(r"[!-~]+")
@@ -112,6 +113,7 @@ class HttpClient:
         """Open a TCP connection to the host of a URL, or to the proxy in front of it, and close it again."""
         with self._own_words(seconds):
             async with Deadline(self._clock, seconds):
+                self._check_behind_proxy(url)
                 await self._dialled(_first_hop(url))
 
     @asynccontextmanager
@@ -121,6 +123,7 @@ class HttpClient:
         """Open a websocket. A refused upgrade raises `HttpStatusError` with the status."""
         with self._own_words(self._settings.seconds):
             async with Deadline(self._clock, self._settings.seconds):
+                self._check_behind_proxy(url)
                 opened = await self._opened().ws_connect(
                     url, headers=headers, heartbeat=heartbeat, max_msg_size=self._settings.max_answer, autoping=True
                 )
@@ -191,7 +194,18 @@ class HttpClient:
             request = self._redirected(request, answer.status, location)
         raise backend_error(f"{self._settings.subject} redirects more than {self._settings.redirects} times")
 
+    def _check_behind_proxy(self, url: URL) -> None:
+        """Check what can be told of an address that a proxy will dial: here nothing but the proxy is ever dialled."""
+        if _first_hop(url) == url:
+            return
+        try:
+            for address in _told_by_name(url.host or ""):
+                self._policy.check(address)
+        except ForbiddenAddressError as problem:
+            raise forbidden_address(self._settings.field, problem) from None
+
     async def _sent(self, request: HttpRequest) -> HttpAnswer:
+        self._check_behind_proxy(request.url)
         async with self._opened().request(
             request.method, request.url, headers=request.headers, data=request.body or None, allow_redirects=False
         ) as response:
@@ -263,6 +277,19 @@ def _first_hop(url: URL) -> URL:
     except LookupError:
         return url
     return proxy
+
+
+def _told_by_name(host: str) -> list[str]:
+    """Return the addresses that a host means without any name server: a number in any spelling, this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return ["127.0.0.1"]
+    if host.rstrip(".") in _METADATA_HOSTS:
+        return ["169.254.169.254"]
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return []
+    return [str(address[0]) for *_, address in found]
 
 
 def url_of(text: str) -> URL:

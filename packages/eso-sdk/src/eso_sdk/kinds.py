@@ -113,7 +113,8 @@ def store_kind(
         v1_key: `spec.provider.<key>` of v1 stores whose block is this configuration.
         v1_when: which of those blocks; several kinds may share a key, each with a condition of its own.
         caller_namespace: when results depend on the namespace of the caller (`ALWAYS`, `when(...)`): then calls of two
-            namespaces never share a session, and the operator never shares their reads.
+            namespaces never share a session, and the operator never shares their reads. Without it a read may be made
+            once for callers of several namespaces, and `call.caller` names the first of them only.
         push_metadata: type of `spec.data[].metadata`, if references in it are to be followed (`PushItem.resolved`).
         maintenance: maintained, deprecated, unmaintained or experimental.
         concurrency: how many calls of one session run at a time.

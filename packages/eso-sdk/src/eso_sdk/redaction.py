@@ -20,6 +20,7 @@ import msgspec
 from eso_api.values import SecretBytes
 from eso_wire.bounds import MAX_MESSAGE_CHARS
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.masking import SENSIBLE, without_short
 from eso_wire.values import Context, Credential, SecretMap, Token
 
 _MASK = "…"
@@ -32,20 +33,22 @@ _BACKEND_CODE_CHARS = 128
 
 
 class Redactor:
-    """Masks the secrets of one request in texts."""
+    """Masks the secrets of one request in texts. `names` are its keys: short values may be part of them."""
 
-    __slots__ = ("_forms", "_secrets")
+    __slots__ = ("_forms", "_names", "_secrets")
 
-    def __init__(self, secrets: Iterable[SecretBytes]) -> None:
+    def __init__(self, secrets: Iterable[SecretBytes], names: Iterable[str] = ()) -> None:
         self._secrets = tuple(secrets)
+        self._names = tuple(names)
         self._forms: tuple[str, ...] | None = None
 
     def text(self, text: str) -> str:
         """The text without any of the secrets, and not longer than a message may be."""
         spellings = self._spellings()
         cut = text[:_LONGEST_TEXT]
-        for form in spellings:
+        for form in (form for form in spellings if len(form) >= SENSIBLE):
             cut = _masked(cut, form)
+        cut = without_short(cut, [form for form in spellings if len(form) < SENSIBLE], self._names, _MASK)
         if len(text) > _LONGEST_TEXT and spellings:
             # The end may be the begin of a secret, too short to be known.
             cut = cut[:-_PREFIX]

@@ -114,7 +114,7 @@ class Service:
             return await examined(served, ask, context, redactor)
 
     async def get(self, context: Context, items: tuple[GetItem, ...]) -> tuple[GetResult, ...]:
-        redactor = Redactor(secrets_of(context))
+        redactor = Redactor(secrets_of(context), (item.ref.key for item in items))
         # An item that is not offered is refused by itself; a call of nothing else is refused as a whole.
         wanted = {Operation.GET_MAP if item.shape is Shape.MAP else Operation.GET for item in items}
         async with self._store(context, redactor, len(items), wanted if len(wanted) == 1 else ()) as (store, session):
@@ -123,7 +123,7 @@ class Service:
             return results
 
     async def check(self, context: Context, items: tuple[GetItem, ...]) -> tuple[CheckResult, ...]:
-        redactor = Redactor(secrets_of(context))
+        redactor = Redactor(secrets_of(context), (item.ref.key for item in items))
         async with self._store(context, redactor, len(items), {Operation.EXISTS}) as (store, session):
             results = await self._reading(store, session, redactor).check(items)
             self._weigh(session, [result.error for result in results])
@@ -140,7 +140,8 @@ class Service:
 
     async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
         resolved = (credential for item in batch.items for credential in item.resolved)
-        redactor = Redactor(secrets_of(context, (item.payload for item in batch.items), resolved))
+        payloads = (item.payload for item in batch.items)
+        redactor = Redactor(secrets_of(context, payloads, resolved), (item.remote.key for item in batch.items))
         _repeatable(batch.idempotency_key)
         async with self._store(context, redactor, len(batch.items), {Operation.PUSH}) as (store, session):
             results = await Writing(store, session.gate, redactor).push(batch)
@@ -148,7 +149,7 @@ class Service:
             return results
 
     async def delete(self, context: Context, batch: DeleteBatch) -> tuple[DeleteResult, ...]:
-        redactor = Redactor(secrets_of(context))
+        redactor = Redactor(secrets_of(context), (item.remote.key for item in batch.items))
         _repeatable(batch.idempotency_key)
         async with self._store(context, redactor, len(batch.items), {Operation.DELETE}) as (store, session):
             results = await Writing(store, session.gate, redactor).delete(batch.items)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,15 +42,28 @@ class TlsProblem:
         return self.message
 
 
+def _nothing(_address: str) -> bool:
+    return False
+
+
 async def diagnose(
-    host: str, port: int, *, server_name: str, material: TlsMaterial, deadline: float
+    host: str,
+    port: int,
+    *,
+    server_name: str,
+    material: TlsMaterial,
+    deadline: float,
+    refused: Callable[[str], bool] = _nothing,
 ) -> TlsProblem | None:
-    """None when a connection can be made and the server accepts our certificate. `deadline` is in seconds."""
+    """None when a connection can be made and the server accepts our certificate. `deadline` is in seconds.
+
+    A host that leads to an address which is `refused` is not connected to, not even to find out more.
+    """
     where = f"{host}:{port}"
     try:
         material.check()
         async with asyncio.timeout(deadline):
-            return await _attempt(host, port, server_name, material)
+            return await _attempt(host, port, server_name, material, refused)
     except TlsMaterialError as error:
         return TlsProblem(TlsProblemKind.UNKNOWN, f"our own certificates cannot be used: {error}")
     except TimeoutError:
@@ -61,7 +75,9 @@ async def diagnose(
 # --- one attempt -----------------------------------------------------------------------------------------------------
 
 
-async def _attempt(host: str, port: int, server_name: str, material: TlsMaterial) -> TlsProblem | None:
+async def _attempt(
+    host: str, port: int, server_name: str, material: TlsMaterial, refused: Callable[[str], bool]
+) -> TlsProblem | None:
     where = f"{host}:{port}"
     try:
         addresses = await _addresses(host, port)
@@ -69,6 +85,8 @@ async def _attempt(host: str, port: int, server_name: str, material: TlsMaterial
         return TlsProblem(
             TlsProblemKind.DNS_FAILURE, f"the name {host} does not resolve ({error.strerror}); check the address"
         )
+    if any(refused(address.partition("%")[0]) for address in addresses):
+        return TlsProblem(TlsProblemKind.UNKNOWN, f"{host} leads to an address that is never dialled")
     context = _client_context(material)
     try:
         reader, writer = await _connect(addresses, port, context, server_name)

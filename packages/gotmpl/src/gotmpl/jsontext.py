@@ -15,6 +15,7 @@ from json.encoder import encode_basestring
 from typing import NoReturn
 
 from gotmpl.bounds import bounded_value
+from gotmpl.errors import Quoted
 from gotmpl.floats import format_json
 from gotmpl.quoting import quote
 from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, StrMap, Value, go_type, sorted_keys
@@ -30,9 +31,16 @@ def kind_of(value: Value) -> str:
 
 
 class JsonError(ValueError):
-    """The text is Go's. `value` is what a caller that ignores errors gets to see."""
+    """The text is Go's. `value` is what a caller that ignores errors gets to see.
+
+    Characters of what was read are in `parts` as Quoted only: a document may be a secret.
+    """
 
     value: Value = None
+
+    def __init__(self, *parts: str | Quoted) -> None:
+        super().__init__("".join(part if isinstance(part, str) else "<redacted>" for part in parts))
+        self.parts = parts
 
 
 _HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -181,7 +189,11 @@ class _Reader:
     def _fail(self, context: str, at: int) -> NoReturn:
         if at >= len(self._text):
             raise JsonError("unexpected end of JSON input")
-        raise JsonError(f"invalid character {_shown(self._text[at])} {context}")
+        raise JsonError("invalid character ", self._quoted(_shown(self._text[at])), f" {context}")
+
+    def _quoted(self, shown: str) -> Quoted:
+        """Shown where the template itself spells out the document."""
+        return Quoted(shown, origin=self._text)
 
     def _skip(self) -> str:
         found = _SPACE.match(self._text, self._at)
@@ -276,7 +288,7 @@ class _Reader:
         if len(sequence) < size and _UNFINISHED.fullmatch(sequence):
             raise JsonError("unexpected end of JSON input")
         shown = f"`{sequence}`" if sequence.isascii() and sequence.isprintable() else quote(sequence)
-        raise JsonError(f"invalid escape sequence {shown} in string")
+        raise JsonError("invalid escape sequence ", self._quoted(shown), " in string")
 
     def _number(self) -> float:
         found = _NUMBER.match(self._text, self._at)

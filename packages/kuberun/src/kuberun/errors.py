@@ -9,6 +9,7 @@
         ├── Unauthorized         401
         ├── Forbidden            403
         ├── NotFound             404
+        │   ├── ImpossibleName   no object can have such a name: nothing was asked
         │   └── NotServed        404 without a Status: the API server does not know this resource (no such CRD)
         ├── MethodNotAllowed     405
         ├── NotAcceptable        406
@@ -114,6 +115,13 @@ class NotFound(ApiError): ...
 
 
 class NotServed(NotFound): ...
+
+
+class ImpossibleName(NotFound, ValueError):
+    """A name that no object can have, so there is none: nothing was asked."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(404, "NotFound", message)
 
 
 class MethodNotAllowed(ApiError): ...

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from kuberun.errors import ImpossibleName
 from kuberun.meta import ObjectKey, Resource
 
 DEFAULT_DEADLINE: Final = 30.0
@@ -254,10 +255,16 @@ def object_path(resource: Resource, key: ObjectKey, subresource: str = "") -> st
     return resource.path(namespace, _segment(key.name, "name"), subresource)
 
 
+def discovery_path(group: str, version: str = "") -> str:
+    """Where a group, or one version of it, tells what it serves. ValueError for a text that can name none."""
+    parts = ["/apis", _segment(group, "API group")] if group else ["/api"]
+    return "/".join((*parts, *((_segment(version, "version"),) if version else ())))
+
+
 def _segment(text: str, what: str) -> str:
     """One path segment, so that no name can point at another path."""
     if not text or text in {".", ".."} or "/" in text or "%" in text:
-        raise ValueError(f"{text!r} is not a possible {what} of an object")
+        raise ImpossibleName(f"{text!r} is not a possible {what}")
     return _encoded(text)
 
 

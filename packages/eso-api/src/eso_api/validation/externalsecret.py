@@ -18,6 +18,7 @@ from eso_api.externalsecret import (
     Target,
 )
 from eso_api.references import GENERATOR_KINDS, GENERATORS_GROUP, STORE_KINDS, GeneratorRef, StoreRef
+from eso_api.shapes import API_VERSION_PATTERN, KIND_PATTERN
 from eso_api.template import Template
 from eso_api.validation.problems import FieldError, interval_problems
 
@@ -37,9 +38,25 @@ def template_problems(target: Target, path: str = "spec.target") -> list[FieldEr
     return problems + (_secret_target_problems(target.template, path) if writes_secret(target) else [])
 
 
+def manifest_problems(target: Target, path: str = "spec.target") -> list[FieldError]:
+    """What keeps `manifest` from naming a kind. The controller checks it again before it asks for one."""
+    manifest = target.manifest
+    if manifest is None:
+        return []
+    return [
+        FieldError(f"{path}.manifest.{field}", f"{said!r} is no {what}")
+        for field, said, pattern, what in (
+            ("apiVersion", manifest.api_version, API_VERSION_PATTERN, "API version"),
+            ("kind", manifest.kind, KIND_PATTERN, "kind"),
+        )
+        if not re.fullmatch(pattern.removesuffix("$"), said)
+    ]
+
+
 def writes_secret(target: Target) -> bool:
-    """Whether the target is a Secret: by default, or spelled out as a manifest."""
-    return target.manifest is None or (target.manifest.api_version, target.manifest.kind) == ("v1", "Secret")
+    """Whether the target is a Secret: by default, or spelled out as a manifest, however that is spelled."""
+    manifest = target.manifest
+    return manifest is None or (manifest.api_version.rpartition("/")[0] == "" and manifest.kind == "Secret")
 
 
 def store_ref_problems(ref: StoreRef, path: str) -> list[FieldError]:
@@ -118,7 +135,12 @@ def _durations(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
     return problems
 
 
-RULES = (_policies, _something_to_fetch, _template, _data_from, _duplicate_keys, _references, _durations)
+def _manifest(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
+    """As the schema has it; an object may have been stored before the schema did."""
+    return manifest_problems(spec.target, f"{path}.target")
+
+
+RULES = (_manifest, _policies, _something_to_fetch, _template, _data_from, _duplicate_keys, _references, _durations)
 
 
 def _secret_type_problems(template: Template, path: str) -> list[FieldError]:

@@ -2,10 +2,10 @@
 
     labelled Services, demands, our own Secrets -> key -> observe -> plan -> write, issuer first -> report
 
-A Service gets certificates when it carries the label `external-secrets.io/provider: "true"`, when a store resolved to
-it (`demand`), or when it has some already. They are looked at every ten minutes, and when something is due. Once the
-Service is gone, what we stored for it in the core namespace is deleted; the server's Secret is owned by the Service and
-collected with it.
+A Service gets certificates when it carries the label `external-secrets.io/provider: "true"` where labels count
+(`CertificateSettings.labelled_in`), when a store resolved to it (`demand`), or when it has some already. They are
+looked at every ten minutes, and when something is due. Once the Service is gone, what we stored for it in the core
+namespace is deleted; the server's Secret is owned by the Service and collected with it.
 
 Every write names the version that it follows, so two operators that plan at once do not undo each other: the later one
 is refused and looks again. What cannot be done becomes a `Problem` given to listeners; this module writes no status.
@@ -22,7 +22,7 @@ With `namespaces` in the settings a Role in each of them is enough.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -33,9 +33,10 @@ from eso_operator.certs import secrets
 from eso_operator.certs.authority import validity_of
 from eso_operator.certs.bundle import IssueLeaf, Phase, Plan, State, plan
 from eso_operator.certs.issuance import carry_out
-from eso_operator.certs.problems import Problem, ProblemName
+from eso_operator.certs.problems import Problem, ProblemName, alias_problem
 from eso_operator.certs.secrets import CLIENT, ISSUER, SERVER, Mark, Owner, SecretKeys, SecretObject
 from eso_operator.certs.settings import CertificateSettings, identity_of
+from eso_operator.stores.addresses import is_alias
 from eso_operator.stores.target import ServiceKey
 from kuberun.cache import Change
 from kuberun.client import Client
@@ -43,7 +44,7 @@ from kuberun.clock import Clock
 from kuberun.controller import After, Controller, Done, Outcome, Retry
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.informer import Informer
-from kuberun.meta import Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of
+from kuberun.meta import JsonObject, Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of, raw
 from kuberun.ownership import owner_reference
 from kuberun.requests import DeleteOptions, Selection, WriteOptions
 from kuberun.triggers import itself
@@ -85,18 +86,19 @@ class Issuer:
         self._listeners: list[Listener] = [] if listener is None else [listener]
         self._demanded: OrderedDict[ServiceKey, None] = OrderedDict()
         self._problems: OrderedDict[ServiceKey, Problem] = OrderedDict()
+        self._granted: dict[str, set[ServiceKey]] = {}
         self.controller = Controller("certificates", self.reconcile, clock=clock, workers=settings.workers)
         services = [
             Informer(client.source(metadata_of(SERVICES), selection), clock=clock, name=f"services{suffix}")
-            for selection, suffix in _selections(f"{PROVIDER_LABEL}=true", settings.namespaces)
+            for selection, suffix in _selections(f"{PROVIDER_LABEL}=true", settings.labelled_in)
         ]
-        certificates = [
+        self._certificates = [
             Informer(client.source(metadata_of(secrets.SECRETS), selection), clock=clock, name=f"certificates{suffix}")
             for selection, suffix in _selections(secrets.ours(settings.core_namespace), _with_core(settings))
         ]
         for informer in services:
             self.controller.watch(informer, itself())
-        for informer in certificates:
+        for informer in self._certificates:
             self.controller.watch(informer, _service_of_secret)
 
     def demand(self, service: ServiceKey) -> None:
@@ -119,9 +121,12 @@ class Issuer:
         """Make the three Secrets of one Service what they should be by now."""
         service = ServiceKey(key.namespace, key.name)
         try:
-            metadata = await self._service(key)
-            if metadata is None:
+            found = await self._service(key)
+            if found is None:
                 return await self._remove(service)
+            metadata = meta_of(found)
+            if is_alias(found):
+                return self._refuse_alias(service)
             if not self._settings.allows(key.namespace):
                 return self._refuse(service)
             return await self._maintain(service, metadata)
@@ -138,6 +143,8 @@ class Issuer:
             stored = await self._read(secrets.keys_of(service, self._settings.core_namespace))
             if not self._wanted(service, metadata, stored):
                 return Done()
+            if not self._has_room(service):
+                return self._refuse_more(service)
             if problem := _foreign(stored, self._owner(service)):
                 self._report(Report(service, problem))
                 return After(self._settings.interval, "look whether the Secret is out of the way")
@@ -177,10 +184,38 @@ class Issuer:
 
     def _wanted(self, service: ServiceKey, metadata: ObjectMeta, stored: _Stored) -> bool:
         """Labelled, demanded, or served before: who has certificates once can rely on their renewal."""
-        labelled = metadata.labels.get(PROVIDER_LABEL) == "true"
+        counts = self._settings.namespaced_providers or self._settings.is_shared(service.namespace)
+        labelled = counts and metadata.labels.get(PROVIDER_LABEL) == "true"
         issuer = stored.found.get(ISSUER)
         served = issuer is not None and secrets.ownership_problem(issuer.metadata, ISSUER, self._owner(service)) is None
         return labelled or served or service in self._demanded
+
+    def _has_room(self, service: ServiceKey) -> bool:
+        """Whether one more Service of a tenant's namespace may have certificates; who has them keeps them."""
+        if self._settings.is_shared(service.namespace):
+            return True
+        held = self._granted.setdefault(service.namespace, set())
+        held |= {found for found in self._stored_services() if found.namespace == service.namespace}
+        if service not in held and len(held) >= self._settings.max_namespaced:
+            return False
+        held.add(service)
+        return True
+
+    def _stored_services(self) -> Iterator[ServiceKey]:
+        """Services that have Secrets in the core namespace. Elsewhere anybody can write what looks like one."""
+        for informer in self._certificates:
+            for secret in informer.store.objects():
+                metadata = meta_of(secret)
+                if metadata.namespace == self._settings.core_namespace and (found := secrets.service_of(metadata)):
+                    yield found
+
+    def _refuse_more(self, service: ServiceKey) -> Outcome:
+        message = (
+            f"Service {service} gets no certificates: {self._settings.max_namespaced} Services of its namespace have"
+            " some already; delete one of them, or have the administrator raise --max-namespaced-providers"
+        )
+        self._report(Report(service, Problem(ProblemName.TOO_MANY_PROVIDERS, message)))
+        return After(self._settings.interval, "look whether another Service has gone")
 
     def _refuse(self, service: ServiceKey) -> Outcome:
         message = (
@@ -189,6 +224,11 @@ class Issuer:
         )
         self._report(Report(service, Problem(ProblemName.NAMESPACE_NOT_ALLOWED, message)))
         return Done()
+
+    def _refuse_alias(self, service: ServiceKey) -> Outcome:
+        """Nobody should hold a certificate for a host that somebody else chose."""
+        self._report(Report(service, alias_problem(str(service))))
+        return After(self._settings.interval, "look whether it has become a Service with pods")
 
     def _until(self, due: datetime) -> float:
         seconds = (due - self._clock.now()).total_seconds()
@@ -199,6 +239,7 @@ class Issuer:
     async def _remove(self, service: ServiceKey) -> Outcome:
         """Delete what nobody else will: the Secrets in the core namespace. The server's is the Service's own."""
         stored = await self._read(secrets.keys_of(service, self._settings.core_namespace))
+        self._granted.get(service.namespace, set()).discard(service)
         for part in (CLIENT, ISSUER):
             secret = stored.found.get(part)
             if secret is not None and secrets.ownership_problem(secret.metadata, part, self._owner(service)) is None:
@@ -220,13 +261,13 @@ class Issuer:
 
     # --- reading and reporting ---------------------------------------------------------------------------------------
 
-    async def _service(self, key: ObjectKey) -> ObjectMeta | None:
+    async def _service(self, key: ObjectKey) -> JsonObject | None:
         """Asked of the server itself: a cache that is behind must not cost anybody their certificates."""
         try:
-            found = await self._client.get(metadata_of(SERVICES), key)
+            found = await self._client.get(raw(SERVICES), key)
         except NotFound:
             return None
-        return None if found.metadata.deletion_timestamp else found.metadata
+        return None if meta_of(found).deletion_timestamp else found
 
     async def _read(self, keys: SecretKeys) -> _Stored:
         found = {}

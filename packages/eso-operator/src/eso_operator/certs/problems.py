@@ -28,7 +28,10 @@ class ProblemName(StrEnum):
     SECRET_NOT_OURS = "CertificateSecretNotOurs"  # noqa: S105 - a reason, not a credential
     SECRET_NOT_WRITABLE = "CertificateSecretNotWritable"  # noqa: S105 - a reason, not a credential
     SERVICE_NOT_FOUND = "ProviderServiceNotFound"
+    SERVICE_IS_ALIAS = "ProviderServiceIsAlias"
+    SERVICE_UNREADABLE = "ProviderServiceUnreadable"
     NAMESPACE_NOT_ALLOWED = "ProviderNamespaceNotAllowed"
+    TOO_MANY_PROVIDERS = "TooManyNamespacedProviders"
     NOT_ISSUED = "CertificatesNotIssued"
 
 
@@ -44,7 +47,13 @@ class Problem:
 
 
 _HEALS_BY_WAITING: Final = frozenset(
-    {ProblemName.NOT_ISSUED, ProblemName.SECRET_UNREADABLE, ProblemName.SECRET_NOT_WRITABLE, ProblemName.NOT_YET_VALID}
+    {
+        ProblemName.NOT_ISSUED,
+        ProblemName.SECRET_UNREADABLE,
+        ProblemName.SERVICE_UNREADABLE,
+        ProblemName.SECRET_NOT_WRITABLE,
+        ProblemName.NOT_YET_VALID,
+    }
 )
 
 
@@ -59,3 +68,12 @@ class CertificateError(ProviderError):
             backend_code=problem.name,
         )
         self.problem = problem
+
+
+def alias_problem(service: str) -> Problem:
+    """Of a Service that only stands for another host."""
+    message = (
+        f"Service {service} only stands for another host (type ExternalName): it is not dialled and gets no"
+        " certificates; name a Service with pods behind it"
+    )
+    return Problem(ProblemName.SERVICE_IS_ALIAS, message)

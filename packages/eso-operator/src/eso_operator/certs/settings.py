@@ -12,19 +12,37 @@ from eso_wire.tls import client_id, service_id
 
 @dataclass(frozen=True, slots=True)
 class CertificateSettings:
-    """`namespaces` are those whose Services get certificates; none named means all. `interval` is in seconds."""
+    """`namespaces` are those whose Services get certificates; none named means all. `interval` is in seconds.
+
+    Services of the core namespace and of `shared` ones get certificates when they are labelled. Those of any other
+    namespace get them when a store that may use them asks, and for their label only if `namespaced_providers` says so;
+    at most `max_namespaced` in one such namespace, because two Secrets of each are in the core namespace.
+    """
 
     core_namespace: str
     service_account: str = "external-secrets"
     cluster_domain: str = "cluster.local"
     trust_domain: str = "cluster.local"
     namespaces: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    namespaced_providers: bool = False
+    max_namespaced: int = 10
     interval: float = 600.0
     workers: int = 4
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
 
     def allows(self, namespace: str) -> bool:
         return not self.namespaces or namespace in self.namespaces
+
+    def is_shared(self, namespace: str) -> bool:
+        return namespace == self.core_namespace or namespace in self.shared
+
+    @property
+    def labelled_in(self) -> tuple[str, ...]:
+        """Where labelled Services are looked for; none named means everywhere."""
+        if self.namespaced_providers:
+            return self.namespaces
+        return tuple(dict.fromkeys((self.core_namespace, *self.shared)))
 
     @property
     def client_identity(self) -> str:

@@ -12,12 +12,14 @@ from eso_api.values import SecretBytes
 from eso_operator.stores.need import Gate, Need
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.stored import StoredGenerator, StoredObjects, stored_generator
-from eso_operator.stores.target import BoundTarget, ResolvedTarget
+from eso_operator.stores.target import BoundTarget, Reason, ResolutionError, ResolvedTarget
 from eso_operator.sync.dependencies import Dependency, OnLabel, on_connection, on_object
-from eso_operator.sync.ledger import IDEMPOTENCY_KEY
+from eso_operator.sync.ledger import IDEMPOTENCY_KEY, sealed_of
 from eso_operator.sync.resolver import Providers, Resolver, WatchedObjects
-from eso_wire.errors import ProviderError
+from eso_operator.sync.seals import SEAL, Seals
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import CleanupOutcome, CleanupRequest, KindId, ObjectRef, Operation
+from kuberun.errors import ApiError
 
 CLEANING: Final = Need(frozenset({Operation.CLEANUP}), Gate.POLICY)
 _RESOURCE: Final = GENERATOR_STATE.resource()
@@ -37,13 +39,21 @@ class Cleaner:
     """One for the process."""
 
     def __init__(
-        self, objects: WatchedObjects, providers: Providers, settings: ResolverSettings, *, bind: Bind, gateway: Cleans
+        self,
+        objects: WatchedObjects,
+        providers: Providers,
+        settings: ResolverSettings,
+        *,
+        bind: Bind,
+        gateway: Cleans,
+        seals: Seals,
     ) -> None:
         self._objects = objects
         self._providers = providers
         self._settings = settings
         self._bind = bind
         self._gateway = gateway
+        self._seals = seals
 
     async def clean(self, state: GeneratorState, went_by: WentBy) -> None:
         """Repeating it is harmless. Raises ResolutionError or ProviderError."""
@@ -55,6 +65,7 @@ class Cleaner:
         resolver = Resolver(_WatchedStored(stored, self._objects), self._providers, self._settings)
         target = await resolver.resolve(stored.ref, caller, CLEANING)
         went_by(_dependencies(target))
+        await self._check_seal(state, target)
         bound = await self._bind(target)
         if call is None:
             what = SecretBytes(msgspec.json.encode(state.spec.state))
@@ -66,6 +77,26 @@ class Cleaner:
         except ProviderError as error:
             if not error.is_not_found:
                 raise
+
+    async def _check_seal(self, state: GeneratorState, target: ResolvedTarget) -> None:
+        """A cluster-scoped generator cleans up with its owner's credentials: only what the operator itself wrote."""
+        if target.store.namespace:
+            return
+        try:
+            if await self._seals.fits(sealed_of(state, target.store.uid), state.metadata.annotations.get(SEAL, "")):
+                return
+        except ApiError as problem:
+            raise ProviderError(
+                ErrorReason.BACKEND_UNAVAILABLE,
+                f"the key that GeneratorStates are sealed with cannot be read: {problem.reason or problem.code}",
+                retry=RetryClass.BACKOFF,
+            ) from None
+        raise ResolutionError(
+            Reason.NOT_SEALED,
+            f"{target.store.kind} {target.store.name} is cluster-scoped, and the operator did not write this"
+            " GeneratorState for it as it is: whatever it tells of has to be removed by hand",
+            subject=identity_of(state),
+        )
 
 
 class _WatchedStored(StoredObjects):

@@ -84,6 +84,7 @@ _HOPELESS: Final = frozenset(
         Reason.CROSS_NAMESPACE,
         Reason.INVALID_CONFIG,
         Reason.MALFORMED,
+        Reason.NOT_SEALED,
         Reason.UNKNOWN_KIND,
         ErrorReason.UNSUPPORTED_OPERATION,
     }

@@ -10,8 +10,8 @@ from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
 from eso_operator.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
 from eso_operator.providerclass.services import ServiceClasses
 from eso_operator.secretstore.triggers import own_changes
-from eso_operator.stores.classes import CLASS, CLUSTER_CLASS
 from eso_operator.stores.settings import ResolverSettings
+from eso_operator.stores.snapshot import CLASS, CLUSTER_CLASS
 from eso_operator.telemetry.objects import Subsystem
 from eso_wire.values import KindId
 from kuberun.client import Client

@@ -1,5 +1,7 @@
 """A ProviderClass for every labelled Service, so that nobody has to write one.
 
+Only in namespaces that may have providers (`ResolverSettings.may_have_providers`); elsewhere a class that followed from
+a Service goes.
 The class has the Service's name and namespace and is owned by it: it goes when the Service goes, or when the label
 does. A class of that name which somebody wrote is left alone.
 """
@@ -44,7 +46,8 @@ class ServiceClasses:
         """Make the class of one Service what the Service says."""
         service, existing = self._services.get(key), self._classes.get(key)
         try:
-            if service is None or isinstance(service, Malformed) or not _is_labelled(service):
+            allowed = self._settings.may_have_providers(key.namespace)
+            if not allowed or service is None or isinstance(service, Malformed) or not _is_labelled(service):
                 await self._remove(existing)
             else:
                 await self._provide(service, existing)

@@ -85,7 +85,8 @@ class ProviderClient:
         )
 
     async def get(self, context: Context, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
-        with _Veiled(lambda: self.secrets(context)):
+        names = [item.ref.key for item in items]
+        with _Veiled(lambda: self.secrets(context), names):
             results = await self._ask(
                 methods.GET,
                 lambda: codec.to_get_request(context, items),
@@ -95,7 +96,7 @@ class ProviderClient:
         results = self._matched(results, [item.item_id for item in items])
         if not any(isinstance(result.outcome, ProviderError) for result in results):
             return results
-        veil = Veil((*self.secrets(context), *secrets_of_results(results)))
+        veil = Veil((*self.secrets(context), *secrets_of_results(results)), names)
         return tuple(_veiled_result(result, veil) for result in results)
 
     async def find(self, context: Context, query: FindQuery) -> tuple[Found, ...]:
@@ -121,14 +122,15 @@ class ProviderClient:
         raise answered_wrongly(self.label, "the list of found secrets ended before its last page")
 
     async def check(self, context: Context, items: Sequence[GetItem]) -> tuple[CheckResult, ...]:
-        with _Veiled(lambda: self.secrets(context)):
+        names = [item.ref.key for item in items]
+        with _Veiled(lambda: self.secrets(context), names):
             results = await self._ask(
                 methods.CHECK,
                 lambda: codec.to_check_request(context, items),
                 pb.CheckSecretsResponse,
                 codec.from_check_response,
             )
-        veil = _lazy_veil(lambda: self.secrets(context))
+        veil = _lazy_veil(lambda: self.secrets(context), names)
         matched = self._matched(results, [item.item_id for item in items])
         return tuple(each if each.error is None else replace(each, error=veil().error(each.error)) for each in matched)
 
@@ -137,28 +139,30 @@ class ProviderClient:
             yield from self.secrets(context)
             yield from secrets_of_push(batch)
 
-        with _Veiled(secrets):
+        names = [item.remote.key for item in batch.items]
+        with _Veiled(secrets, names):
             results = await self._ask(
                 methods.PUSH,
                 lambda: codec.to_push_request(context, batch),
                 pb.PushSecretsResponse,
                 codec.from_push_response,
             )
-        veil = _lazy_veil(secrets)
+        veil = _lazy_veil(secrets, names)
         return tuple(
             replace(each, outcome=veil().error(each.outcome)) if isinstance(each.outcome, ProviderError) else each
             for each in self._matched(results, [item.item_id for item in batch.items])
         )
 
     async def delete(self, context: Context, batch: DeleteBatch) -> tuple[DeleteResult, ...]:
-        with _Veiled(lambda: self.secrets(context)):
+        names = [item.remote.key for item in batch.items]
+        with _Veiled(lambda: self.secrets(context), names):
             results = await self._ask(
                 methods.DELETE,
                 lambda: codec.to_delete_request(context, batch),
                 pb.DeleteSecretsResponse,
                 codec.from_delete_response,
             )
-        veil = _lazy_veil(lambda: self.secrets(context))
+        veil = _lazy_veil(lambda: self.secrets(context), names)
         matched = self._matched(results, [item.item_id for item in batch.items])
         return tuple(each if each.error is None else replace(each, error=veil().error(each.error)) for each in matched)
 
@@ -308,21 +312,22 @@ class _Veiled:
     """Errors leave this block without the secrets of the call. The secrets are only looked at when one does."""
 
     secrets: Callable[[], Iterable[bytes]]
+    names: Sequence[str] = ()
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         if isinstance(error, ProviderError):
-            raise Veil(self.secrets()).error(error) from None
+            raise Veil(self.secrets(), self.names).error(error) from None
 
 
-def _lazy_veil(secrets: Callable[[], Iterable[bytes]]) -> Callable[[], Veil]:
+def _lazy_veil(secrets: Callable[[], Iterable[bytes]], names: Sequence[str]) -> Callable[[], Veil]:
     made: list[Veil] = []
 
     def veil() -> Veil:
         if not made:
-            made.append(Veil(secrets()))
+            made.append(Veil(secrets(), names))
         return made[0]
 
     return veil

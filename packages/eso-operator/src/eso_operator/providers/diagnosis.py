@@ -10,9 +10,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
 
 from eso_operator.providers.errors import restated
+from eso_operator.stores.addresses import is_never_dialled
 from eso_operator.stores.target import Endpoint
 from eso_wire.probe import TlsProblem, diagnose
 from eso_wire.status import TransportError
@@ -32,6 +34,10 @@ class Probe(Protocol):
     ) -> Coroutine[Any, Any, TlsProblem | None]: ...
 
 
+PROBE: Final[Probe] = partial(diagnose, refused=is_never_dialled)
+"""What is never dialled is not dialled to find out why, either."""
+
+
 class Address(NamedTuple):
     host: str
     port: int
@@ -47,7 +53,7 @@ class _Finding:
 class Diagnoses:
     """Findings of the last while, by endpoint and certificates."""
 
-    def __init__(self, clock: Clock, probe: Probe = diagnose) -> None:
+    def __init__(self, clock: Clock, probe: Probe = PROBE) -> None:
         self._clock = clock
         self._probe = probe
         self._findings: OrderedDict[tuple[str, str, str], _Finding] = OrderedDict()

@@ -22,7 +22,8 @@ from eso_operator.providers.breaker import Breaker, BreakerKey, Breakers
 from eso_operator.providers.budget import Budgets
 from eso_operator.providers.channel import GrpcTransport
 from eso_operator.providers.client import ProviderClient
-from eso_operator.providers.diagnosis import Diagnoses, Probe
+from eso_operator.providers.diagnosis import PROBE, Diagnoses, Probe
+from eso_operator.providers.doors import Doors
 from eso_operator.providers.errors import NoAnswerError, is_infrastructure
 from eso_operator.providers.limits import InFlight
 from eso_operator.providers.metrics import RuntimeMetrics
@@ -34,7 +35,6 @@ from eso_operator.providers.valve import Admission, Urgency
 from eso_operator.stores.target import CallPolicy, Connection, TlsSource
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.options import AUTHORIZATION_KEY, REQUEST_ID_KEY, TRACEPARENT_KEY
-from eso_wire.probe import diagnose
 from eso_wire.status import CODE_OF, TransportError
 from eso_wire.tls import TlsMaterial
 from eso_wire.trace import TraceParent, new_trace_id
@@ -65,7 +65,7 @@ class Seams:
     """What tests replace: how connections are made, how failures are looked into, and chance."""
 
     dial: Dial | None = None
-    probe: Probe = diagnose
+    probe: Probe = PROBE
     draw: Random = system_random
 
 
@@ -108,13 +108,21 @@ class Dispatcher:
     """Runs jobs. Holds everything that calls share."""
 
     def __init__(
-        self, materials: Materials, clock: Clock, *, settings: RuntimeSettings, metrics: RuntimeMetrics, seams: Seams
+        self,
+        materials: Materials,
+        clock: Clock,
+        *,
+        settings: RuntimeSettings,
+        metrics: RuntimeMetrics,
+        seams: Seams,
+        doors: Doors,
     ) -> None:
         self._materials = materials
         self._clock = clock
         self._settings = settings
         self._metrics = metrics
         self._draw = seams.draw
+        self._doors = doors
         dial = seams.dial or (lambda endpoint, material: GrpcTransport(endpoint, material, clock))
         self.pool = ChannelPool(dial, clock, settings=settings.pool, metrics=metrics, draw=seams.draw)
         self._budgets = Budgets(clock, seams.draw)
@@ -127,6 +135,7 @@ class Dispatcher:
     async def run(self, route: Route, job: Job[T]) -> T:
         """The answer, or the error of the last try. A reconcile holds no worker meanwhile."""
         async with parked(needless_when_gone=job.method in _READS):
+            await self._admit(route)
             return await self._tries(route, job)
 
     async def _tries(self, route: Route, job: Job[T]) -> T:
@@ -155,6 +164,7 @@ class Dispatcher:
     @asynccontextmanager
     async def stream(self, route: Route, job: Job[T]) -> AsyncIterator[tuple[T, Lease]]:
         """A job whose answer lives as long as the block: a stream. It takes no slot and is not retried."""
+        await self._admit(route)
         try:
             passes = await self._enter(route, job.urgency, self._seconds(route.policy, job.within))
         except ProviderError as refusal:
@@ -175,6 +185,15 @@ class Dispatcher:
                 self._replace(connection, fingerprint)
 
     # --- one try -----------------------------------------------------------------------------------------------------
+
+    async def _admit(self, route: Route) -> None:
+        """Nothing is dialled, not even to find out why it fails, that must not be. A channel that is open goes, too."""
+        try:
+            await self._doors.check(route.connection.endpoint)
+        except ProviderError:
+            if (fingerprint := self._fingerprints.pop(route.connection, None)) is not None:
+                self.pool.retire(route.connection.endpoint, fingerprint)
+            raise
 
     async def _enter(self, route: Route, urgency: Urgency, left: float, tries: int = 1) -> _Passes:
         budget_key = (route.connection.key, route.identity)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from eso_operator.providers import transport as methods
 from eso_operator.providers.client import ChangeStream
 from eso_operator.providers.dispatch import Dispatcher, FailureListener, Job, Materials, Route, Seams
+from eso_operator.providers.doors import Doors, OpenDoors
 from eso_operator.providers.errors import incompatible
 from eso_operator.providers.metrics import RuntimeMetrics
 from eso_operator.providers.retries import Repeat, repeat_of
@@ -78,9 +79,12 @@ class Gateway:
         settings: RuntimeSettings,
         metrics: RuntimeMetrics,
         seams: Seams = Seams(),  # noqa: B008 - a frozen value
+        doors: Doors | None = None,
     ) -> None:
         self._settings = settings
-        self._dispatcher = Dispatcher(materials, clock, settings=settings, metrics=metrics, seams=seams)
+        self._dispatcher = Dispatcher(
+            materials, clock, settings=settings, metrics=metrics, seams=seams, doors=doors or OpenDoors()
+        )
 
     async def run(self) -> None:
         """Keep the channels fresh; until cancelled. `close` is for whoever knows that nobody calls any more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -20,6 +20,7 @@ from eso_api.values import SecretBytes
 from eso_operator.providers.errors import restated
 from eso_wire.bounds import MAX_MESSAGE_CHARS
 from eso_wire.errors import ProviderError
+from eso_wire.masking import SENSIBLE, without_short
 from eso_wire.values import (
     ConditionReport,
     Config,
@@ -41,17 +42,21 @@ _VALUE_MEMBERS = frozenset({"value", "valueMap"})
 
 
 class Veil:
-    """Masks the secrets of one call."""
+    """Masks the secrets of one call. `names` are the keys that it asked for: short values may be part of them."""
 
-    def __init__(self, secrets: Iterable[bytes]) -> None:
+    def __init__(self, secrets: Iterable[bytes], names: Sequence[str] = ()) -> None:
         spellings: set[str] = set()
         for secret in secrets:
             spellings.update(_spellings(secret))
-        self._spellings = sorted(spellings, key=len, reverse=True)
+        ordered = sorted(spellings, key=len, reverse=True)
+        self._long = [spelling for spelling in ordered if len(spelling) >= SENSIBLE]
+        self._short = ordered[len(self._long) :]
+        self._names = names
 
     def text(self, text: str) -> str:
-        for spelling in self._spellings:
+        for spelling in self._long:
             text = _without(text, spelling)
+        text = without_short(text, self._short, self._names, _MASK)
         return bounded(text, MAX_MESSAGE_CHARS)
 
     def error(self, error: ProviderError) -> ProviderError:

@@ -28,6 +28,7 @@ from eso_wire.values import KindId, ObjectRef
 from kuberun.client import Client
 from kuberun.errors import ApiError
 from kuberun.meta import ObjectKey, meta_of
+from kuberun.requests import discovery_path
 
 _MAX_STORES: Final = 1000
 
@@ -68,8 +69,8 @@ class StoreChooser:
     async def _served(self, group: str) -> str:
         """The version of a group that the API server prefers; if it has none, one that resolves to nothing."""
         try:
-            answer = await self._client.read(f"/apis/{group}", _Group)
-        except ApiError:
+            answer = await self._client.read(discovery_path(group), _Group)
+        except (ApiError, ValueError):
             return f"{group}/v1"
         return answer.preferred_version.group_version or f"{group}/v1"
 

@@ -1,11 +1,13 @@
 """Whether a store has to stay until PushSecrets have removed from its backend what they pushed. Pure.
 
-A PushSecret with deletionPolicy Delete holds a store that it has pushed to, or that it refers to by name or by label.
+A PushSecret with deletionPolicy Delete holds a store of its namespace that it has pushed to, or that it refers to by
+name or by label. A cluster-scoped store belongs to somebody else: it is held by what was pushed to it, from a namespace
+that it permits, and not by what anybody wishes to push.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from eso_api.pushsecret import PushSecret, PushStoreRef
@@ -18,20 +20,21 @@ DELETE: Final = "Delete"
 FINALIZER: Final = "secretstore.externalsecrets.io/finalizer"
 
 
-def finalizer_patch(kind: StoreKind, store: ObjectMeta, push_secrets: Iterable[PushSecret]) -> JsonObject | None:
+def finalizer_patch(store: ObjectMeta, *, holding: bool) -> JsonObject | None:
     """The merge patch that puts the finalizer right; None when it is."""
-    if held(kind, store, push_secrets):
-        return finalizer_added(store, FINALIZER)
-    return finalizer_removed(store, FINALIZER)
+    return finalizer_added(store, FINALIZER) if holding else finalizer_removed(store, FINALIZER)
 
 
-def held(kind: StoreKind, store: ObjectMeta, push_secrets: Iterable[PushSecret]) -> bool:
-    """Whether some PushSecret still needs the store for a deletion."""
+def held(
+    kind: StoreKind, store: ObjectMeta, push_secrets: Iterable[PushSecret], permits: Callable[[str], bool]
+) -> bool:
+    """Whether some PushSecret still needs the store for a deletion. `permits` is asked of cluster-scoped stores."""
+    will_delete = [push for push in push_secrets if push.spec.deletion_policy == DELETE]
+    if not kind.resource.namespaced:
+        return any(_has_pushed(kind, store, push) and permits(push.metadata.namespace) for push in will_delete)
     return any(
-        push.spec.deletion_policy == DELETE
-        and (not kind.resource.namespaced or push.metadata.namespace == store.namespace)
-        and (_has_pushed(kind, store, push) or _refers(kind, store, push))
-        for push in push_secrets
+        push.metadata.namespace == store.namespace and (_has_pushed(kind, store, push) or _refers(kind, store, push))
+        for push in will_delete
     )
 
 

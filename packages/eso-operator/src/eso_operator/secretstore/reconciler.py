@@ -14,8 +14,6 @@ from typing import Any
 import structlog
 
 from eso_api import durations
-from eso_api.pushsecret import PushSecret
-from eso_operator.secretstore.finalizer import finalizer_patch
 from eso_operator.secretstore.kinds import StoreKind
 from eso_operator.secretstore.outcome import Before, Report, report_of
 from eso_operator.secretstore.validation import Validator
@@ -23,7 +21,6 @@ from eso_operator.stores.target import Connection
 from eso_operator.sync.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.sync.floor import SHORTEST_INTERVAL
 from eso_operator.telemetry.objects import ObjectSeries
-from eso_wire.values import KindRole
 from kuberun.cache import Store
 from kuberun.client import Client
 from kuberun.clock import Clock
@@ -35,8 +32,6 @@ from kuberun.status import OwnWrites, write_status
 
 _log = structlog.get_logger(__name__)
 
-PushSecrets = Callable[[StoreKind, ObjectKey], Sequence[PushSecret]]
-"""The PushSecrets that may hold a store."""
 
 PushTrouble = Callable[[OnObject], str | None]
 """Why changes of a store are not heard of; None if they are, or if nobody wants to."""
@@ -46,16 +41,11 @@ def no_trouble(_: OnObject) -> str | None:
     return None
 
 
-def no_push_secrets(_: StoreKind, __: ObjectKey) -> Sequence[PushSecret]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     controller_class: str
     interval: float
     """Seconds between validations of a store that does not say."""
-    hold_for_push_secrets: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +58,6 @@ class Outside:
     dependencies: Dependencies
     series: ObjectSeries
     forget_connection: Callable[[Connection], None]
-    push_secrets: PushSecrets = no_push_secrets
     push_trouble: PushTrouble = no_trouble
 
 
@@ -101,13 +90,11 @@ class StoreReconciler:
         if store is None:
             return self._drop(key)
         try:
-            store = await self._put_finalizer_right(await self._as_we_left_it(store))
+            store = await self._as_we_left_it(store)
         except NotFound:
             return Done()
         except ApiError as error:
             return Retry(f"the store cannot be read: the API server answered {error.reason or error.code}")
-        if store is None:
-            return Retry("the store changed meanwhile")
         report = await self._validate(store)
         written = await self._publish(store, report)
         self._outside.series.reconciled(self._kind.subsystem, store.metadata, self._outside.clock.monotonic() - started)
@@ -140,19 +127,6 @@ class StoreReconciler:
         self._outside.series.forget(self._kind.subsystem, key)
         self._release(self._outside.dependencies.forget(self._dependant(key)))
         return Done()
-
-    async def _put_finalizer_right(self, store: Any) -> Any | None:
-        """The store as it is now; None when it is time to look again."""
-        if self._kind.role is not KindRole.STORE or not self._settings.hold_for_push_secrets:
-            return store
-        key = store.metadata.key
-        patch = finalizer_patch(self._kind, store.metadata, self._outside.push_secrets(self._kind, key))
-        if patch is None:
-            return store
-        try:
-            return await self._outside.client.merge_patch(self._kind.kind, key, patch)
-        except (Conflict, NotFound):
-            return None
 
     async def _validate(self, store: Any) -> Report:
         finding = await self._outside.validator.find_out(self._kind, store.metadata)

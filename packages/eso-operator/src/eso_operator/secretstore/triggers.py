@@ -1,7 +1,7 @@
 """When a store is looked at: its own changes, and those of what it went by last time.
 
 the store itself              spec, labels, annotations, deletion
-PushSecrets                   stores they name, have pushed to, or select by label (the finalizer)
+PushSecrets                   stores they name, have pushed to, or select by label (the finalizer only: `holding.py`)
 Secret, ConfigMap, config     stores that read it, or that miss it
 class, Service                stores that use the provider, and those that wait for one
 provider (dis)appears         the same
@@ -58,15 +58,16 @@ def holders(push_secrets: Store[PushSecret]) -> Callable[[StoreKind, ObjectKey],
 
 
 def held_stores(kind: StoreKind, stores: Store[Any]) -> triggers.Mapping[PushSecret]:
-    """The stores whose finalizer a change of a PushSecret concerns. To look at one costs a call to its backend."""
+    """The stores whose finalizer a change of a PushSecret concerns."""
 
     def requests(change: Change[PushSecret]) -> Iterable[Request]:
         if _holds(change.old) == _holds(change.new):
             return []
         states = [state for state in (change.old, change.new) if state is not None and not isinstance(state, Malformed)]
         keys = {key for state in states for key in stores_named(kind, state)}
-        if any(selects_by_label(kind, state) for state in states):
-            keys |= {key for key in stores.keys() if key.namespace in ("", change.key.namespace)}  # noqa: SIM118 - no mapping
+        # A selector holds no store of another namespace, see `finalizer.py`.
+        if kind.resource.namespaced and any(selects_by_label(kind, state) for state in states):
+            keys |= {key for key in stores.keys() if key.namespace == change.key.namespace}  # noqa: SIM118 - no mapping
         return [Request(key, f"PushSecret {change.key} changed") for key in sorted(keys) if key in stores]
 
     return requests

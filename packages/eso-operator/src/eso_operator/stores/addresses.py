@@ -3,27 +3,26 @@
 | host | dialled |
 |---|---|
 | a trusted Service, or the address it is dialled at | there |
-| a Service: `svc`, `svc.ns`, `svc.ns.svc`, `svc.ns.svc.<domain>` | as `svc.ns.svc`, if that namespace is in reach |
+| a Service: `svc`, `svc.ns`, `svc.ns.svc`, `svc.ns.svc.<domain>` | as `svc.ns.svc`, if it is in reach |
 | anything else | only if the operator's allow-list has it; IP addresses only literally, link-local ones never |
 
 A Service is always dialled by its full name, so that no search list of a resolver can make another host of it. What a
-name resolves to is checked where the connection is made, not here.
+name resolves to, and whether a Service is one at all, is checked where the connection is made, not here.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from eso_api.v2.address import AddressError, NetworkAddress, SocketAddress, parse_address
-from eso_operator.stores.loading import plain
 from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.snapshot import SERVICE, Snapshot
+from eso_operator.stores.snapshot import CLUSTER_CLASS, Snapshot
 from eso_operator.stores.target import Endpoint, EndpointSource, Reason, ResolutionError, ServiceKey
 from eso_wire.values import ObjectRef
-from kuberun.meta import ObjectKey
+from kuberun.meta import JsonObject
 
 _SERVICE_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -45,10 +44,14 @@ class Author:
 
 
 def author_of(ref: ObjectRef, settings: ResolverSettings) -> Author:
-    """A namespaced object reaches its own namespace and the providers' ones, a cluster-scoped object every Service."""
-    if ref.namespace:
-        return Author(ref, ref.namespace, frozenset({ref.namespace, *settings.shared_namespaces}))
-    return Author(ref, settings.core_namespace, None)
+    """A cluster-scoped object reaches every Service, a namespaced one those of the providers' namespaces.
+
+    Its own namespace is one of them only if the administrator lets namespaces have providers of their own.
+    """
+    if not ref.namespace:
+        return Author(ref, settings.core_namespace, None)
+    own = (ref.namespace,) if settings.may_have_providers(ref.namespace) else ()
+    return Author(ref, ref.namespace, frozenset({*own, *settings.shared_namespaces}))
 
 
 def endpoint_at(
@@ -68,8 +71,10 @@ def endpoint_at(
             host = host.lower().rstrip(".")
             service = _trusted_at(f"{host}:{port}", settings) or service_of(host, author.home, settings)
             if service is not None:
-                _check_reach(service, author, settings, snapshot)
-                return service_endpoint(service, port, source, settings)
+                vouched = author.reach is None or _is_vouched_for(service, settings, snapshot)
+                _check_reach(service, author, vouched=vouched, settings=settings)
+                endpoint = service_endpoint(service, port, source, settings)
+                return replace(endpoint, tenant="") if vouched else endpoint
             return _external(host, port, author, source, settings)
 
 
@@ -78,7 +83,9 @@ def service_endpoint(service: ServiceKey, port: int, source: EndpointSource, set
     name = f"{service.name}.{service.namespace}.svc"
     dial = settings.trusted.get(service)
     target = f"dns:///{name}:{port}" if dial is None else _target(dial)
-    return Endpoint(target=target, server_name=name, source=source, label=str(service), service=service)
+    ours = dial is not None or service.namespace in settings.shared_namespaces
+    tenant = "" if ours else service.namespace
+    return Endpoint(target=target, server_name=name, source=source, label=str(service), service=service, tenant=tenant)
 
 
 def service_of(host: str, home: str, settings: ResolverSettings) -> ServiceKey | None:
@@ -92,6 +99,12 @@ def service_of(host: str, home: str, settings: ResolverSettings) -> ServiceKey |
     return ServiceKey(namespace, name)
 
 
+def is_alias(service: JsonObject) -> bool:
+    """Whether a Service only stands for another host. Asked live, before a dial and before a certificate is issued."""
+    spec = service.get("spec")
+    return isinstance(spec, dict) and spec.get("type") == "ExternalName"
+
+
 def is_never_dialled(address: str) -> bool:
     """Whether an IP address, however it is spelled, is where clouds hand out the credentials of a machine."""
     literal = _ip(address)
@@ -102,25 +115,44 @@ def _trusted_at(dialled: str, settings: ResolverSettings) -> ServiceKey | None:
     return next((service for service, address in settings.trusted.items() if address == dialled), None)
 
 
-def _check_reach(service: ServiceKey, author: Author, settings: ResolverSettings, snapshot: Snapshot) -> None:
+def _check_reach(service: ServiceKey, author: Author, *, vouched: bool, settings: ResolverSettings) -> None:
     if service in settings.trusted:
         return
-    if author.reach is not None and service.namespace not in author.reach:
+    own = service.namespace == author.ref.namespace
+    if author.reach is not None and service.namespace not in author.reach and not (own and vouched):
+        how = (
+            "; an administrator can name it in a ClusterProviderClass, or allow providers of this namespace"
+            " (--provider-namespace, --namespaced-providers)"
+        )
         raise _denied(
             author,
             f"is Service {service.name} of namespace {service.namespace}; a namespaced object may dial Services of"
-            f" {', '.join(sorted(author.reach))}",
+            f" {', '.join(sorted(author.reach))}{how if own else ''}",
         )
-    if _is_alias(service, snapshot):
-        raise _denied(author, f"is Service {service}, which only stands for another host (ExternalName)")
 
 
-def _is_alias(service: ServiceKey, snapshot: Snapshot) -> bool:
-    found = snapshot.objects.get(SERVICE, ObjectKey(service.namespace, service.name))
-    if found is None:
-        return False
-    spec = plain(found, ObjectRef(kind="Service", name=service.name)).get("spec")
-    return isinstance(spec, dict) and spec.get("type") == "ExternalName"
+def _is_vouched_for(service: ServiceKey, settings: ResolverSettings, snapshot: Snapshot) -> bool:
+    """Whether an administrator's ClusterProviderClass names this Service."""
+    if service.namespace in settings.shared_namespaces:
+        return False  # whose it is says enough
+    return any(_service_at(_address(obj), settings) == service for obj in snapshot.objects.list(CLUSTER_CLASS))
+
+
+def _address(cls: Any) -> str:
+    """What the spec of a class says, in whichever form it is held; empty if it says none."""
+    spec = cls.get("spec") if isinstance(cls, dict) else getattr(cls, "spec", None)
+    said = spec.get("address") if isinstance(spec, dict) else getattr(spec, "address", "")
+    return said if isinstance(said, str) else ""
+
+
+def _service_at(address: str, settings: ResolverSettings) -> ServiceKey | None:
+    """The Service that a cluster-scoped object means by an address."""
+    try:
+        parsed = parse_address(address)
+    except AddressError:
+        return None
+    host = parsed.host.lower().rstrip(".") if isinstance(parsed, NetworkAddress) else ""
+    return service_of(host, settings.core_namespace, settings) if host else None
 
 
 def _external(host: str, port: int, author: Author, source: EndpointSource, settings: ResolverSettings) -> Endpoint:

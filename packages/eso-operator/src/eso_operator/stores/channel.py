@@ -7,7 +7,7 @@ from eso_operator.stores.classes import class_tls, managed_tls
 from eso_operator.stores.discovery import Located
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.store import Store
-from eso_operator.stores.target import CallToken, Reason, ResolutionError, SecretTls, TlsSource
+from eso_operator.stores.target import CallToken, Endpoint, Reason, ResolutionError, SecretTls, TlsSource
 
 AUDIENCE = "external-secrets-provider"
 
@@ -39,8 +39,22 @@ def call_token(store: Store, located: Located, auth_namespace: str) -> CallToken
         return None
     _check_own(store, account.namespace, "auth.serviceAccountRef")
     namespace = store.ref.namespace or account.namespace or auth_namespace
-    audiences = tuple(account.audiences) or (f"{AUDIENCE}/{located.endpoint.label}",)
-    return CallToken(namespace, account.name, audiences)
+    return CallToken(namespace, account.name, _audiences(store, tuple(account.audiences), located.endpoint))
+
+
+def _audiences(store: Store, said: tuple[str, ...], endpoint: Endpoint) -> tuple[str, ...]:
+    """Those that the store names; a tenant's provider only gets tokens that nobody else accepts."""
+    if not endpoint.tenant:
+        return said or (f"{AUDIENCE}/{endpoint.label}",)
+    fixed = (f"{AUDIENCE}/{endpoint.service}",)
+    if said not in ((), fixed):
+        raise ResolutionError(
+            Reason.INVALID_CONFIG,
+            f"{store}: auth.serviceAccountRef.audiences cannot be chosen for Service {endpoint.service}, which is a"
+            f" provider of the namespace itself: its tokens are for {fixed[0]}; remove audiences",
+            subject=store.ref,
+        )
+    return fixed
 
 
 def _auth(store: Store) -> ChannelAuth | None:

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS, ClusterProviderClass
+from eso_api.v2.clusterproviderclass import ClusterProviderClass
 from eso_api.v2.connection import ClassRef
-from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass, ProviderClassSpec
+from eso_api.v2.providerclass import ProviderClass, ProviderClassSpec
 from eso_operator.stores.access import check_namespace
-from eso_operator.stores.addresses import author_of, endpoint_at, service_endpoint
+from eso_operator.stores.addresses import author_of, endpoint_at, is_alias, service_endpoint
 from eso_operator.stores.loading import identified, identity, named, plain, typed
 from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.snapshot import SERVICE, Snapshot
+from eso_operator.stores.snapshot import CLASS, CLUSTER_CLASS, SERVICE, Snapshot
 from eso_operator.stores.target import (
     Connection,
     Endpoint,
@@ -37,10 +37,6 @@ V1_KEYS_ANNOTATION: Final = "external-secrets.io/provider-v1-keys"
 DEFAULT_ANNOTATION: Final = "external-secrets.io/provider-default"
 PORT_NAME: Final = "grpc"
 
-CLASS: Final = KindId(PROVIDER_CLASS.group, PROVIDER_CLASS.versions[0], PROVIDER_CLASS.name)
-CLUSTER_CLASS: Final = KindId(
-    CLUSTER_PROVIDER_CLASS.group, CLUSTER_PROVIDER_CLASS.versions[0], CLUSTER_PROVIDER_CLASS.name
-)
 _TYPES: Final[dict[KindId, type[ProviderClass | ClusterProviderClass]]] = {
     CLASS: ProviderClass,
     CLUSTER_CLASS: ClusterProviderClass,
@@ -197,7 +193,9 @@ def _class(kind: KindId, obj: Any) -> Class:
 
 
 def service_candidates(namespace: str, settings: ResolverSettings, snapshot: Snapshot) -> Iterator[Candidate]:
-    """The labelled Services of one namespace."""
+    """The labelled Services of one namespace, if it may have providers."""
+    if not settings.may_have_providers(namespace):
+        return
     for obj in snapshot.objects.list(SERVICE, namespace):
         if meta_of(obj).labels.get(PROVIDER_LABEL) == "true" and (found := service_candidate(obj, settings)):
             yield found
@@ -239,7 +237,7 @@ def trusted_candidates(settings: ResolverSettings) -> Iterator[Candidate]:
 
 def _port(service: JsonObject) -> int | None:
     spec = service.get("spec")
-    if not isinstance(spec, dict) or spec.get("type") == "ExternalName":
+    if not isinstance(spec, dict) or is_alias(service):
         return None
     ports = [entry for entry in spec.get("ports") or () if isinstance(entry, dict)]
     chosen = [entry for entry in ports if entry.get("name") == PORT_NAME] or (ports if len(ports) == 1 else [])

@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
+from eso_api.externalsecret import SECRET_TYPE_LABEL
 from eso_api.values import SecretBytes
 from eso_operator.stores.reads import (
-    SECRET_TYPE_LABEL,
     AccountToken,
     ConfigMapKey,
     FromAnnotation,
@@ -61,6 +61,10 @@ class CredentialReader(Protocol):
     async def service_account(self, key: ObjectKey) -> Content | None: ...
 
     async def token(self, account: ObjectKey, audiences: tuple[str, ...], lifetime: int = 0) -> Token | None: ...
+
+    async def api_audiences(self, account: ObjectKey) -> frozenset[str]:
+        """The audiences of the API server itself, found out with a token of this account."""
+        ...
 
 
 async def bind(target: ResolvedTarget, reader: CredentialReader) -> BoundTarget:
@@ -195,6 +199,8 @@ class _Reading:
     async def _token(self, place: ObjectKey, audiences: tuple[str, ...], pointer: str, lifetime: int = 0) -> Token:
         kind = "ServiceAccount"
         try:
+            if self._target.endpoint.tenant:
+                await self._check_audiences(place, audiences, pointer)
             token = await self._reader.token(place, audiences, lifetime)
         except UnreadableError as error:
             raise self._unreadable(kind, place, pointer, error) from None
@@ -203,6 +209,19 @@ class _Reading:
         self.sources.setdefault((kind, place), _source(kind, place, ""))
         self.facts.append((pointer, kind, *place, *audiences))
         return token
+
+    async def _check_audiences(self, account: ObjectKey, audiences: tuple[str, ...], pointer: str) -> None:
+        """Keep from a tenant's provider what the API server would accept: it could act as the account with it."""
+        if audiences and not (await self._reader.api_audiences(account)).intersection(audiences):
+            return
+        service = self._target.endpoint.service
+        raise ResolutionError(
+            Reason.CREDENTIALS_DENIED,
+            f"{_user(self._target)}: {pointer} asks for a token of ServiceAccount {account} that the API server"
+            f" accepts; Service {service} is a provider of the namespace itself and never gets one: name the audiences"
+            " of its backend, or have the provider run in the operator's namespace",
+            subject=_source("ServiceAccount", account, ""),
+        )
 
     def _missing(self, kind: str, place: ObjectKey, message: str) -> ResolutionError:
         return ResolutionError(

@@ -1,6 +1,7 @@
 """Stage 7: where the provider is. Explicit address, else class, else found by what it serves.
 
-    1  the store's own namespace: labelled Services and ProviderClasses     (not for cluster-scoped stores)
+    1  the store's own namespace: labelled Services, if namespaces may have providers of their own; ProviderClasses
+                                                                            (not for cluster-scoped stores)
     2  ClusterProviderClasses
     3  the providers' namespaces: labelled Services
     4  Services by name, if that is turned on
@@ -15,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Final
 
 from eso_api.v2.connection import ProviderConfig
 from eso_operator.stores.access import check_namespace
 from eso_operator.stores.addresses import author_of, endpoint_at
 from eso_operator.stores.classes import (
-    CLASS,
-    CLUSTER_CLASS,
+    PROVIDER_LABEL,
     Candidate,
     Class,
     class_candidates,
@@ -34,13 +35,16 @@ from eso_operator.stores.classes import (
 )
 from eso_operator.stores.configuration import Configuration
 from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.snapshot import SERVICE, Snapshot
+from eso_operator.stores.snapshot import CLASS, CLUSTER_CLASS, SERVICE, Snapshot
 from eso_operator.stores.store import Store
 from eso_operator.stores.target import Endpoint, EndpointSource, Form, Reason, ResolutionError
 from eso_operator.stores.wanted import Wanted, WantedGenerator, WantedKey, WantedKind
 from eso_wire.errors import RetryClass
 from eso_wire.values import Handshake, ObjectRef
-from kuberun.meta import ObjectKey
+from kuberun.meta import ObjectKey, meta_of
+
+_NAMED: Final = 3
+"""Services that a message names at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +204,8 @@ class _Search:
                     f"{kind.kind.lower()}-{self.configuration.ref.name}",
                     f"provider-{self.configuration.ref.name}",
                 ]
-        for namespace in dict.fromkeys(([home] if home else []) + [*self.settings.shared_namespaces]):
+        own = [home] if home and self.settings.may_have_providers(home) else []
+        for namespace in dict.fromkeys((*own, *self.settings.shared_namespaces)):
             for name in names:
                 obj = self.snapshot.objects.get(SERVICE, ObjectKey(namespace, name))
                 found = service_candidate(obj, self.settings, EndpointSource.NAMING) if obj is not None else None
@@ -220,9 +225,23 @@ class _Search:
         unreachable = f"; not reached: {'; '.join(failures)}" if failures else ""
         return ResolutionError(
             Reason.NOT_INSTALLED,
-            f"{self.store}: no installed provider handles {wanted}: {how}{unreachable}",
+            f"{self.store}: no installed provider handles {wanted}: {how}{unreachable}{self._ignored()}",
             subject=self.store.ref,
             retry=RetryClass.BACKOFF if failures else RetryClass.AFTER_CHANGE,
+        )
+
+    def _ignored(self) -> str:
+        """What to say of labelled Services beside the store that would have been found elsewhere."""
+        home = self.store.ref.namespace
+        if not home or self.settings.may_have_providers(home):
+            return ""
+        metas = [meta_of(obj) for obj in self.snapshot.objects.list(SERVICE, home)]
+        names = sorted(meta.name for meta in metas if meta.labels.get(PROVIDER_LABEL) == "true")
+        if not names:
+            return ""
+        return (
+            f"; Service {', '.join(names[:_NAMED])} of namespace {home} is ignored: the operator uses providers of"
+            f" {', '.join(self.settings.shared_namespaces)} (--provider-namespace, --namespaced-providers)"
         )
 
 

@@ -8,11 +8,14 @@ works with an old credential, nor with a token of a service account that was del
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from eso_api.values import SecretBytes
 from eso_operator.stores.credentials import Content, UnreadableError
@@ -70,6 +73,7 @@ class KubeCredentials:
         self._tokens: _Recent[_Lease] = _Recent(MAX_TOKENS)
         self._content_reads: _Shared[Content | None] = _Shared()
         self._token_reads: _Shared[_Lease | None] = _Shared()
+        self._api_audiences: frozenset[str] = frozenset()
 
     async def secret(self, key: ObjectKey) -> Content | None:
         async def read() -> Content | None:
@@ -109,6 +113,13 @@ class KubeCredentials:
             return None
         self._tokens.put(name, lease)
         return lease.token
+
+    async def api_audiences(self, account: ObjectKey) -> frozenset[str]:
+        """Those of a token that asks for none: the API server fills in its own. They never change while it runs."""
+        if not self._api_audiences:
+            token = await self.token(account, ())
+            self._api_audiences = frozenset() if token is None else _audiences_in(token)
+        return self._api_audiences
 
     async def _content(
         self, kind: str, key: ObjectKey, read: Callable[[], Awaitable[Content | None]]
@@ -157,6 +168,20 @@ class _Lease:
     version: str
     """Of the service account, when the token was asked for."""
     renew_at: float
+
+
+class _Claims(msgspec.Struct):
+    aud: list[str]
+
+
+def _audiences_in(token: Token) -> frozenset[str]:
+    """The `aud` claim of a token that the API server has just made."""
+    try:
+        _, claims, _ = token.token.reveal().split(b".")
+        padded = claims + b"=" * (-len(claims) % 4)
+        return frozenset(msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Claims).aud)
+    except (ValueError, msgspec.MsgspecError):
+        raise UnreadableError("the API server's own audiences cannot be told from its tokens") from None
 
 
 def _content(found: Object, data: dict[str, bytes]) -> Content:

@@ -31,7 +31,6 @@ from kuberun.meta import ObjectKey
 
 MAX_CREDENTIALS: Final = 256
 
-SECRET_TYPE_LABEL: Final = "external-secrets.io/type"  # noqa: S105 - the name of a label, not a credential
 SECRET_TYPES: Final = {
     (GENERATORS_GROUP, "Webhook"): "webhook",
     (GENERATOR_CONFIG_GROUP, "Webhook"): "webhook",

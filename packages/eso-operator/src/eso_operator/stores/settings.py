@@ -17,6 +17,8 @@ class ResolverSettings:
     controller_class: str = "default"
     provider_namespaces: tuple[str, ...] = ()
     """Besides the core namespace: where Services are providers for everybody."""
+    namespaced_providers: bool = False
+    """Whether every other namespace may have providers of its own, for itself alone."""
     cluster_domain: str = "cluster.local"
     allowed_addresses: tuple[str, ...] = ()
     """Hosts that are no Service and may be dialled all the same: `host` or `host:port`, `*` for any characters."""
@@ -32,3 +34,7 @@ class ResolverSettings:
     def shared_namespaces(self) -> tuple[str, ...]:
         """Where providers for everybody live, the core namespace first."""
         return tuple(dict.fromkeys((self.core_namespace, *self.provider_namespaces)))
+
+    def may_have_providers(self, namespace: str) -> bool:
+        """Whether Services of a namespace may be providers without an administrator's object that names them."""
+        return self.namespaced_providers or namespace in self.shared_namespaces

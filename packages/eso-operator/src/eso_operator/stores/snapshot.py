@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_wire.values import Handshake, KindId
 from kuberun.meta import ObjectKey
 
 NAMESPACE = KindId("", "v1", "Namespace")
 SERVICE = KindId("", "v1", "Service")
+CLASS = KindId(PROVIDER_CLASS.group, PROVIDER_CLASS.versions[0], PROVIDER_CLASS.name)
+CLUSTER_CLASS = KindId(CLUSTER_PROVIDER_CLASS.group, CLUSTER_PROVIDER_CLASS.versions[0], CLUSTER_PROVIDER_CLASS.name)
 
 
 class Scope(StrEnum):

@@ -10,7 +10,8 @@
 | any cluster-scoped kind | as it is now | as it says |
 
 Whoever can write a GeneratorState can write anything into it. So a stored configuration never gets credentials of
-another namespace, and where an object may name such, the stored one does not count.
+another namespace, and where an object may name such, the stored one does not count. What is to be cleaned up after such
+an object is believed only if the operator sealed it (`sync/seals.py`).
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ class Endpoint:
     """Where to connect, and which name the server's certificate must carry.
 
     `target` is what gRPC dials (`dns:///provider-aws.eso.svc:8080`, `ipv4:127.0.0.1:41234`); `label` names the provider
-    in metrics and messages (the class name, or the Service), never a raw address.
+    in metrics and messages (the class name, or the Service), never a raw address. `tenant` is the namespace whose owner
+    runs the provider; empty where an administrator vouches for it.
     """
 
     target: str
@@ -61,6 +62,7 @@ class Endpoint:
     source: EndpointSource
     label: str
     service: ServiceKey | None = None
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,7 @@ class Reason(StrEnum):
     CREDENTIALS_UNREADABLE = "CredentialsUnreadable"
     CREDENTIALS_DENIED = "CredentialsDenied"
     REFERENT_AUTH = "ReferentAuthUnverified"
+    NOT_SEALED = "StateNotSealed"
     CERTIFICATE_REQUIRED = "ClientCertificateRequired"
     FEATURE_DISABLED = "FeatureDisabled"
 

@@ -31,6 +31,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.stores.stored import snapshot_of
 from eso_operator.stores.target import BoundTarget
 from eso_operator.sync.generate import Intent, Kept, Made, StateOwner
+from eso_operator.sync.seals import SEAL, Sealed, Seals
 from eso_operator.targets.hashes import digest
 from eso_wire.errors import ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, Operation
@@ -87,13 +88,21 @@ class StateLedger:
     """Implements `sync.generate.GeneratorLedger`."""
 
     def __init__(
-        self, client: Client, states: Store[GeneratorState], gateway: Cleans, *, clock: Clock, grace: float
+        self,
+        client: Client,
+        states: Store[GeneratorState],
+        gateway: Cleans,
+        *,
+        clock: Clock,
+        grace: float,
+        seals: Seals,
     ) -> None:
         self._client = client
         self._states = states
         self._gateway = gateway
         self._clock = clock
         self._grace = timedelta(seconds=grace)
+        self._seals = seals
         self._open: dict[tuple[str, str], Intent] = {}
 
     async def intend(self, bound: BoundTarget, index: int) -> Intent:
@@ -112,7 +121,7 @@ class StateLedger:
         ):
             return left
         key = uuid.uuid4().hex
-        created = await self._client.create(_RAW, _intent(bound, entry, key, ends))
+        created = await self._client.create(_RAW, await self._sealed(bound, _intent(bound, entry, key, ends)))
         intent = Intent(key, meta_of(created).key, (caller.uid, entry), asks)
         self._open[intent.place] = intent
         if len(self._open) > MAX_OPEN:
@@ -170,9 +179,9 @@ class StateLedger:
                 await self.give_up(intent)
             return None
         if intent is None or intent.record is None:
-            return meta_of(await self._client.create(_RAW, _document(owner, made, key))).key
-        patch = _settled(spec={"state": _json(made), "garbageCollectionDeadline": None})
-        await self._client.merge_patch(_RAW, intent.record, patch)
+            document = await self._sealed(made.bound, _document(owner, made, key))
+            return meta_of(await self._client.create(_RAW, document)).key
+        await self._client.merge_patch(_RAW, intent.record, await self._answered(made, intent, deadline=None))
         self._open.pop(intent.place, None)
         return intent.record
 
@@ -208,15 +217,34 @@ class StateLedger:
 
     async def _leave(self, made: Made) -> None:
         """To the collector."""
-        if made.intent is not None and made.intent.record is not None:
-            self._open.pop(made.intent.place, None)
-            spec = {"state": _json(made), "garbageCollectionDeadline": rfc3339(self._clock.now())}
-            await self._noted(made.intent.record, _settled(spec=spec))
-            return
+        intent = made.intent
         try:
-            await self._client.create(_RAW, self._due_now(made))
+            if intent is not None and intent.record is not None:
+                self._open.pop(intent.place, None)
+                patch = await self._answered(made, intent, deadline=rfc3339(self._clock.now()))
+                await self._noted(intent.record, patch)
+            else:
+                await self._client.create(_RAW, await self._sealed(made.bound, self._due_now(made)))
         except ApiError as problem:
             _log.error("generated state is lost", generator=made.bound.target.store.name, why=problem.reason)
+
+    async def _answered(self, made: Made, intent: Intent, *, deadline: str | None) -> JsonObject:
+        """Changes an intent into the state that its call left, with a seal of its own."""
+        patch = _settled(spec={"state": _json(made), "garbageCollectionDeadline": deadline})
+        whole = _intent(made.bound, intent.place[1], "", "")
+        whole["metadata"]["annotations"], whole["spec"] = {}, {**whole["spec"], **patch["spec"]}
+        patch["metadata"]["annotations"] |= (await self._sealed(made.bound, whole))["metadata"]["annotations"]
+        return patch
+
+    async def _sealed(self, bound: BoundTarget, document: JsonObject) -> JsonObject:
+        """The state with a seal, if its generator is cluster-scoped."""
+        target = bound.target
+        if target.store.namespace:
+            return document
+        state = msgspec.convert(document, GeneratorState)
+        seal = await self._seals.seal(sealed_of(state, target.store.uid))
+        metadata = document["metadata"]
+        return {**document, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), SEAL: seal}}}
 
     async def _noted(self, record: ObjectKey, patch: JsonObject) -> None:
         """If it cannot be, the intent ends at its own deadline."""
@@ -273,6 +301,22 @@ class NoLedger:
 
     async def roll_back(self, made: Sequence[Made]) -> None:
         """Nothing is cleaned up."""
+
+
+def sealed_of(state: GeneratorState, generator: str) -> Sealed:
+    """What a seal has to vouch for, so that this state is believed; `generator` is the uid of the one that made it."""
+    meta, resource = state.metadata, state.spec.resource
+    said: JsonObject = resource if isinstance(resource, dict) else {}
+    metadata = said.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else ""
+    return Sealed(
+        namespace=meta.namespace,
+        owner=meta.owner_references[0].uid if meta.owner_references else "",
+        generator=generator,
+        resource=(str(said.get("apiVersion")), str(said.get("kind")), str(name)),
+        call=meta.annotations.get(IDEMPOTENCY_KEY, ""),
+        state=state.spec.state,
+    )
 
 
 def _resource(bound: BoundTarget) -> JsonObject:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from eso_api.externalsecret import SECRET_TYPE_LABEL
 from kuberun.meta import JsonObject
 
 
@@ -21,6 +22,10 @@ class Refusal(Enum):
 
     OWNED_BY_ANOTHER = "target is owned by another ExternalSecret"
     CONTROLLED = "failed to take ownership of target secret"
+    RESERVED = (
+        f"the target has the label {SECRET_TYPE_LABEL}, so it could be sent to a webhook with everything that is copied"
+        " into it: remove the label, or choose another target"
+    )
     IMMUTABLE = "could not update secret, target is immutable"
 
 

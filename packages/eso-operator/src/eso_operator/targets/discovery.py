@@ -10,6 +10,7 @@ from kuberun.client import Client
 from kuberun.clock import Clock
 from kuberun.errors import NotFound
 from kuberun.meta import Resource
+from kuberun.requests import discovery_path
 
 _MAX_KNOWN: Final = 512
 _ASK_AGAIN: Final = 10.0
@@ -70,7 +71,11 @@ async def served_in_group(client: Client, group: str, kind: str) -> Resource | N
     if not group:
         return await served_resource(client, "v1", kind)
     try:
-        served = await client.read(f"/apis/{group}", _Group)
+        path = discovery_path(group)
+    except ValueError:
+        return None
+    try:
+        served = await client.read(path, _Group)
     except NotFound:
         return None
     for version in served.versions:
@@ -81,8 +86,13 @@ async def served_in_group(client: Client, group: str, kind: str) -> Resource | N
 
 async def served_resources(client: Client, api_version: str) -> list[Resource]:
     """Everything of one API version, without subresources."""
-    group, _, version = api_version.rpartition("/")
-    path = f"/apis/{api_version}" if group else f"/api/{version}"
+    group, slash, version = api_version.rpartition("/")
+    if not version or (slash and not group):
+        return []
+    try:
+        path = discovery_path(group, version)
+    except ValueError:
+        return []  # such a text names no version
     try:
         served = await client.read(path, _Resources)
     except NotFound:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from eso_api.externalsecret import ExternalSecret
+from eso_api.validation.externalsecret import manifest_problems
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
 from eso_operator.targets.hashes import digest
 from eso_operator.targets.managedfields import SECTIONS, beginning, fields_of
@@ -162,9 +163,12 @@ class ManifestTarget:
         manifest = es.spec.target.manifest
         if manifest is None:
             raise UnknownKindError("spec.target.manifest must name an apiVersion and a kind")
-        if is_denied(manifest.api_version):
-            raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} may not be a target: write it yourself")
+        if problems := manifest_problems(es.spec.target):
+            raise UnknownKindError("; ".join(map(str, problems)))
         resource = await self._discover(manifest.api_version, manifest.kind)
+        # What it is called by the API server counts, not how somebody spelled it.
+        if is_denied(manifest.api_version if resource is None else resource.api_version):
+            raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} may not be a target: write it yourself")
         if resource is None or not resource.namespaced:
             what = "is not served by this API server" if resource is None else "is not a namespaced kind"
             raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} {what}")

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from eso_api.externalsecret import ExternalSecret
+from eso_api.externalsecret import SECRET_TYPE_LABEL, ExternalSecret
 from eso_api.references import CORE_GROUP
 from eso_api.values import SecretBytes
 from eso_operator.targets.changes import Change, Create, Keep, Refusal, Refuse, Untouched, Update
@@ -88,6 +88,8 @@ def plan(es: ExternalSecret, live: LiveSecret | None, desired: Desired) -> Chang
 def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
     manager = field_manager_of(es.metadata.name)
     fields = fields_of(live.raw, manager)
+    if SECRET_TYPE_LABEL in live.metadata.labels and ("metadata", "labels", SECRET_TYPE_LABEL) not in fields.ours:
+        return Refuse(Refusal.RESERVED, str(live.metadata.key))
     frozen = es.spec.target.immutable
     after = _frozen(es, live) if frozen else _after(es, live, fields, desired)
     if after == _Shape.of(live):

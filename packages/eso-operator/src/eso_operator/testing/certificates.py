@@ -41,10 +41,17 @@ class Operator:
 
 
 @asynccontextmanager
-async def operator(client: Client, core: str, *, served: tuple[str, ...] | None = None) -> AsyncIterator[Operator]:
-    """A running one. It serves its own namespace and the team's unless told; none means the cluster."""
+async def operator(
+    client: Client, core: str, *, served: tuple[str, ...] | None = None, **more: Any
+) -> AsyncIterator[Operator]:
+    """A running one. It serves its own namespace and the team's unless told; none means the cluster.
+
+    The team's namespace has providers for everybody. `more` are further settings.
+    """
     clock, reports = ShiftedClock(), list[Report]()
-    settings = CertificateSettings(core, namespaces=(core, f"{core}-team") if served is None else served)
+    team = f"{core}-team"
+    given = {"namespaces": (core, team) if served is None else served, "shared": (team,), **more}
+    settings = CertificateSettings(core, **given)
     issuer = Issuer(client, settings, clock=clock)
     issuer.listen(reports.append)
     materials = Materials(

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from eso_api.externalsecret import SECRET_TYPE_LABEL
 from eso_api.kinds import KINDS
 from eso_api.values import SecretBytes
 from eso_operator.stores.credentials import Content
 from eso_operator.stores.need import Need
-from eso_operator.stores.reads import SECRET_TYPE_LABEL
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import Scope, Snapshot
 from eso_wire.values import CredentialPath, Handshake, KindId, KindInfo, KindRole, ObjectRef, Operation, Token
@@ -19,6 +19,9 @@ from kuberun.meta import JsonObject, ObjectKey, key_of
 
 CORE = "external-secrets-system"
 SETTINGS = ResolverSettings(core_namespace=CORE)
+TENANTS_TOO = ResolverSettings(core_namespace=CORE, namespaced_providers=True)
+"""Every namespace may have providers of its own."""
+API_AUDIENCE = "https://kubernetes.default.svc"
 ANYTHING = Need(frozenset())
 
 ALL_OPERATIONS = frozenset(Operation)
@@ -162,6 +165,10 @@ class NotedReads:
         self.tokens.append((account, audiences))
         self.lifetimes.append(lifetime)
         return None if account in self.missing else Token(SecretBytes(b"token-of-" + account.name.encode()))
+
+    async def api_audiences(self, account: ObjectKey) -> frozenset[str]:
+        del account
+        return frozenset({API_AUDIENCE})
 
     def _content(self, key: ObjectKey) -> Content | None:
         if key in self.missing:

@@ -21,6 +21,7 @@ from eso_api.kinds import KINDS
 from eso_api.shapes import Fragment, JsonMap
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_api.values import SecretBytes
+from eso_operator.providers.dispatch import Seams
 from eso_operator.settings import ProviderSettings, Settings
 from eso_operator.stores.target import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
@@ -144,13 +145,24 @@ class Bench:
             providers=ProviderSettings(trusted=trusted),
         )
 
+    async def tenant(self, name: str = "tenant") -> Bench:
+        """The same cluster as somebody sees it who has another namespace, made now, and no right anywhere else."""
+        namespace = f"{self.namespace}-{name}"
+        answer = await self.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        assert answer.status == 201, answer.body  # noqa: S101 - this is a test kit
+        return replace(self, namespace=namespace)
+
     @asynccontextmanager
     async def operator(
-        self, settings: Settings | None = None, *, through: Callable[[Transport], Transport] = lambda plain: plain
+        self,
+        settings: Settings | None = None,
+        *,
+        through: Callable[[Transport], Transport] = lambda plain: plain,
+        seams: Seams | None = None,
     ) -> AsyncIterator[Operator]:
-        """`through` lets a test stand between the operator and the API server."""
+        """`through` lets a test stand between the operator and the API server, `seams` between it and providers."""
         client = Client(through(AiohttpTransport(config.load(self.kubeconfig))))
-        operator = wire(settings or self.settings, client, SystemClock())
+        operator = wire(settings or self.settings, client, SystemClock(), seams=seams or Seams())
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(operator.manager.run())

@@ -69,6 +69,7 @@ class ProviderHost:
     options: Options = SERVER_OPTIONS
     socket: str = ""
     """The path of a Unix socket, instead of a port."""
+    interceptors: tuple[aio.ServerInterceptor, ...] = ()
 
     @property
     def target(self) -> str:
@@ -76,7 +77,7 @@ class ProviderHost:
 
     async def start(self) -> None:
         """On the port it had before, if it was stopped."""
-        self.server = aio.server(options=self.options)
+        self.server = aio.server(options=self.options, interceptors=self.interceptors)
         self.server.add_generic_rpc_handlers(_handlers(self.provider))
         credentials = ServerCertificates(lambda: self.material).credentials()
         place = f"unix:{self.socket}" if self.socket else f"127.0.0.1:{self.port}"

@@ -80,8 +80,9 @@ def _material(text: str) -> Material:
     try:
         fields = decode_first(text) if text.strip(" \t\r\n") else _refuse("EOF")
     except JsonError as exc:
-        problem = str(exc).replace("unexpected end of JSON input", "unexpected EOF")
-        raise FuncError(f"failed to unmarshal JSON into key hint: {problem}") from None
+        at_the_end = str(exc) == "unexpected end of JSON input"
+        words = ("unexpected EOF",) if at_the_end else exc.parts
+        raise FuncError("failed to unmarshal JSON into key hint: ", *words) from None
     if fields is None:
         fields = {}
     if not isinstance(fields, dict):

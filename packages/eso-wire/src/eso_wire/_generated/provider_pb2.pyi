@@ -1030,7 +1030,9 @@ class RequestContext(_message.Message):
     @_builtins.property
     def caller(self) -> Global___ObjectRef:
         """On whose behalf: an ExternalSecret, a PushSecret, or the store itself when it is validated. For audit and for
-        quotas; authorisation has happened before.
+        quotas; authorisation has happened before. Reads that look the same through the same store and credentials are one
+        call, of which this is one caller among possibly many, of other namespaces too. So nothing may depend on it, unless
+        caller_dependences says so: then callers of one call are all of the namespace that is named here.
         """
 
     @_builtins.property

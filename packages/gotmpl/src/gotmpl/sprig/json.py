@@ -25,7 +25,7 @@ def must_from_json(text: str) -> Value:
     try:
         return decode(text)
     except JsonError as exc:
-        raise FuncError(str(exc)) from None
+        raise FuncError(*exc.parts) from None
 
 
 def _raw(value: Value) -> str:
@@ -37,7 +37,7 @@ def _register(name: str, write: Callable[[Value], str]) -> None:
         try:
             return write(value)
         except JsonError as exc:
-            raise FuncError(str(exc)) from None
+            raise FuncError(*exc.parts) from None
 
     def lenient(value: Value) -> str:
         try:
