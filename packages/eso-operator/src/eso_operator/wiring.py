@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any
 
 from eso_operator.certs.issuer import Issuer
 from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
-from eso_operator.certs.settings import CertificateSettings
 from eso_operator.definitions import Definitions
 from eso_operator.externalsecret import assembly, triggers
 from eso_operator.fanout import assembly as fanout
@@ -22,6 +21,7 @@ from eso_operator.generatorstate import assembly as generatorstate
 from eso_operator.generatorstate.cleaner import Cleaner
 from eso_operator.generatorstate.reconciler import Outside as StateOutside
 from eso_operator.informers import Informers, fan_outs, informers_of
+from eso_operator.partsettings import certificate_settings, resolver_settings, workers
 from eso_operator.providerclass import assembly as providerclass
 from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassOutside
@@ -40,10 +40,9 @@ from eso_operator.secretstore.kinds import NAMESPACED_KINDS
 from eso_operator.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
 from eso_operator.secretstore.triggers import held_stores, holders, own_changes
 from eso_operator.secretstore.validation import Validator
-from eso_operator.settings import FeatureGate, Settings
+from eso_operator.settings import Settings
 from eso_operator.stores.credentials import Followed, bind, follow_metadata
 from eso_operator.stores.kubecredentials import KubeCredentials
-from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.snapshot import CLASS
 from eso_operator.stores.target import BoundTarget, ResolvedTarget
 from eso_operator.sync.dependencies import Dependencies
@@ -78,8 +77,6 @@ from kuberun.manager import Manager, Run
 from kuberun.meta import ObjectKey
 
 Bind = Callable[[ResolvedTarget], Awaitable[BoundTarget]]
-
-FEWEST_WORKERS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,44 +167,6 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
         planner=planner,
         directory=directory,
         push=push,
-    )
-
-
-def workers(settings: Settings) -> int:
-    """Reconciles at a time. Waiting for one silent provider must not hold up everybody else, whatever the flag says."""
-    return max(settings.workers, FEWEST_WORKERS)
-
-
-# --- settings of the parts --------------------------------------------------------------------------------------------
-
-
-def resolver_settings(settings: Settings) -> ResolverSettings:
-    return ResolverSettings(
-        core_namespace=settings.core_namespace,
-        controller_class=settings.controller_class,
-        provider_namespaces=settings.providers.namespaces,
-        namespaced_providers=settings.providers.namespaced,
-        cluster_domain=settings.providers.cluster_domain,
-        allowed_addresses=settings.providers.allowed_addresses,
-        trusted=dict((*settings.providers.trusted, *settings.providers.expected)),
-        expected=frozenset(service for service, _ in settings.providers.expected),
-        unix_sockets=FeatureGate.UNIX_SOCKET_PROVIDERS in settings.gates,
-        naming_convention=FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates,
-        flood_gate=settings.sync.flood_gate,
-    )
-
-
-def certificate_settings(settings: Settings) -> CertificateSettings:
-    return CertificateSettings(
-        core_namespace=settings.core_namespace,
-        cluster_domain=settings.providers.cluster_domain,
-        trust_domain=settings.certificates.trust_domain,
-        namespaces=settings.namespaces,
-        shared=settings.providers.namespaces,
-        namespaced_providers=settings.providers.namespaced,
-        max_namespaced=settings.providers.max_namespaced,
-        interval=settings.certificates.interval,
-        lifetimes=settings.certificates.lifetimes,
     )
 
 

@@ -8,11 +8,11 @@ from eso_api.crd import CustomKind
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.flags import parser
+from eso_operator.partsettings import FEWEST_WORKERS
 from eso_operator.providers.retries import RetryPlan
 from eso_operator.providers.settings import CallSettings, PoolSettings
 from eso_operator.stores.target import CallPolicy
 from eso_operator.sync.floor import SHORTEST_INTERVAL
-from eso_operator.wiring import FEWEST_WORKERS
 
 CALLS = CallSettings()
 LONGEST_PAUSE = RetryPlan.of(CallPolicy(gated=False, retry_interval=1.0), CALLS).pauses.cap

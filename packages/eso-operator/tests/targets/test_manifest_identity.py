@@ -14,11 +14,12 @@ import pytest
 from eso_api.values import SecretBytes
 from eso_operator.targets.discovery import served_in_group, served_resource
 from eso_operator.targets.manifest import ManifestTarget
-from eso_operator.targets.rendering import Rendering
 from eso_operator.targets.target import UnknownKindError
 from eso_operator.testing.externalsecrets import external_secret
 from eso_render.errors import TargetError
+from eso_render.rendering import Rendering
 from eso_render.sources import TemplateObjects
+from eso_render.workers import Workers
 from kuberun.client import Client
 from kuberun.errors import NotFound
 from kuberun.meta import Resource
@@ -87,7 +88,7 @@ def target_on(server: Server) -> ManifestTarget:
     async def follow(_resource: Resource) -> None:
         return None
 
-    return ManifestTarget(client, discover, follow, rendering=Rendering())
+    return ManifestTarget(client, discover, follow, rendering=Rendering(Workers()))
 
 
 @pytest.mark.parametrize("api_version", [*ODD, "V1", "v1?x"])

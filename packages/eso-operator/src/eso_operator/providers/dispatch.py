@@ -191,8 +191,8 @@ class Dispatcher:
         try:
             await self._doors.check(route.connection.endpoint)
         except ProviderError:
-            if (fingerprint := self._fingerprints.pop(route.connection, None)) is not None:
-                self.pool.retire(route.connection.endpoint, fingerprint)
+            if (known := self._fingerprints.pop(route.connection)) is not None:
+                self.pool.retire(route.connection.endpoint, known[1])
             raise
 
     async def _enter(self, route: Route, urgency: Urgency, left: float, tries: int = 1) -> _Passes:
