@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib.metadata import version
 from typing import Final
 
 from eso_operator.certs.settings import CertificateSettings
+from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.settings import FeatureGate, Settings
 from eso_operator.stores.settings import ResolverSettings
 
@@ -14,6 +17,12 @@ FEWEST_WORKERS: Final = 32
 def workers(settings: Settings) -> int:
     """Reconciles at a time. Waiting for one silent provider must not hold up everybody else, whatever the flag says."""
     return max(settings.workers, FEWEST_WORKERS)
+
+
+def runtime_settings(settings: Settings) -> RuntimeSettings:
+    runtime = settings.providers.tempo.runtime
+    calls = replace(runtime.calls, longest_timeout=settings.limits.call_timeout)
+    return replace(runtime, core_version=version("eso-operator"), calls=calls)
 
 
 def resolver_settings(settings: Settings) -> ResolverSettings:

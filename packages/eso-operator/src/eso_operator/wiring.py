@@ -6,8 +6,7 @@ client -> informers -> certificates -> gateway, directory, planner -> resolver -
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from importlib.metadata import version
+from dataclasses import dataclass, field
 from typing import Any
 
 from eso_operator.certs.issuer import Issuer
@@ -21,7 +20,7 @@ from eso_operator.generatorstate import assembly as generatorstate
 from eso_operator.generatorstate.cleaner import Cleaner
 from eso_operator.generatorstate.reconciler import Outside as StateOutside
 from eso_operator.informers import Informers, fan_outs, informers_of
-from eso_operator.partsettings import certificate_settings, resolver_settings, workers
+from eso_operator.partsettings import certificate_settings, resolver_settings, runtime_settings, workers
 from eso_operator.providerclass import assembly as providerclass
 from eso_operator.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.providerclass.reconciler import ClassOutside
@@ -106,8 +105,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     issuer = Issuer(client, certificate_settings(settings), clock=clock, listener=ends.heard)
     materials = _materials(settings, client, clock, issuer)
     tempo, calls = settings.providers.tempo, PrometheusMetrics(metrics.registry)
-    longest = replace(tempo.runtime.calls, longest_timeout=settings.limits.call_timeout)
-    runtime = replace(tempo.runtime, core_version=version("eso-operator"), calls=longest)
+    runtime = runtime_settings(settings)
     gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams, doors=ServiceDoors(client, clock))
     planner = ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls)
     directory = Directory(gateway, clock, settings=tempo.directory)
@@ -116,20 +114,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     resolver = Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes))
     streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
     push = _push_refresh(settings, client, clock, streams=streams)
-    parts = _Parts(
-        settings,
-        client,
-        clock,
-        metrics,
-        informers,
-        resolver,
-        directory,
-        dependencies,
-        push,
-        KeptSeals(client, settings.core_namespace),
-        Weights(object_bytes=settings.limits.object_bytes, total_bytes=settings.limits.total_bytes),
-        Workers(settings.sync.workers, waiting=parked),
-    )
+    parts = _Parts(settings, client, clock, metrics, informers, resolver, directory, dependencies, push)
     credentials = KubeCredentials(client, clock, informers.version_of)
     bound = _binding(credentials)
     validator = Validator(resolver, bound, gateway)
@@ -186,10 +171,17 @@ class _Parts:
     directory: Directory
     dependencies: Dependencies
     push: PushRefresh
-    seals: Seals
-    weights: Weights
-    workers: Workers
     recorders: dict[str, EventRecorder] = field(default_factory=dict)
+    seals: Seals = field(init=False)
+    weights: Weights = field(init=False)
+    workers: Workers = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.settings.limits
+        weights = Weights(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes)
+        object.__setattr__(self, "seals", KeptSeals(self.client, self.settings.core_namespace))
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "workers", Workers(self.settings.sync.workers, waiting=parked))
 
     def recorder(self, component: str) -> EventRecorder:
         """One for each component that events come from."""
