@@ -318,3 +318,15 @@ def test_a_complaint_is_recorded_once_for_each_cause() -> None:
     assert [(news.reason, news.message) for news in first.news] == [("UpdateFailed", "why")]
     assert report_of(snapshot(again), Failed("x", "why")).news == ()
     assert len(report_of(snapshot(again), Failed("x", "another")).news) == 1
+
+
+def test_what_people_may_not_have_meant_is_said_in_the_condition_and_once_in_an_event() -> None:
+    outcome = Synced(remarks=("spec.dataFrom[0].find: it matches no key",))
+
+    es = external_secret()
+    first = report_of(snapshot(es), outcome)
+    again = report_of(snapshot(synced(es, conditions=first.status.conditions)), outcome)
+
+    assert ready(first)[2] == "secret synced; spec.dataFrom[0].find: it matches no key"
+    assert [news.reason for news in first.news] == ["Unexpected"]
+    assert again.news == ()

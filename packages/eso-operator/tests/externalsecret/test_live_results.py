@@ -205,6 +205,14 @@ async def test_when_everything_vanishes_merge_removes_keys(
     await stage.ready("db", "SecretSynced")
 
 
+async def test_a_find_that_never_found_anything_says_so(stage: Scene) -> None:
+    await stage.apply("db", dataFrom=[{"find": {"path": "none/", "name": {"regexp": ".*"}}}])
+
+    await stage.ready("db", "SecretSynced", "spec.dataFrom[0].find: it matches no key")
+
+    assert ("Warning", "Unexpected") in await stage.bench.events("db")
+
+
 async def test_a_find_that_finds_nothing_retains_what_is_there(stage: Scene) -> None:
     """P12: and makes nothing that is not."""
     await stage.apply("db", dataFrom=[{"find": {"path": "none/", "name": {"regexp": ".*"}}}])

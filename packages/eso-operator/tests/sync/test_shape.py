@@ -97,10 +97,11 @@ def test_steps_run_first_to_last_on_what_the_one_before_gave() -> None:
     assert revealed(rewritten(secret({"/prod/user": "anna"}), steps)) == {"USER": "anna"}
 
 
-def test_keys_that_become_one_keep_the_value_of_the_last_in_order() -> None:
-    values = secret({"b": "second", "a": "first"})
+def test_keys_that_become_one_keep_the_value_of_the_last_in_order_and_are_both_named() -> None:
+    values, notes = secret({"b": "second", "a": "first"}), list[str]()
 
-    assert revealed(rewritten(values, [regexp(".", "same")])) == {"same": "second"}
+    assert revealed(rewritten(values, [regexp(".", "same")], notes=notes)) == {"same": "second"}
+    assert notes == ['rewrite[0]: "a" and "b" both become "same"; the value of "b" is used']
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ class Synced:
     """What it was rendered from."""
     manifests: tuple[MadeManifest, ...] | None = None
     """What is on record from now on; None: what was."""
+    remarks: tuple[str, ...] = ()
+    """What people may not have meant: said in the condition, and once in an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,10 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
     same = before.version == status.synced_resource_version and same_verdict(_ready_of(es), ready)
     tidied = status.manifests != es.status.manifests
     flush = outcome.changed or tidied or not (same and recent)
-    return Report(status, _next_refresh(es, outcome.refresh_within), outcome.news, flush=flush)
+    news = outcome.news
+    if outcome.remarks and not same_verdict(_ready_of(es), ready):
+        news += (News(EventType.WARNING, "Unexpected", "; ".join(outcome.remarks)[:_MAX_TEXT]),)
+    return Report(status, _next_refresh(es, outcome.refresh_within), news, flush=flush)
 
 
 def _binding(es: ExternalSecret, outcome: Synced) -> Binding | None:
@@ -250,7 +255,8 @@ def _prefix(es: ExternalSecret) -> str:
 
 def _ready(snapshot: Snapshot, outcome: Synced) -> Condition:
     reason = _prefix(snapshot.es) + outcome.reason
-    message = f"{outcome.message}; {snapshot.interval_note}" if snapshot.interval_note else outcome.message
+    notes = (*outcome.remarks, *((snapshot.interval_note,) if snapshot.interval_note else ()))
+    message = "; ".join((outcome.message, *notes))[:_MAX_TEXT]
     return Condition(type=READY, status=ConditionStatus.TRUE, reason=reason, message=message)
 
 

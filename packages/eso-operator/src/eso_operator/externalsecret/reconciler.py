@@ -201,6 +201,8 @@ class ExternalSecretReconciler:
         except ApiError as problem:
             return Failed(_NO_DATA, f"state of a generator not stored: {refused(problem)}")
         outcome = await self._outside.settlement.settle(es, self._outside.target_of(es), fetched)
+        if isinstance(outcome, Synced):
+            outcome = replace(outcome, remarks=fetched.remarks)
         match outcome:
             case Synced(changed=changed):
                 await self._outside.ledger.retire(kept)

@@ -94,6 +94,8 @@ class Fetched:
     """What was read where providers can tell of changes."""
     reading: Reading = Reading.PART
     """Whether that is everything it goes by."""
+    remarks: tuple[str, ...] = ()
+    """What people may not have meant, though it works."""
 
 
 class Fetcher:
@@ -336,6 +338,7 @@ class _Pass:
             made=tuple(self.made),
             refresh_within=self.refresh_within,
             sights=tuple(self.sights),
+            remarks=tuple(shaped.remarks),
             reading=Reading.WHOLE if all(want.path in self.watchable for want in self.wants) else Reading.PART,
         )
 

@@ -1,7 +1,7 @@
 """Steps that rename or merge fetched keys, first to last, each on what the one before gave. Pure.
 
 Where two keys become one, the first in the order of their old names is replaced by the later one. The existing operator
-leaves that to chance; here the same input always gives the same Secret.
+leaves that to chance; here the same input always gives the same Secret, and a note names both keys.
 """
 
 from __future__ import annotations
@@ -24,23 +24,29 @@ from gotmpl.sprig.regexes import BadPatternError, compiled, replace_all
 Values = Mapping[str, SecretBytes]
 
 _MAX_KEYS: Final = 100_000
+_MAX_NOTES: Final = 3
 _NO_VALUE: Final = "<no value>"
 _MERGE_NANOS: Final = 2_000
 """For each byte of JSON: it is read and may be written again."""
 
 
-def rewritten(values: Values, steps: Sequence[Rewrite], render: RenderText = render_key) -> dict[str, SecretBytes]:
-    """The values after every step; an error names the step."""
+def rewritten(
+    values: Values, steps: Sequence[Rewrite], render: RenderText = render_key, notes: list[str] | None = None
+) -> dict[str, SecretBytes]:
+    """The values after every step; an error names the step. What people may not have meant is added to `notes`."""
     current = dict(values)
     for index, step in enumerate(steps):
         try:
-            current = _step(current, step, render)
+            said: list[str] = []
+            current = _step(current, step, render, said)
+            if notes is not None:
+                notes += [f"rewrite[{index}]: {note}" for note in said]
         except ShapeError as problem:
             raise ShapeError(f"rewrite[{index}]: {problem}") from None
     return current
 
 
-def _step(values: Values, step: Rewrite, render: RenderText) -> dict[str, SecretBytes]:
+def _step(values: Values, step: Rewrite, render: RenderText, notes: list[str]) -> dict[str, SecretBytes]:
     """A step has one operation; if somebody managed to set more, this is their order."""
     operation = step.merge or step.regexp or step.transform
     match operation:
@@ -48,17 +54,23 @@ def _step(values: Values, step: Rewrite, render: RenderText) -> dict[str, Secret
             allow(render, _MERGE_NANOS * sum(map(len, values.values())))
             return _merged(values, operation)
         case RegexpRewrite():
-            return _renamed(values, _by_regexp(operation, render))
+            return _renamed(values, _by_regexp(operation, render), notes)
         case TransformRewrite():
-            return _renamed(values, _by_template(operation, render))
+            return _renamed(values, _by_template(operation, render), notes)
         case None:
             return dict(values)
         case _:
             assert_never(operation)
 
 
-def _renamed(values: Values, rename: Callable[[str], str]) -> dict[str, SecretBytes]:
-    return {rename(key): values[key] for key in sorted(values)}
+def _renamed(values: Values, rename: Callable[[str], str], notes: list[str]) -> dict[str, SecretBytes]:
+    origin: dict[str, str] = {}
+    for key in sorted(values):
+        name = rename(key)
+        if name in origin and len(notes) < _MAX_NOTES:
+            notes.append(f'"{origin[name]}" and "{key}" both become "{name}"; the value of "{key}" is used')
+        origin[name] = key
+    return {name: values[key] for name, key in origin.items()}
 
 
 def _by_regexp(operation: RegexpRewrite, render: RenderText) -> Callable[[str], str]:

@@ -42,6 +42,8 @@ class Shaped:
 
     values: dict[str, SecretBytes]
     problems: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    """What people may not have meant."""
 
 
 def shape_all(entries: Sequence[Answered], render: RenderText = render_key) -> Shaped:
@@ -50,22 +52,26 @@ def shape_all(entries: Sequence[Answered], render: RenderText = render_key) -> S
     for entry in entries:
         try:
             allow(render, _nanos(entry.answer))
-            shaped.values.update(_shaped(entry, render))
+            notes: list[str] = []
+            shaped.values.update(_shaped(entry, render, notes))
+            shaped.remarks.extend(f"{entry.want.path}: {note}" for note in notes)
         except (ShapeError, TooSlowError) as problem:
             shaped.problems[entry.want.path] = str(problem)
     return shaped
 
 
-def _shaped(entry: Answered, render: RenderText) -> dict[str, SecretBytes]:
+def _shaped(entry: Answered, render: RenderText, notes: list[str]) -> dict[str, SecretBytes]:
     match entry.want, entry.answer:
         case OneValue() as want, SecretBytes() as answer:
             return {want.key: shape_value(answer, want.ref)}
         case Extract() as want, Mapping() as answers:
-            return shape_fetched(answers, want.ref, want.steps, render)
+            return shape_fetched(answers, want.ref, want.steps, render, notes)
         case FindMany() as want, Mapping() as answers:
-            return shape_fetched(answers, want.find, want.steps, render)
+            if not answers:
+                notes.append("it matches no key; check name, tags and path")
+            return shape_fetched(answers, want.find, want.steps, render, notes)
         case Generate() as want, Mapping() as answers:
-            return shape_generated(answers, want.steps, render)
+            return shape_generated(answers, want.steps, render, notes)
         case _:
             raise ShapeError("the provider answered with another shape than was asked for")
 
@@ -83,19 +89,23 @@ def shape_value(value: SecretBytes, ref: RemoteRef) -> SecretBytes:
 
 
 def shape_fetched(
-    values: Values, source: RemoteRef | Find, steps: Sequence[Rewrite], render: RenderText = render_key
+    values: Values,
+    source: RemoteRef | Find,
+    steps: Sequence[Rewrite],
+    render: RenderText = render_key,
+    notes: list[str] | None = None,
 ) -> dict[str, SecretBytes]:
     """The values of one `extract` or `find`."""
-    named = rewritten(values, steps, render) if steps else converted(values, source.conversion_strategy)
+    named = rewritten(values, steps, render, notes) if steps else converted(values, source.conversion_strategy)
     decoded = {key: _decoded(value, source.decoding_strategy, key) for key, value in checked(named).items()}
     return {key: _without_null_bytes(decoded[key], source.null_byte_policy, key) for key in sorted(decoded)}
 
 
 def shape_generated(
-    values: Values, steps: Sequence[Rewrite], render: RenderText = render_key
+    values: Values, steps: Sequence[Rewrite], render: RenderText = render_key, notes: list[str] | None = None
 ) -> dict[str, SecretBytes]:
     """The values of a generator: renamed, but neither converted nor decoded."""
-    return checked(rewritten(values, steps, render))
+    return checked(rewritten(values, steps, render, notes))
 
 
 def _decoded(value: SecretBytes, strategy: str, key: str) -> SecretBytes:
