@@ -99,6 +99,43 @@ def test_the_rights_are_those_of_its_work(operator_chart: Chart) -> None:
     assert len(reviewing) == len(granted) + 2
 
 
+def of_kind(objects: list[JsonObject], kind: str) -> list[JsonObject]:
+    return [each for each in objects if each["kind"] == kind]
+
+
+def test_metrics_are_for_the_pod_alone_unless_somebody_opens_them(operator_chart: Chart) -> None:
+    closed, opened = operator_chart(), operator_chart(metricsAddress=":8080", metricsFrom=[{"podSelector": {}}])
+
+    assert settings_of(closed).metrics.listen.host == "127.0.0.1"
+    assert of_kind(closed, "Service") == []
+    assert settings_of(opened).metrics.listen.host == ""
+    assert [each["metadata"]["name"] for each in of_kind(opened, "Service")] == ["external-secrets-metrics"]
+    (policy,) = of_kind(opened, "NetworkPolicy")
+    assert policy["spec"]["ingress"] == [
+        {"ports": [{"port": "live"}]},
+        {"ports": [{"port": "metrics"}], "from": [{"podSelector": {}}]},
+    ]
+
+
+def test_nobody_but_probes_reaches_the_operator(operator_chart: Chart) -> None:
+    (policy,) = of_kind(operator_chart(), "NetworkPolicy")
+
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert policy["spec"]["ingress"] == [{"ports": [{"port": "live"}]}]
+    assert of_kind(operator_chart(networkPolicy=False), "NetworkPolicy") == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "patches"), [pytest.param(True, 1, id="by default"), pytest.param(False, 0, id="not")]
+)
+def test_namespaces_are_changed_only_to_clean_up_after_the_existing_operator(
+    operator_chart: Chart, wanted: bool, patches: int
+) -> None:
+    granted = rules(operator_chart(namespaceFinalizers=wanted))
+
+    assert sum("namespaces" in rule["resources"] and "patch" in rule["verbs"] for rule in granted) == patches
+
+
 @pytest.mark.parametrize(
     ("values", "kinds"),
     [
