@@ -25,6 +25,7 @@ BENCHMARKS = (
     "providers",
     "server_writes",
     "templates",
+    "tenants",
     "vault",
 )
 

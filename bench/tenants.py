@@ -1,0 +1,205 @@
+"""A neighbour, while another namespace attacks in every way at once.
+
+The attack: silent backends, thousands of entries, slow templates, large values, long passwords, an interval of a
+millisecond. The neighbour only wants Secrets of its own store. Measured: how long it waits for a new one, before and
+during the attack; how long the operator's /healthz takes; and how large the operator becomes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import statistics
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, ClassVar
+
+from report import Row, ratio, shown
+from stage import ES, NAMESPACES, PATIENCE, STORES, STORES_OF_NAMESPACE, is_ready, parallel, read
+
+from eso_cli.testing.upprocess import UpProcess, up_running
+from kuberun import config
+from kuberun.client import Client
+from kuberun.clock import SystemClock
+from kuberun.meta import JsonObject, Kind, ObjectKey, Resource, raw
+from kuberun.transport import AiohttpTransport
+
+SYNCS, SILENT, MANY, SLOW, LARGE, LONG, BUSY = 60, 64, 6, 10, 10, 20, 20
+ENTRIES = 2000
+MEBIBYTES = 512
+"""The memory limit of the chart."""
+CROWD, NEIGHBOUR = "crowd", "neighbour"
+PASSWORDS = raw(Resource("generators.external-secrets.io", "v1alpha1", "passwords", "Password"))
+TEMPLATE = '{{ regexReplaceAll "(a|aa)*b" (repeat 100000 "a") "x" }}{{ randAlphaNum 4000000 }}{{ .value }}'
+CLOCK = SystemClock()
+
+
+def measure() -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder, backend() as port, up_running(Path(folder)) as up:
+
+        async def run() -> list[Row]:
+            client = Client(AiohttpTransport(config.load(up.kubeconfig)))
+            try:
+                return await Street(client, up, port).measured()
+            finally:
+                await client.close()
+
+        return asyncio.run(run())
+
+
+class Backend(BaseHTTPRequestHandler):
+    """Says nothing, or a lot."""
+
+    over: ClassVar[Event] = Event()
+
+    def do_GET(self) -> None:
+        if self.path == "/silent":
+            self.over.wait(600)
+            return
+        body = b'"' + b"x" * 4_000_000 + b'"'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: lines cost time."""
+
+
+@contextmanager
+def backend() -> Iterator[int]:
+    Backend.over.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Backend) as server:
+        server.daemon_threads = True
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_port
+        finally:
+            Backend.over.set()
+            server.shutdown()
+
+
+@dataclass(slots=True)
+class Street:
+    """Two namespaces of one cluster."""
+
+    client: Client
+    up: UpProcess
+    port: int
+
+    async def measured(self) -> list[Row]:
+        for namespace in (CROWD, NEIGHBOUR):
+            await self._put(NAMESPACES, "", namespace)
+        await self._put(STORES_OF_NAMESPACE, NEIGHBOUR, "store", spec=fake({"key": "value"}))
+        await self._first_sync("warm")
+        quiet = [await self._first_sync(f"quiet-{number}") for number in range(SYNCS)]
+        await self._attack()
+        looks: list[float] = []
+        looking = asyncio.create_task(self._look(looks))
+        loud = [await self._first_sync(f"loud-{number}") for number in range(SYNCS)]
+        looking.cancel()
+        memory = self._resident() / 2**20
+        return [
+            shown("a neighbour's first sync, quiet: p50, p99", f"{_ms(quiet, 50)}, {_ms(quiet, 99)}"),
+            shown("during the attack: p50, p99", f"{_ms(loud, 50)}, {_ms(loud, 99)}"),
+            ratio("p99 during the attack / quiet", _part(loud, 99) / _part(quiet, 99), at_most=3.0),
+            Row("longest /healthz during the attack", f"{max(looks):.2f} s", "< 1 s", max(looks) < 1.0),
+            Row("operator during the attack", f"{memory:.0f} MiB", f"<= {MEBIBYTES} MiB", memory <= MEBIBYTES),
+        ]
+
+    async def _attack(self) -> None:
+        many = {f"k{number}": "v" for number in range(ENTRIES)}
+        await self._put(STORES, "", "many", spec=fake(many))
+        await self._put(STORES_OF_NAMESPACE, CROWD, "store", spec=fake({"key": "value"}))
+        calls = []
+        for number in range(SILENT):
+            calls += self._of_store(f"silent-{number}", webhook(f"http://127.0.0.1:{self.port}/silent"))
+        for number in range(LARGE):
+            calls += self._of_store(f"large-{number}", webhook(f"http://127.0.0.1:{self.port}/large?{number}"))
+        entries = [{"secretKey": key, "remoteRef": {"key": key}} for key in many]
+        shared = {"name": "many", "kind": "ClusterSecretStore"}
+        calls += [self._external(f"many-{n}", {"secretStoreRef": shared, "data": entries}) for n in range(MANY)]
+        template = {"template": {"data": {"slow": TEMPLATE}}}
+        calls += [self._external(f"slow-{n}", {**one_value(), "target": template}) for n in range(SLOW)]
+        calls += [self._external(f"busy-{n}", {**one_value(), "refreshInterval": "1ms"}) for n in range(BUSY)]
+        await self._put(PASSWORDS, CROWD, "long", spec={"length": 65536, "allowRepeat": True, "noUpper": False})
+        source = {
+            "generatorRef": {
+                "apiVersion": "generators.external-secrets.io/v1alpha1",
+                "kind": "Password",
+                "name": "long",
+            }
+        }
+        made = {"refreshInterval": "1s", "dataFrom": [{"sourceRef": source}]}
+        calls += [self._external(f"long-{n}", made) for n in range(LONG)]
+        await parallel(calls)
+        await CLOCK.sleep(3.0)  # until the attack is under way
+
+    def _of_store(self, name: str, spec: JsonObject) -> list[Any]:
+        wanted = {"refreshInterval": "1s", "secretStoreRef": {"name": name}, **_data("key")}
+        return [self._put(STORES_OF_NAMESPACE, CROWD, name, spec=spec), self._external(name, wanted)]
+
+    async def _external(self, name: str, spec: JsonObject) -> None:
+        await self._put(ES, CROWD, name, spec=spec)
+
+    async def _put(self, kind: Kind[Any], namespace: str, name: str, **fields: Any) -> None:
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        await self.client.create(kind, {"metadata": metadata, **fields})
+
+    async def _first_sync(self, name: str) -> float:
+        begun = CLOCK.monotonic()
+        await self._put(ES, NEIGHBOUR, name, spec=one_value())
+
+        while not is_ready(await self.client.get(ES, ObjectKey(NEIGHBOUR, name))):
+            await CLOCK.sleep(0.02)
+            if CLOCK.monotonic() - begun > PATIENCE:
+                raise TimeoutError(f"{name} does not become ready")
+        return CLOCK.monotonic() - begun
+
+    async def _look(self, looks: list[float]) -> None:
+        while True:
+            begun = CLOCK.monotonic()
+            await asyncio.to_thread(read, f"http://{self._live()}/healthz")
+            looks.append(CLOCK.monotonic() - begun)
+            await CLOCK.sleep(0.2)
+
+    def _operator(self) -> int:
+        return int(self.up.component("eso_operator"))
+
+    def _live(self) -> str:
+        command = Path(f"/proc/{self._operator()}/cmdline").read_text()
+        found = re.search(r"--live-addr[=\0]([^\0]+)", command)
+        return found[1] if found else ""
+
+    def _resident(self) -> int:
+        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self._operator()}/status").read_text())
+        return int(found[1]) * 1024 if found else 0
+
+
+def fake(values: dict[str, str]) -> JsonObject:
+    return {"provider": {"fake": {"data": [{"key": key, "value": value} for key, value in values.items()]}}}
+
+
+def webhook(url: str) -> JsonObject:
+    return {"provider": {"webhook": {"url": url, "timeout": "120s", "result": {"jsonPath": "$"}}}}
+
+
+def one_value() -> JsonObject:
+    return {"refreshInterval": "1h", "secretStoreRef": {"name": "store"}, **_data("key")}
+
+
+def _data(key: str) -> JsonObject:
+    return {"data": [{"secretKey": "value", "remoteRef": {"key": key}}]}
+
+
+def _part(times: list[float], percent: int) -> float:
+    return statistics.quantiles(times, n=100)[percent - 1]
+
+
+def _ms(times: list[float], percent: int) -> str:
+    return f"{_part(times, percent) * 1000:.0f} ms"
