@@ -20,6 +20,8 @@ from eso_operator.fanout import outcome as of_fan_out
 from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.fanout.description import FanOut, Parent
+from eso_operator.fanout.namespaces import Gaps
+from eso_operator.fanout.readiness import Unready
 from eso_operator.providerclass import outcome as of_class
 from eso_operator.pushsecret import outcome as of_push_secret
 from eso_operator.pushsecret.places import Place
@@ -72,6 +74,7 @@ def facts() -> dict[str, Facts]:
 def _external_secret() -> Facts:
     outcomes: list[of_external_secret.Outcome] = [
         *(of_external_secret.Synced(reason=reason) for reason in _REASONS),
+        of_external_secret.Synced(remarks=("why",)),
         of_external_secret.Failed("step"),
         of_external_secret.Stalled("step"),
         *(left(CAUSE) for left in (of_external_secret.Collided, of_external_secret.Unseen, of_external_secret.Ignored)),
@@ -107,10 +110,17 @@ def _fan_out() -> Facts:
     results = (of_fan_out.Refused("red", "why"), of_fan_out.Failed("blue", "why"))
     fine = of_fan_out.Spread("name", (of_fan_out.Reached("green"), of_fan_out.Left()))
     _complete(of_fan_out.Result, [*results, *fine.results])
-    came = (fine, of_fan_out.Spread("name", results), of_fan_out.Unreadable("why"))
+    lacking = (Gaps(names=("grey",)), Gaps(selectors=("field",)), Gaps(nothing_chosen=True))
+    came: tuple[of_fan_out.Spread | of_fan_out.Unreadable, ...] = (
+        fine,
+        replace(fine, unready=(Unready("green", "why"),)),
+        *(replace(fine, gaps=gaps) for gaps in lacking),
+        of_fan_out.Spread("name", results),
+        of_fan_out.Unreadable("why"),
+    )
     parents = ((CLUSTER_EXTERNAL_SECRETS, "externalSecretSpec"), (CLUSTER_PUSH_SECRETS, "pushSecretSpec"))
     return _said(
-        of_fan_out.report_of(fan_out, _parent(fan_out, spec), each) for fan_out, spec in parents for each in came
+        of_fan_out.report_of(fan_out, _parent(fan_out, spec), each, START) for fan_out, spec in parents for each in came
     )
 
 

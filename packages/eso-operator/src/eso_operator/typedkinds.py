@@ -34,7 +34,7 @@ def typed_kinds(informers: Informers) -> Iterator[tuple[TypedKind, Informer[Any]
         yield TypedKind(custom.resource(), classes.store, Reason.MALFORMED.value), classes
     for each in (CLUSTER_EXTERNAL_SECRETS, CLUSTER_PUSH_SECRETS):
         if (parents := informers.parents.get(each.subsystem)) is not None:
-            yield TypedKind(each.parent.resource, parents.store, each.texts.errored, each.finalizer), parents
+            yield TypedKind(each.parent.resource, parents.store, ERRORED, each.finalizer), parents
     external, push, states = informers.external_secrets, informers.push_secrets, informers.generator_states
     yield TypedKind(EXTERNAL_SECRET.resource(), external.store, f"Secret{FAILED}", FINALIZER), external
     yield TypedKind(PUSH_SECRET.resource(), push.store, ERRORED), push

@@ -233,6 +233,13 @@ class Fleet:
         answer = await self.bench.api.patch(self.path(namespace), patch, MERGE_PATCH)
         assert answer.status == 200, answer.body
 
+    async def report(self, namespace: str, ready: str, reason: str, message: str = "") -> None:
+        """Write the status of a child, as whoever syncs it does."""
+        condition = {"type": "Ready", "status": ready, "reason": reason, "message": message}
+        path = f"{self.path(namespace)}/status"
+        answer = await self.bench.api.patch(path, {"status": {"conditions": [condition]}}, MERGE_PATCH)
+        assert answer.status == 200, answer.body
+
     async def foreign(self, namespace: str, name: str = "") -> JsonObject:
         """An object of the child's kind that somebody else made."""
         metadata = {"name": name or self.name, "namespace": self.ns(namespace)}

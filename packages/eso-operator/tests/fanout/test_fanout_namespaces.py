@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eso_api.references import LabelSelector, SelectorError
 from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
-from eso_operator.fanout.namespaces import Choice, Work, work
+from eso_operator.fanout.namespaces import Choice, Gaps, Work, gaps, work
 from kuberun.meta import ObjectKey, ObjectMeta
 
 CHOICE = CLUSTER_EXTERNAL_SECRETS.choice
@@ -149,3 +149,28 @@ def test_doing_the_work_leaves_none_to_do(
 
     assert not set(todo.wanted) & set(todo.stale)
     assert again == Work(todo.wanted, ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, Gaps(nothing_chosen=True), id="nothing is chosen"),
+        pytest.param({"namespaceSelector": ENV, "namespaces": ["bare"]}, Gaps(), id="all is there"),
+        pytest.param({"namespaces": ["zoo", "bare", "ark"]}, Gaps(names=("ark", "zoo")), id="names that are not there"),
+        pytest.param({"namespaces": ["leaving"]}, Gaps(), id="a namespace that is being deleted is still there"),
+        pytest.param(
+            {"namespaceSelectors": [ENV, {"matchLabels": {"env": "test"}}]},
+            Gaps(selectors=("spec.namespaceSelectors[1]",)),
+            id="one of two selectors matches nothing",
+        ),
+        pytest.param(
+            {"namespaceSelector": {"matchLabels": {"state": "old"}}},
+            Gaps(selectors=("spec.namespaceSelector",)),
+            id="what is being deleted gets no child",
+        ),
+    ],
+)
+def test_what_a_spec_says_without_effect(spec: dict[str, Any], expected: Gaps) -> None:
+    leaving = ObjectMeta(name="late", labels={"state": "old"}, deletion_timestamp="2026-01-01T00:00:00Z")
+
+    assert gaps(choice(**spec), [*NAMESPACES, leaving]) == expected

@@ -1,5 +1,6 @@
 """What is said about a fan-out, and when it is looked at again."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -7,10 +8,15 @@ import pytest
 
 from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS, StoredClusterPushSecret
+from eso_operator.fanout.namespaces import Gaps
 from eso_operator.fanout.outcome import Failed, Left, Reached, Refused, Report, Result, Spread, Unreadable, report_of
+from eso_operator.fanout.readiness import Unready
 from eso_operator.sync.reporting import News
+from kuberun.clock import rfc3339
 from kuberun.controller import After, Done, Outcome, Retry
 from kuberun.events import EventType
+from kuberun.meta import JsonObject
+from kuberun.testing.clock import START
 
 TAKEN = "external secret already exists in namespace"
 
@@ -21,24 +27,42 @@ def parent(status: dict[str, Any] | None = None, **spec: Any) -> StoredClusterEx
 
 
 def report(*results: Result, status: dict[str, Any] | None = None, **spec: Any) -> Report:
-    return report_of(CLUSTER_EXTERNAL_SECRETS, parent(status, **spec), Spread("db", results))
+    return report_of(CLUSTER_EXTERNAL_SECRETS, parent(status, **spec), Spread("db", results), START)
+
+
+def ready(reason: str, message: str, status: str = "True") -> JsonObject:
+    return {"type": "Ready", "status": status, "reason": reason, "message": message}
+
+
+def failed(message: str) -> JsonObject:
+    return ready("NamespacesFailed", f"one or more namespaces failed: {message}", "False")
+
+
+def without_times(status: Any) -> JsonObject:
+    """What is written, but for the moments at which conditions changed."""
+    plain: JsonObject = msgspec.to_builtins(status)
+    for condition in plain["conditions"]:
+        assert condition.pop("lastTransitionTime")
+    return plain
 
 
 @pytest.mark.parametrize(
     ("results", "expected"),
     [
-        pytest.param((), {"conditions": [{"type": "Ready", "status": "True"}]}, id="nothing matches, C2"),
+        pytest.param(
+            (), {"conditions": [ready("NoNamespaceMatches", "0 namespaces provisioned")]}, id="nothing matches, C2"
+        ),
         pytest.param(
             (Reached("b"), Reached("a"), Left()),
-            {"provisionedNamespaces": ["a", "b"], "conditions": [{"type": "Ready", "status": "True"}]},
-            id="all have it: sorted, no message, no reason, no time, C1",
+            {"provisionedNamespaces": ["a", "b"], "conditions": [ready("Provisioned", "2 namespaces provisioned")]},
+            id="all have it: sorted, C1",
         ),
         pytest.param(
             (Failed("d", "denied"), Reached("b"), Refused("a", TAKEN)),
             {
                 "provisionedNamespaces": ["b"],
                 "failedNamespaces": [{"namespace": "a", "reason": TAKEN}, {"namespace": "d", "reason": "denied"}],
-                "conditions": [{"type": "Ready", "status": "False", "message": "one or more namespaces failed"}],
+                "conditions": [failed(f"a: {TAKEN}; d: denied. 1 namespace provisioned")],
             },
             id="some failed, the others are named too, C6",
         ),
@@ -47,7 +71,7 @@ def report(*results: Result, status: dict[str, Any] | None = None, **spec: Any) 
             {
                 "provisionedNamespaces": ["a"],
                 "failedNamespaces": [{"namespace": "a", "reason": "old one not deleted"}],
-                "conditions": [{"type": "Ready", "status": "False", "message": "one or more namespaces failed"}],
+                "conditions": [failed("a: old one not deleted. 1 namespace provisioned")],
             },
             id="a namespace has the new one, and still the old one",
         ),
@@ -55,14 +79,85 @@ def report(*results: Result, status: dict[str, Any] | None = None, **spec: Any) 
             (Failed("a", "first"), Refused("a", "second")),
             {
                 "failedNamespaces": [{"namespace": "a", "reason": "first"}],
-                "conditions": [{"type": "Ready", "status": "False", "message": "one or more namespaces failed"}],
+                "conditions": [failed("a: first. 0 namespaces provisioned")],
             },
             id="a namespace fails once",
         ),
     ],
 )
 def test_status(results: tuple[Result, ...], expected: dict[str, Any]) -> None:
-    assert msgspec.to_builtins(report(*results).status) == {"externalSecretName": "db", **expected}
+    assert without_times(report(*results).status) == {"externalSecretName": "db", **expected}
+
+
+RED, BLUE, GREY = Unready("red", "no store"), Unready("blue", "denied"), Unready("grey", "it has not reported yet")
+
+
+@pytest.mark.parametrize(
+    ("unready", "gaps", "expected"),
+    [
+        pytest.param(
+            (RED,),
+            Gaps(),
+            ready("ChildrenNotReady", "1 namespace provisioned. 1 ExternalSecret is not ready: red: no store"),
+            id="a child is not ready, and the parent still is",
+        ),
+        pytest.param(
+            (RED, BLUE, GREY),
+            Gaps(),
+            ready(
+                "ChildrenNotReady",
+                "1 namespace provisioned. 3 ExternalSecrets are not ready: red: no store; blue: denied; and 1 more",
+            ),
+            id="of several the first are named",
+        ),
+        pytest.param(
+            (),
+            Gaps(names=("x", "y", "z"), selectors=("spec.namespaceSelectors[1]",)),
+            ready(
+                "NamespaceNotFound",
+                "1 namespace provisioned. spec.namespaces names what does not exist: x; y; and 1 more."
+                " No namespace matches spec.namespaceSelectors[1]",
+            ),
+            id="names that do not exist",
+        ),
+        pytest.param(
+            (),
+            Gaps(selectors=("spec.namespaceSelector",)),
+            ready("NoNamespaceMatches", "1 namespace provisioned. No namespace matches spec.namespaceSelector"),
+            id="a selector that matches nothing",
+        ),
+        pytest.param(
+            (RED,),
+            Gaps(names=("x",)),
+            ready(
+                "ChildrenNotReady",
+                "1 namespace provisioned. 1 ExternalSecret is not ready: red: no store."
+                " spec.namespaces names what does not exist: x",
+            ),
+            id="both: the message has all, the reason is the worse one",
+        ),
+    ],
+)
+def test_ready_tells_what_is_not_well(unready: tuple[Unready, ...], gaps: Gaps, expected: JsonObject) -> None:
+    said = report_of(CLUSTER_EXTERNAL_SECRETS, parent(), Spread("db", (Reached("a"),), unready, gaps), START)
+
+    assert without_times(said.status)["conditions"] == [expected]
+    assert said.news == ()
+
+
+def test_the_time_of_the_condition_is_that_of_its_status() -> None:
+    first = report(Reached("a"))
+    before = msgspec.to_builtins(first.status)
+    later = START + timedelta(hours=1)
+
+    more = report_of(CLUSTER_EXTERNAL_SECRETS, parent(before), Spread("db", (Reached("a"), Reached("b"))), later)
+    broken = report_of(CLUSTER_EXTERNAL_SECRETS, parent(before), Spread("db", (Failed("a", "no"),)), later)
+
+    assert [said.status.conditions[0].last_transition_time for said in (first, more, broken)] == [
+        rfc3339(START),
+        rfc3339(START),
+        rfc3339(later),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,13 +189,13 @@ def test_a_spec_that_cannot_be_read_leaves_everything_as_it_was() -> None:
     """C14."""
     came = Unreadable('spec.namespaceSelector: "Is" is no operator')
 
-    said = report_of(CLUSTER_EXTERNAL_SECRETS, parent(BEFORE, refreshTime="1m"), came)
+    said = report_of(CLUSTER_EXTERNAL_SECRETS, parent(BEFORE, refreshTime="1m"), came, START)
 
     assert said.then == After(60.0)
-    assert msgspec.to_builtins(said.status) == {
+    assert without_times(said.status) == {
         **BEFORE,
         "failedNamespaces": [{"namespace": "unknown", "reason": came.reason}],
-        "conditions": [{"type": "Ready", "status": "False", "message": "one or more namespaces failed"}],
+        "conditions": [ready("Errored", f"one or more namespaces failed: {came.reason}", "False")],
     }
 
 
@@ -108,7 +203,7 @@ def test_a_cluster_push_secret_that_cannot_be_read_has_a_reason() -> None:
     document: dict[str, Any] = {"metadata": {"name": "all"}, "spec": {"pushSecretSpec": {}}}
     found = msgspec.convert(document, StoredClusterPushSecret)
 
-    said = report_of(CLUSTER_PUSH_SECRETS, found, Unreadable("broken"))
+    said = report_of(CLUSTER_PUSH_SECRETS, found, Unreadable("broken"), START)
 
     assert said.status.conditions[0].reason == "Errored"
 

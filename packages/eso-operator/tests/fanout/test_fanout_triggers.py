@@ -48,6 +48,10 @@ def owned(**metadata: Any) -> ExternalSecret:
     return secret(ownerReferences=[{**OWNER, "controller": True}], **metadata)
 
 
+def says(ready: str, message: str = "", **status: Any) -> dict[str, Any]:
+    return {"conditions": [{"type": "Ready", "status": ready, "message": message}], **status}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "woken"),
     [
@@ -59,6 +63,17 @@ def owned(**metadata: Any) -> ExternalSecret:
         pytest.param(owned(), secret(), ["everywhere"], id="a child is given away"),
         pytest.param(secret(), owned(), ["everywhere"], id="an object becomes a child"),
         pytest.param(owned(), owned(status={"refreshTime": "2026-01-01T00:00:00Z"}), [], id="a child reports"),
+        pytest.param(owned(), owned(status=says("False")), ["everywhere"], id="a child is not ready"),
+        pytest.param(owned(status=says("False")), owned(status=says("True")), ["everywhere"], id="a child gets ready"),
+        pytest.param(
+            owned(status=says("False", message="one")),
+            owned(status=says("False", message="two", refreshTime="2026-01-01T00:00:00Z")),
+            [],
+            id="a child that is not ready says so again",
+        ),
+        pytest.param(
+            secret("wanted"), secret("wanted", says("True")), [], id="an object that has a wanted name gets ready"
+        ),
         pytest.param(secret("wanted"), None, ["named"], id="an object that had a wanted name goes, C7"),
         pytest.param(None, secret("wanted"), ["named"], id="an object takes a wanted name"),
         pytest.param(None, secret("named"), [], id="the name of a parent that names its children otherwise"),

@@ -12,8 +12,15 @@ pytestmark = pytest.mark.live
 
 TAKEN = "external secret already exists in namespace"
 FORCE_SYNC = "external-secrets.io/force-sync"
-READY: JsonObject = {"type": "Ready", "status": "True"}
-FAILED: JsonObject = {"type": "Ready", "status": "False", "message": "one or more namespaces failed"}
+SOME_FAILED = "one or more namespaces failed"
+
+
+def _said(status: JsonObject) -> tuple[str, str, str]:
+    """Status, reason and message of the one condition, which is taken out of the status; its time is there."""
+    (condition,) = status.pop("conditions")
+    assert condition["type"] == "Ready"
+    assert condition["lastTransitionTime"]
+    return condition["status"], condition["reason"], condition["message"]
 
 
 async def test_each_matching_namespace_gets_the_external_secret(fleet: Any) -> None:
@@ -26,11 +33,11 @@ async def test_each_matching_namespace_gets_the_external_secret(fleet: Any) -> N
         status = await fleet.provisioned("a", "b")
 
         child, parent = await fleet.child("a"), await fleet.parent()
-    assert status == {
-        "externalSecretName": fleet.name,
-        "provisionedNamespaces": [fleet.ns("a"), fleet.ns("b")],
-        "conditions": [READY],
-    }
+    ready, reason, message = _said(status)
+    assert (ready, reason) == ("True", "ChildrenNotReady")  # nobody syncs them here
+    silent = "; ".join(f"{fleet.ns(name)}: it has not reported yet" for name in ("a", "b"))
+    assert message == f"2 namespaces provisioned. 2 ExternalSecrets are not ready: {silent}"
+    assert status == {"externalSecretName": fleet.name, "provisionedNamespaces": [fleet.ns("a"), fleet.ns("b")]}
     assert child["spec"] == stored["spec"]["externalSecretSpec"]
     assert child["metadata"]["labels"] == {"team": "x"}
     assert "annotations" not in child["metadata"]
@@ -52,20 +59,55 @@ async def test_each_matching_namespace_gets_the_external_secret(fleet: Any) -> N
 
 
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "reason", "message"),
     [
-        pytest.param({"namespaceSelector": None}, id="no selector, C2"),
-        pytest.param({"namespaceSelector": {"matchLabels": {"fan-out": "nobody"}}}, id="nothing matches, C2"),
-        pytest.param({"namespaceSelector": None, "namespaces": ["not-there"]}, id="an unknown name, C3"),
+        pytest.param(
+            {"namespaceSelector": None}, "NoNamespaceMatches", "The spec chooses no namespace", id="no selector, C2"
+        ),
+        pytest.param(
+            {"namespaceSelector": {"matchLabels": {"fan-out": "nobody"}}},
+            "NoNamespaceMatches",
+            "No namespace matches spec.namespaceSelector",
+            id="nothing matches, C2",
+        ),
+        pytest.param(
+            {"namespaceSelector": None, "namespaces": ["not-there"]},
+            "NamespaceNotFound",
+            "spec.namespaces names what does not exist: not-there",
+            id="an unknown name, C3",
+        ),
     ],
 )
-async def test_a_choice_of_no_namespace_is_ready_and_lists_none(fleet: Any, spec: JsonObject) -> None:
+async def test_a_choice_of_no_namespace_is_ready_lists_none_and_says_why(
+    fleet: Any, spec: JsonObject, reason: str, message: str
+) -> None:
     async with fleet.running():
         await fleet.create(**spec)
 
         status = await fleet.provisioned()
 
-    assert status == {"externalSecretName": fleet.name, "conditions": [READY]}
+    assert _said(status) == ("True", reason, f"0 namespaces provisioned. {message}")
+    assert status == {"externalSecretName": fleet.name}
+
+
+async def test_ready_tells_how_the_children_are_and_stays_true(fleet: Any) -> None:
+    """At once, with a refreshTime of 0: each turn of a child's Ready wakes the parent."""
+    await fleet.namespaces("a", "b")
+    async with fleet.running():
+        await fleet.create(refreshTime="0s")
+        await fleet.provisioned("a", "b")
+        for name in ("a", "b"):
+            await fleet.report(name, "True", "SecretSynced")
+        well = await fleet.status(lambda status: status["conditions"][0]["reason"] == "Provisioned")
+
+        await fleet.report("b", "False", "SecretSyncedError", "the store is gone")
+        unwell = await fleet.status(lambda status: status["conditions"][0]["reason"] == "ChildrenNotReady")
+        await fleet.report("b", "True", "SecretSynced")
+        await fleet.status(lambda status: status["conditions"][0]["reason"] == "Provisioned")
+    assert unwell["conditions"][0]["lastTransitionTime"] == well["conditions"][0]["lastTransitionTime"]
+    assert _said(well) == ("True", "Provisioned", "2 namespaces provisioned")
+    cause = f"1 ExternalSecret is not ready: {fleet.ns('b')}: the store is gone"
+    assert _said(unwell) == ("True", "ChildrenNotReady", f"2 namespaces provisioned. {cause}")
 
 
 async def test_all_forms_of_selection_add_up(fleet: Any) -> None:
@@ -117,11 +159,13 @@ async def test_a_taken_name_fails_one_namespace_and_is_retried_when_it_is_free(f
         await fleet.create(refreshTime="0s")
 
         status = await fleet.failed()
+        ready, reason, message = _said(status)
+        assert (ready, reason) == ("False", "NamespacesFailed")
+        assert message.startswith(f"{SOME_FAILED}: {fleet.ns('a')}: {TAKEN}. 1 namespace provisioned")
         assert status == {
             "externalSecretName": fleet.name,
             "provisionedNamespaces": [fleet.ns("b")],
             "failedNamespaces": [{"namespace": fleet.ns("a"), "reason": TAKEN}],
-            "conditions": [FAILED],
         }
         assert await fleet.child("a") == foreign
         exposed = _series(running, fleet.name)
@@ -299,7 +343,7 @@ async def test_a_broken_selector_is_reported_and_deletes_nothing(
     assert "spec.namespaceSelectors[0]: " in failure["reason"]
     assert complaint in failure["reason"]
     assert status["provisionedNamespaces"] == [fleet.ns("a")]
-    assert status["conditions"] == [FAILED]
+    assert _said(status) == ("False", "Errored", f"{SOME_FAILED}: {failure['reason']}")
 
 
 async def test_a_long_name_is_no_obstacle(fleet: Any) -> None:

@@ -136,7 +136,9 @@ async def test_a_push_secret_of_somebody_else_is_not_overwritten_and_is_told_of(
 
     taken = {"namespace": pushing.ns("a"), "reason": "push secret already exists in namespace"}
     assert status["failedNamespaces"] == [taken]
-    assert status["conditions"] == [{"type": "Ready", "status": "False", "message": "one or more namespaces failed"}]
+    (ready,) = status["conditions"]
+    assert (ready["status"], ready["reason"]) == ("False", "NamespacesFailed")
+    assert ready["message"].startswith(f"one or more namespaces failed: {pushing.ns('a')}: push secret already exists")
     found = await pushing.child("a")
     assert found["spec"]["secretStoreRefs"] == []
 

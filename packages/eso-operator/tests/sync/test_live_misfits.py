@@ -56,7 +56,11 @@ async def _each(lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         pytest.param(PUSH_SECRET.resource(), PUSH, "refreshInterval", "Errored", id="a PushSecret"),
         pytest.param(STORES, {"provider": {"fake": {"data": []}}}, "controller", "InvalidProviderConfig", id="a store"),
         pytest.param(
-            CLUSTER_EXTERNAL_SECRET.resource(), {"externalSecretSpec": SPEC}, "refreshTime", "", id="a cluster object"
+            CLUSTER_EXTERNAL_SECRET.resource(),
+            {"externalSecretSpec": SPEC},
+            "refreshTime",
+            "Errored",
+            id="a cluster object",
         ),
     ],
 )

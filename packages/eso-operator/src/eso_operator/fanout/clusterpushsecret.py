@@ -15,7 +15,6 @@ from eso_api.shapes import JsonMap
 from eso_operator.fanout.clusterexternalsecret import selectors_in, spelled_out
 from eso_operator.fanout.description import Contents, FanOut, Texts
 from eso_operator.fanout.namespaces import Choice
-from eso_operator.fanout.outcome import ERRORED
 from eso_operator.telemetry.objects import Subsystem
 from kuberun.meta import Condition, JsonObject, Kind, Object
 
@@ -65,7 +64,7 @@ CLUSTER_PUSH_SECRETS: Final = FanOut(
     parent=Kind(CLUSTER_PUSH_SECRET.resource(), StoredClusterPushSecret),
     child=PUSH_SECRET.kind(),
     subsystem=Subsystem.CLUSTER_PUSH_SECRET,
-    texts=Texts(taken="push secret already exists in namespace", errored=ERRORED),
+    texts=Texts(taken="push secret already exists in namespace"),
     field_manager="clusterpushsecrets.external-secrets.io",
     choice=_choice_of,
     name=_name_of,

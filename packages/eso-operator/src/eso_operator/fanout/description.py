@@ -40,8 +40,6 @@ class Texts:
 
     taken: str
     """Why a namespace fails that has somebody else's object of that name."""
-    errored: str = ""
-    """Reason of the condition when the choice of namespaces cannot be read; conditions have none otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,30 @@ class Work:
     stale: tuple[ObjectKey, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """What a spec says that has no effect."""
+
+    names: tuple[str, ...] = ()
+    """Of namespaces that do not exist."""
+    selectors: tuple[str, ...] = ()
+    """Fields of selectors that match no namespace."""
+    nothing_chosen: bool = False
+    """Neither names nor selectors."""
+
+
+NO_GAPS: Final = Gaps()
+
+
+def gaps(choice: Choice, namespaces: Iterable[ObjectMeta]) -> Gaps:
+    """Names nobody has, and selectors that match nothing. Assumes `Choice.check`."""
+    known = list(namespaces)
+    labels = [namespace.labels for namespace in known if namespace.deletion_timestamp is None]
+    idle = [field for field, selector in choice.selectors if not any(map(selector.matches, labels))]
+    missing = choice.names - {namespace.name for namespace in known}
+    return Gaps(tuple(sorted(missing)), tuple(idle), nothing_chosen=not choice.names and not choice.selectors)
+
+
 def work(choice: Choice, name: str, *, namespaces: Iterable[ObjectMeta], children: Iterable[ObjectKey]) -> Work:
     """The difference between what is meant and what is there.
 

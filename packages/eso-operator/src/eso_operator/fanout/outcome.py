@@ -2,18 +2,20 @@
 
     what came of it                   Ready   failedNamespaces       then
     every namespace has its child     True    none                   after refreshTime, never if that is 0
+    a child is not ready              True    none                   the same; its getting ready wakes the parent
     a name is taken, a child leaves   False   that namespace         the same; its going wakes the parent at once
     the API server refused a write    False   that namespace, why    back-off
     the spec cannot be read           False   `unknown`, why         after refreshTime; a new spec is looked at at once
 
-Conditions have a type, a status and a message, as they do in the existing operator: no time and, but for a
-ClusterPushSecret that cannot be read, no reason. An event is recorded when failures are news.
+Type and status of the condition, and the front of the message when namespaces failed, are those of the existing
+operator. Reason, time and the rest of the message are ours (`readiness`). An event is recorded when failures are news.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -21,15 +23,16 @@ import msgspec
 from eso_api import durations
 from eso_api.conditions import FailedNamespace
 from eso_operator.fanout.description import FanOut, Parent
+from eso_operator.fanout.namespaces import NO_GAPS, Gaps
+from eso_operator.fanout.readiness import SOME_FAILED, Facts, Unready, condition_of, failure_text
 from eso_operator.sync.floor import SHORTEST_INTERVAL
 from eso_operator.sync.reporting import READY, News
-from kuberun.conditions import ConditionStatus
+from kuberun.conditions import ConditionStatus, set_condition
 from kuberun.controller import After, Done, Outcome, Retry
 from kuberun.events import EventType
 from kuberun.meta import Condition
 from kuberun.redaction import bounded
 
-SOME_FAILED: Final = "one or more namespaces failed"
 UNKNOWN_NAMESPACE: Final = "unknown"
 ERRORED: Final = "Errored"
 
@@ -75,6 +78,8 @@ class Spread:
 
     name: str
     results: tuple[Result, ...]
+    unready: tuple[Unready, ...] = ()
+    gaps: Gaps = NO_GAPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,29 +96,31 @@ class Report:
     then: Outcome
 
 
-def report_of(fan_out: FanOut, parent: Parent, came: Spread | Unreadable) -> Report:
+def report_of(fan_out: FanOut, parent: Parent, came: Spread | Unreadable, now: datetime) -> Report:
     """The row of the table."""
     match came:
-        case Spread(name=name, results=results):
+        case Spread(name=name, results=results, unready=unready, gaps=gaps):
             failed = _failures(results)
             provisioned = sorted({result.namespace for result in results if isinstance(result, Reached)})
-            status = fan_out.status(name, failed, provisioned, [_ready(failed)])
+            ready = condition_of(Facts(fan_out.child.resource.kind, failed, provisioned, unready, gaps))
+            status = fan_out.status(name, failed, provisioned, _conditions(parent, ready, now))
             retry = next((result for result in results if isinstance(result, Failed)), None)
             then = _due(parent) if retry is None else Retry(f"namespace {retry.namespace} failed")
         case Unreadable(reason=reason):
             failed = [_failure(UNKNOWN_NAMESPACE, reason)]
-            condition = msgspec.structs.replace(_ready(failed), reason=fan_out.texts.errored)
-            status = msgspec.structs.replace(parent.status, failed_namespaces=failed, conditions=[condition])
+            message = f"{SOME_FAILED}: {failed[0].reason}"
+            ready = Condition(type=READY, status=ConditionStatus.FALSE.value, reason=ERRORED, message=message)
+            conditions = _conditions(parent, ready, now)
+            status = msgspec.structs.replace(parent.status, failed_namespaces=failed, conditions=conditions)
             then = _due(parent)
         case _:
             assert_never(came)
     return Report(status, _news(parent.status.failed_namespaces, failed), then)
 
 
-def _ready(failed: Sequence[FailedNamespace]) -> Condition:
-    if failed:
-        return Condition(type=READY, status=ConditionStatus.FALSE.value, message=SOME_FAILED)
-    return Condition(type=READY, status=ConditionStatus.TRUE.value)
+def _conditions(parent: Parent, ready: Condition, now: datetime) -> list[Condition]:
+    """That one alone: what earlier versions of the existing operator left under other types says nothing any more."""
+    return set_condition([each for each in parent.status.conditions if each.type == READY], ready, now)
 
 
 def _failures(results: Sequence[Result]) -> list[FailedNamespace]:
@@ -132,9 +139,7 @@ def _failure(namespace: str, reason: str) -> FailedNamespace:
 def _news(before: Sequence[FailedNamespace], now: Sequence[FailedNamespace]) -> tuple[News, ...]:
     if not now or list(before) == list(now):
         return ()
-    named = "; ".join(f"{failure.namespace}: {failure.reason}" for failure in now[:_NAMED_IN_EVENT])
-    more = f"; and {len(now) - _NAMED_IN_EVENT} more" if len(now) > _NAMED_IN_EVENT else ""
-    return (News(EventType.WARNING, ERRORED, f"{SOME_FAILED}: {named}{more}"),)
+    return (News(EventType.WARNING, ERRORED, failure_text(now, _NAMED_IN_EVENT)),)
 
 
 def _due(parent: Parent) -> Outcome:

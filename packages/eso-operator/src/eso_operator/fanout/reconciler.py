@@ -6,6 +6,7 @@ reference and not by what the status remembers, so nothing is forgotten when a s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -16,9 +17,10 @@ from eso_api.references import SelectorError
 from eso_operator.fanout.child import NoSpecError, desired_of
 from eso_operator.fanout.description import FanOut, Parent
 from eso_operator.fanout.leftovers import Leftovers
-from eso_operator.fanout.namespaces import work
-from eso_operator.fanout.outcome import Failed, Spread, Unreadable, report_of
+from eso_operator.fanout.namespaces import gaps, work
+from eso_operator.fanout.outcome import Failed, Reached, Spread, Unreadable, report_of
 from eso_operator.fanout.parents import Parents
+from eso_operator.fanout.readiness import Unready, unready
 from eso_operator.fanout.triggers import PARENT_INDEX
 from eso_operator.fanout.writing import ChildWriter, each
 from eso_operator.telemetry.objects import ObjectSeries
@@ -114,23 +116,21 @@ class FanOutReconciler:
         """First what has to go, then what has to be there: an old child may hold what the new one needs."""
         name = self._fan_out.name(parent)
         children = self._children_of(parent.metadata)
+        choice = self._fan_out.choice(parent)
+        namespaces = [namespace.metadata for namespace in self._caches.namespaces.objects()]
         try:
             desired = desired_of(self._fan_out, parent)
-            todo = work(
-                self._fan_out.choice(parent),
-                name,
-                namespaces=[namespace.metadata for namespace in self._caches.namespaces.objects()],
-                children=children,
-            )
+            todo = work(choice, name, namespaces=namespaces, children=children)
         except (SelectorError, NoSpecError) as error:
             return Unreadable(str(error))
         removed = await each((children[key] for key in todo.stale), partial(self._writer.remove, parent.metadata))
         settled = await each(todo.wanted, lambda key: self._writer.settle(desired, key, self._caches.children.get(key)))
-        return Spread(name, (*removed, *settled))
+        reached = [ObjectKey(result.namespace, name) for result in settled if isinstance(result, Reached)]
+        return Spread(name, (*removed, *settled), self._unready(reached), gaps(choice, namespaces))
 
     async def _report(self, parent: Parent, came: Spread | Unreadable) -> Outcome:
         """Say what came of it, once."""
-        report = report_of(self._fan_out, parent, came)
+        report = report_of(self._fan_out, parent, came, self._outside.clock.now())
         changed = await self._written(parent, report.status)
         for news in report.news:
             self._outside.recorder.record(
@@ -181,6 +181,11 @@ class FanOutReconciler:
         """Take finalizers of an earlier operator off; an outcome when that has to be tried again."""
         held = await self._leftovers.release(parent)
         return Retry(f"a finalizer is still on namespace {held[0]}") if held else None
+
+    def _unready(self, keys: Iterable[ObjectKey]) -> tuple[Unready, ...]:
+        """Of these children, those that are not ready. One just made is not in the cache, and has not reported."""
+        found = (unready(key.namespace, self._caches.children.get(key)) for key in keys)
+        return tuple(each for each in found if each is not None)
 
     def _children_of(self, parent: ObjectMeta) -> dict[ObjectKey, ObjectMeta]:
         resource = self._fan_out.parent.resource

@@ -1,7 +1,7 @@
 """When a parent is looked at.
 
 the parent itself    spec, annotations (force-sync), labels, deletion, a finalizer taken off; not its status
-a child              written by hand, deleted, given away; not its status
+a child              written by hand, deleted, given away; its `Ready` turns; nothing else of its status
 a child's name       an object that has a name the parent wants: when it goes, the name is free
 a namespace          created, deleted, relabelled: parents that meant it before or mean it now
 """
@@ -14,6 +14,7 @@ from typing import Any, Final
 from eso_api.references import SelectorError
 from eso_operator.fanout.child import parent_of
 from eso_operator.fanout.description import FanOut
+from eso_operator.fanout.readiness import verdict
 from kuberun import triggers
 from kuberun.cache import Change, IndexFunction, Store
 from kuberun.meta import Object, ObjectKey, ObjectMeta, meta_of
@@ -61,12 +62,14 @@ def child_changes(fan_out: FanOut, parents: Store[Any]) -> Mapping[Any]:
     resource = fan_out.parent.resource
 
     def requests(change: Change[Any]) -> Iterable[Request]:
-        if not _WRITTEN(change) and not _differ(change, lambda metadata: metadata.owner_references):
+        written = _WRITTEN(change) or _differ(change, lambda metadata: metadata.owner_references)
+        # Messages do not count: some differ at every attempt, and each look at a parent goes over all of its children.
+        if not written and verdict(change.old) == verdict(change.new):
             return []
         owners = {parent_of(metadata) for metadata in _states(change)}
-        keys = {
-            ObjectKey("", owner[2]) for owner in owners if owner and owner[:2] == (resource.group, resource.kind)
-        } | {*parents.find_keys(CHILD_NAME_INDEX, change.key.name)}
+        keys = {ObjectKey("", owner[2]) for owner in owners if owner and owner[:2] == (resource.group, resource.kind)}
+        if written:
+            keys |= {*parents.find_keys(CHILD_NAME_INDEX, change.key.name)}
         return [Request(key, f"{fan_out.child.resource.kind} {change.key} changed") for key in sorted(keys)]
 
     return requests
