@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from eso_operator.providers.weights import MIB, Weights, current_hold
+from eso_operator.providers.weights import MIB, Hold, Weights, current_hold
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.controller import Done, Outcome
 from kuberun.meta import ObjectKey
@@ -33,6 +33,21 @@ def test_a_namespace_that_holds_most_is_refused_and_its_neighbour_is_not() -> No
         runs.enter_context(weights.object("neighbour")).add(8 * MIB)
     assert refused.value.reason is ErrorReason.BACKEND_UNAVAILABLE
     assert '"greedy"' in refused.value.message
+
+
+def test_bytes_of_a_try_that_failed_are_not_counted_twice() -> None:
+    weights = Weights(object_bytes=8 * MIB)
+    with weights.object("team") as hold:
+        hold.add(MIB)
+        for _ in range(3):
+            with pytest.raises(RuntimeError), hold.released_on_error():
+                _read_and_fail(hold)
+        assert hold.bytes == weights.held.taken == MIB
+
+
+def _read_and_fail(hold: Hold) -> None:
+    hold.add(5 * MIB)
+    raise RuntimeError("the stream ended")
 
 
 def test_what_a_run_held_is_free_when_it_ends() -> None:

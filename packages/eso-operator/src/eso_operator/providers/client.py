@@ -9,7 +9,7 @@ value and credential that the call carried. One try of one call; retries, limits
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
@@ -103,12 +103,13 @@ class ProviderClient:
         """All pages. A stream that is too long, too large or cut off is an error, never a shorter answer."""
         found: list[Found] = []
         size, hold = 0, current_hold()
+        released = nullcontext() if hold is None else hold.released_on_error()
 
         def secrets() -> Iterator[bytes]:
             yield from self.secrets(context)
             yield from (each.value.reveal() for each in found[-_VEILED_FOUND:])
 
-        with _Veiled(secrets):
+        with _Veiled(secrets), released:
             request = self.encoded(methods.FIND, lambda: codec.to_find_request(context, query))
             async with aclosing(self._pages(request)) as pages:
                 async for page, weight in pages:

@@ -79,10 +79,26 @@ class Hold:
         self.bytes += size
         weights.held.take(self._namespace, size)
 
+    @contextmanager
+    def released_on_error(self) -> Iterator[None]:
+        """Release what is counted inside if the block fails: the next try reads the same bytes again."""
+        before = self.bytes
+        try:
+            yield
+        except BaseException:
+            self.drop(self.bytes - before)
+            raise
+
+    def drop(self, size: int) -> None:
+        """Stop counting so many bytes."""
+        size = max(min(size, self.bytes), 0)
+        self._weights.held.give_back(self._namespace, size)
+        self.bytes -= size
+
     def give_back(self) -> None:
+        """Release everything: the run is over."""
         self._ended = True
-        self._weights.held.give_back(self._namespace, self.bytes)
-        self.bytes = 0
+        self.drop(self.bytes)
 
     def _fits(self, size: int) -> bool:
         """Who holds little may go beyond the bound, because who holds much has made it so."""
