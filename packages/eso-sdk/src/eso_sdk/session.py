@@ -95,7 +95,7 @@ class Sessions:
             self._close_if_over(entry)
 
     def forget(self, key: bytes) -> None:
-        """Open anew for the next call: the backend no longer accepts this session."""
+        """Evict a session whose login the backend rejects. The next call with this key logs in again."""
         if entry := self._entries.pop(key):
             self._drop(entry)
 

@@ -53,7 +53,7 @@ class Changes:
         """Never ends by itself."""
         watches = Watches(items)
         position = _position(resume_token)
-        # A stream that begins without a token knows nothing of an earlier one of this session.
+        # A stream that begins without a token must not go on from an earlier stream of the same store.
         followed = self._followed if position else frozenset()
         fresh = [item for item in items if item.watch_id not in followed]
         resumed = position > 0 and not followed

@@ -226,7 +226,7 @@ class Issuer:
         return Done()
 
     def _refuse_alias(self, service: ServiceKey) -> Outcome:
-        """Nobody should hold a certificate for a host that somebody else chose."""
+        """Report that an ExternalName Service gets no certificate: its owner chooses the host."""
         self._report(Report(service, alias_problem(str(service))))
         return After(self._settings.interval, "look whether it has become a Service with pods")
 

@@ -65,7 +65,7 @@ NO_GAPS: Final = Gaps()
 
 
 def gaps(choice: Choice, namespaces: Iterable[ObjectMeta]) -> Gaps:
-    """Names nobody has, and selectors that match nothing. Assumes `Choice.check`."""
+    """List namespaces that do not exist and selectors that match no namespace. Assumes `Choice.check`."""
     known = list(namespaces)
     labels = [namespace.labels for namespace in known if namespace.deletion_timestamp is None]
     idle = [field for field, selector in choice.selectors if not any(map(selector.matches, labels))]

@@ -1,7 +1,7 @@
 """What a parent's `Ready` says beyond True and False: where the children are, how they are, what is meant and missing.
 
-A child that is not ready does not make its parent not ready, as in the existing operator. The parent tells of it, so
-that nobody takes "every namespace has its object" for "every object works". Pure.
+A child that is not ready leaves its parent Ready, as in the existing operator. The parent's message names such
+children, because "every namespace has its object" does not mean "every object works". Pure.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 _MAX_CONNECTIONS = 1000
 _READS = frozenset({methods.GET, methods.FIND, methods.CHECK, methods.VALIDATE, methods.VALIDATE_GENERATOR})
-"""Calls that change nothing: nobody needs their answer when the object is gone that they are made for."""
+"""Calls that only read. They are cancelled when the object that they are made for is deleted."""
 
 _log = structlog.get_logger(__name__)
 

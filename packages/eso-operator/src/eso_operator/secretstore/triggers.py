@@ -67,7 +67,7 @@ def held_stores(kind: StoreKind, stores: Store[Any]) -> triggers.Mapping[PushSec
         keys = {key for state in states for key in stores_named(kind, state)}
         # A selector holds no store of another namespace, see `finalizer.py`.
         if kind.resource.namespaced and any(selects_by_label(kind, state) for state in states):
-            keys |= {key for key in stores.keys() if key.namespace == change.key.namespace}  # noqa: SIM118 - no mapping
+            keys |= {key for key in stores.keys() if key.namespace == change.key.namespace}  # noqa: SIM118 - a Store cannot be iterated
         return [Request(key, f"PushSecret {change.key} changed") for key in sorted(keys) if key in stores]
 
     return requests

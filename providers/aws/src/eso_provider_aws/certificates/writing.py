@@ -157,7 +157,7 @@ class Writer:
     # --- words and waits ---------------------------------------------------------------------------------------------
 
     def _alone(self, key: str) -> asyncio.Lock:
-        """Let writes of this session to one remote key wait for each other: two imports would make two certificates."""
+        """Serialise the writes of one store to one remote key. Two imports at once would make two certificates."""
         return self._locks.setdefault(key, asyncio.Lock())
 
     def _remote_key(self, ref: RemoteRef) -> str:

@@ -96,7 +96,7 @@ class Writer:
 
     @asynccontextmanager
     async def _alone(self, name: str) -> AsyncIterator[None]:
-        """Let writes of this session to one parameter wait for each other."""
+        """Serialise the writes of one store to one parameter."""
         lock = self._locks.setdefault(name, asyncio.Lock())
         async with lock:
             yield

@@ -49,7 +49,7 @@ class Writer:
         return await self._alone(secret_id, lambda: self._delete(secret_id, items, call_key))
 
     async def _alone(self, secret_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """One writer of this session at a time; who finds that the secret has changed meanwhile looks again."""
+        """Serialise the writes of one store to one secret. Read the secret again if another writer changed it."""
         async with self._locks.setdefault(secret_id, asyncio.Lock()):
             for _ in range(ATTEMPTS):
                 try:
