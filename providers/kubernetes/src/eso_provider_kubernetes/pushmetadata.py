@@ -13,7 +13,7 @@ from eso_sdk.errors import invalid_request
 
 _API_VERSION: Final = "kubernetes.external-secrets.io/v1alpha1"
 _KIND: Final = "PushSecretMetadata"
-_QUOTED: Final = re.compile(r"'[^']*'")
+_QUOTED: Final = re.compile(r"""['"].*['"]""", re.DOTALL)  # repr of a wrong value, in either kind of quotes
 
 
 class PushMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
