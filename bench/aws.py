@@ -1,7 +1,7 @@
-"""The AWS provider beside an operator, on moto: how many calls its services get, and what credentials cost in memory.
+"""The AWS provider with an operator, on moto: the calls to its services, and the memory for credentials.
 
-1,000 secrets and 1,000 parameters that one ExternalSecret reads; 1,000 ExternalSecrets of one store that become due
-together; 1,000 ExternalSecrets over 20 stores of one role; and 200 stores with keys of their own.
+1,000 secrets and 1,000 parameters that one ExternalSecret reads; 1,000 ExternalSecrets of one store that are due
+together; 1,000 ExternalSecrets over 20 stores of one role; and 200 stores with their own keys.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_aws.testing.aside import environment_of, moto_aside
 from eso_provider_aws.testing.front import Front
 from eso_provider_aws.testing.sessions import KEYS, REGION, admin
+from kubebase.meta import JsonObject, Kind, ObjectKey, raw
 from kuberun import config
 from kuberun.client import Client
-from kuberun.meta import JsonObject, Kind, ObjectKey, raw
 from kuberun.requests import Selection
 from kuberun.testing.builders import CONFIG_MAPS
 from kuberun.transport import AiohttpTransport
 
 OBJECTS, SHARING, CREDENTIALS = 1000, 20, 200
 MEBIBYTES = 20
-"""More than that for 200 credentials would mean a client for each."""
+"""A higher value for 200 credentials would mean that each has its own client."""
 READS = ("BatchGetSecretValue", "GetSecretValue", "GetParameters", "GetParameter")
 TEAM = "bench"
 ROLE = "arn:aws:iam::123456789012:role/external-secrets"
@@ -84,7 +84,7 @@ class Bench:
     # --- what is measured --------------------------------------------------------------------------------------------
 
     async def _whole(self, service: str, operation: str, key: str, batch: int) -> Row:
-        """One ExternalSecret reads everything; any other call to read would be counted too."""
+        """One ExternalSecret reads everything; any other reading call is counted as well."""
         name = service.lower()
         await self._store(name, service=service)
         data = [_entry(key.format(number), f"k{number}") for number in range(OBJECTS)]
@@ -94,7 +94,7 @@ class Bench:
         return _exactly(f"{operation} for {OBJECTS:,} keys of one ExternalSecret", calls, math.ceil(OBJECTS / batch))
 
     async def _together(self) -> list[Row]:
-        """The template that all of them use changes, so all are due at once."""
+        """Change the template that all of them use, so that all are due at once."""
         await self._store("together")
         await self._create(MAPS, {"metadata": {"name": "text", "namespace": TEAM}, "data": {"text": "one"}})
         template = {"templateFrom": [{"configMap": {"name": "text", "items": [{"key": "text"}]}}]}
@@ -157,7 +157,7 @@ class Bench:
         await self._create(STORES_OF_NAMESPACE, {"metadata": {"name": name, "namespace": TEAM}, "spec": spec})
 
     async def _counted(self, objects: Sequence[JsonObject]) -> int:
-        """Create them, wait until they are ready, and count what was read so far."""
+        """Create the objects, wait until they are ready, and count the reads so far."""
         await parallel([self._create(ES, obj) for obj in objects])
         wanted = {obj["metadata"]["name"] for obj in objects}
 

@@ -1,4 +1,4 @@
-"""kuberun's write throughput against a bare aiohttp loop on the same server, in alternating rounds."""
+"""Write throughput of kuberun compared with a bare aiohttp loop on the same server, in alternating rounds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A whole operator on a real kube-apiserver, against a bare client that does the same writes.
+"""A whole operator on a real kube-apiserver, compared with a bare client that makes the same writes.
 
 1,000 ExternalSecrets of 3 keys in 50 namespaces on 20 remote keys, on a fresh cluster: time until all are Ready divided
-by the time a bare client needs for as many Secret and status writes; requests and provider reads for each object; CPU
-and memory of operator and provider; an idle time; and how long one new object takes while 10,000 refreshes are queued.
+by the time that a bare client needs for as many Secret and status writes; requests and provider reads per object; CPU
+and memory of operator and provider; an idle period; and the latency of one new object while 10,000 refreshes are
+queued.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from stage import (
     usage,
 )
 
-from kuberun.meta import JsonObject, key_of
+from kubebase.meta import JsonObject, key_of
+from kubebase.testing.servers import ServerFailedError
 from kuberun.testing.kubeapiserver import KubeApiserver, find_assets
-from kuberun.testing.servers import ServerFailedError
 
 OBJECTS, NAMESPACES, REMOTE_KEYS, KEYS = 1000, 50, 20, 3
 ROUNDS = 3
@@ -44,7 +45,7 @@ TEAMS = [f"team-{number}" for number in range(NAMESPACES)]
 
 WRITES = {"POST", "PUT", "PATCH", "APPLY", "DELETE"}
 NOT_COUNTED = {"leases", "events"}
-"""The API server renews its own lease; events go through a recorder of their own, and have a row of their own."""
+"""The API server renews its own lease. Events have their own recorder and their own row."""
 
 _DIGEST = "0123456789abcdef" * 3 + "01234567"
 _TIME = "2026-01-01T00:00:00Z"
@@ -88,12 +89,12 @@ async def _measured(stage: Stage) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """All objects there, and the operator started: what it took until all were Ready."""
+    """All objects exist and the operator starts: the cost until all are Ready."""
 
     starting: float
-    """Seconds until its caches were full."""
+    """Seconds until the caches were full."""
     seconds: float
-    """From then on, until all were Ready."""
+    """Seconds from then until all were Ready."""
     requests: Requests
     logical_reads: float
     operator: str
@@ -101,7 +102,7 @@ class Round:
 
 
 async def _from_nothing(stage: Stage, served: Served, prefix: str) -> Round:
-    """Names are never used twice: a cache of the API server may still know the object of that name as Ready."""
+    """Start from an empty cluster. Names are never reused: an API server cache may hold the old object as Ready."""
     objects = [external_secret(number, prefix=prefix) for number in range(OBJECTS)]
     await stage.create([(ES, obj) for obj in objects])
     async with stage.readiness() as readiness:
@@ -118,7 +119,7 @@ async def _from_nothing(stage: Stage, served: Served, prefix: str) -> Round:
 
 
 async def _bare_writes(stage: Stage) -> float:
-    """Seconds for the same Secrets and statuses, written by a loop that does nothing else."""
+    """Return the seconds for the same Secrets and statuses, written by a loop that does nothing else."""
     await stage.create([(ES, external_secret(number, prefix="bare")) for number in range(OBJECTS)])
     listed = await stage.client.list(ES)
     objects = [obj for obj in listed.items if isinstance(obj, dict)]
@@ -130,7 +131,7 @@ async def _bare_writes(stage: Stage) -> float:
 
 
 async def _bare(stage: Stage, obj: JsonObject) -> None:
-    """With everything on them that the operator writes, so that the server has as much to do."""
+    """Return the objects with all fields that the operator writes, so that the server has the same work."""
     key = key_of(obj)
     owner = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": key.name, "uid": obj["metadata"]["uid"]}
     metadata = {
@@ -167,7 +168,7 @@ async def _remove(stage: Stage, objects: list[JsonObject]) -> None:
 
 
 def _speed(bare: list[float], rounds: list[Round]) -> list[Row]:
-    """Each round against the bare client's runs right before and after it; the middle one of these ratios counts."""
+    """Compare each round with the bare client's runs right before and after it; the median ratio counts."""
     ratios = [
         each.seconds / ((before + after) / 2) for each, before, after in zip(rounds, bare, bare[1:], strict=False)
     ]
@@ -202,7 +203,7 @@ def _cost(best: Round) -> list[Row]:
 
 
 async def _over_time(stage: Stage, served: Served) -> list[Row]:
-    """A settled operator: what it does when nothing happens, and when very much does."""
+    """Measure a settled operator: when idle, and under a very high load."""
     objects = [external_secret(number, prefix="settled") for number in range(OBJECTS)]
     await stage.create([(ES, obj) for obj in objects])
     with operator(stage, served) as pid:
@@ -222,7 +223,7 @@ async def _idle(stage: Stage) -> Row:
 
 
 async def _latency(stage: Stage, readiness: Readiness, pid: int) -> list[Row]:
-    """How long a new object takes while all others are due for a refresh, again and again."""
+    """Measure the latency of a new object while all others are due for a refresh, again and again."""
     busy = [external_secret(number, prefix="busy", refreshInterval="1s") for number in range(QUEUED + QUEUED // 10)]
     await stage.create([(ES, obj) for obj in busy])
     await readiness.of_all([key_of(obj) for obj in busy])

@@ -1,4 +1,4 @@
-"""An informer of 10,000 ExternalSecrets: memory for each, and time to synced against decoding the same list."""
+"""An informer of 10,000 ExternalSecrets: memory per object, and time to sync compared with decoding the same list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import msgspec
 from report import Row, ratio, shown
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 from kuberun.informer import Informer
 from kuberun.requests import Request
 from kuberun.source import ResourceSource
@@ -28,7 +28,7 @@ ROUNDS = 5
 
 
 def external_secret(number: int) -> dict[str, object]:
-    """About 3 kB with its managedFields, as an operator finds them in a cluster."""
+    """Return an object of about 3 kB with its managedFields, as in a cluster."""
     owned: dict[str, object] = {f"f:field-{n}": {"f:nested": {}, "k:{}": {".": {}, "f:value": {}}} for n in range(20)}
     return {
         "metadata": {
@@ -129,7 +129,7 @@ def measure() -> list[Row]:
         started = time.perf_counter()
         informer = asyncio.run(synced(answers))
         ours = time.perf_counter() - started
-        assert len(informer.store) == OBJECTS
+        assert len(informer.cache) == OBJECTS
         del informer
         ratios.append(ours / plain)
     held = subprocess.run(
@@ -151,14 +151,14 @@ def _resident() -> int:
 
 
 def memory() -> None:
-    """In a process of its own: what the store adds to resident memory."""
-    asyncio.run(synced(pages()[-1:]))  # imports and decoders are not the objects' cost
+    """Measure, in a separate process, how much the store adds to resident memory."""
+    asyncio.run(synced(pages()[-1:]))  # excludes the cost of imports and decoders
     answers = pages()
     gc.collect()
     before = _resident()
     informer = asyncio.run(synced(answers))
     gc.collect()
-    print((_resident() - before) // len(informer.store))
+    print((_resident() - before) // len(informer.cache))
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["memory"]:

@@ -1,7 +1,7 @@
-"""A change in another cluster until it is in the target Secret: how long it takes, and how many reads it costs.
+"""The time from a change in another cluster until the target Secret has it, and the reads that it costs.
 
 Source: a localkube process. Target: `eso up` with its own API server, operator and provider process. Each Secret is
-changed once, spread over some seconds; the refresh interval is an hour, so only the watch can bring the change.
+changed once, spread over some seconds; the refresh interval is an hour, so only the watch can deliver the change.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from report import Row, shown
 from stage import ES, NAMESPACES, SECRETS, STORES_OF_NAMESPACE, is_ready, parallel, read, until
 
 from eso_cli.testing.upprocess import UpProcess, up_running
+from kubebase.meta import JsonObject, Kind, ObjectKey
 from kuberun import config
 from kuberun.client import Client
-from kuberun.meta import JsonObject, Kind, ObjectKey
 from kuberun.requests import Selection
 from kuberun.testing.localserver import LocalServer
 from kuberun.transport import AiohttpTransport
@@ -120,7 +120,7 @@ async def _create_all(client: Client, kind: Kind[Any], objects: Sequence[JsonObj
 
 
 async def _change_all(there: Client) -> dict[int, float]:
-    """Change one Secret after the other, at a steady pace; when each was changed."""
+    """Change one Secret after the other, at a steady pace; return when each was changed."""
     sent: dict[int, float] = {}
     begun = time.monotonic()
     for number in range(CHANGES):
@@ -141,7 +141,7 @@ async def _arrived(arrivals: Arrivals) -> bool:
 
 
 async def _quiet(up: UpProcess) -> bool:
-    """Tell whether the stream is open and no ExternalSecret has read for three seconds."""
+    """Return whether the stream is open and no ExternalSecret has read for three seconds."""
     before = _reads(up)
     await asyncio.sleep(3.0)
     return _reads(up) == before and _calls(up, "ListSecrets") > 0

@@ -1,4 +1,4 @@
-"""Concurrent writes against an API server: through kuberun's client, and through a bare aiohttp loop."""
+"""Concurrent writes to an API server: through kuberun's client, and through a bare aiohttp loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import aiohttp
 import msgspec
 
+from kubebase.meta import JsonObject, Resource, raw
+from kubebase.testing.servers import ApiServer
 from kuberun.client import Client
 from kuberun.config import load
-from kuberun.meta import JsonObject, Resource, raw
-from kuberun.testing.servers import ApiServer
 from kuberun.transport import AiohttpTransport
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")

@@ -1,7 +1,7 @@
-"""Reads from a provider: through the planner against plain calls, and what mutual TLS costs against no sockets at all.
+"""Reads from a provider: through the planner compared with plain calls, and the cost of mutual TLS.
 
-The provider is a scripted one behind a real gRPC server in this process, so both sides' work is in the time. All ratios
-are of two things done in this run; rounds alternate, and the best of each counts.
+The provider is a scripted one behind a real gRPC server in this process, so the time includes the work of both sides.
+All ratios compare two measurements of this run; rounds alternate, and the best of each counts.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from prometheus_client import CollectorRegistry
 from report import Row, ratio, shown
 
-from eso_operator.providers.gateway import Gateway
-from eso_operator.providers.metrics import PrometheusMetrics
-from eso_operator.providers.planner import ReadPlanner
-from eso_operator.providers.settings import PlannerSettings, RuntimeSettings
-from eso_operator.stores.target import BoundTarget
-from eso_operator.testing.boundtargets import bound_target, endpoint, wanted
+from eso_operator.calling.gateway import Gateway
+from eso_operator.calling.metrics import PrometheusMetrics
+from eso_operator.calling.planner import ReadPlanner
+from eso_operator.calling.settings import PlannerSettings, RuntimeSettings
+from eso_operator.resolving.resolved import BoundStore
+from eso_operator.testing.boundstores import bound_store, endpoint, wanted
 from eso_operator.testing.gateways import loopback, wired
 from eso_operator.testing.scriptedprovider import ScriptedProvider
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 READS = 1000
 REPEATED = 20
@@ -35,7 +35,7 @@ def measure() -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The best time of some rounds, and the calls that one round made."""
+    """The best time of several rounds, and the number of calls in one round."""
 
     seconds: float
     calls: float
@@ -44,7 +44,7 @@ class Run:
 async def _measure() -> list[Row]:
     async with wired(RuntimeSettings()) as remote:
         remote.provider.data = {f"key-{number}": b"x" * 64 for number in range(READS)}
-        bound = bound_target(endpoint(remote.host.target))
+        bound = bound_store(endpoint(remote.host.target))
         planner = ReadPlanner(
             remote.gateway,
             SystemClock(),
@@ -61,7 +61,7 @@ async def _measure() -> list[Row]:
         )
         local = loopback()
         local.provider.data = dict(remote.provider.data)
-        in_memory = await _best(local.provider, lambda: _plainly(local.gateway, bound_target(), distinct))
+        in_memory = await _best(local.provider, lambda: _plainly(local.gateway, bound_store(), distinct))
         await planner.close()
     return [
         ratio("1,000 reads of 1,000 keys: calls, plain / planner", plain.calls / batched.calls, at_least=10),
@@ -93,9 +93,9 @@ async def _once(provider: ScriptedProvider, work: Callable[[], Awaitable[object]
     return Run(time.perf_counter() - started, provider.calls.total() - before)
 
 
-async def _plainly(gateway: Gateway, bound: BoundTarget, keys: Sequence[str]) -> None:
+async def _plainly(gateway: Gateway, bound: BoundStore, keys: Sequence[str]) -> None:
     await asyncio.gather(*(gateway.get(bound, wanted(key)) for key in keys))
 
 
-async def _planned(planner: ReadPlanner, bound: BoundTarget, keys: Sequence[str]) -> None:
+async def _planned(planner: ReadPlanner, bound: BoundStore, keys: Sequence[str]) -> None:
     await asyncio.gather(*(planner.read(bound, wanted(key)) for key in keys))

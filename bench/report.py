@@ -1,4 +1,4 @@
-"""What a benchmark says: rows of a table, each a ratio or a size with its target."""
+"""The report of a benchmark: rows of a table, each a ratio or a size with its target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Row:
     value: str
     target: str = ""
     met: bool | None = None
-    """None for what is only shown."""
+    """None for a row without a target."""
 
 
 def ratio(name: str, value: float, *, at_least: float | None = None, at_most: float | None = None) -> Row:

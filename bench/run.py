@@ -32,7 +32,7 @@ BENCHMARKS = (
 
 def main() -> int:
     sys.path.insert(0, str(Path(__file__).resolve().parent))
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # lines cost time
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # log lines cost time
     measured: dict[str, list[Row]] = {}
     for name in sys.argv[1:] or BENCHMARKS:
         print(f"{name}:", flush=True)
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def page(measured: dict[str, list[Row]]) -> str:
-    """The figures as a page for people."""
+    """Return the figures as a page."""
     lines = [
         "# Performance",
         "",

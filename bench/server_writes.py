@@ -1,4 +1,4 @@
-"""localkube's writes per second and start-up against a real kube-apiserver with etcd, same machine, alternating."""
+"""Writes per second and start-up of localkube, compared with a real kube-apiserver with etcd on the same machine."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import TypeVar
 from load import through_bare_loop
 from report import Row, ratio, shown
 
+from kubebase.testing.servers import ApiServer, ServerFailedError
 from kuberun.testing.kubeapiserver import KubeApiserver, find_assets
 from kuberun.testing.localserver import LocalServer
-from kuberun.testing.servers import ApiServer, ServerFailedError
 
 S = TypeVar("S", bound=ApiServer)
 ROUNDS = 5

@@ -1,4 +1,4 @@
-"""A fresh kube-apiserver with CRDs and namespaces, a provider process and operators: where a whole is measured."""
+"""The stage of whole-system benchmarks: a fresh kube-apiserver with CRDs and namespaces, a provider, operators."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from eso_api.kinds import installed_kinds
 from eso_operator.certs.bundle import Lifetimes
 from eso_operator.certs.local import maintain
 from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.stores.target import ServiceKey
+from eso_operator.resolving.resolved import ServiceKey
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw
 from kuberun import config
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.errors import ApiError
 from kuberun.informer import Informer
-from kuberun.meta import JsonObject, Kind, ObjectKey, Resource, raw
 from kuberun.source import ResourceSource
 from kuberun.testing.kubeapiserver import KubeApiserver
 from kuberun.transport import AiohttpTransport
@@ -52,7 +52,7 @@ STORES_OF_NAMESPACE = raw(Resource("external-secrets.io", "v1", "secretstores", 
 ES = raw(EXTERNAL_SECRET.resource())
 
 Requests = Counter[tuple[str, str]]
-"""What the API server was asked for: by verb, and by resource with its subresource."""
+"""The requests to the API server: by verb, and by resource with its subresource."""
 
 
 class Stage:
@@ -82,7 +82,7 @@ class Stage:
 
     @asynccontextmanager
     async def readiness(self) -> AsyncIterator[Readiness]:
-        """Follows the ExternalSecrets by a watch: asking for a list again and again would load the server."""
+        """Follow the ExternalSecrets by a watch: repeated lists would load the server."""
         informer = Informer(ResourceSource(self.transport, ES), clock=SystemClock(), name="bench")
         readiness = Readiness(informer)
         async with asyncio.TaskGroup() as group:
@@ -110,7 +110,7 @@ class Stage:
 
 
 class Readiness:
-    """Which ExternalSecrets are Ready."""
+    """The ExternalSecrets that are Ready."""
 
     def __init__(self, informer: Informer[JsonObject]) -> None:
         self._subscription = informer.subscribe()
@@ -128,7 +128,7 @@ class Readiness:
                 self._changed.notify_all()
 
     async def of_all(self, keys: Sequence[ObjectKey]) -> None:
-        """Wait until they are."""
+        """Wait until all are Ready."""
         wanted = set(keys)
         async with asyncio.timeout(PATIENCE), self._changed:
             await self._changed.wait_for(lambda: wanted <= self._ready)
@@ -164,7 +164,7 @@ async def until(holds: Callable[[], Awaitable[bool]], otherwise: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A provider that runs."""
+    """A running provider."""
 
     address: str
     pid: int
@@ -188,7 +188,7 @@ def provider(stage: Stage) -> Iterator[Served]:
 
 @contextmanager
 def operator(stage: Stage, served: Served) -> Iterator[int]:
-    """The process id of an operator that has just been started."""
+    """Return the process id of an operator that has just been started."""
     service = f"{CORE}/provider-fake"
     command = [sys.executable, "-m", "eso_operator", "--kubeconfig", str(stage.kube.kubeconfig)]
     command += [
@@ -203,7 +203,7 @@ def operator(stage: Stage, served: Served) -> Iterator[int]:
 
 
 async def operator_is_ready() -> None:
-    """Wait until its caches are full: from then on it works."""
+    """Wait until its caches are full; it reconciles from then on."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
@@ -216,7 +216,7 @@ async def operator_is_ready() -> None:
 
 
 def operator_metric(name: str) -> float:
-    """The sum of one of the operator's series, whatever their labels."""
+    """Return the sum of one of the operator's metrics over all labels."""
     text = read(f"http://127.0.0.1:{METRICS_PORT}/metrics")
     return sum(float(value) for value in re.findall(rf"^{name}(?:\{{.*?\}})? (\S+)$", text, re.MULTILINE))
 

@@ -1,17 +1,17 @@
-"""Templates: realistic ones, cold and cached, against Go's text/template in the same run; and the import.
+"""Templates: realistic ones, cold and cached, compared with Go's text/template in the same run; and the import time.
 
-Go runs those that need only functions its small program has, and whose output is the same; the ratios are over these.
+Go runs the templates that need only functions of its small program and have the same output; the ratios cover these.
 
-Cold, on Go's side, is what the Go operator does for each key. It keeps no parsed template; its map of functions is made
-once, and registering all 227 with a new template is most of the time. So the Go program makes its map once, too. It was
-held against the operator's own code with its own functions, on the same templates: a render allocates the same there,
-87 kilobytes in 123 pieces, and takes the same time as far as a shared machine can tell.
+Cold, for Go, is the work of the Go operator for each key. It keeps no parsed template. It creates its map of functions
+once, and registering all 227 with a new template takes most of the time. So the Go program creates its map once, too.
+We compared that program with the operator's own code and functions on the same templates: a render allocates the same
+there, 87 kilobytes in 123 pieces, and takes the same time within the noise of a shared machine.
 
-Cold, on our side, is a text that was never seen: each one ends with another number (Go's with a number of that length),
-so that no cache of texts can help. Like in an operator, the functions are loaded and the cache keeps what is rendered.
+Cold, for us, is a text that was never rendered: each one ends with another number (Go's with a number of that length),
+so that no cache of texts helps. As in an operator, the functions are loaded and the cache keeps rendered texts.
 
-Both sides run with their garbage collectors on, as they start by default, in batches long enough to meet them: the
-quickest of a few renders would be one that leaves its garbage to the next.
+Both sides run with their garbage collectors on, as by default, in batches long enough to include collections: the
+fastest of a few renders would leave its garbage to the next one.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from eso_render.quick import MeteredRenderer
 from gotmpl.run import MissingKey
 
 ROOT = Path(__file__).resolve().parent.parent
-VECTORS = ROOT / "packages/eso-render/tests/vectors/templates.jsonl"
+VECTORS = [ROOT / f"packages/{name}/tests/vectors/templates.jsonl" for name in ("gotmpl", "eso-render")]
 GO_SOURCE = Path(__file__).resolve().parent / "gotemplates" / "main.go"
 ROUNDS = 3
 COLD, CACHED = (5, 200), (40, 25)
-"""Batches, and renders in each, as in the Go program. Cached renders leave little to collect: short ones find quiet."""
+"""Batches, and renders per batch, as in the Go program. Cached renders create little garbage, so short batches do."""
 _NUMBERS = count(1_000_000)
 
 
@@ -67,14 +67,13 @@ def measure() -> list[Row]:
 
 
 def realistic() -> list[dict[str, Any]]:
-    lines = VECTORS.read_text(encoding="utf-8").strip().split("\n")
-    vectors = [json.loads(line) for line in lines]
+    vectors = [json.loads(line) for path in VECTORS for line in path.read_text(encoding="utf-8").strip().split("\n")]
     wanted = [vector for vector in vectors if vector["family"] == "realistic" and "expect_output" in vector]
     return [{**vector, "bytes": _data(vector)} for vector in wanted]
 
 
 def _best(renderer: Renderer, values: dict[str, bytes], batches: Iterable[list[str]]) -> float:
-    """Microseconds of one render in the quickest batch: what others do on the machine only adds."""
+    """Return the microseconds per render in the fastest batch: other load on the machine can only add time."""
     shortest = float("inf")
     for batch in batches:
         started = time.perf_counter()
@@ -109,7 +108,7 @@ def _cached(renderer: Renderer, case: dict[str, Any]) -> float:
 
 
 def _on_the_loop(case: dict[str, Any]) -> float:
-    """The same, asking before each step how long it may take; 0 if that sends the template to a worker."""
+    """Return the same with a time estimate before each step; 0 if the estimate sends the template to a worker."""
     quick = MeteredRenderer("{{", "}}", missing=MissingKey.ERROR)
     batches, size = CACHED
     shortest = float("inf")

@@ -1,8 +1,8 @@
-"""A neighbour, while another namespace attacks in every way at once.
+"""The effect of an attack from one namespace on another namespace.
 
 The attack: silent backends, thousands of entries, slow templates, large values, long passwords, an interval of a
-millisecond. The neighbour only wants Secrets of its own store. Measured: how long it waits for a new one, before and
-during the attack; how long the operator's /healthz takes; and how large the operator becomes.
+millisecond. The other namespace only needs Secrets of its own store. Measured: how long it waits for a new Secret,
+before and during the attack; how long the operator's /healthz takes; and the memory of the operator.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from report import Row, ratio, shown
 from stage import ES, NAMESPACES, PATIENCE, STORES, STORES_OF_NAMESPACE, is_ready, parallel, read
 
 from eso_cli.testing.upprocess import UpProcess, up_running
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw
 from kuberun import config
 from kuberun.client import Client
-from kuberun.clock import SystemClock
-from kuberun.meta import JsonObject, Kind, ObjectKey, Resource, raw
 from kuberun.transport import AiohttpTransport
 
-SYNCS, SILENT, MANY, SLOW, LARGE, LONG, BUSY = 60, 64, 6, 10, 10, 20, 20
+SYNCS, SILENT, MANY, SLOW, LARGE, LONG, BUSY = 200, 64, 6, 10, 10, 20, 20
 ENTRIES = 2000
 MEBIBYTES = 512
 """The memory limit of the chart."""
@@ -53,7 +53,7 @@ def measure() -> list[Row]:
 
 
 class Backend(BaseHTTPRequestHandler):
-    """Says nothing, or a lot."""
+    """A backend that never responds, or responds with a lot."""
 
     over: ClassVar[Event] = Event()
 
@@ -68,7 +68,7 @@ class Backend(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: lines cost time."""
+        """Log nothing: lines cost time."""
 
 
 @contextmanager
@@ -138,7 +138,7 @@ class Street:
         made = {"refreshInterval": "1s", "dataFrom": [{"sourceRef": source}]}
         calls += [self._external(f"long-{n}", made) for n in range(LONG)]
         await parallel(calls)
-        await CLOCK.sleep(3.0)  # until the attack is under way
+        await CLOCK.sleep(3.0)  # until the attack has started
 
     def _of_store(self, name: str, spec: JsonObject) -> list[Any]:
         wanted = {"refreshInterval": "1s", "secretStoreRef": {"name": name}, **_data("key")}

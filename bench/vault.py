@@ -1,7 +1,7 @@
-"""The Vault provider beside an operator, on a real OpenBao: what its audit log says it was asked.
+"""The Vault provider with an operator, on a real OpenBao: the requests in its audit log.
 
 1,000 ExternalSecrets of one store on 1,000 keys, each refreshed ten times (every ten seconds instead of every minute:
-the same number of refreshes, in less time); 50 ExternalSecrets on one key that become due together; a find of 500 keys;
+the same number of refreshes, in less time); 50 ExternalSecrets on one key that are due together; a find of 500 keys;
 and 1,000 unchanged keys that are watched.
 """
 
@@ -21,7 +21,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.testing.upprocess import up_running
 from eso_provider_vault.testing.openbao import Asked, OpenBao
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
 from kuberun.testing.rawapi import RawApi, raw_api
 
@@ -88,7 +88,7 @@ class Bench:
         ]
 
     async def _sharing(self) -> list[Row]:
-        """The template that all of them use changes, so all are due at once."""
+        """Change the template that all of them use, so that all are due at once."""
         await self._store("shared", "reader")
         await self._post(CONFIG_MAPS, {"metadata": {"name": "shared"}, "data": {"text": "version: one"}})
         names = [f"shared-{number:02}" for number in range(SHARERS)]
@@ -129,7 +129,7 @@ class Bench:
         names = [f"watched-{number:04}" for number in range(OBJECTS)]
         await self._create(external_secret(name, "watched", f"app/{number:04}") for number, name in enumerate(names))
         await self._until_ready(names)
-        await asyncio.sleep(30.0)  # the subscription has taken all of them in
+        await asyncio.sleep(30.0)  # the subscription covers all of them
         mark = self.bao.mark()
         await asyncio.sleep(WATCHED_SECONDS)
         asked = self.bao.asked(mark)

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from eso_provider_vault.testing.openbao import OpenBao
-from kuberun.testing.servers import ServerFailedError
+from kubebase.testing.servers import ServerFailedError
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -50,11 +50,11 @@ Json = dict[str, Any]
 
 
 class DemoError(Exception):
-    """What went wrong, for a person at a terminal."""
+    """The error, for a user at a terminal."""
 
 
 FAILURES = (DemoError, ServerFailedError, AssertionError, OSError)
-"""What a step raises: a check of ours, or an OpenBao that does not start, refuses a request or is gone."""
+"""The exceptions of a step: our own checks, or an OpenBao that does not start, rejects a request or has stopped."""
 
 
 def main() -> int:
@@ -140,7 +140,7 @@ def running(folder: Path, bao: OpenBao) -> Iterator[Json]:
 
 
 def login(bao: OpenBao) -> Json:
-    """The Secret with which the operator logs in to OpenBao."""
+    """Return the Secret with which the operator logs in to OpenBao."""
     role = bao.must("GET", "auth/approle/role/eso/role-id")["data"]["role_id"]
     secret = bao.must("POST", "auth/approle/role/eso/secret-id", {})["data"]["secret_id"]
     metadata = {"name": "openbao-login", "namespace": SHOP}
@@ -175,14 +175,14 @@ class Cluster:
         return found
 
     def ready(self, kind: str, name: str, namespace: str) -> Json | None:
-        """The Ready condition; None before there is one."""
+        """Return the Ready condition; None before there is one."""
         if self.kubectl("get", kind, name, "--namespace", namespace, "--ignore-not-found") == "":
             return None
         conditions = self.get(kind, name, namespace).get("status", {}).get("conditions", [])
         return next((each for each in conditions if each["type"] == "Ready"), None)
 
     def value(self, secret: str, key: str, namespace: str = SHOP) -> str:
-        """Empty while there is no such Secret or key. Compared, never printed."""
+        """Return the value; empty while there is no such Secret or key. Compared, never printed."""
         found = self.kubectl(
             "get", "secret", secret, "--namespace", namespace, "--ignore-not-found", "--output", "json"
         )
@@ -214,7 +214,7 @@ def show(console: Console, cluster: Cluster, bao: OpenBao, started: Json) -> Non
 
 
 class Steps:
-    """Prints what was shown and checked."""
+    """Prints the shown and checked steps."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -330,7 +330,7 @@ def synced(cluster: Cluster, name: str, namespace: str) -> None:
 
 
 def sync_now(cluster: Cluster, kind: str, name: str, namespace: str) -> None:
-    """Ask for a sync, and wait until it has happened: only then does an unchanged value say something."""
+    """Request a sync and wait for it: only then does an unchanged value prove anything."""
 
     def synced_version() -> object:
         return cluster.get(kind, name, namespace)["status"].get("syncedResourceVersion")

@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
 
 
 def rendered() -> dict[str, str]:
-    """File name and content for every CRD, by name."""
+    """Return file name and content for every CRD, by name."""
     from eso_api.kinds import installed_kinds
     from eso_api.manifests import crd_yaml
 

@@ -2,7 +2,8 @@
 
 gen_docs.py [--check] DIR
 
-Facts come from the code, words from YAML files in DIR where the code has none; `pages/` has a module for each page.
+Facts come from the code, words from YAML files in DIR where the code has none; `pages/` has a module for each page,
+and one for the pages of all kinds.
 """
 
 from __future__ import annotations
@@ -25,24 +26,30 @@ def main(arguments: list[str]) -> int:
     folder = Path(folders[0])
     try:
         texts = {folder / f"{name}.md": import_module(f"pages.{name}").page(folder) for name in PAGES}
+        texts |= {folder / name: text for name, text in import_module("pages.kinds").pages(folder).items()}
     except DocsError as exc:
         print(exc, file=sys.stderr)
         return 1
-    return compare(texts) if "--check" in arguments else write(texts)
+    gone = [path for path in sorted((folder / "kinds").glob("*.md")) if path not in texts]
+    return compare(texts, gone) if "--check" in arguments else write(texts, gone)
 
 
-def compare(texts: dict[Path, str]) -> int:
-    stale = [path for path, text in texts.items() if not _holds(path, text)]
+def compare(texts: dict[Path, str], gone: list[Path]) -> int:
+    stale = [path for path, text in texts.items() if not _holds(path, text)] + gone
     if stale:
         listed = "".join(f"\n  {path}" for path in stale)
         print(f"generated files are not up to date; run `make gen`:{listed}", file=sys.stderr)
     return 1 if stale else 0
 
 
-def write(texts: dict[Path, str]) -> int:
-    for path, text in texts.items():
-        print(f"{path}: {'unchanged' if _holds(path, text) else 'written'}")
-        path.write_text(text, encoding="utf-8")
+def write(texts: dict[Path, str], gone: list[Path]) -> int:
+    changed = [path for path, text in texts.items() if not _holds(path, text)]
+    for path in changed:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(texts[path], encoding="utf-8")
+    for path in gone:
+        path.unlink()
+    print(f"{len(texts)} reference pages: {len(changed)} written, {len(gone)} removed")
     return 0
 
 

@@ -25,7 +25,6 @@ PACKAGES = {
             "authorization/v1",
             "coordination/v1",
             "events/v1",
-            "batch/v1",
         )
     },
 }
@@ -37,7 +36,6 @@ ROOTS = [
         for kind in ("Endpoints", "Pod", "PersistentVolumeClaim", "ResourceQuota", "LimitRange", "Node")
     ),
     *(f"apps/v1.{kind}" for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")),
-    *(f"batch/v1.{kind}" for kind in ("Job", "CronJob")),
     *(f"rbac/v1.{kind}" for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")),
     *(f"authentication/v1.{kind}" for kind in ("TokenRequest", "TokenReview", "SelfSubjectReview")),
     "authorization/v1.SelfSubjectAccessReview",

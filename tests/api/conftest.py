@@ -1,4 +1,4 @@
-"""What the tests of the API share: collections of the test's namespace, a custom kind, polling, known differences."""
+"""Fixtures for the tests of the API: collections of the test's namespace, a custom kind, polling, known differences."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi, Reply
-from kuberun.testing.servers import ApiServer
 
 HERE = Path(__file__).parent
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -38,7 +38,7 @@ def eventually() -> Eventually:
 
     async def poll(ask: Callable[[], Awaitable[Reply]], holds: Callable[[Reply], bool]) -> Reply:
         async with asyncio.timeout(EVENTUALLY_SECONDS):
-            while not holds(reply := await ask()):  # noqa: ASYNC110 - the server is another process: nobody sets an event
+            while not holds(reply := await ask()):  # noqa: ASYNC110 - the server is another process, so there is no event
                 await asyncio.sleep(0.05)
         return reply
 

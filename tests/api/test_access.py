@@ -1,4 +1,4 @@
-"""Who may do what: tokens, RBAC, reviews."""
+"""Access: tokens, RBAC, reviews."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class TestPublishedKeys:
             pytest.param(ABOUT, KEY_SET, id="the configuration as a set of keys"),
         ],
     )
-    async def test_there_is_no_other_media_type(self, api: RawApi, path: str, accept: str) -> None:
+    async def test_other_media_types_are_rejected(self, api: RawApi, path: str, accept: str) -> None:
         reply = await api.get(path, accept=accept)
 
         assert reply.status == 406
@@ -316,7 +316,7 @@ class TestRbac:
 
         assert [reply.status for reply in replies] == [200] * 4
 
-    async def test_nobody_may_grant_more_than_they_have(
+    async def test_a_user_may_not_grant_more_rights_than_they_have(
         self, api: RawApi, namespace: str, login: Login, eventually: Any
     ) -> None:
         robot = await login("robot")
@@ -389,7 +389,7 @@ class TestAccessReviews:
 
         assert reply.body["status"]["allowed"] is False
 
-    async def test_a_review_about_somebody_else(
+    async def test_a_review_about_another_user(
         self, api: RawApi, configmaps: str, namespace: str, login: Login, eventually: Any
     ) -> None:
         robot = await login("robot")
@@ -431,7 +431,7 @@ class TestAccessReviews:
 
         assert RULE in reply.body["status"]["resourceRules"]
 
-    async def test_the_caller_is_told_who_they_are(self, namespace: str, login: Login) -> None:
+    async def test_a_self_review_returns_the_caller(self, namespace: str, login: Login) -> None:
         robot = await login("robot")
 
         reply = await robot.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})

@@ -1,4 +1,4 @@
-"""Server-side apply: who owns which field, what is a conflict, what disappears."""
+"""Server-side apply: owners of fields, conflicts, removed fields."""
 
 from __future__ import annotations
 

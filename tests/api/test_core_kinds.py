@@ -234,7 +234,7 @@ class TestLeases:
 
         assert reply.body["spec"] == spec
 
-    async def test_of_two_candidates_one_takes_the_lease(self, api: RawApi, leases: str) -> None:
+    async def test_one_of_two_candidates_takes_the_lease(self, api: RawApi, leases: str) -> None:
         created = await api.post(leases, {"metadata": {"name": "a"}, "spec": {"leaseDurationSeconds": 15}})
         claims = [{**created.body, "spec": {"holderIdentity": who, "leaseDurationSeconds": 15}} for who in ("x", "y")]
 

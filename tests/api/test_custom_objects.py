@@ -117,7 +117,7 @@ class TestGeneration:
             pytest.param("", {"metadata": {"labels": {"k": "v"}}}, 1, id="a label does not"),
             pytest.param("", {"metadata": {"annotations": {"k": "v"}}}, 1, id="an annotation does not"),
             pytest.param("/status", {"status": {"phase": "x"}}, 1, id="status does not"),
-            pytest.param("", {"metadata": {"generation": 9}}, 1, id="nobody can set it"),
+            pytest.param("", {"metadata": {"generation": 9}}, 1, id="clients cannot set it"),
             pytest.param("", {"spec": {"colour": "red"}}, 1, id="the same spec does not"),
         ],
     )

@@ -1,4 +1,4 @@
-"""What a schema refuses: structural rules, formats and CEL, with the causes that clients show."""
+"""Objects that a schema rejects: structural rules, formats and CEL, with the causes that clients show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How clients find out what is served: plain and aggregated discovery, OpenAPI v3, version and health."""
+"""Discovery, plain and aggregated, OpenAPI v3, version and health."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def test_open_api_schemas_name_their_kind(api: RawApi, path: str, kind: di
     assert {"apiVersion", "kind", "metadata"} <= set(matching[0]["properties"])
 
 
-async def test_the_version_is_told_without_a_login(api: RawApi) -> None:
+async def test_the_version_needs_no_login(api: RawApi) -> None:
     reply = await api.with_token("").get("/version")
 
     assert reply.status == 200
@@ -211,7 +211,7 @@ async def test_the_version_is_told_without_a_login(api: RawApi) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
-async def test_health_is_told_without_a_login(api: RawApi, path: str) -> None:
+async def test_health_needs_no_login(api: RawApi, path: str) -> None:
     reply = await api.with_token("").get(path)
 
     assert (reply.status, reply.body) == (200, "ok")

@@ -1,4 +1,4 @@
-"""What the server deletes by itself: dependents of deleted owners, the content of deleted namespaces."""
+"""Garbage collection: dependents of deleted owners, the content of deleted namespaces."""
 
 from __future__ import annotations
 

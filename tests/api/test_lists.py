@@ -29,7 +29,7 @@ async def test_a_list_has_its_kind_and_version_and_items_have_none(api: RawApi, 
 
     assert (reply.body["kind"], reply.body["apiVersion"]) == ("ConfigMapList", "v1")
     assert int(reply.body["metadata"]["resourceVersion"]) > 0
-    assert all("kind" not in item for item in reply.body["items"])
+    assert ["kind" in item for item in reply.body["items"]] == [False, False, False]
 
 
 async def test_items_of_a_custom_list_keep_their_kind(api: RawApi, widgets: str, widget: Any) -> None:

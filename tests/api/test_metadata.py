@@ -1,4 +1,4 @@
-"""Names, labels, annotations and the other fields of metadata: what is refused, and what the server sets itself."""
+"""Names, labels, annotations and the other fields of metadata: rejected values, and fields that the server sets."""
 
 from __future__ import annotations
 

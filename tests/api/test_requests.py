@@ -1,4 +1,4 @@
-"""Requests that are wrong before any object is looked at: bodies, media types, paths, methods, options."""
+"""Requests that are rejected before any object is read: bodies, media types, paths, methods, options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create, read, update, delete: what comes back, what is a conflict, what a dry run leaves alone."""
+"""Create, read, update, delete: responses, conflicts, and dry runs without effect."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_a_patch_may_carry_a_resource_version(api: RawApi, configmaps: str
     assert second.message == f'Operation cannot be fulfilled on configmaps "a": {STALE}'
 
 
-async def test_of_many_racing_updates_one_wins(api: RawApi, configmaps: str) -> None:
+async def test_one_of_many_racing_updates_wins(api: RawApi, configmaps: str) -> None:
     created = await api.post(configmaps, {"metadata": {"name": "a"}})
     bodies = [{**created.body, "data": {"writer": str(number)}} for number in range(8)]
 
@@ -156,7 +156,7 @@ async def test_of_many_racing_updates_one_wins(api: RawApi, configmaps: str) -> 
     assert (await api.get(f"{configmaps}/a")).body == winners[0].body
 
 
-async def test_of_many_racing_creates_one_wins(api: RawApi, configmaps: str) -> None:
+async def test_one_of_many_racing_creates_wins(api: RawApi, configmaps: str) -> None:
     replies = await asyncio.gather(*(api.post(configmaps, {"metadata": {"name": "a"}}) for _ in range(8)))
 
     assert sorted(reply.status for reply in replies) == [201] + [409] * 7

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import Frames, RawApi
-from kuberun.testing.servers import ApiServer
 
 pytestmark = pytest.mark.live
 

@@ -23,7 +23,7 @@ PROJECTS = {
     if (project := tomllib.loads(path.read_text())["project"])
 }
 PROVIDERS = {name for name in PROJECTS if name.startswith("eso-provider-")}
-NOT_OF_THE_CORE = PROVIDERS | {"eso-sdk", "eso-conformance", "eso-cli", "localkube"}
+NOT_OF_THE_CORE = PROVIDERS | {"eso-sdk", "eso-testkit", "eso-conformance", "eso-cli", "localkube"}
 BACKENDS = re.compile(
     r"boto|aws|azure|msal|google-(cloud|api|auth)|hvac|onepassword|akeyless|oci\b|ibm|alibaba|yandex|kubernetes\b"
 )
@@ -50,7 +50,7 @@ def closure(name: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    """Built as a release builds it, from nothing but what is here."""
+    """Build the wheel as a release does, from the files of this repository alone."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
@@ -116,6 +116,14 @@ def test_installing_the_core_installs_no_provider_and_no_sdk() -> None:
     assert {"eso-api", "eso-wire", "kuberun"} <= brought
     assert not brought & NOT_OF_THE_CORE
     assert not [name for name in brought if BACKENDS.search(name)]
+
+
+@pytest.mark.parametrize("provider", sorted(PROVIDERS - {"eso-provider-kubernetes"}))
+def test_installing_a_provider_installs_no_kubernetes_client(provider: str) -> None:
+    brought = closure(provider)
+
+    assert "kubebase" in brought
+    assert not brought & {"kuberun", "localkube", "kubernetes"}
 
 
 def test_there_are_providers_that_could_have_been_found() -> None:

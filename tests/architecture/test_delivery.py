@@ -1,4 +1,4 @@
-"""How it is delivered: providers as projects with a stage and an owner; CI for changes, nights and releases."""
+"""Delivery: providers as projects with a stage and an owner; CI for changes, nights and releases."""
 
 from __future__ import annotations
 
@@ -82,26 +82,50 @@ def test_every_provider_and_the_community_have_owners() -> None:
 
 @pytest.mark.parametrize("cost", ["More to operate", "More to learn", "Ownership in many hands"])
 def test_the_price_of_providers_outside_the_core_is_written_down(cost: str) -> None:
-    """R173: each with what is done about it."""
+    """R173: each cost with its mitigation."""
     (said,) = re.findall(rf"^- \*\*{cost}\.\*\* (.+?)(?=\n- |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 
     assert said.count(".") >= 2
 
 
 def commands(target: str) -> str:
-    """What `make` would run for a target, once everything is set up."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    """Return the commands that `make` would run for a target, once everything is set up."""
     command = ["make", "--dry-run", "--no-print-directory", target]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True).stdout
+
+
+def environment() -> dict[str, str]:
+    """Without the variables by which the `make` that runs these tests would steer another one."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
 
 
 def test_every_change_passes_checks_and_fast_tests_and_tests_on_a_real_api_server() -> None:
     """R107."""
     script = (ROOT / ".ci" / "run").read_text()
 
-    assert re.findall(r"^make (\S+)", script, re.MULTILINE) == ["check", "test", "test-cluster"]
-    assert re.search(r"run_tests.py .*packages providers tests", commands("test"))
-    assert re.search(r"run_tests.py .*--apiserver=kube -m live packages providers tests", commands("test-cluster"))
+    assert re.findall(r"^make (\S+)", script, re.MULTILINE) == ["check", "browser", "test", "test-cluster"]
+    assert re.search(r"pytest .*packages providers tests", commands("test"))
+    assert re.search(r"pytest .*--apiserver=kube -m live packages providers tests", commands("test-cluster"))
+
+
+@pytest.mark.parametrize("target", ["test", "test-cluster"])
+def test_a_test_that_fails_fails_the_run_even_if_a_second_try_would_pass(target: str, tmp_path: Path) -> None:
+    tools, stamps = tmp_path / "bin", tmp_path / "stamps"
+    for each in ("venv", "uv", "deps", "dists", "apart-ministack", "apart-moto", "apart-openbao-ldap"):
+        write(stamps / each, "")
+    write(tools / "pytest", f'#!/bin/sh\necho run >> {tmp_path}/runs\ntest "$(wc -l < {tmp_path}/runs)" -gt 1\n')
+    write(tools / "python", "#!/bin/sh\necho v1.2.3\n")
+    command = ["make", target, f"BIN={tools}", f"STAMP={stamps}", "JOBS=1"]
+
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+
+    assert (done.returncode, (tmp_path / "runs").read_text()) == (2, "run\n")
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def test_the_night_runs_conformance_and_end_to_end_tests_and_longer_trouble() -> None:
@@ -112,6 +136,7 @@ def test_the_night_runs_conformance_and_end_to_end_tests_and_longer_trouble() ->
         assert f"tests/{suite}" in run
         assert list((ROOT / "tests" / suite).glob("test_*.py"))
     assert "ESO_SOAK_SECONDS=600" in run
+    assert "ESO_CRASH_ROUNDS=100" in run
     assert "ESO_MALFORMED_SEEDS=300" in run
     malformed = "packages/localkube/tests/test_malformed_requests.py"
     assert malformed in run

@@ -51,7 +51,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 @pytest.mark.parametrize("document", list(manifests()))
 def test_a_manifest_in_a_page_is_one_of_its_kind(document: dict[str, Any]) -> None:
-    """R76: whoever copies it gets something that is understood."""
+    """R76: a user who copies it gets a valid object."""
     kind = KIND_OF[document["apiVersion"], document["kind"]]
 
     decoded = msgspec.convert(document, kind.type)
@@ -62,7 +62,7 @@ def test_a_manifest_in_a_page_is_one_of_its_kind(document: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("kind", NEW_KINDS, ids=lambda kind: kind.crd_name)
 def test_the_model_explains_a_kind_with_all_its_fields(kind: AnyKind) -> None:
-    """R76: what is added to a type is added to the page."""
+    """R76: a new field of a type must be explained on the page."""
     fields = fields_of(kind, kind.versions[0])
     fields |= fields.get("providerConfig", {}).get("properties", {})
 
@@ -74,7 +74,7 @@ def test_the_model_says_how_to_get_there_and_back_and_where_to_look() -> None:
     """R73, R168, R172."""
     for title in ("From v1 stores to v2 stores", "When something does not work"):
         assert f"\n## {title}\n" in MODEL
-    assert "taken back" in MODEL
+    assert "can be undone" in MODEL
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_recommendation_answers_each_open_question(number: int, subject: str
 
 
 def test_the_guide_on_upgrades_says_which_versions_work_together() -> None:
-    """R159: what is said there is proved by `test_skew.py` and by the fault tests."""
+    """R159: `test_skew.py` and the fault tests prove the statements of the guide."""
     guide = (ROOT / "docs" / "guides" / "install.md").read_text(encoding="utf-8")
     upgrades = " ".join(guide.partition("\n## Upgrade and go back\n")[2].partition("\n## ")[0].split())
 

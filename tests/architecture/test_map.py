@@ -43,3 +43,17 @@ def test_a_step_names_files_and_entry_points_that_exist(step: str, files: list[P
     for entry in entries:
         name = entry.rpartition(".")[2]
         assert re.search(rf"\b(def|class) {name}\b", text), f"{step}: {entry} is in none of its files"
+
+
+def named_paths() -> list[str]:
+    """Every path in backticks, wherever it stands on the page."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    return sorted(set(re.findall(r"`([\w/.-]+(?:/|\.py|\.md))`", text)))
+
+
+@pytest.mark.parametrize("named", named_paths())
+def test_a_path_on_the_page_exists(named: str) -> None:
+    suffix = "/" + named.rstrip("/")
+    listed = [*ROOT.glob("*"), *ROOT.glob("packages/*/src/**/*"), *ROOT.glob("*/*"), *ROOT.glob("packages/*/*/*")]
+
+    assert any(str(path).endswith(suffix) for path in listed), named

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from eso_api.values import SecretBytes
+from kubebase.meta import ObjectKey, Page
 from kuberun.cache import Change
-from kuberun.meta import ObjectKey, Page
 from kuberun.watch import Applied, Deleted, Listed
 from localkube.model import ListResult, WatchEvent, Written
 from localkube.storage.records import Record
@@ -20,7 +19,6 @@ SECRET: dict[str, Any] = {"kind": "Secret", "metadata": {"name": "s"}, "data": {
 @pytest.mark.parametrize(
     "value",
     [
-        pytest.param(SecretBytes(CANARY.encode()), id="SecretBytes"),
         pytest.param(Page([SECRET], "1"), id="a page of a list"),
         pytest.param(Listed([SECRET]), id="a list event"),
         pytest.param(Applied(SECRET), id="an applied event"),

@@ -61,11 +61,15 @@ def test_every_folder_says_what_it_holds(folder: str) -> None:
 
 
 def test_every_pin_carries_a_hash_and_no_download_address() -> None:
-    for path in tracked("requirements/*.txt"):
+    files = tracked("requirements/*.txt")
+
+    assert files
+    for path in files:
         text = path.read_text()
         pins = [line for line in text.splitlines() if re.match(r"[A-Za-z0-9]", line)]
 
         assert "://" not in text, path
+        assert pins, path
         assert all(line.endswith("\\") for line in pins), path
 
 
@@ -107,5 +111,6 @@ def test_no_log_call_prints_a_traceback_whose_frames_may_hold_secrets() -> None:
 def test_decisions_fit_one_page_and_are_numbered_without_gaps() -> None:
     pages = sorted(path for path in (ROOT / "docs" / "adr").glob("*.md") if path.name != "README.md")
 
+    assert pages
     assert [int(path.name[:4]) for path in pages] == list(range(1, len(pages) + 1))
     assert all(len(path.read_text().splitlines()) <= 60 for path in pages)

@@ -35,10 +35,10 @@ from eso_provider_aws.testing.aside import environment_of, moto_aside
 from eso_provider_aws.testing.front import Asked, Said, refused
 from eso_provider_aws.testing.sessions import admin
 from eso_wire._generated import provider_pb2 as pb
-from kuberun.meta import Condition, JsonObject, Resource
+from kubebase.meta import Condition, JsonObject, Resource
+from kubebase.testing.servers import free_ports
 from kuberun.testing.builders import SECRETS
 from kuberun.testing.rawapi import RawApi, raw_api
-from kuberun.testing.servers import free_ports
 
 NAMESPACE = "team"
 STORES, STORES_V2, GENERATORS = SECRET_STORE.resource(), SECRET_STORE_V2.resource(), GENERATOR.resource()
@@ -73,7 +73,7 @@ def _forms(value: str) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Site:
-    """The product with everything planted, and what its clients were told."""
+    """The product with all values planted, and the outputs that its clients received."""
 
     up: UpProcess
     canaries: Canaries
@@ -222,7 +222,7 @@ async def test_nothing_planted_comes_out(site: Site, api: RawApi) -> None:
 
 
 def test_processes_and_files_of_other_users_see_nothing(site: Site) -> None:
-    """Command lines are for everybody to read, environments end up in crash reports, files have modes."""
+    """All users can read command lines, environments end up in crash reports, files have modes."""
     handed = [site.up.token, "PRIVATE KEY", "eyJhbGciOi"]
     for pid, line in site.up.members().items():
         environment = Path(f"/proc/{pid}/environ").read_text(errors="replace")
@@ -345,7 +345,7 @@ async def crashes(site: Site, bench: Bench) -> None:
 
 
 async def everything_readable(site: Site, api: RawApi) -> dict[str, str]:
-    """By place: all that somebody without the right to read Secrets could see."""
+    """Return, by place, everything that a user without the right to read Secrets can see."""
     seen = {"logs": site.up.output, "errors": "\n".join(site.errors)}
     for path in (*site.up.folder.glob("*.json"), *site.up.data.rglob("ready.json")):
         seen[str(path.relative_to(site.up.folder))] = path.read_text()

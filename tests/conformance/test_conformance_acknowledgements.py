@@ -1,4 +1,4 @@
-"""What the suite says of providers whose backend keeps events until they are taken: honest ones, and others."""
+"""The suite's results for providers whose backend keeps events until they are deleted: correct ones, and others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPEATS_NOTHING = "acknowledge: does not repeat what was acknowledged when a str
 
 @dataclass
 class Mailbox:
-    """A queue: every push leaves a message, and each stream hears all that nobody has taken off."""
+    """A queue: every push adds a message, and each stream receives all messages that are not yet consumed."""
 
     messages: dict[str, str] = field(default_factory=dict)
     """Keys by message id, in order."""

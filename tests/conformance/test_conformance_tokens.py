@@ -1,4 +1,4 @@
-"""The suite on a provider that serves nobody without the token of a service account."""
+"""The suite on a provider that requires the token of a service account."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ from eso_sdk.jwks import JwksSettings
 from eso_sdk.testing.issuer import AUDIENCE, ISSUER, Issuer
 from eso_sdk.testing.scripted import SCRIPTED, Script
 from eso_sdk.testing.server import CLIENT_ID, ProviderServer
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 
 @pytest.fixture

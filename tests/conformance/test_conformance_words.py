@@ -1,4 +1,4 @@
-"""What the suite says of a provider that breaks the contract: enough for its author to mend it, and no value."""
+"""The suite's messages about a provider that breaks the contract: enough for its author to fix it, without values."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def talkative(ref: RemoteRef) -> bytes:
 
 
 async def failures(provider: Provider) -> dict[str, str]:
-    """What fails of the read profile, by its sentence."""
+    """Return the failures of the read profile, by their sentence."""
     async with ProviderServer(provider) as server:
         client = server.authority.leaf(CLIENT_ID)
         target = Target(server.address, Identity(client.ca, client.certificate, client.key.reveal()))
@@ -117,7 +117,7 @@ async def test_a_provider_that_keeps_the_contract_fails_nothing() -> None:
         ),
     ],
 )
-async def test_the_author_is_told_what_to_mend(provider: Provider, sentence: str, why: str) -> None:
+async def test_the_message_tells_the_author_what_to_correct(provider: Provider, sentence: str, why: str) -> None:
     failed = await failures(provider)
 
     assert failed[sentence] == why

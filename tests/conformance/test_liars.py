@@ -165,14 +165,15 @@ def nothing_deleted(request: pb.DeleteSecretsRequest) -> None:
         item.remote.key += "-elsewhere"
 
 
-def owners_ignored(request: pb.DeleteSecretsRequest) -> None:
+def owners_ignored(request: pb.DeleteSecretsRequest | pb.PushSecretsRequest) -> None:
     for item in request.items:
         item.owner_token = "conformance-one"
 
 
-def never_existed(answer: pb.DeleteSecretsResponse) -> None:
+def errors_as_pages(answer: pb.GetSecretsResponse) -> None:
     for result in answer.results:
-        result.existed = False
+        if result.HasField("error"):
+            result.value = b"<html><body>404 Not Found</body></html>"
 
 
 def watches_unnamed(answer: pb.SubscribeResponse) -> None:
@@ -181,7 +182,7 @@ def watches_unnamed(answer: pb.SubscribeResponse) -> None:
 
 
 def acknowledgement_broken(request: pb.SubscribeRequest) -> None:
-    """Nobody opens a stream that is open: the provider ends it."""
+    """Turn an acknowledgement into a second open, on which the provider ends the stream."""
     if request.HasField("ack"):
         request.open.SetInParent()
 
@@ -226,7 +227,7 @@ def broken_state(answer: pb.GenerateResponse) -> None:
 
 
 def repeats_request(error: Failure, request: Any) -> Failure:
-    """What a careless message of a parser does."""
+    """Quote the request, as a careless message of a parser does."""
     return replace(error, details=f"{error.details}: {request.context.config.inline.spec_json.decode()}")
 
 
@@ -345,12 +346,9 @@ LIARS = [
     ("push", "a repeated push is lost", "under its idempotency key", Liar("PushSecrets", asked=pushed_elsewhere)),
     ("delete", "nothing is deleted", "removes what was pushed", Liar("DeleteSecrets", asked=nothing_deleted)),
     ("delete", "everything existed", "succeeds for what is not there", Liar("DeleteSecrets", answered=always_existed)),
-    (
-        "ownership",
-        "owners are ignored",
-        "deletes nothing that another owner",
-        Liar("DeleteSecrets", asked=owners_ignored, answered=never_existed),
-    ),
+    ("ownership", "any owner deletes", "deletes nothing that another", Liar("DeleteSecrets", asked=owners_ignored)),
+    ("ownership", "any owner writes", "overwrites nothing that another", Liar("PushSecrets", asked=owners_ignored)),
+    ("errors", "error pages are values", "never gives an error page", Liar("GetSecrets", answered=errors_as_pages)),
     ("subscribe", "watches are not named", "tells of a change", Liar("Subscribe", answered=watches_unnamed)),
     (
         "acknowledge",
@@ -464,7 +462,7 @@ async def test_a_broken_promise_of_a_generator_is_noticed(
 
 
 async def test_a_proxy_that_changes_nothing_is_not_blamed(fake: Honest) -> None:
-    """The cases about TLS are left out: a proxy is no party to them."""
+    """The cases about TLS are left out: a proxy does not take part in them."""
     cases = [case for case in CASES if case.profile in (Profile.READ, Profile.WRITE, Profile.SUBSCRIBE)]
 
     results = await fake.results(cases, Liar())

@@ -1,17 +1,19 @@
-"""Every provider keeps the contract: as a process of its own, over mutual TLS, in every profile that is for it (R105).
+"""Every provider keeps the contract: as its own process, over mutual TLS, in every profile that applies to it (R105).
 
-What does not apply to a provider is written down here, so that a case that silently stops applying is noticed.
+Cases that do not apply to a provider are listed here, so that a case that silently stops applying is noticed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -19,6 +21,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from eso_cli.providers import load
 from eso_cli.testing.providerprocess import local_certificates, provider_running, serve_command
 from eso_conformance import CaseResult, Fixture, Profile, Target, Verdict, read_identity, run
 from eso_conformance.fixture import from_plain
@@ -29,8 +32,9 @@ from eso_provider_aws.testing.sessions import KEYS, REGION, admin
 from eso_provider_vault.conformance import fixture as vault_fixture
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_webhook.conformance import fixture_at
+from eso_wire.values import KindRole
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi
-from kuberun.testing.servers import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
 ESO = Path(sys.executable).parent / "eso"
@@ -38,7 +42,7 @@ ESO = Path(sys.executable).parent / "eso"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """How a provider is started, what it is tried with, and which cases it has nothing for."""
+    """The command of a provider, its fixture, and the cases that do not apply."""
 
     command: Callable[[Path], tuple[str, ...]]
     known: Callable[[Path], Mapping[str, Any]] | None = None
@@ -137,7 +141,7 @@ AWS_VERSIONS = {"SecretsManager": "AWSPREVIOUS", "ParameterStore": "1"}
 
 
 def aws_values(before: str) -> dict[str, Any]:
-    """What a service holds; `before` is its name for the version before this one."""
+    """Return the values of a service; `before` is its name for the previous version."""
     return {
         "known": [
             {"key": "login", "value": "anna", "property": "user"},
@@ -180,7 +184,10 @@ IF_ABSENT = {
     "push: leaves an existing value alone with IF_ABSENT, and says SKIPPED_EXISTS",
     "push: lets exactly one of many simultaneous IF_ABSENT pushes win",
 }
-OWNERSHIP = "ownership: deletes nothing that another owner pushed"
+OWNERSHIP = {
+    "ownership: deletes nothing that another owner pushed",
+    "ownership: overwrites nothing that another owner pushed, and says OWNERSHIP_CONFLICT",
+}
 FIND = {
     "find: finds nothing with a pattern that matches nothing, and still says `last`",
     "find: gives exactly the keys that match, each once",
@@ -199,7 +206,7 @@ CANDIDATES = {
     ),
     "kubernetes": Candidate(
         lambda _: serve_command("kubernetes"),
-        without={"read": frozenset({VERSIONS}), "write": frozenset({UNOFFERED_IF_ABSENT, OWNERSHIP})},
+        without={"read": frozenset({VERSIONS}), "write": frozenset({UNOFFERED_IF_ABSENT, *OWNERSHIP})},
         flags=("--allow-address", "loopback"),
     ),
     "generators": Candidate(lambda _: serve_command("generators"), without={"generator": frozenset(STATE)}),
@@ -207,7 +214,7 @@ CANDIDATES = {
         lambda _: serve_command("webhook"),
         without={
             "read": frozenset({VERSIONS, *FIND}),
-            "write": frozenset({*IF_ABSENT, OWNERSHIP}),
+            "write": frozenset({*IF_ABSENT, *OWNERSHIP}),
             "generator": frozenset(STATE),
         },
         backend=webhook_backend,
@@ -234,7 +241,7 @@ CANDIDATES = {
     "example": Candidate(
         example_command,
         example_fixture,
-        {"read": frozenset({FIXTURE_VALUES, EXISTS, VERSIONS}), "write": frozenset({*IF_ABSENT, OWNERSHIP})},
+        {"read": frozenset({FIXTURE_VALUES, EXISTS}), "write": frozenset(IF_ABSENT)},
     ),
     "scaffold": Candidate(
         scaffolded_command,
@@ -244,16 +251,44 @@ CANDIDATES = {
 }
 
 
-async def tried(name: str, profile: str, folder: Path, fixture: Mapping[str, Any] | None = None) -> list[CaseResult]:
+Backends = Callable[[str], Mapping[str, Any] | None]
+
+
+@pytest.fixture(scope="module")
+def backends() -> Iterator[Backends]:
+    """Start the backend of each provider once for all of its profiles; yield its fixture."""
+    with ExitStack() as running:
+
+        @cache
+        def started(name: str) -> Mapping[str, Any] | None:
+            return running.enter_context(CANDIDATES[name].backend())
+
+        yield started
+
+
+async def tried(name: str, profile: str, folder: Path, fixture: Mapping[str, Any] | None) -> list[CaseResult]:
     """The results of one profile on a process of that provider."""
     candidate = CANDIDATES[name]
     made = local_certificates(folder / "certificates", name)
-    with candidate.backend() as given:
-        plain = candidate.known(folder) if candidate.known else given or fixture
-        known: Fixture | None = from_plain(plain) if plain else None
-        running = provider_running(candidate.command(folder), folder / "process", *candidate.flags, made=made)
-        async with running as provider:
-            return [one async for one in run(target_of(provider.address, made), [Profile(profile)], known)]
+    plain = candidate.known(folder) if candidate.known else fixture
+    known: Fixture | None = from_plain(plain) if plain else None
+    running = provider_running(candidate.command(folder), folder / "process", *candidate.flags, made=made)
+    async with running as provider:
+        target = target_of(provider.address, made)
+        runs = [_results(target, profile, part) for part in _parts(name, profile, known)]
+        return [one for results in await asyncio.gather(*runs) for one in results]
+
+
+def _parts(name: str, profile: str, known: Fixture | None) -> list[Fixture | None]:
+    """Split a fixture by kind for subscriptions: their cases mostly wait for changes, and kinds can wait together."""
+    if profile != "subscribe" or known is None:
+        return [known]
+    stores = {info.kind.kind for info in load(name).kind_infos if info.role is KindRole.STORE}
+    return [Fixture(kinds=[one]) for one in known.kinds if one.kind in stores]
+
+
+async def _results(target: Target, profile: str, known: Fixture | None) -> list[CaseResult]:
+    return [one async for one in run(target, [Profile(profile)], known)]
 
 
 def target_of(address: str, made: LocalCertificates) -> Target:
@@ -274,8 +309,10 @@ def target_of(address: str, made: LocalCertificates) -> Target:
         *(("scaffold", profile) for profile in ("read", "write", "tls")),
     ],
 )
-async def test_a_provider_process_keeps_the_contract(name: str, profile: str, tmp_path: Path) -> None:
-    judge(name, profile, await tried(name, profile, tmp_path))
+async def test_a_provider_process_keeps_the_contract(
+    name: str, profile: str, tmp_path: Path, backends: Backends
+) -> None:
+    judge(name, profile, await tried(name, profile, tmp_path, backends(name)))
 
 
 @pytest.mark.live
@@ -320,6 +357,7 @@ async def kubernetes_fixture(server: ApiServer, api: RawApi, namespace: str) -> 
         ],
         "maps": [{"key": "known-one", "value": texts}],
         "writable": "conformance-",
+        "ownership": False,
         "property": "value",
     }
     objects = {

@@ -23,11 +23,11 @@ from eso_operator.testing.operators import LABEL, PORT, SERVICE, SERVICES, Bench
 from eso_operator.testing.providerhost import ProviderHost
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.tls import TlsMaterial
-from kuberun.clock import SystemClock
-from kuberun.meta import JsonObject, Resource
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject, Resource
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.builders import NAMESPACES, document
 from kuberun.testing.rawapi import RawApi, raw_api
-from kuberun.testing.servers import ApiServer
 
 CORE = "crash-core"
 LIFE_SECONDS = 60.0
@@ -36,7 +36,7 @@ P = TypeVar("P", bound=ScriptedProvider)
 
 
 class Nursery:
-    """Makes operators, one at a time, without starting Python anew for each."""
+    """Starts operators, one at a time, without a new Python process for each."""
 
     def __init__(self, folder: Path, flags: Sequence[str]) -> None:
         self.log = folder / "operators.log"
@@ -100,11 +100,11 @@ class Life:
 
     def kill(self) -> None:
         if self.exit_code is None:
-            with suppress(ProcessLookupError):  # dead by itself, and nobody has told us yet
+            with suppress(ProcessLookupError):  # it exited by itself, and we have not been notified yet
                 os.kill(self.pid, signal.SIGKILL)
 
     async def until(self, holds: Callable[[], Awaitable[object]]) -> bool:
-        """Whether it lived to see it; fails when neither happens."""
+        """Return whether the operator lived until then; fail if neither happens."""
         clock = SystemClock()
         deadline = clock.monotonic() + LIFE_SECONDS
         while self.exit_code is None:
@@ -156,7 +156,7 @@ class Arena:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What outlives a single test: the nursery, and where the provider listens with which certificates."""
+    """The state shared by tests: the nursery, and the provider's address and certificates."""
 
     nursery: Nursery
     port: int

@@ -21,12 +21,12 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.targets.hashes import owner_digest, synced_version
 from eso_operator.targets.marks import CREATED_BY_LABEL, MANAGED_LABEL
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
-SEEDS_BY_DEFAULT = 14
-"""Two for each pair of policies; about a minute on a slow machine."""
+SEEDS_BY_DEFAULT = 7
+"""One for each pair of policies; `make nightly` runs the others."""
 LAST_CALL = 8
 """Few steps of a script take more calls. Twice this and the number of policies have no common divisor: among the first
 seeds, every pair of policies meets every end of a first sync."""
@@ -46,7 +46,7 @@ Content = dict[str, str] | None
 
 @dataclass(slots=True)
 class Subject:
-    """One ExternalSecret, what is behind it, and what its target should therefore be."""
+    """One ExternalSecret with its remote values, and the expected target."""
 
     draw: random.Random
     creation: str
@@ -55,18 +55,18 @@ class Subject:
     target: str = "first"
     backend: dict[str, str] = field(default_factory=dict)
     foreign: dict[str, str] = field(default_factory=dict)
-    """Keys of the target that are somebody else's."""
+    """Keys of the target that belong to other writers."""
     history: dict[str, list[Content]] = field(default_factory=dict)
-    """By target: what it may have held. Whether an operator lived to write it is a matter of luck."""
+    """By target: the contents that it may have held. An operator may have been killed before it wrote one of them."""
     exists: bool = True
     replaceable: bool = False
-    """Something happened after which the target may be another object."""
+    """True once the target may have been replaced by another object."""
     forced: int = 0
     keys: int = 0
 
     @property
     def content(self) -> Content:
-        """Of the target, as it should be now."""
+        """Return the content that the target should have now."""
         ours = {key: self.backend[remote] for key, remote in self.mapping.items() if remote in self.backend}
         if not self.exists and self.creation == "Owner":
             return None
@@ -76,13 +76,13 @@ class Subject:
 
     @property
     def allowed(self) -> dict[str, list[Content]]:
-        """What each Secret may hold in the end: a target that is cared for, exactly one thing."""
+        """Return the values that each Secret may hold at the end; exactly one for a maintained target."""
         if self.creation == "Owner":
             return {self.target: [self.content]}
         return self.history | ({self.target: [self.content]} if self.exists else {})
 
     def remember(self) -> None:
-        """What the target holds from now on is one more thing that it may once have held."""
+        """Add the present content of the target to the values that it may have held."""
         known = self.history.setdefault(self.target, [self.foreign or None])
         if self.exists:
             known.append(self.content)
@@ -146,7 +146,7 @@ POLICIES = (
 
 
 def script_of(seed: int) -> tuple[Subject, list[Step]]:
-    """Who it is about, and what happens: never the same twice, always the same for one seed."""
+    """Return the subjects and the actions: different for each seed, equal for the same seed."""
     draw = random.Random(seed)  # noqa: S311 - repeatable, not secret
     creation, deletion = POLICIES[seed % len(POLICIES)]
     subject = Subject(draw, creation, deletion)
@@ -170,7 +170,7 @@ class Scene:
     subject: Subject
     namespace: str
     bystanders: dict[str, str] = field(default_factory=dict)
-    """Secrets that nobody may touch, with their versions."""
+    """Secrets that the operator must not touch, with their versions."""
     uid: str = ""
 
     async def prepare(self) -> None:
@@ -207,7 +207,7 @@ class Scene:
         return not await self.differences()
 
     async def differences(self) -> list[str]:
-        """What is not as the script says."""
+        """Return the differences from the script."""
         found = await self.arena.find(EXTERNAL_SECRETS, NAME, self.namespace)
         wrong = [] if (found is not None) == self.subject.exists else [f"ExternalSecret: {_brief(found)}"]
         if found is not None and self.subject.exists:
@@ -218,7 +218,7 @@ class Scene:
         return wrong
 
     async def damage(self) -> list[str]:
-        """What was touched that is none of the script's business."""
+        """Return the damage: changed foreign Secrets, a replaced target, Secrets that are left over."""
         wrong = []
         for name, version in self.bystanders.items():
             found = await self.arena.find(SECRETS, name, self.namespace)

@@ -1,9 +1,9 @@
 """kill -9 of the operator before or after any outside call of a push, and of the deletion that follows.
 
-A seed draws policies and two calls at which the operator dies: one while it pushes, one while it cleans up. Afterwards
-one operator lives. No value may be lost, nothing foreign overwritten or deleted, and nothing recorded stays behind.
-Where what was pushed has to go again, it goes even if the object is deleted before anybody could say that it was
-pushed.
+A seed chooses policies and two calls at which the operator is killed: one during the push, one during the clean-up.
+After that one operator keeps running. No value may be lost, no foreign value overwritten or deleted, and no recorded
+value left behind. Values that must be deleted are deleted even if the object was deleted before its status recorded
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.testing.keepingprovider import KeepingProvider, keeping
 from eso_operator.testing.pushsecrets import entry
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS, document
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ class Scene:
 
     async def prepare(self) -> None:
         ours, theirs, taken = self.keys
-        self.backend.put(theirs, b"theirs", "somebody")
+        self.backend.put(theirs, b"theirs", "another")
         self.backend.put(taken, b"before")
         await _create(self.api, NAMESPACES, self.namespace)
         store = {"provider": {"fake": {"data": [{"key": "a", "value": "b"}]}}}
@@ -151,7 +151,7 @@ async def test_pushes_survive_kills(seed: int, scene: Scenes, backend: KeepingPr
 async def test_an_object_that_goes_right_after_a_kill_leaves_nothing_foreign_touched_and_nothing_of_its_own(
     seed: int, scene: Scenes, backend: KeepingProvider
 ) -> None:
-    """Nobody lives between the push and the deletion. IfNotExists cannot tell then what is its own, and leaves it."""
+    """No operator runs between the push and the deletion, so IfNotExists cannot tell its own values and keeps them."""
     subject = scene("hasty-kill", seed)
     ours, theirs, taken = subject.keys
     await subject.prepare()

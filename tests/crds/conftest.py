@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.kubectl import Kubectl
-from kuberun.testing.servers import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
 

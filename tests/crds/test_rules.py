@@ -1,4 +1,4 @@
-"""What the API server refuses, and what it says: schemas and rules of our CRDs on a running server."""
+"""The objects that the API server rejects, with its messages: schemas and rules of our CRDs on a running server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REF = {"providerRef": {"kind": "Fake", "name": "f"}}
 
 
 async def create(api: RawApi, crd: str, spec: dict[str, Any], *, namespace: str, version: str = "") -> str:
-    """Ask the server what it thinks of an object; empty when it would store it."""
+    """Create an object as a dry run; return the error, empty if the server would store it."""
     kind = BY_NAME[crd]
     resource = kind.resource(version)
     body = {"apiVersion": resource.api_version, "kind": kind.name, "metadata": {"name": "probe"}, "spec": spec}

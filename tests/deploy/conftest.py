@@ -1,4 +1,4 @@
-"""The chart of the operator, rendered as `helm template` would."""
+"""The charts, rendered as `helm template` would."""
 
 from __future__ import annotations
 
@@ -10,27 +10,44 @@ import yaml
 
 from eso_render.functions import functions
 from gotmpl.template import Engine
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
-CHART = Path(__file__).resolve().parents[2] / "deploy" / "charts" / "eso-operator"
+CHARTS = Path(__file__).resolve().parents[2] / "deploy" / "charts"
 
 
-class OperatorChart(Protocol):
+class Chart(Protocol):
     def __call__(self, *, release: str = "external-secrets", **values: Any) -> list[JsonObject]:
         """Its objects; `release` is the namespace it is installed in."""
         ...
 
 
 @pytest.fixture
-def operator_chart() -> OperatorChart:
-    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
-    image = {"repository": "registry.example.com/eso-operator", "tag": "0.1.0"}
+def operator_chart() -> Chart:
+    return chart("eso-operator")
+
+
+@pytest.fixture(params=["eso-operator", "eso-provider"])
+def either_chart(request: pytest.FixtureRequest) -> Chart:
+    return chart(request.param)
+
+
+def chart(name: str) -> Chart:
+    folder = CHARTS / name
+    image = {"repository": f"registry.example.com/{name}", "tag": "0.1.0"}
     engine = Engine(functions(lambda: 0))
 
     def rendered(*, release: str = "external-secrets", **values: Any) -> list[JsonObject]:
-        data = {"Values": {**defaults, "image": image, **values}, "Release": {"Namespace": release}}
-        files = sorted(CHART.glob("templates/*.yaml"))
+        defaults = yaml.safe_load((folder / "values.yaml").read_text())
+        named = {"name": defaults["name"] or "fake", "image": image}
+        data = {"Values": merged(defaults, {**named, **values}), "Release": {"Namespace": release}}
+        files = sorted(folder.glob("templates/*.yaml"))
         texts = [engine.render(path.read_text(), data, name=path.name) for path in files]
         return [document for text in texts for document in yaml.safe_load_all(text) if document]
 
     return rendered
+
+
+def merged(defaults: JsonObject, values: JsonObject) -> JsonObject:
+    """Maps are merged and lists replaced, as Helm does."""
+    both = {key: merged(defaults[key], value) for key, value in values.items() if isinstance(defaults.get(key), dict)}
+    return {**defaults, **values, **both}

@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from eso_cli.testing.upprocess import UpProcess
-from eso_operator.flags import parse
-from eso_operator.secretstore.kinds import (
+from eso_operator.controllers.secretstore.kinds import (
     CLUSTER_PROVIDER_KIND,
     CLUSTER_STORE,
     CLUSTER_STORE_V2,
@@ -25,9 +24,10 @@ from eso_operator.secretstore.kinds import (
     STORE_V2,
     StoreKind,
 )
-from eso_operator.settings import Reconcilers, Settings
+from eso_operator.process.flags import parse
+from eso_operator.process.settings import Reconcilers, Settings
 from gotmpl.errors import TemplateError
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBECTL = Path(sys.executable).parent / "kubectl"
@@ -45,7 +45,7 @@ def rules(objects: list[JsonObject]) -> list[JsonObject]:
 
 
 def settings_of(objects: list[JsonObject]) -> Settings:
-    """What the operator makes of the flags that it is given."""
+    """Return the operator's settings from the given flags."""
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     return parse(container["args"], {})
@@ -103,7 +103,7 @@ def of_kind(objects: list[JsonObject], kind: str) -> list[JsonObject]:
     return [each for each in objects if each["kind"] == kind]
 
 
-def test_metrics_are_for_the_pod_alone_unless_somebody_opens_them(operator_chart: Chart) -> None:
+def test_metrics_are_for_the_pod_alone_by_default(operator_chart: Chart) -> None:
     closed, opened = operator_chart(), operator_chart(metricsAddress=":8080", metricsFrom=[{"podSelector": {}}])
 
     assert settings_of(closed).metrics.listen.host == "127.0.0.1"
@@ -117,12 +117,32 @@ def test_metrics_are_for_the_pod_alone_unless_somebody_opens_them(operator_chart
     ]
 
 
-def test_nobody_but_probes_reaches_the_operator(operator_chart: Chart) -> None:
+def test_the_dashboard_is_a_switch_and_asks_every_reader_for_a_token(operator_chart: Chart) -> None:
+    off, on = operator_chart(), operator_chart(dashboard={"enabled": True, "port": 9443, "from": [{"podSelector": {}}]})
+    own = operator_chart(dashboard={"enabled": True, "certificateSecret": "dashboard-tls"})
+
+    assert settings_of(off).dashboard.listen.disabled
+    dashboard = settings_of(on).dashboard
+    assert (dashboard.listen.port, dashboard.authenticated, dashboard.certificate_folder) == (9443, True, None)
+    (service,) = of_kind(on, "Service")
+    assert service["metadata"]["name"] == "external-secrets-dashboard"
+    assert service["spec"]["ports"] == [{"name": "https", "port": 443, "targetPort": "dashboard"}]
+    (policy,) = of_kind(on, "NetworkPolicy")
+    assert {"ports": [{"port": "dashboard"}], "from": [{"podSelector": {}}]} in policy["spec"]["ingress"]
+    assert len(rules(on)) == len(rules(off)) + 2
+    assert [rule["verbs"] for rule in rules(on) if rule["resources"] == ["events"]] == [["create", "patch", "list"]]
+    (deployment,) = of_kind(own, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["volumes"] == [{"name": "dashboard-tls", "secret": {"secretName": "dashboard-tls"}}]
+    assert settings_of(own).dashboard.certificate_folder == Path(pod["containers"][0]["volumeMounts"][0]["mountPath"])
+
+
+def test_only_probes_reach_the_operator(operator_chart: Chart) -> None:
     (policy,) = of_kind(operator_chart(), "NetworkPolicy")
 
-    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert "Ingress" in policy["spec"]["policyTypes"]
     assert policy["spec"]["ingress"] == [{"ports": [{"port": "live"}]}]
-    assert of_kind(operator_chart(networkPolicy=False), "NetworkPolicy") == []
+    assert of_kind(operator_chart(networkPolicy={"enabled": False}), "NetworkPolicy") == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import yaml
 
 from eso_render.functions import functions
 from gotmpl.template import Engine
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from kuberun.testing.rawapi import RawApi
 
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "charts" / "eso-provider"
@@ -70,12 +70,12 @@ def test_only_the_operator_may_call() -> None:
         "podLabels": {"app": "core"},
     }
     objects = rendered(operator=operator)
-    calls, metrics = objects["NetworkPolicy"]["spec"]["ingress"]
+    calls, probes = objects["NetworkPolicy"]["spec"]["ingress"]
 
     (who,) = calls["from"]
     assert who["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "eso"}
     assert who["podSelector"]["matchLabels"] == {"app": "core"}
-    assert (calls["ports"], metrics) == ([{"port": "grpc"}], {"ports": [{"port": "metrics"}]})
+    assert (calls["ports"], probes) == ([{"port": "grpc"}], {"ports": [{"port": "live"}]})
     assert "--allowed-client=spiffe://example.org/ns/eso/sa/core" in container(objects)["args"]
 
 
@@ -88,7 +88,29 @@ def test_what_a_provider_may_reach_can_be_narrowed() -> None:
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["egress"][1:] == [vault]
     assert {port["port"] for port in policy["egress"][0]["ports"]} == {53}
-    assert "egress" not in rendered()["NetworkPolicy"]["spec"]
+
+
+def test_metrics_are_for_the_pod_alone_by_default() -> None:
+    readers = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    closed, opened = rendered(), rendered(metricsAddress="0.0.0.0:9000", metricsFrom=readers)
+
+    assert "--metrics=127.0.0.1:8081" in container(closed)["args"]
+    assert [port["name"] for port in container(closed)["ports"]] == ["grpc", "live"]
+    assert "--metrics=0.0.0.0:9000" in container(opened)["args"]
+    assert {"name": "metrics", "containerPort": 9000} in container(opened)["ports"]
+    assert opened["NetworkPolicy"]["spec"]["ingress"][2] == {"ports": [{"port": "metrics"}], "from": readers}
+    service = opened["Service"]  # the last one of the chart
+    assert service["metadata"]["name"] == f"{NAME}-metrics"
+    assert "external-secrets.io/provider" not in service["metadata"]["labels"]
+    assert service["spec"]["ports"] == [{"name": "metrics", "port": 8081, "targetPort": "metrics"}]
+
+
+def test_probes_ask_where_no_metrics_are() -> None:
+    only = container(rendered())
+
+    assert "--live=0.0.0.0:8082" in only["args"]
+    assert {"name": "live", "containerPort": 8082} in only["ports"]
+    assert {only[probe]["httpGet"]["port"] for probe in ("readinessProbe", "livenessProbe")} == {"live"}
 
 
 def test_the_flags_are_those_of_the_command() -> None:
@@ -172,7 +194,7 @@ def test_flags_for_tokens_are_such_that_the_command_starts_with(
 ) -> None:
     """It then waits for certificates: those of an empty folder never come."""
     arguments = container(rendered(callTokens=tokens(**values)))["args"]
-    elsewhere = [f"--tls-dir={tmp_path}", "--tls-wait=0", "--listen=127.0.0.1:0", "--metrics="]
+    elsewhere = [f"--tls-dir={tmp_path}", "--tls-wait=0", "--listen=127.0.0.1:0", "--metrics=", "--live="]
     command = Path(sys.executable).parent / "eso-provider-fake"
 
     done = subprocess.run(

@@ -26,21 +26,21 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.flags import parse
-from eso_operator.settings import ProviderSettings, Settings
-from eso_operator.stores.snapshot import SERVICE as SERVICE_KIND
-from eso_operator.stores.target import ServiceKey
+from eso_operator.process.flags import parse
+from eso_operator.process.settings import ProviderSettings, Settings
+from eso_operator.process.wiring import Operator
+from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.resolving.view import SERVICE as SERVICE_KIND
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_operator.testing.keepingprovider import KeepingProvider, keeping
 from eso_operator.testing.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds
 from eso_operator.testing.transports import Between
-from eso_operator.wiring import Operator
+from kubebase.meta import JsonObject, ObjectKey
+from kubebase.testing.servers import ApiServer
 from kuberun.errors import Forbidden
-from kuberun.meta import JsonObject, ObjectKey
 from kuberun.requests import Request
 from kuberun.testing.builders import SECRETS
 from kuberun.testing.rawapi import RawApi, raw_api
-from kuberun.testing.servers import ApiServer
 
 ACCOUNT = "external-secrets"
 LEFT_OUT = "cluster-scoped kinds are left out: they may not be listed"
@@ -50,8 +50,6 @@ EVERYTHING = WITHOUT_A_FLAG | FANNED_OUT | {"clustersecretstores", "clusterprovi
 PLURALS = {"ServiceAccount": "serviceaccounts", "Role": "roles", "RoleBinding": "rolebindings"}
 EXTERNAL, PUSHES, STORES = EXTERNAL_SECRET.resource(), PUSH_SECRET.resource(), SECRET_STORE.resource()
 FAKE = {"provider": {"fake": {"data": [{"key": "a", "value": "b"}]}}}
-
-_INSTALLED: set[Path] = set()
 
 
 class Home(Enum):
@@ -66,7 +64,7 @@ class Chart(Protocol):
 
 
 class Noted(Between):
-    """Stands before the API server and notes what is asked, and what of it is refused."""
+    """A proxy in front of the API server that records requests and refusals."""
 
     def __init__(self) -> None:
         self.paths: Counter[str] = Counter()
@@ -85,7 +83,7 @@ class Noted(Between):
         return self.inner.stream(request)
 
     def outside(self, *namespaces: str) -> set[str]:
-        """What was asked of no namespace, or of another one; discovery aside."""
+        """Return the requests without a namespace or for another one, except discovery."""
         inside = tuple(f"/namespaces/{each}/" for each in namespaces)
         discovery = re.compile(r"/api/v1|/apis/[^/]+/[^/]+")
         kinds = {path for path in self.paths if not discovery.fullmatch(path)}
@@ -192,9 +190,7 @@ class Installation:
 async def installed(
     api_server: ApiServer, api: RawApi, namespace: str, other: str, operator_chart: Chart
 ) -> Callable[[Home], Installation]:
-    if api_server.kubeconfig not in _INSTALLED:
-        await install_crds(api_server.kubeconfig)
-        _INSTALLED.add(api_server.kubeconfig)
+    await install_crds(api_server.kubeconfig)
 
     def at(home: Home) -> Installation:
         core = other if home is Home.ELSEWHERE else namespace

@@ -18,7 +18,7 @@ import yaml
 from eso_api.kinds import installed_kinds
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_operator.testing.operators import eventually
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kuberun.testing.rawapi import RawApi, raw_api
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +80,7 @@ async def test_every_form_of_reference_works_side_by_side_through_provider_proce
 
 
 def test_these_tests_run_the_core_and_each_provider_as_processes_of_their_own(site: Any) -> None:
-    """R75, R143: whoever adds a provider to the workspace adds it to the product that is tested here."""
+    """R75, R143: every provider of the workspace must be part of the tested product."""
     components = {
         name: site.up.component(f"provider serve {name}") for name in entry_points(group="eso.providers").names
     }

@@ -21,8 +21,8 @@ from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_aws.testing.aside import environment_of, moto_aside
 from eso_provider_aws.testing.front import Asked, Front, Said, refused
 from eso_provider_aws.testing.sessions import AUTH, KEYS, REGION, admin
-from kuberun.clock import SystemClock
-from kuberun.meta import JsonObject
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.slow
@@ -100,7 +100,7 @@ def made(front: Front, name: str, value: str = "first", service: str = "secretsm
 
 
 def signers(front: Front, name: str) -> set[str]:
-    """Whose keys asked for a secret."""
+    """Return the keys that requested a secret."""
     return {one.key_id for one in front.asked if one.body.get("SecretId") == name}
 
 
@@ -241,7 +241,7 @@ async def test_a_denial_says_what_to_allow_and_equal_denials_change_nothing(site
 
     def denied(asked: Asked) -> Said | None:
         """As the service says it, with another request id every time."""
-        who = f"arn:aws:iam::{ACCOUNT}:user/somebody"
+        who = f"arn:aws:iam::{ACCOUNT}:user/jane-doe"
         words = f"User: {who} is not authorized to perform: secretsmanager:GetSecretValue ({next(_NUMBERS)})"
         return refused("AccessDeniedException", words) if asked.body.get("SecretId") == f"{team}/db" else None
 
@@ -259,7 +259,7 @@ async def test_a_denial_says_what_to_allow_and_equal_denials_change_nothing(site
     assert after["status"]["conditions"] == before["status"]["conditions"]
     assert "GetSecretValue" in message
     assert "secretsmanager:GetSecretValue" in message
-    assert [word for word in (KEYS[0], "somebody", "id-of-the-request", "the value") if word in message] == []
+    assert [word for word in (KEYS[0], "jane-doe", "id-of-the-request", "the value") if word in message] == []
     assert await site.find(SECRETS, "app", team) is not None
 
 

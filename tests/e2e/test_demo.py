@@ -1,4 +1,4 @@
-"""`make demo`, where nobody sits at a terminal."""
+"""`make demo` without a terminal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_demo_checks_itself_and_ends_with_0() -> None:
 
 
 @pytest.mark.slow
-def test_whoever_interrupts_the_demo_sees_no_traceback_and_leaves_nothing_behind() -> None:
+def test_an_interrupted_demo_prints_no_traceback_and_leaves_no_process() -> None:
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "tools" / "demo.py")],
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -70,7 +70,7 @@ def test_whoever_interrupts_the_demo_sees_no_traceback_and_leaves_nothing_behind
 
 
 def alive(group: int) -> list[str]:
-    """Numbers of the group's processes. Those that ended count as gone, also where nobody takes notice of their end."""
+    """Return the ids of the group's processes. Processes that exited count as gone, even if they were never reaped."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

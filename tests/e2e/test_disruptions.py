@@ -1,4 +1,4 @@
-"""Processes killed, targets damaged, stores that come late: everything heals by itself."""
+"""Killed processes, damaged targets, stores that are created late: everything recovers automatically."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ async def test_a_process_killed_while_objects_refresh_loses_nothing(site: Any, w
         await site.ready(EXTERNAL_SECRETS, f"one-{number}", namespace)
 
 
-async def test_a_target_that_somebody_changed_or_deleted_is_repaired_at_once(site: Any) -> None:
+async def test_a_target_that_was_changed_or_deleted_is_restored_at_once(site: Any) -> None:
     await site.namespace("drift")
     await site.apply(store("drift", "right"), external_secret("one", "drift", "key-0", "1h"))
     first = await site.secret("one", "drift", {"password": "right"}.__eq__)

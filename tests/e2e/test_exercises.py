@@ -10,7 +10,7 @@ import pytest
 from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ TEAMS = ("exercise-red", "exercise-green", "exercise-blue")
 
 
 async def test_exercise_1_a_password_is_generated_once(site: Any) -> None:
-    """R37, the first half: whatever makes the object be looked at again, the password stays."""
+    """R37, the first half: the password stays, whatever causes another reconcile."""
     site.place("guide/exercise-1-generate-and-push.yaml")
     await site.ready(EXTERNAL_SECRETS, "exercise-password", "production")
     first = await site.secret("exercise-password", "production", lambda text: len(text.get("password", "")) == 24)

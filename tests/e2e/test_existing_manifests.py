@@ -1,4 +1,4 @@
-"""What clusters already have: manifests at v1beta1, v1 stores, and workloads that move on to v2 stores."""
+"""Existing manifests: v1beta1, v1 stores, and workloads that move to v2 stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
 pytestmark = pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The guides tell the truth: their manifests are applied, and do what the text says."""
+"""The manifests of the guides are applied, and have the described effects."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
 from eso_api.v2.generator import GENERATOR
-from eso_cli.providers import free_port, load
+from eso_cli.providers import load
 from eso_cli.testing.upprocess import ESO, up_running
 from eso_wire.values import KindRole
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
+from kubebase.testing.servers import free_ports
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
 pytestmark = pytest.mark.slow
@@ -102,7 +103,7 @@ async def test_a_value_made_once_survives_edits_of_the_objects_and_not_the_loss_
 
 
 def probe(name: str, generator: str) -> JsonObject:
-    """Another ExternalSecret of the same generator: once it is ready, what came before has been looked at."""
+    """Return another ExternalSecret of the generator: once it is ready, earlier changes were handled."""
     ref = {"apiVersion": GENERATOR.resource().api_version, "kind": "Generator", "name": generator}
     return {
         "apiVersion": EXTERNAL_SECRETS.api_version,
@@ -154,7 +155,7 @@ spec:
 
 
 def commands(step: str) -> str:
-    """What a section of the guide on switching tells to type."""
+    """Return the commands of a section of the guide on switching."""
     section = SWITCHING.partition(f"\n## {step}")[2].partition("\n## ")[0]
     return "\n".join(re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE))
 
@@ -165,7 +166,7 @@ def test_the_commands_of_the_guide_on_switching_take_a_cluster_over(tmp_path: Pa
     wait = "kubectl wait --for=condition=Ready --timeout=120s externalsecret/database --namespace=default"
     story = [commands("1."), commands("3."), "kubectl create -f old.yaml", commands("4."), commands("5."), wait]
     script = "set -e\n" + "\n".join([*story, commands("6."), commands("Go back"), "wait"])
-    script = script.replace(":9443", f":{free_port()}")
+    script = script.replace(":9443", f":{free_ports(1)[0]}")
     script = script.replace("eso operator ", "eso operator --metrics-addr=0 --live-addr=127.0.0.1:0 ")
 
     with up_running(tmp_path / "up", "--no-operator") as cluster:
@@ -184,7 +185,7 @@ def test_the_commands_of_the_guide_on_providers_try_a_new_one(tmp_path: Path) ->
     (tmp_path / "fixture.yaml").write_text(yaml.safe_dump(fixture))
     made, _ = typed("eso provider new weather", tmp_path)
     install(tmp_path / "eso-provider-weather", tmp_path / "site")
-    port = free_port()
+    port = free_ports(1)[0]
     pause = f"until (: > /dev/tcp/127.0.0.1/{port}) 2> /dev/null; do sleep 0.1; done"
     script = re.findall(r"^```sh\n(eso provider serve .*?)^```", guide, re.DOTALL | re.MULTILINE)[0]
     script = script.replace("9000", str(port)).replace("&\n", f"&\n{pause}\n")
@@ -196,7 +197,7 @@ def test_the_commands_of_the_guide_on_providers_try_a_new_one(tmp_path: Path) ->
 
 
 def install(distribution: Path, site: Path) -> None:
-    """What an installer leaves behind, without one: the package and its entry points."""
+    """Create the files that an installer would leave: the package and its entry points."""
     project = tomllib.loads((distribution / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = {"console_scripts": project["scripts"], **project["entry-points"]}
     lines = [
@@ -207,6 +208,42 @@ def install(distribution: Path, site: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
     (info / "entry_points.txt").write_text("\n".join(lines))
+
+
+def test_the_commands_of_the_tutorial_lead_from_nothing_to_a_rotating_secret(tmp_path: Path) -> None:
+    """As they stand, but for the port and the first step, whose effect is this workspace."""
+    tutorial = (GUIDES.parent / "tutorial.md").read_text(encoding="utf-8")
+    installing, *steps = re.findall(r"^```sh\n(.*?)^```", tutorial, re.DOTALL | re.MULTILINE)
+    script = "set -e\n" + "\n".join(steps).replace("127.0.0.1:8200", f"127.0.0.1:{free_ports(1)[0]}")
+
+    code, output = typed(script, tmp_path)
+
+    assert "make setup" in installing
+    assert code == 0, output[-3000:]
+    assert "\npostgres://app:first-password@db.internal/shop\n" in output
+    assert "\npostgres://app:second-password@db.internal/shop" in output
+    _, rotated, shown = output.partition("\nrotated\n")
+    assert rotated, output[-3000:]
+    assert "✗" not in shown
+    assert re.search(r"✓ Secret rotating", shown), shown
+
+
+def test_the_commands_of_the_page_on_uninstalling_keep_the_secrets(tmp_path: Path) -> None:
+    page = (GUIDES.parent / "howto" / "uninstall.md").read_text(encoding="utf-8")
+    keep, remove = (
+        re.findall(r"^```sh\n(.*?)^```", page.partition(f"\n## {title}\n")[2], re.DOTALL | re.MULTILINE)[0]
+        for title in ("Keep the Secrets, remove the objects", "Remove the rest")
+    )
+    (tmp_path / "old.yaml").write_text(OLD_OBJECTS)
+    wait = "kubectl wait --for=condition=Ready --timeout=120s externalsecret/database --namespace=default"
+    look = "kubectl get secrets --namespace=default -o name\nkubectl get secretstores,externalsecrets -A -o name"
+    script = f"set -e\nkubectl create -f old.yaml\n{wait}\n{keep}\n{remove}\necho removed\n{look}"
+
+    with up_running(tmp_path / "up") as cluster:
+        code, output = typed(script, tmp_path, KUBECONFIG=str(cluster.kubeconfig))
+
+    assert code == 0, output
+    assert output.partition("removed\n")[2].split() == ["secret/database"]
 
 
 def test_the_template_on_the_front_page_renders(tmp_path: Path) -> None:
@@ -237,7 +274,7 @@ def test_the_guide_on_templates_renders_and_its_mistakes_are_found(tmp_path: Pat
 
 
 def typed(script: str, folder: Path, **environment: str) -> tuple[int, str]:
-    """The exit code and all that was printed. What it started in the background does not outlive it."""
+    """Return the exit code and the output. Background processes of the script are stopped."""
     path = f"{ESO.parent}{os.pathsep}{os.environ['PATH']}"
     log = folder / "typed.log"
     with log.open("wb") as output:

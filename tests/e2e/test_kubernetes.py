@@ -14,12 +14,12 @@ import yaml
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import installed_kinds
 from eso_api.pushsecret import PUSH_SECRET
-from kuberun.clock import SystemClock
-from kuberun.meta import JsonObject, Resource
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject, Resource
+from kubebase.testing.servers import kubeconfig_text
 from kuberun.testing.builders import NAMESPACES, SECRETS
 from kuberun.testing.localserver import LocalServer
 from kuberun.testing.rawapi import RawApi, raw_api
-from kuberun.testing.servers import kubeconfig_text
 from localkube.access.certificates import Certificates
 
 pytestmark = pytest.mark.slow

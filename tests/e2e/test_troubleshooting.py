@@ -11,7 +11,7 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 from kuberun.testing.kubectl import Kubectl
 

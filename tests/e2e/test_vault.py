@@ -16,7 +16,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_vault.testing.openbao import OpenBao
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.postgres import Postgres, database_engine
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.webhook import WEBHOOK
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ LABEL = "external-secrets.io/type"
 
 @pytest.fixture
 async def endpoint() -> AsyncIterator[str]:
-    """An address that gives a password to whoever has the token."""
+    """Serve an address that returns a password to clients with the token."""
 
     async def answer(request: web.Request) -> web.Response:
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
@@ -43,7 +43,7 @@ async def endpoint() -> AsyncIterator[str]:
 
 
 def documents(name: str, url: str, token: str) -> tuple[JsonObject, ...]:
-    """A Secret that nobody labelled, a webhook that wants it, and an ExternalSecret that wants the webhook's answer."""
+    """Return a Secret without the label, a webhook that uses it, and an ExternalSecret that uses the webhook."""
     metadata = {"name": name, "namespace": NAMESPACE}
     webhook = {
         "url": url,
@@ -94,7 +94,7 @@ async def test_a_secret_comes_from_a_webhook_once_its_token_is_labelled(site: An
 
 
 async def test_an_endpoint_that_refuses_the_token_is_reported(site: Any, endpoint: str) -> None:
-    secret, *others = documents("webhook-bad", endpoint, "CANARY-of-somebody-else")
+    secret, *others = documents("webhook-bad", endpoint, "CANARY-of-another-user")
     secret["metadata"]["labels"] = {LABEL: "webhook"}
 
     await site.apply(secret, *others)

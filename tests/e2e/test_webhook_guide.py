@@ -20,7 +20,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_sdk.testing.certificates import Authority
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 
 pytestmark = pytest.mark.slow
@@ -35,11 +35,11 @@ VALUES = {
     "internal": {"value": "hello"},
     "windows": {"value": "hello"},
 }
-"""What each ExternalSecret of the guide gives."""
+"""The expected value of each ExternalSecret of the guide."""
 
 
 class Manager:
-    """Answers what the guide asks for."""
+    """Answers the requests of the guide."""
 
     def __init__(self) -> None:
         self.values = {"greeting": "hello"}
@@ -73,7 +73,7 @@ class Manager:
         return await self.handle(request)
 
     async def with_ntlm(self, request: web.Request) -> web.Response:
-        """Challenge once, then accept whoever proves to be anna of CORP. The proof itself is checked elsewhere."""
+        """Challenge once, then accept a client that claims to be anna of CORP. The proof itself is tested elsewhere."""
         text = request.headers.get("Authorization", "").partition(" ")[2]
         kind = base64.b64decode(text)[8:9]
         if kind == b"\x03" and "CORPanna".encode("utf-16-le") in base64.b64decode(text):

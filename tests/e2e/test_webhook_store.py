@@ -14,7 +14,7 @@ from aiohttp import web
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ class Manager:
     denied: set[str] = field(default_factory=set)
     pushed: list[tuple[str, str]] = field(default_factory=list)
     unchanged: Counter[str] = field(default_factory=Counter)
-    """How often a namespace was told that its value is the same."""
+    """How often a namespace got the status 304."""
 
     async def handle(self, request: web.Request) -> web.Response:
         key = request.match_info["key"]

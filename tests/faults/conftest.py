@@ -16,31 +16,29 @@ import pytest
 from eso_api.references import StoreRef
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_cli.testing.providerprocess import ProviderProcess, local_certificates
+from eso_operator.calling import diagnosis
+from eso_operator.calling.directory import DirectorySettings
+from eso_operator.calling.settings import BreakerSettings, RuntimeSettings
 from eso_operator.certs.local import LocalCertificates, replace_set
-from eso_operator.providers import diagnosis
-from eso_operator.providers.directory import DirectorySettings
-from eso_operator.providers.settings import BreakerSettings, RuntimeSettings
-from eso_operator.settings import ProviderSettings, Settings, Tempo
-from eso_operator.stores.credentials import bind
-from eso_operator.stores.need import VALIDATION
-from eso_operator.stores.target import BoundTarget, ServiceKey
+from eso_operator.process.settings import ProviderSettings, Settings, Tempo
+from eso_operator.process.wiring import Operator
+from eso_operator.resolving.credentials import bind
+from eso_operator.resolving.need import VALIDATION
+from eso_operator.resolving.resolved import BoundStore, ServiceKey
 from eso_operator.testing.clusters import NotedReads
 from eso_operator.testing.operators import LABEL, SERVICES, Bench, install_crds
-from eso_operator.wiring import Operator
 from eso_wire.tls import client_id
 from eso_wire.values import ObjectRef
-from kuberun.backoff import Backoff
-from kuberun.meta import Condition, JsonObject
+from kubebase.backoff import Backoff
+from kubebase.meta import Condition, JsonObject
+from kubebase.testing.servers import ApiServer, free_ports
 from kuberun.testing.builders import SECRETS
 from kuberun.testing.rawapi import RawApi
-from kuberun.testing.servers import ApiServer, free_ports
 
 STORES = SECRET_STORE_V2.resource()
 SERVICE = "provider-fake"
 PORT = 8080
 COMMAND = (str(Path(sys.executable).parent / "eso-provider-fake"),)
-_INSTALLED: set[Path] = set()
-
 _QUICK = Backoff(first=0.2, cap=1.0)
 HASTY = Tempo(RuntimeSettings(breaker=BreakerSettings(rest=_QUICK)), DirectorySettings(refresh=2.0, again=_QUICK))
 """Between two tries the operator waits up to half a minute. How long is tested in virtual time, elsewhere."""
@@ -95,13 +93,13 @@ class Site:
         await self.provider.start("--faults", str(self.faults_file))
 
     def fails(self, *rules: JsonObject, **script: Any) -> None:
-        """What goes wrong from now on; nothing without rules."""
+        """Set the faults from now on; none without rules."""
         fresh = self.faults_file.with_suffix(".new")
         fresh.write_text(json.dumps({"rules": rules, **script}))
         fresh.rename(self.faults_file)
 
     async def issued(self) -> dict[str, bytes] | None:
-        """What the operator issued for the provider, as its pod would have it mounted."""
+        """Return the certificates that the operator issued for the provider, as its pod would mount them."""
         found = await self.bench.find(SECRETS, f"{SERVICE}-provider-tls")
         return None if found is None else {key: base64.b64decode(value) for key, value in found["data"].items()}
 
@@ -112,13 +110,13 @@ class Site:
     # --- stores -------------------------------------------------------------------------------------------------------
 
     async def create_store(self, name: str = "fake", *, service: str = SERVICE, **spec: Any) -> None:
-        """A store that is looked at every second."""
+        """Create a store that is validated every second."""
         inline = {"kind": "Fake", "spec": {"data": [{"key": "a", "value": "value-of-a"}]}}
         config = {"address": f"{service}.{self.namespace}.svc:{PORT}", "inline": inline}
         await self.bench.create(STORES, name, spec={"refreshInterval": "1s", "providerConfig": config, **spec})
 
     async def point_at(self, service: str, name: str = "fake") -> None:
-        """Somebody corrects the address."""
+        """Change the address of the store, as an administrator would."""
         address = f"{service}.{self.namespace}.svc:{PORT}"
         await self.bench.patch(STORES, name, {"spec": {"providerConfig": {"address": address}}})
 
@@ -138,7 +136,7 @@ class Site:
         found = await self.bench.ready(STORES, name, wanted)
         return str(next(one["message"] for one in found["status"]["conditions"] if one["type"] == "Ready"))
 
-    async def bound(self, name: str = "fake") -> BoundTarget:
+    async def bound(self, name: str = "fake") -> BoundStore:
         """The store as an ExternalSecret would use it."""
         caller = ObjectRef("external-secrets.io/v1", "ExternalSecret", self.namespace, "user", "uid-user")
         ref = StoreRef(api_version=STORES.api_version, kind=STORES.kind, name=name)
@@ -160,9 +158,7 @@ async def site(
     api_server: ApiServer, api: RawApi, namespace: str, tmp_path: Path, short_diagnosis: None
 ) -> AsyncIterator[Site]:
     del short_diagnosis
-    if api_server.kubeconfig not in _INSTALLED:
-        await install_crds(api_server.kubeconfig)
-        _INSTALLED.add(api_server.kubeconfig)
+    await install_crds(api_server.kubeconfig)
     client = client_id("cluster.local", namespace, "external-secrets")
     port = free_ports(1)[0]
     provider = ProviderProcess(COMMAND, tmp_path / "provider", tmp_path / "tls", client, port)

@@ -14,13 +14,13 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_api.values import SecretBytes
-from eso_operator.providers.settings import SubscriptionSettings
-from eso_operator.sync.pace import PaceSettings
+from eso_operator.calling.settings import SubscriptionSettings
+from eso_operator.changefeed.pace import PaceSettings
+from eso_operator.process.wiring import Operator
 from eso_operator.testing.operators import eventually
-from eso_operator.wiring import Operator
 from eso_wire.values import PushBatch, PushItem, RemoteRef
-from kuberun.backoff import Backoff
-from kuberun.meta import ObjectKey
+from kubebase.backoff import Backoff
+from kubebase.meta import ObjectKey
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live
@@ -38,7 +38,7 @@ def short_gap(site: Any) -> None:
 
 
 async def put(site: Any, text: str) -> None:
-    """Somebody else changes the backend."""
+    """Change the value in the backend, as another writer would."""
     item = PushItem("one", RemoteRef(KEY), SecretBytes(text.encode()))
     (result,) = await site.operator.gateway.push(await site.bound(), PushBatch((item,), idempotency_key=text))
     assert not isinstance(result.outcome, Exception)
@@ -54,7 +54,7 @@ async def follow(site: Any) -> None:
 
 
 async def started(operator: Operator, method: str) -> int:
-    """How many calls of that method were made."""
+    """Return the number of calls of that method."""
     name = f'eso_grpc_client_started_total{{method="{method}",'
     lines = operator.metrics.exposition().decode().splitlines()
     return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)))
@@ -124,7 +124,7 @@ async def _twice(operator: Operator) -> bool:
 
 
 async def test_an_operator_that_starts_again_goes_on_where_its_stream_was(site: Any) -> None:
-    """What it reads then, it reads because of the next change."""
+    """Its reads after that are caused by the next change."""
     await site.start()
     async with site.running():
         await followed(site)
@@ -143,11 +143,11 @@ async def test_an_operator_that_starts_again_goes_on_where_its_stream_was(site: 
 
 
 async def recorded(site: Any) -> None:
-    """Until the last refresh is on record: what is not fresh is read, whatever the stream says."""
+    """Wait until the last refresh is recorded: an object that is not fresh is read, whatever the stream says."""
     await site.bench.ready(ES, "db", lambda condition: condition.status == "True")
 
     async def idle() -> bool:
-        return site.operator.push.told_at(ObjectKey(site.namespace, "db")) is None
+        return site.operator.changes.told_at(ObjectKey(site.namespace, "db")) is None
 
     await eventually(idle, "what was read is not on record")
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from eso_operator.calling.gateway import Gateway
 from eso_operator.certs import authority
 from eso_operator.certs.bundle import Lifetimes
-from eso_operator.providers.gateway import Gateway
-from eso_operator.settings import CertificateSettings
-from eso_operator.stores.target import BoundTarget
+from eso_operator.process.settings import CertificateSettings
+from eso_operator.resolving.resolved import BoundStore
 from eso_operator.testing.operators import eventually
 from eso_wire.errors import ProviderError
 from eso_wire.values import GetItem, RemoteRef
@@ -48,7 +48,7 @@ class Load:
     """Reads without pause and without retries, and what came of them."""
 
     gateway: Gateway
-    bound: BoundTarget
+    bound: BoundStore
     answered: int = 0
     failures: list[str] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class Load:
 
 @dataclass(slots=True)
 class Mount:
-    """Shows the provider what is stored, as a kubelet does, and remembers what was shown."""
+    """Shows the provider the stored Secret, as a kubelet does, and records every version."""
 
     site: Any
     leaves: list[bytes] = field(default_factory=list)

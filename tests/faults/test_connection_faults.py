@@ -1,4 +1,4 @@
-"""Names, connections, certificates and identities that are wrong: told apart by name, and over when they are right."""
+"""Wrong names, connections, certificates and identities: each is reported by name, and the store recovers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_operator.certs.authority import Credential, ServerNames, Window, issue_authority, issue_server
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 pytestmark = pytest.mark.live
 
@@ -18,7 +18,7 @@ FILES = ("ca.crt", "tls.crt", "tls.key")
 
 
 async def test_a_name_that_does_not_resolve(site: Any) -> None:
-    """R135. Nothing here resolves names of Services, unless the operator is told where one is."""
+    """R135. Names of Services do not resolve here, unless the operator gets the address."""
     await site.start()
     async with site.running():
         await site.create_service("provider-elsewhere")
@@ -31,7 +31,7 @@ async def test_a_name_that_does_not_resolve(site: Any) -> None:
         await site.ready()
 
 
-async def test_nobody_listens(site: Any) -> None:
+async def test_the_address_refuses_connections(site: Any) -> None:
     async with site.running():
         await site.create_store()
 
@@ -48,7 +48,12 @@ async def test_nobody_listens(site: Any) -> None:
         pytest.param(
             "stranger", "UnknownCA", ["ca.crt"], id="the provider's certificate is of another authority, R136"
         ),
-        pytest.param("namesake", "HostnameMismatch", ["provider-fake"], id="the provider is somebody else, R136"),
+        pytest.param(
+            "namesake",
+            "HostnameMismatch",
+            ["provider-fake"],
+            id="the provider has the certificate of another one, R136",
+        ),
         pytest.param(
             "distrust", "ClientCertRejected", ["ca.crt"], id="the provider does not trust our authority, R136"
         ),
@@ -70,7 +75,7 @@ async def test_certificates_that_cannot_be_accepted(site: Any, spoil: str, reaso
         await site.ready()
 
 
-async def test_a_provider_that_lets_somebody_else_in(site: Any) -> None:
+async def test_a_provider_that_admits_another_client(site: Any) -> None:
     """R136: it trusts our authority, and not us."""
     ours, site.provider.client = site.provider.client, "spiffe://cluster.local/ns/other/sa/external-secrets"
     await site.start()
@@ -91,7 +96,7 @@ def spoilt(how: str, good: Files, issuer: Files, namespace: str) -> Files:
     valid = Window(now - timedelta(hours=2), now + timedelta(hours=1))
     expired = Window(now - timedelta(minutes=4), now - timedelta(minutes=1))  # not before its authority begins
     authority = Credential(issuer["tls.crt"], SecretBytes(issuer["tls.key"]))
-    other = issue_authority("somebody else", valid)
+    other = issue_authority("another authority", valid)
     names = ServerNames((f"provider-fake.{namespace}.svc",), f"spiffe://cluster.local/ns/{namespace}/svc/provider-fake")
     wrong = ServerNames(("provider-other.svc",), f"spiffe://cluster.local/ns/{namespace}/svc/provider-other")
     match how:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.stores.target import BoundTarget
+from eso_operator.process.wiring import Operator
+from eso_operator.resolving.resolved import BoundStore
 from eso_operator.testing.operators import eventually
-from eso_operator.wiring import Operator
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, Handshake, RemoteRef
 
@@ -44,9 +44,9 @@ async def test_a_provider_that_is_killed_is_named_and_its_successor_is_taken(sit
         await eventually(lambda: _knows_another(operator, bound), "the directory does not know the new instance")
 
 
-async def _knows_another(operator: Operator, bound: BoundTarget) -> bool:
-    known = operator.directory.handshakes[bound.target.connection.key]
-    return isinstance(known, Handshake) and known.instance_id != bound.target.handshake.instance_id
+async def _knows_another(operator: Operator, bound: BoundStore) -> bool:
+    known = operator.directory.handshakes[bound.resolved.connection.key]
+    return isinstance(known, Handshake) and known.instance_id != bound.resolved.handshake.instance_id
 
 
 async def test_a_rolled_provider_answers_the_same_stores(site: Any) -> None:
@@ -101,7 +101,7 @@ async def test_a_read_that_hangs_ends_at_the_deadline_of_its_caller(site: Any) -
 
 
 async def test_only_errors_that_may_heal_are_tried_again(site: Any) -> None:
-    """R138. One process for all reasons: how often it is called says what the operator made of each."""
+    """R138. One process for all reasons: the number of calls shows how the operator classified each."""
     expected = {
         "BACKEND_UNAVAILABLE": 3,
         "BACKEND_ERROR": 3,
@@ -122,8 +122,11 @@ async def test_only_errors_that_may_heal_are_tried_again(site: Any) -> None:
         assert calls == expected
 
 
-async def calls_of_failing_read(site: Any, operator: Operator, bound: BoundTarget, reason: str) -> int:
-    """How often a read is sent that fails twice and would then succeed; fails unless the outcome fits the number."""
+async def calls_of_failing_read(site: Any, operator: Operator, bound: BoundStore, reason: str) -> int:
+    """Return the number of calls of a read that fails twice and would then succeed.
+
+    Fail unless the outcome fits the number.
+    """
     before = await site.provider.calls("GetSecrets")
     site.fails(error(reason, first=2))
     outcome: object
@@ -172,7 +175,7 @@ async def test_a_provider_one_minor_apart_works(site: Any, protocols: list[str],
         (result,) = await operator.gateway.get(bound, READ)
 
         assert result.outcome == VALUE
-        assert bound.target.handshake.selected == selected
+        assert bound.resolved.handshake.selected == selected
 
 
 @pytest.mark.parametrize("protocols", [pytest.param(["1.4", "1.5"], id="too old"), pytest.param(["3.0"], id="too new")])

@@ -1,4 +1,4 @@
-"""A provider that serves nobody without the token of a service account: the store says so, and what to set."""
+"""A provider that requires the token of a service account: the store says so, and which field to set."""
 
 from __future__ import annotations
 

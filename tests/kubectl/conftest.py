@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.kubectl import Kubectl
-from kuberun.testing.servers import ApiServer
 
 GADGETS = Path(__file__).with_name("gadget_crd.yaml")
 

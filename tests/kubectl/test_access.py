@@ -1,4 +1,4 @@
-"""Who one is, and what one may do."""
+"""The user's identity and rights."""
 
 from __future__ import annotations
 

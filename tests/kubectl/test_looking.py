@@ -1,4 +1,4 @@
-"""What kubectl finds out about a server: versions, kinds, explanations."""
+"""Information that kubectl shows about a server: versions, kinds, explanations."""
 
 from __future__ import annotations
 

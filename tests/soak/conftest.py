@@ -9,34 +9,32 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import aiohttp
 import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
+from eso_operator.process.wiring import Operator, wire
 from eso_operator.targets.marks import MANAGED_LABEL
 from eso_operator.testing.operators import Bench, free_port, install_crds, scripted
-from eso_operator.wiring import Operator, wire
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject, Resource
+from kubebase.testing.servers import ApiServer
 from kuberun import config
 from kuberun.client import Client
-from kuberun.clock import SystemClock
-from kuberun.meta import JsonObject, Resource
 from kuberun.testing.builders import SECRETS, document
 from kuberun.testing.proxy import Proxy
 from kuberun.testing.rawapi import RawApi
-from kuberun.testing.servers import ApiServer
 from kuberun.transport import AiohttpTransport
 
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()
 STORES = SECRET_STORE.resource()
 REMOTE_KEYS = 10
-_INSTALLED: set[Path] = set()
 
 
 class JumpingClock(SystemClock):
-    """The wall clock is set by somebody; what passes in between is real."""
+    """A clock whose wall time the test can shift; elapsed time is real."""
 
     offset = timedelta()
 
@@ -116,7 +114,7 @@ class World:
         return self.chance.choice(sorted(self.names))
 
     async def _tried(self, method: str, path: str, body: object = None) -> bool:
-        """Whether the server did it; it may be away."""
+        """Return whether the server did it; it may be down."""
         headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
         with suppress(aiohttp.ClientError, OSError):
             return (await self.bench.api.send(method, path, body, headers=headers)).status < 300
@@ -125,7 +123,10 @@ class World:
     # --- what becomes of it -------------------------------------------------------------------------------------------
 
     async def differences(self) -> list[str]:
-        """What is not as its ExternalSecret says. The API is asked: a request without an answer may have been heard."""
+        """Return the differences from the ExternalSecrets.
+
+        They are read from the API: a request without a response may have succeeded.
+        """
         assert self.bench.host is not None
         data = self.bench.host.provider.data
         try:
@@ -145,7 +146,7 @@ class World:
         return wrong
 
     async def settles(self, within: float = 60.0) -> list[str]:
-        """What is still wrong after a fair time."""
+        """Return the differences that are left after a fair time."""
         clock = SystemClock()
         end = clock.monotonic() + within
         while (wrong := await self.differences()) and clock.monotonic() < end:
@@ -163,9 +164,7 @@ class World:
 
 @pytest.fixture
 async def world(api_server: ApiServer, api: RawApi, namespace: str) -> AsyncIterator[World]:
-    if api_server.kubeconfig not in _INSTALLED:
-        await install_crds(api_server.kubeconfig)
-        _INSTALLED.add(api_server.kubeconfig)
+    await install_crds(api_server.kubeconfig)
     chance = random.Random(20301231)  # noqa: S311 - the same trouble in every run
     proxy = Proxy(int(api_server.url.rpartition(":")[2]), chance)
     bench = Bench(api, api_server.kubeconfig, namespace, free_port())

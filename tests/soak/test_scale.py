@@ -1,7 +1,9 @@
-"""R145: a thousand ExternalSecrets over fifty namespaces: all become ready, and what it took is on record.
+"""R145: many ExternalSecrets over fifty namespaces: all become ready, and what it took is on record.
 
-Figures are printed, not judged: how fast a machine is says nothing about a change. What is judged is that nobody is
-forgotten. `make bench` measures the same on a real kube-apiserver, as ratios.
+`make nightly` runs a thousand of them; a quarter has the same paths to go.
+
+Figures are printed, not judged: how fast a machine is says nothing about a change. The test only checks that every
+ExternalSecret becomes ready. `make bench` measures the same on a real kube-apiserver, as ratios.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ import pytest
 
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
-from kuberun.clock import SystemClock
-from kuberun.meta import JsonObject
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES, document
 
-OBJECTS = int(os.environ.get("ESO_SCALE_OBJECTS", "1000"))
+OBJECTS = int(os.environ.get("ESO_SCALE_OBJECTS", "250"))
 SPREAD = 50
 AT_ONCE = 16
 PATIENCE = 240.0
@@ -32,7 +34,7 @@ STORE = "scale"
 @pytest.mark.live
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE + 120)
-async def test_a_thousand_objects_in_fifty_namespaces_become_ready(world: Any) -> None:
+async def test_many_objects_in_fifty_namespaces_become_ready(world: Any) -> None:
     clock, api = SystemClock(), world.bench.api
     names = [f"{world.bench.namespace}-{number}" for number in range(SPREAD)]
     await every(names, lambda name: api.post(NAMESPACES.path(), {"metadata": {"name": name}}))
@@ -87,7 +89,7 @@ async def created(api: Any, namespace: str, number: int) -> Any:
 
 
 async def until_ready(world: Any, names: list[str]) -> int:
-    """How many are ready in the end."""
+    """Return how many are ready in the end."""
     clock = SystemClock()
     end = clock.monotonic() + PATIENCE
     while True:

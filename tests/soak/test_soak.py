@@ -1,4 +1,4 @@
-"""Trouble of every kind for a while; then everything is as it should be, and nothing was lost on the way."""
+"""Faults of every kind for a while; then everything has converged, and nothing was lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_all_objects_converge_after_trouble_of_every_kind(world: Any) -> N
             await trouble(world)
             people.cancel()
         world.proxy.cut(everything=True)
-        world.clock.offset = timedelta()  # somebody who is hours behind rightly trusts no certificate
+        world.clock.offset = timedelta()  # a clock that is hours behind rightly rejects every certificate
         wrong = await world.settles()
         after = footprint()
         overdue = await no_overdue_keys(operator.manager._controllers, OVERDUE)()

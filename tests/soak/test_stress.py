@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kubebase.meta import ObjectKey
 from kuberun.controller import Controller, Outcome
-from kuberun.meta import ObjectKey
 
 OBJECTS = 40
 PEOPLE = 6
@@ -44,7 +44,7 @@ async def test_many_people_at_once_never_make_one_key_run_twice(world: Any, capl
 
 
 async def person(world: Any, number: int) -> None:
-    """Acts without looking at what the others do; what is gone meanwhile is no problem."""
+    """Act without regard to the others; a missing object is not an error."""
     mine = [f"of-{number}-{index}" for index in range(3)]
     for name in mine:
         await world.add(name)

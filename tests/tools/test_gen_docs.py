@@ -1,18 +1,23 @@
-"""The reference pages: what the code has and the page does not say, and the other way round, stops the build."""
+"""The reference pages: the build fails for a fact without a description, and for a description without a fact."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from eso_api.kinds import AnyKind, installed_kinds
+
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-PAGES = ("flags.md", "metrics.md", "status.md", "templates.md")
+PAGES = ("flags.md", "kinds/passwords.generators.external-secrets.io.md", "metrics.md", "status.md", "templates.md")
 
 
 def generate(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -65,7 +70,7 @@ def test_a_file_of_words_that_changed_is_noticed(before: str, after: str, compla
     assert complaint in done.stderr
 
 
-def test_pages_that_were_edited_by_hand_are_noticed_and_written_anew(folder: Path) -> None:
+def test_pages_that_were_edited_by_hand_are_detected_and_rewritten(folder: Path) -> None:
     pages = {folder / name: (folder / name).read_text(encoding="utf-8") for name in PAGES}
     for page, text in pages.items():
         page.write_text(f"{text}\nby hand\n", encoding="utf-8")
@@ -77,3 +82,51 @@ def test_pages_that_were_edited_by_hand_are_noticed_and_written_anew(folder: Pat
     assert [str(page) for page in pages if str(page) not in noticed.stderr] == []
     assert written.returncode == 0
     assert {page: page.read_text(encoding="utf-8") for page in pages} == pages
+
+
+def test_the_page_of_a_kind_that_no_longer_exists_is_removed(folder: Path) -> None:
+    former = folder / "kinds" / "gadgets.example.com.md"
+    former.write_text("# Gadget\n", encoding="utf-8")
+
+    noticed = generate("--check", folder)
+    written = generate(folder)
+
+    assert (noticed.returncode, written.returncode) == (1, 0)
+    assert str(former) in noticed.stderr
+    assert not former.exists()
+
+
+@pytest.mark.parametrize("kind", installed_kinds(), ids=lambda kind: kind.crd_name)
+def test_the_page_of_a_kind_has_every_field_of_its_crd(kind: AnyKind) -> None:
+    page = (REFERENCE / "kinds" / f"{kind.crd_name}.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^#+ (\S+)\n(.*?)(?=^#|\Z)", page, re.MULTILINE | re.DOTALL))
+    schema = kind.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+    fields = [
+        (path, name) for part in ("spec", "status") for path, name in listed(schema["properties"].get(part, {}), part)
+    ]
+
+    assert [each for each in fields if f"\n| `{each[1]}` |" not in sections.get(each[0], "")] == []
+
+
+def listed(schema: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Yield every field of a schema as the object that holds it and its name."""
+    for name, field in schema.get("properties", {}).items():
+        yield path, name
+        yield from listed(field, f"{path}.{name}")
+    for inner, suffix in (("items", "[]"), ("additionalProperties", ".NAME")):
+        if isinstance(schema.get(inner), dict):
+            yield from listed(schema[inner], f"{path}{suffix}")
+
+
+def test_the_page_of_a_kind_shows_types_defaults_and_choices() -> None:
+    page = (REFERENCE / "kinds" / "externalsecrets.external-secrets.io.md").read_text(encoding="utf-8")
+
+    for row in (
+        "| `refreshPolicy` | string | `Periodic` | ",
+        " One of `CreatedOnce`, `Periodic`, `OnChange`. |",
+        "| `remoteRef` | [object](#specdataremoteref), required | ",
+        "| `dataFrom` | [list of object](#specdatafrom) | ",
+        "| `refreshInterval` | integer or string | `1h0m0s` | ",
+    ):
+        assert row in page

@@ -1,4 +1,4 @@
-"""tools/kube-apiserver/build.py: which versions it offers, when it builds, what it says when it cannot."""
+"""tools/kube-apiserver/build.py: its versions, when it builds, and its errors."""
 
 from __future__ import annotations
 

@@ -48,7 +48,10 @@ def main() -> int:
 
 
 def versions_to_test() -> list[str]:
-    """The newest pinned release; all of them if KUBE_VERSIONS=all; the given binary's if KUBEBUILDER_ASSETS is set."""
+    """Return the newest pinned release.
+
+    Return all of them if KUBE_VERSIONS=all, the given binary's if KUBEBUILDER_ASSETS is set.
+    """
     if given := given_assets():
         return [version_of(given / "kube-apiserver")]
     known = list(modules())
@@ -85,7 +88,7 @@ def version_of(binary: Path) -> str:
 
 
 def modules() -> dict[str, Path]:
-    """Version -> folder of the go.mod that pins it, newest first."""
+    """Return the folder of the go.mod for each pinned version, newest first."""
     found = {}
     for file in [HERE / "go.mod", *HERE.glob("*/go.mod")]:
         pinned = re.search(r"k8s\.io/kubernetes v([0-9.]+)", file.read_text())
@@ -100,7 +103,7 @@ def cache() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Two checkouts may share the cache: the second waits, then finds the binaries."""
+    """Lock the cache. Two checkouts may share it: the second waits, then finds the binaries."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

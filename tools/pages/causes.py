@@ -1,4 +1,4 @@
-"""Every cause a message or an outcome can name: enumerations, what errors of providers become, and literals."""
+"""Every cause that a message or an outcome can contain: enumerations, errors of providers, and literals."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Final
 
 import eso_operator
+from eso_operator.calling.errors import NoAnswerError
 from eso_operator.certs.problems import ProblemName
-from eso_operator.providers.errors import NoAnswerError
-from eso_operator.stores.target import Reason
-from eso_operator.sync.reporting import cause_of
+from eso_operator.controllers.externalsecret import outcome as of_external_secret
+from eso_operator.report.causes import cause_of
+from eso_operator.resolving.resolved import Reason
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.probe import TlsProblemKind
 from eso_wire.status import TransportError
@@ -22,7 +23,7 @@ _CAMEL: Final = re.compile(r"[A-Z][A-Za-z]+")
 
 
 def causes() -> frozenset[str]:
-    """All of them."""
+    """Return all causes."""
     errors = [*(ProviderError(reason, "") for reason in ErrorReason), TransportError(""), NoAnswerError("")]
     return frozenset(
         {
@@ -30,14 +31,15 @@ def causes() -> frozenset[str]:
             *map(str, ProblemName),
             *map(str, TlsProblemKind),
             *map(cause_of, errors),
-            *literals("sync", "_failure"),
-            *literals("pushsecret", "_failed", "NoChoice", "SourceError", "SourceGoneError"),
+            *of_external_secret.CAUSES,
+            *literals("reading", "_failure"),
+            *literals("controllers/pushsecret", "_failed", "NoChoice", "SourceError", "SourceGoneError"),
         }
     )
 
 
 def literals(folder: str, *functions: str) -> Iterator[str]:
-    """Words in CamelCase that are written into calls of these functions."""
+    """Yield the CamelCase words in calls of these functions."""
     for path in sorted((_SOURCE / folder).glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _called(node) in functions:

@@ -1,4 +1,4 @@
-"""Markdown that survives what it is filled with, and the error that all pages share."""
+"""Markdown with escaped content, and the error that all pages share."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterable, Sequence
 
 
 class DocsError(Exception):
-    """What is wrong with the words of a page, a problem in a line."""
+    """The problems of a page, one per line."""
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells are Markdown already."""
+    """Return a table. Cells are already Markdown."""
     return "".join([_line(heads), f"|{'---|' * len(heads)}\n", *map(_line, rows)])
 
 
 def code(text: str) -> str:
-    """A code span that survives in a table."""
+    """Return a code span for use in a table."""
     fence = "``" if "`" in text else "`"
     return f"{fence}{text}{fence}".replace("|", "\\|")
 
 
 def escaped(text: str) -> str:
-    """Plain words: nothing in them is markup."""
+    """Escape plain text."""
     return re.sub(r"([|<>_*`$])", r"\\\1", text)
 
 

@@ -15,31 +15,32 @@ import msgspec
 from eso_api.conditions import StoreStatus
 from eso_api.v2.policy import ProviderStatus
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
-from eso_operator.externalsecret import outcome as of_external_secret
-from eso_operator.fanout import outcome as of_fan_out
-from eso_operator.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
-from eso_operator.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
-from eso_operator.fanout.description import FanOut, Parent
-from eso_operator.fanout.namespaces import Gaps
-from eso_operator.fanout.readiness import Unready
-from eso_operator.providerclass import outcome as of_class
-from eso_operator.pushsecret import outcome as of_push_secret
-from eso_operator.pushsecret.places import Place
-from eso_operator.pushsecret.rivals import Clash
-from eso_operator.secretstore import outcome as of_store
-from eso_operator.secretstore import verdict
-from eso_operator.secretstore.kinds import STORE_KINDS, Generation
-from eso_operator.sync.due import NotDue
-from eso_operator.sync.fetch import Failure
-from eso_operator.sync.misfits import MALFORMED
+from eso_operator.controllers.due import NotDue
+from eso_operator.controllers.externalsecret import outcome as of_external_secret
+from eso_operator.controllers.fanout import outcome as of_fan_out
+from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
+from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
+from eso_operator.controllers.fanout.description import FanOut, Parent
+from eso_operator.controllers.fanout.namespaces import Gaps
+from eso_operator.controllers.fanout.readiness import Unready
+from eso_operator.controllers.malformed import MALFORMED
+from eso_operator.controllers.providerclass import outcome as of_class
+from eso_operator.controllers.pushsecret import outcome as of_push_secret
+from eso_operator.controllers.pushsecret.places import Place
+from eso_operator.controllers.pushsecret.rivals import Clash
+from eso_operator.controllers.secretstore import outcome as of_store
+from eso_operator.controllers.secretstore import verdict
+from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation
+from eso_operator.reading.fetched import Failure
+from eso_operator.report.steps import Step
 from eso_operator.targets.target import Done
 from eso_operator.testing.clusters import serving
 from eso_operator.testing.externalsecrets import external_secret, snapshot
 from eso_operator.testing.pushsecrets import push_secret
 from eso_wire.values import ConditionReport, KindId
+from kubebase.meta import ObjectKey, ObjectMeta
+from kubebase.testing.clock import START
 from kuberun.events import EventType
-from kuberun.meta import ObjectKey, ObjectMeta
-from kuberun.testing.clock import START
 from pages.causes import literals
 from pages.markdown import DocsError
 
@@ -57,7 +58,7 @@ class Facts:
 
 
 def facts() -> dict[str, Facts]:
-    """By kind, as the page calls it. An object of any kind may not fit its type."""
+    """Return the facts by kind, as named in the page. An object of any kind may not fit its type."""
     found = {
         "ExternalSecret": _external_secret(),
         "PushSecret": _push_secret(),
@@ -75,8 +76,8 @@ def _external_secret() -> Facts:
     outcomes: list[of_external_secret.Outcome] = [
         *(of_external_secret.Synced(reason=reason) for reason in _REASONS),
         of_external_secret.Synced(remarks=("why",)),
-        of_external_secret.Failed("step"),
-        of_external_secret.Stalled("step"),
+        of_external_secret.Failed(Step.WRITE),
+        of_external_secret.Stalled(Step.WRITE),
         *(left(CAUSE) for left in (of_external_secret.Collided, of_external_secret.Unseen, of_external_secret.Ignored)),
         NotDue(CAUSE, None),
         of_external_secret.Intact(),
@@ -86,7 +87,7 @@ def _external_secret() -> Facts:
     targets = [snapshot(external_secret()), snapshot(external_secret(target=manifest))]
     found = _said(of_external_secret.report_of(target, outcome) for target in targets for outcome in outcomes)
     written = [done.name.title() for done in Done]
-    noted = [*literals("externalsecret", "News"), *written]
+    noted = [*literals("controllers/externalsecret", "News"), *written]
     return replace(found, events=dict.fromkeys(noted, EventType.NORMAL.value) | dict(found.events))
 
 
@@ -97,7 +98,7 @@ def _push_secret() -> Facts:
         of_push_secret.Synced(existing=("store: key",)),
         of_push_secret.SourceDeleted(),
         NotDue(CAUSE, None),
-        of_push_secret.Failed("step", (Failure("path", CAUSE, "message"),)),
+        of_push_secret.Failed(Step.PUSH, (Failure("path", CAUSE, "message"),)),
         of_push_secret.Collided(CAUSE),
         of_push_secret.Ignored(CAUSE),
     ]
@@ -143,7 +144,7 @@ def _stores(generation: Generation) -> Facts:
     kind = next(kind for kind in STORE_KINDS if kind.generation is generation)
     status = StoreStatus() if generation is Generation.V1 else ProviderStatus()
     before = of_store.Before(kind, ObjectMeta(name="any"), status, 300.0, START)
-    deaf = of_store.report_of(replace(before, push_trouble="why"), verdicts[0])
+    deaf = of_store.report_of(replace(before, stream_trouble="why"), verdicts[0])
     restored = of_store.report_of(replace(before, status=deaf.status), verdicts[0])
     return _said((*(of_store.report_of(before, each) for each in verdicts), deaf, restored))
 
@@ -161,9 +162,9 @@ def _classes() -> Facts:
 
 
 def _generator_state() -> Facts:
-    """It has no conditions: nobody looks at it but us."""
+    """Return the events of a GeneratorState. It has no conditions, because only the operator reads it."""
     warning = EventType.WARNING.value
-    return Facts(frozenset(), dict.fromkeys(literals("generatorstate", "_tell"), warning))
+    return Facts(frozenset(), dict.fromkeys(literals("controllers/generatorstate", "News"), warning))
 
 
 def _complete(union: UnionType, tried: Iterable[object]) -> None:

@@ -1,4 +1,4 @@
-"""Golden list: every field that the existing API has is still there, under the same name."""
+"""Golden list: every field of the existing API still exists, under the same name."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ CASES = [
 
 @cache
 def paths(name: str, version: str) -> frozenset[str]:
-    """Every field of one CRD version, written like `spec.data[].secretKey`."""
+    """Return every field of one CRD version, written like `spec.data[].secretKey`."""
     kind = next(kind for kind in installed_kinds() if kind.crd_name == name)
     entry = next(entry for entry in kind.crd()["spec"]["versions"] if entry["name"] == version)
     return frozenset(_paths(entry["schema"]["openAPIV3Schema"], ""))

@@ -1,4 +1,4 @@
-"""The CRDs as a whole: what an API server and kubectl make of them."""
+"""The CRDs as a whole: how an API server and kubectl treat them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eso_api.kinds import GENERATOR_KINDS, KINDS, AnyKind, KindClashError, _without_clashes, installed_kinds
+from eso_api.kinds import GENERATOR_KINDS, KINDS, AnyKind, KindClashError, installed_kinds, kinds_by_name
 from eso_api.manifests import crd_yaml
 from eso_api.references import GENERATOR_KINDS as GENERATOR_NAMES
 
@@ -23,7 +23,7 @@ MAX_YAML_BYTES = 200_000
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema inside a schema, with its path."""
+    """Yield every schema inside a schema, with its path."""
     yield path, schema
     for name, nested in schema.get("properties", {}).items():
         yield from nodes(nested, f"{path}.{name}")
@@ -54,7 +54,7 @@ def by_name(name: str) -> AnyKind:
 
 def columns(kind: AnyKind) -> list[tuple[str, str, str]]:
     found = version_of(kind).get("additionalPrinterColumns", [])
-    return [(column["name"], column["type"], column["jsonPath"]) for column in found]
+    return [(column["name"], column["type"], column["jsonPath"]) for column in found if "priority" not in column]
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -91,7 +91,8 @@ def test_yaml_holds_the_crd_without_links(kind: AnyKind) -> None:
 def test_the_first_version_is_stored_and_every_version_is_served(kind: AnyKind) -> None:
     versions = crd_of(kind)["spec"]["versions"]
 
-    assert all(version["served"] for version in versions)
+    assert [version["name"] for version in versions] == list(kind.versions)
+    assert [version["served"] for version in versions] == [True] * len(versions)
     assert [version["storage"] for version in versions] == [True] + [False] * (len(versions) - 1)
     assert [bool(version.get("deprecated")) for version in versions] == [False] + [True] * (len(versions) - 1)
 
@@ -107,9 +108,9 @@ def test_older_versions_have_the_same_schema_without_its_text(kind: AnyKind) -> 
             case _:
                 return schema
 
-    shapes = [bare(version["schema"]["openAPIV3Schema"]) for version in crd_of(kind)["spec"]["versions"]]
+    stored, *older = (version["schema"]["openAPIV3Schema"] for version in crd_of(kind)["spec"]["versions"])
 
-    assert all(shape == shapes[0] for shape in shapes)
+    assert older == [bare(stored)] * (len(kind.versions) - 1)
 
 
 def _is_text(key: str, value: object) -> bool:
@@ -141,23 +142,30 @@ def test_kubectl_explain_has_words_for_every_field_of_the_spec(kind: AnyKind) ->
 
 
 def _untyped_provider(path: str) -> bool:
-    """The keys of providers whose block is kept as it is say nothing more than their name."""
+    """Whether the path is an untyped provider block, whose description is only its name."""
     return ".spec.provider." in path and path.count(".") == 3
 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_conditions_of_status_are_keyed_by_type(kind: AnyKind) -> None:
     conditions = [schema for path, schema in schemas(kind) if path.endswith(".status.conditions")]
+    keyed = [(schema["x-kubernetes-list-type"], schema["x-kubernetes-list-map-keys"]) for schema in conditions]
 
-    assert all(schema["x-kubernetes-list-type"] == "map" for schema in conditions)
-    assert all(schema["x-kubernetes-list-map-keys"] == ["type"] for schema in conditions)
+    assert keyed == [("map", ["type"])] * (0 if is_v1_generator(kind) else len(kind.versions))
+
+
+def is_v1_generator(kind: AnyKind) -> bool:
+    """Their objects are only read: no component writes a status to them."""
+    return kind.group == "generators.external-secrets.io" and kind.name != "GeneratorState"
 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_status_subresource_guards_the_status(kind: AnyKind) -> None:
     expected: object = None if kind.name == "GeneratorState" else {"status": {}}
 
-    assert all(version.get("subresources") == expected for version in crd_of(kind)["spec"]["versions"])
+    assert [version.get("subresources") for version in crd_of(kind)["spec"]["versions"]] == [expected] * len(
+        kind.versions
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,6 +228,16 @@ def test_a_status_subresource_guards_the_status(kind: AnyKind) -> None:
 )
 def test_kubectl_get_shows_the_columns_people_know(name: str, expected: list[tuple[str, str, str]]) -> None:
     assert columns(by_name(name)) == expected
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_wide_listing_shows_why_an_object_is_not_ready(kind: AnyKind) -> None:
+    found = version_of(kind).get("additionalPrinterColumns", [])
+
+    wide = [(column["name"], column["jsonPath"]) for column in found if column.get("priority") == 1]
+
+    ready = any(path.startswith(READY) for _, _, path in columns(kind))
+    assert wide == ([("Message", f"{READY}.message")] if ready else [])
 
 
 @pytest.mark.parametrize(
@@ -344,7 +362,9 @@ def test_every_group_serves_its_kinds(api_version: str, names: set[str]) -> None
 
 
 def test_cluster_kinds_are_cluster_scoped_and_the_others_are_not() -> None:
-    assert all(kind.namespaced is not kind.name.startswith("Cluster") for kind in installed_kinds())
+    clusterwide = {kind.crd_name for kind in installed_kinds() if crd_of(kind)["spec"]["scope"] == "Cluster"}
+
+    assert clusterwide == {kind.crd_name for kind in installed_kinds() if kind.name.startswith("Cluster")}
 
 
 def test_there_are_seventeen_generators() -> None:
@@ -360,7 +380,7 @@ def test_two_distributions_with_the_same_crd_are_refused() -> None:
     twin = type(kind)(kind.type, group=kind.group, plural=kind.plural, versions=kind.versions)
 
     with pytest.raises(KindClashError, match="passwords"):
-        _without_clashes([kind, twin])
+        kinds_by_name({}, [kind, twin])
 
 
 def test_an_unknown_version_of_a_kind_is_refused() -> None:

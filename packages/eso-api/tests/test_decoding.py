@@ -1,4 +1,4 @@
-"""Objects decode whatever an API server with our CRDs may have stored, and survive a round trip."""
+"""Every object that an API server with our CRDs may have stored decodes, and survives a round trip."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eso_api.secretstore import SecretStore
 from eso_api.v2.clustergenerator import ClusterGenerator
 from eso_api.v2.clusterprovider import ClusterProvider
 from eso_api.v2.provider import Provider
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 ALL = [pytest.param(kind, id=kind.crd_name) for kind in installed_kinds()]
 
@@ -25,7 +25,7 @@ JSON_VALUES: tuple[Any, ...] = (None, True, -1, 1.5, "text", [], [1, None], {}, 
 
 
 def sample(schema: dict[str, Any], chance: Random) -> Any:
-    """JSON that fits the types of a schema. Patterns, bounds and rules are left out on purpose: more must decode."""
+    """Generate JSON that fits the types of a schema. Patterns, limits and rules are ignored: more must decode."""
     if schema.get("x-kubernetes-int-or-string"):
         return chance.choice((0, -5, 1 << 62, *TEXTS))
     if "enum" in schema:

@@ -1,4 +1,4 @@
-"""Durations read and print exactly as Go's do."""
+"""Durations are parsed and printed exactly as in Go."""
 
 import re
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eso_api import durations
 from eso_api.durations import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, DurationError, parse, render, seconds
 from eso_api.shapes import DURATION_PATTERN
+from kubebase import durations
 
 MAX = (1 << 63) - 1
 

@@ -1,4 +1,4 @@
-"""The examples are what they claim to be: one of every kind, decodable, and without a broken rule."""
+"""The examples: one of every kind, decodable, and without a violated rule."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def problems(decoded: Any) -> list[FieldError]:
 
 
 def _complete(struct: Any) -> Any:
-    """The struct as a plain map with its defaults, so that a field that was decoded is there whatever its value."""
+    """Return the struct as a plain map with its defaults, so that every decoded field is present."""
     match struct:
         case msgspec.Struct():
             fields = zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True)
@@ -110,7 +110,7 @@ def _complete(struct: Any) -> Any:
 
 
 def _unknown(written: Any, decoded: Any, path: str = "spec") -> list[str]:
-    """Paths that the manifest has and the decoded object does not."""
+    """Return the paths that the manifest has and the decoded object lacks."""
     if isinstance(written, dict) and isinstance(decoded, dict):
         missing = [f"{path}.{key}" for key in written if key not in decoded]
         nested = [_unknown(value, decoded[key], f"{path}.{key}") for key, value in written.items() if key in decoded]

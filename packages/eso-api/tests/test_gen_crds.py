@@ -1,4 +1,4 @@
-"""`make gen` writes what the types say; `make check` notices when it was forgotten."""
+"""`make gen` writes the CRDs of the types; `make check` detects outdated ones."""
 
 import importlib.util
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Run = Callable[..., int]
 
 @pytest.fixture(scope="module")
 def gen_crds() -> Run:
-    """The tool's entry point. It is a script, so it is loaded by its path."""
+    """Load the tool's entry point by path, because it is a script."""
     spec = importlib.util.spec_from_file_location("gen_crds", ROOT / "tools" / "gen_crds.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,7 +1,8 @@
-"""Label selectors mean what they mean to Kubernetes."""
+"""Label selectors have the same meaning as in Kubernetes."""
 
 import pytest
 
+from eso_api.pushsecret import PushStoreRef, SecretSource
 from eso_api.references import LabelRequirement, LabelSelector, SelectorError
 
 LABELS = {"env": "production", "team": "blue", "empty": ""}
@@ -39,7 +40,7 @@ def test_a_selector_matches_labels(selector: LabelSelector, matches: bool) -> No
 @pytest.mark.parametrize(
     ("selector", "message"),
     [
-        pytest.param(requirement("env", "Like", "x"), "no operator", id="unknown operator"),
+        pytest.param(requirement("env", "Like", "x"), "not an operator", id="unknown operator"),
         pytest.param(requirement("env", "In"), "needs values", id="in without values"),
         pytest.param(requirement("env", "Exists", "x"), "takes no values", id="exists with values"),
     ],
@@ -68,3 +69,51 @@ def test_a_selector_can_be_sent_to_the_api() -> None:
     )
 
     assert selector.query() == "env=production,team=blue,zone notin (a,b),tier,!old"
+
+
+def test_objects_are_selected_by_their_labels() -> None:
+    selector = LabelSelector(match_labels={"team": "a"})
+
+    assert selector.among([{"team": "a", "x": "y"}, {"team": "b"}, {}], lambda labels: labels) == [
+        {"team": "a", "x": "y"}
+    ]
+
+
+def test_a_broken_selector_is_refused_even_where_there_is_nothing_to_select() -> None:
+    broken = LabelSelector(match_expressions=[LabelRequirement(key="a", operator="Like")])
+    nothing: list[dict[str, str]] = []
+
+    with pytest.raises(SelectorError, match="Like"):
+        broken.among(nothing, lambda labels: labels)
+
+
+@pytest.mark.parametrize(
+    ("ref", "group_kind"),
+    [
+        pytest.param(PushStoreRef(name="s"), ("external-secrets.io", "SecretStore"), id="defaults"),
+        pytest.param(PushStoreRef(kind="", name="s"), ("external-secrets.io", "SecretStore"), id="an empty kind"),
+        pytest.param(PushStoreRef(api_version="ex.io/v1", kind="Vault"), ("ex.io", "Vault"), id="another group"),
+        pytest.param(
+            PushStoreRef(api_version="ex.io/v2", kind="Vault"), ("ex.io", "Vault"), id="another version of it"
+        ),
+    ],
+)
+def test_versions_of_one_group_name_the_same_stores(ref: PushStoreRef, group_kind: tuple[str, str]) -> None:
+    assert ref.group_kind == group_kind
+
+
+@pytest.mark.parametrize(
+    ("choice", "chooses"),
+    [
+        pytest.param(PushStoreRef(name="s"), True, id="a store by name"),
+        pytest.param(PushStoreRef(label_selector=LabelSelector()), True, id="all stores"),
+        pytest.param(PushStoreRef(), False, id="no store"),
+        pytest.param(SecretSource(name="s"), True, id="a Secret by name"),
+        pytest.param(SecretSource(selector=LabelSelector()), True, id="all Secrets"),
+        pytest.param(SecretSource(), False, id="no Secret"),
+    ],
+)
+def test_a_name_or_a_selector_chooses_and_an_empty_selector_chooses_everything(
+    *, choice: PushStoreRef | SecretSource, chooses: bool
+) -> None:
+    assert choice.chooses is chooses

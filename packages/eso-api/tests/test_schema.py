@@ -25,7 +25,7 @@ from eso_api.shapes import (
 class Leaf(Fragment, frozen=True, kw_only=True):
     """A leaf.
 
-    More about it, which is nobody's business outside.
+    More about it, which stays internal.
     """
 
     some_name: str

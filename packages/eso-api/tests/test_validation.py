@@ -1,8 +1,7 @@
-"""The rules of the CRDs as functions: the same verdicts, with the field that is at fault."""
+"""The rules of the CRDs as functions: the same verdicts, with the violating field."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -10,17 +9,10 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecretSpec
 from eso_api.pushsecret import PushSecretSpec
-from eso_api.secretstore import SecretStoreSpec
-from eso_api.v2.clustersecretstore import ClusterSecretStoreSpec
 from eso_api.v2.connection import ProviderConfig
 from eso_api.validation.externalsecret import external_secret_problems, template_problems
 from eso_api.validation.pushsecret import push_secret_problems
-from eso_api.validation.stores import (
-    namespaced_config_problems,
-    policy_problems,
-    provider_config_problems,
-    store_problems,
-)
+from eso_api.validation.stores import provider_config_problems
 
 DATA = [{"secretKey": "password", "remoteRef": {"key": "app"}}]
 GENERATOR = {"generatorRef": {"kind": "Password", "name": "p"}}
@@ -28,7 +20,7 @@ TOKEN_TYPE = "kubernetes.io/service-account-token"
 
 
 def external_secret(**spec: Any) -> list[str]:
-    """Problems of an ExternalSecret that is fine but for what a test says."""
+    """Return the problems of an ExternalSecret that is valid except for these fields."""
     whole = {"secretStoreRef": {"name": "store"}, "data": DATA, **spec}
     return [str(problem) for problem in external_secret_problems(msgspec.convert(whole, ExternalSecretSpec))]
 
@@ -36,19 +28,6 @@ def external_secret(**spec: Any) -> list[str]:
 def push_secret(**spec: Any) -> list[str]:
     whole = {"secretStoreRefs": [{"name": "store"}], "selector": {"secret": {"name": "source"}}, **spec}
     return [str(problem) for problem in push_secret_problems(msgspec.convert(whole, PushSecretSpec))]
-
-
-def regexp_problem(expression: str) -> str | None:
-    try:
-        re.compile(expression)
-    except re.error:
-        return "is no regular expression"
-    return None
-
-
-def store(**spec: Any) -> list[str]:
-    whole = {"provider": {"fake": {"data": []}}, **spec}
-    return [str(problem) for problem in store_problems(msgspec.convert(whole, SecretStoreSpec), regexp_problem)]
 
 
 def template_from(target: str, **template: Any) -> dict[str, Any]:
@@ -232,31 +211,6 @@ def test_push_secret_rules(spec: dict[str, Any], paths: list[str]) -> None:
     assert [problem.partition(": ")[0] for problem in push_secret(**spec)] == paths
 
 
-@pytest.mark.parametrize(
-    ("spec", "paths"),
-    [
-        pytest.param({}, [], id="a plain object is fine"),
-        pytest.param({"provider": {}}, ["spec.provider"], id="no provider"),
-        pytest.param({"provider": {"fake": {}, "aws": {}}}, ["spec.provider"], id="two providers"),
-        pytest.param({"provider": {"odd": {}}}, ["spec.provider"], id="an unknown provider"),
-        pytest.param({"refreshInterval": 300}, [], id="an interval in seconds"),
-        pytest.param({"refreshInterval": "-1s"}, ["spec.refreshInterval"], id="a negative interval"),
-        pytest.param({"refreshInterval": -1}, ["spec.refreshInterval"], id="a negative number"),
-        pytest.param({"refreshInterval": "5 minutes"}, ["spec.refreshInterval"], id="a bad interval"),
-        pytest.param(
-            {"retrySettings": {"retryInterval": "x"}}, ["spec.retrySettings.retryInterval"], id="a bad retry interval"
-        ),
-        pytest.param(
-            {"conditions": [{"namespaceRegexes": ["ok", "("]}, {"namespaceRegexes": ["["]}]},
-            ["spec.conditions[0].namespaceRegexes[1]", "spec.conditions[1].namespaceRegexes[0]"],
-            id="every bad expression",
-        ),
-    ],
-)
-def test_store_rules(spec: dict[str, Any], paths: list[str]) -> None:
-    assert [problem.partition(": ")[0] for problem in store(**spec)] == paths
-
-
 REF = {"providerRef": {"kind": "Fake", "name": "f"}}
 
 
@@ -278,46 +232,3 @@ def test_provider_config_rules(config: dict[str, Any], paths: list[str]) -> None
     problems = provider_config_problems(msgspec.convert(config, ProviderConfig))
 
     assert [problem.path for problem in problems] == paths
-
-
-@pytest.mark.parametrize(
-    ("config", "paths"),
-    [
-        pytest.param(REF, [], id="absent namespace"),
-        pytest.param({"providerRef": {"kind": "F", "name": "f", "namespace": "mine"}}, [], id="own namespace"),
-        pytest.param(
-            {"providerRef": {"kind": "F", "name": "f", "namespace": "theirs"}},
-            ["spec.providerConfig.providerRef.namespace"],
-            id="R114 another namespace",
-        ),
-        pytest.param(
-            {
-                **REF,
-                "auth": {
-                    "serviceAccountRef": {"name": "a", "namespace": "theirs"},
-                    "clientCertificate": {"secretRef": {"name": "c", "namespace": "theirs"}},
-                },
-            },
-            [
-                "spec.providerConfig.auth.serviceAccountRef.namespace",
-                "spec.providerConfig.auth.clientCertificate.secretRef.namespace",
-            ],
-            id="R114 credentials of another namespace",
-        ),
-    ],
-)
-def test_a_namespaced_object_reaches_no_other_namespace(config: dict[str, Any], paths: list[str]) -> None:
-    problems = namespaced_config_problems(msgspec.convert(config, ProviderConfig), "mine")
-
-    assert [problem.path for problem in problems] == paths
-
-
-def test_policy_rules_of_v2_stores() -> None:
-    spec = msgspec.convert(
-        {"providerConfig": REF, "refreshInterval": -1, "conditions": [{"namespaceRegexes": ["("]}]},
-        ClusterSecretStoreSpec,
-    )
-
-    problems = policy_problems(spec, regexp_problem)
-
-    assert [problem.path for problem in problems] == ["spec.refreshInterval", "spec.conditions[0].namespaceRegexes[0]"]

@@ -1,15 +1,18 @@
-"""A secret value leaves through reveal() and through nothing else."""
+"""A secret value can be read only through reveal()."""
 
 import copy
 import dataclasses
+import io
 import json
 import logging
 import pickle
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+import structlog
 import yaml
 
 from eso_api import SecretBytes
@@ -34,11 +37,8 @@ class StructHolder(msgspec.Struct):
     "show",
     [
         pytest.param(repr, id="repr"),
-        pytest.param(str, id="str"),
-        pytest.param(lambda value: f"{value}", id="f-string"),
         pytest.param(lambda value: f"{value!r:>20}", id="f-string with conversion"),
-        pytest.param(lambda value: format(value, "x"), id="format with a specification"),
-        pytest.param(lambda value: "%s %r" % (value, value), id="percent formatting"),  # noqa: UP031 - the point
+        pytest.param(lambda value: "%r" % (value,), id="percent formatting of its repr"),  # noqa: UP031 - this operator is under test
         pytest.param(lambda value: ascii([value]), id="inside a list"),
         pytest.param(lambda value: repr(Holder(value)), id="inside a dataclass"),
         pytest.param(lambda value: repr(StructHolder(value)), id="inside a struct"),
@@ -50,6 +50,28 @@ def test_showing_a_secret_shows_nothing_of_it(show: Callable[[SecretBytes], str]
 
     assert "CANARY" not in shown
     assert "<secret>" in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(str, id="str"),
+        pytest.param(print, id="print"),
+        pytest.param(lambda value: f"{value}", id="f-string"),
+        pytest.param(lambda value: f"{value!s}", id="f-string with conversion"),
+        pytest.param(lambda value: format(value, "x"), id="format with a specification"),
+        pytest.param("{}".format, id="format of a text"),
+        pytest.param(lambda value: "%s" % (value,), id="percent formatting"),  # noqa: UP031 - this operator is under test
+        pytest.param(lambda value: "Bearer " + value, id="after a text"),
+        pytest.param(lambda value: value + ":", id="before a text"),
+        pytest.param(lambda value: b"Bearer " + value, id="after bytes"),
+    ],
+)
+def test_a_secret_that_would_become_text_says_how_to_reveal_it(text: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError, match=r"\.reveal\(\)") as caught:
+        text(secret())
+
+    assert "CANARY" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +112,38 @@ def test_a_secret_refuses_to_leave_by_accident(leak: Callable[[Any], object], er
     assert "CANARY" not in str(caught.value)
 
 
-def test_a_secret_in_a_log_record_is_hidden(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        logging.getLogger("test").info("applied %s", secret())
+def test_a_log_record_that_formats_a_secret_is_lost_but_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The standard library reports the failed record on standard error, with the repr of its arguments."""
+    lines, reported = io.StringIO(), io.StringIO()
+    monkeypatch.setattr("sys.stderr", reported)
+    logger = logging.getLogger("test_values")
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(lines)])
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "level", logging.INFO)
 
-    assert caplog.messages == ["applied <secret>"]
+    logger.info("applied %s", secret())
+    logger.info("applied %r", secret())
+
+    assert lines.getvalue() == "applied <secret>\n"
+    assert "Arguments: (<secret>,)" in reported.getvalue()
+    assert "CANARY" not in reported.getvalue()
+
+
+def test_a_structured_log_line_shows_the_repr_of_a_secret() -> None:
+    lines = io.StringIO()
+    chain = [structlog.processors.JSONRenderer()]
+    log = structlog.wrap_logger(structlog.WriteLogger(lines), processors=chain)
+
+    log.msg("applied", value=secret(), many=[secret()])
+
+    assert json.loads(lines.getvalue()) == {"event": "applied", "value": "<secret>", "many": ["<secret>"]}
+
+
+def test_the_traceback_of_an_exception_that_holds_a_secret_can_be_printed() -> None:
+    shown = "".join(traceback.format_exception(ValueError(secret())))
+
+    assert "ValueError" in shown
+    assert "CANARY" not in shown
 
 
 def test_reveal_gives_the_value() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kuberun.testing.servers import Child, free_ports
+from kubebase.testing.servers import Child, free_ports
 
 ESO = str(Path(sys.executable).parent / "eso")
 SECONDS = 100.0
@@ -83,7 +83,7 @@ def test_a_case_that_fails_is_printed_with_its_reason_and_ends_with_one(served: 
     assert " 0 failed" not in done.stdout.splitlines()[-1]
 
 
-def test_nobody_at_the_address_ends_with_two(served: Served) -> None:
+def test_an_address_without_a_listener_ends_with_two(served: Served) -> None:
     done = served.conformance(target=f"127.0.0.1:{free_ports(1)[0]}")
 
     assert done.returncode == 2
@@ -102,7 +102,9 @@ def test_nobody_at_the_address_ends_with_two(served: Served) -> None:
         pytest.param(["--fixture", "useless.yaml"], "--fixture", id="a configuration that the provider refuses"),
     ],
 )
-def test_what_cannot_be_tried_ends_with_two_and_says_why(served: Served, arguments: list[str], words: str) -> None:
+def test_a_suite_that_cannot_run_exits_with_two_and_the_reason(
+    served: Served, arguments: list[str], words: str
+) -> None:
     (served.folder / "broken.yaml").write_text("kinds: [{nonsense: true}]")
     (served.folder / "useless.yaml").write_text('kinds: [{kind: Fake, spec: {data: [{key: "", value: ""}]}}]')
 

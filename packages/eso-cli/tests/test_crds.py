@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
 
 import yaml
 
@@ -25,3 +28,17 @@ def test_help_lists_the_commands(eso: Callable[..., subprocess.CompletedProcess[
     assert done.returncode == 0
     assert "crds" in done.stdout
     assert "up" in done.stdout
+
+
+def test_the_version_is_that_of_the_distribution(eso: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = eso("--version")
+
+    assert (done.returncode, done.stdout) == (0, f"eso {version('eso-cli')}\n")
+
+
+def test_kubectl_finds_the_command_as_its_plugin() -> None:
+    plugin = Path(sys.executable).parent / "kubectl-eso"
+
+    done = subprocess.run([str(plugin), "--version"], capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.stdout == f"eso {version('eso-cli')}\n"

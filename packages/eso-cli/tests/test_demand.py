@@ -12,7 +12,7 @@ from eso_api.references import CORE_GROUP
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.demand import Demand, Want, offers, wanted_by
 from eso_cli.providers import installed, load
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 from localkube.cluster import Cluster
 from localkube.manifests import install
 
@@ -41,7 +41,7 @@ def connection(**named: Any) -> dict[str, Any]:
             "fake",
             id="a v1 store with a plugin",
         ),
-        pytest.param(obj(V1, "SecretStore", {"provider": {"vaultlike": {}}}), None, id="a key that nobody serves"),
+        pytest.param(obj(V1, "SecretStore", {"provider": {"vaultlike": {}}}), None, id="a key that no provider serves"),
         pytest.param(obj(V1, "SecretStore", {"provider": {"fake": {}, "aws": {}}}), None, id="two keys at once"),
         pytest.param(obj(GENERATORS, "Password", {"length": 8}), "generators", id="a v1alpha1 generator"),
         pytest.param(obj(GENERATORS, "ClusterGenerator", {"kind": "UUID"}), "generators", id="a ClusterGenerator"),
@@ -112,14 +112,14 @@ def test_no_kind_is_served_by_two_installed_providers() -> None:
     assert [kind for kind, providers in served.items() if providers > 1] == []
 
 
-def test_a_provider_that_cannot_be_loaded_is_told_of_and_hides_no_other() -> None:
+def test_a_provider_that_cannot_be_loaded_is_reported_and_hides_no_other() -> None:
     said: list[str] = []
 
     served = offers(("nonsense", "fake"), said.append)
 
     assert served[Want("", "fake")] == "fake"
     assert len(said) == 1
-    assert said[0].startswith("provider nonsense cannot be loaded: ProviderNameError")
+    assert said[0].startswith('no provider "nonsense" is installed')
 
 
 async def test_each_provider_is_named_once_by_the_first_object_that_needs_it() -> None:

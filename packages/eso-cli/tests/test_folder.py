@@ -1,4 +1,4 @@
-"""Manifests that `eso up -f` follows: what cannot be used is told with its line, and stops nothing else."""
+"""Manifests that `eso up -f` follows: an invalid one is reported with its line, and the others are applied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from eso_cli.folder import Folder, Voice
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 from localkube.manifests import install
 from localkube.model import ListQuery
 from localkube.server import LocalKube
@@ -52,7 +52,7 @@ class Followed:
         return {each["metadata"]["name"] for each in listed.items}
 
     async def install(self, *manifests: str) -> None:
-        """As somebody else does, while the folder is followed."""
+        """Apply manifests as another client would, while the folder is followed."""
         await install(self.kube.cluster, [yaml.safe_load(manifest) for manifest in manifests])
 
 
@@ -80,7 +80,9 @@ async def followed(tmp_path: Path) -> AsyncIterator[Followed]:
         pytest.param(f"---\n{GOOD}data: [{HUSH}]\n".replace("NAME", "x"), ":2: ConfigMap x was refused", id="refused"),
     ],
 )
-async def test_what_cannot_be_used_is_named_and_stops_nothing_else(followed: Followed, text: str, said: str) -> None:
+async def test_an_invalid_document_is_reported_and_the_others_are_applied(
+    followed: Followed, text: str, said: str
+) -> None:
     file = followed.put("bad.yaml", text)
 
     there = await followed.applied()
@@ -92,7 +94,7 @@ async def test_what_cannot_be_used_is_named_and_stops_nothing_else(followed: Fol
     assert HUSH not in told
 
 
-async def test_documents_beside_a_bad_one_are_applied_and_it_too_once_it_is_mended(followed: Followed) -> None:
+async def test_valid_documents_are_applied_and_an_invalid_one_once_it_is_corrected(followed: Followed) -> None:
     others = [GOOD.replace("NAME", name) for name in ("before", "after")]
     followed.put("many.yaml", "---\n".join([others[0], "kind: ConfigMap\n", others[1]]))
 
@@ -107,9 +109,9 @@ async def test_documents_beside_a_bad_one_are_applied_and_it_too_once_it_is_mend
     assert followed.said == []
 
 
-async def test_files_that_are_no_manifests_are_left_alone(followed: Followed) -> None:
+async def test_files_that_are_not_manifests_are_ignored(followed: Followed) -> None:
     followed.put("notes.txt", "not: [yaml")
-    (followed.place / ".#a-good.yaml").symlink_to("nobody@nowhere")  # an editor's lock
+    (followed.place / ".#a-good.yaml").symlink_to("editor@nowhere")  # an editor's lock
     (followed.place / "deeper").mkdir()
 
     await followed.applied()
@@ -121,13 +123,13 @@ TOO_LONG = "x" * 300
 """No system looks at such a name: a link to it can be made, and not be followed."""
 
 
-async def test_a_file_that_cannot_be_looked_at_stops_nothing_else(followed: Followed) -> None:
+async def test_an_unreadable_file_does_not_stop_the_others(followed: Followed) -> None:
     (followed.place / "broken.yaml").symlink_to(TOO_LONG)
 
     assert await followed.applied() >= KEPT
 
 
-async def test_a_place_that_cannot_be_looked_at_is_told_of_once_and_applied_when_it_can(
+async def test_an_unreadable_place_is_reported_once_and_applied_when_readable(
     followed: Followed, tmp_path: Path
 ) -> None:
     other, away = tmp_path / "other.yaml", tmp_path / "away"
@@ -178,7 +180,7 @@ async def test_namespaces_and_kinds_go_first_whatever_file_they_are_in(followed:
     assert await followed.there("later", ("example.com/v1", "Widget")) == {"one"}
 
 
-async def test_what_is_refused_is_tried_again_until_it_works_and_told_of_once(followed: Followed) -> None:
+async def test_a_rejected_object_is_reported_once_and_retried_until_it_works(followed: Followed) -> None:
     file = followed.put("a-uses.yaml", f"{WIDGET}---\n{AWAY}")
     await followed.applied()
     first = list(followed.said)
@@ -196,7 +198,7 @@ async def test_what_is_refused_is_tried_again_until_it_works_and_told_of_once(fo
     assert await followed.there("later", ("example.com/v1", "Widget")) == {"one"}
 
 
-async def test_another_reason_than_before_is_told(followed: Followed) -> None:
+async def test_a_new_reason_is_reported(followed: Followed) -> None:
     followed.put("a-uses.yaml", WIDGET)
     await followed.applied()
 
@@ -207,7 +209,7 @@ async def test_another_reason_than_before_is_told(followed: Followed) -> None:
     assert "later" in followed.said[1]
 
 
-async def test_following_tries_again_by_itself_and_ever_more_rarely(followed: Followed) -> None:
+async def test_following_retries_rejected_objects_with_back_off(followed: Followed) -> None:
     tries: list[float] = []
     clock = VirtualClock()
 

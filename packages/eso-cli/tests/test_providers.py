@@ -16,6 +16,7 @@ import pytest
 from eso_cli.providers import (
     CORE_NAMESPACE,
     ProviderNameError,
+    ReservedPort,
     Supervised,
     installed,
     keep_certificates,
@@ -27,7 +28,8 @@ from eso_operator.certs import local
 from eso_operator.certs.bundle import Lifetimes
 from eso_operator.certs.settings import CertificateSettings, identity_of
 from eso_wire.tls import load_material
-from kuberun.testing.clock import START, VirtualClock
+from kubebase.testing.clock import START, VirtualClock
+from kubebase.testing.servers import free_ports
 
 FILES = ("ca.crt", "tls.crt", "tls.key")
 
@@ -86,7 +88,7 @@ def test_help_needs_no_provider(eso: Eso) -> None:
     assert "eso provider serve NAME --help" in " ".join(helped.stdout.split())
 
 
-def test_a_port_that_somebody_listens_on_is_refused(tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
@@ -168,37 +170,50 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(wanted: list[str], problem
 
 
 def test_a_planned_provider_is_a_service_at_its_port(tmp_path: Path) -> None:
-    fake, generators = plan(["fake=4000", "generators"], tmp_path)
+    (port,) = free_ports(1)
+    fake, generators = plan([f"fake={port}", "generators"], tmp_path)
+    for one in (fake, generators):
+        one.reserved.release()
 
     (service,) = fake.objects()
 
     assert (fake.address, fake.trust) == (
-        "127.0.0.1:4000",
-        f"--expected-provider={CORE_NAMESPACE}/provider-fake=127.0.0.1:4000",
+        f"127.0.0.1:{port}",
+        f"--expected-provider={CORE_NAMESPACE}/provider-fake=127.0.0.1:{port}",
     )
-    assert generators.port != 4000
+    assert generators.port != port
     assert service["metadata"]["labels"]["external-secrets.io/provider"] == "true"
     assert service["metadata"]["annotations"]["external-secrets.io/provider-v1-keys"] == "fake"
     assert "Fake.v2alpha1.provider.secretstore.external-secrets.io" in (
         service["metadata"]["annotations"]["external-secrets.io/provider-kinds"].split(",")
     )
-    assert service["spec"]["ports"][0]["port"] == 4000
+    assert service["spec"]["ports"][0]["port"] == port
 
 
-def test_the_other_providers_wait_with_a_port_that_nobody_else_gets(tmp_path: Path) -> None:
+def test_the_other_providers_wait_for_the_first_object_that_needs_them(tmp_path: Path) -> None:
     pinned = plan(["fake"], tmp_path)
 
     others = plan_others(pinned, tmp_path)
 
-    names, ports = {one.name for one in others}, [one.port for one in others]
-    taken = [port for port in ports if not can_bind(port)]
-    for one in others:
-        one.release()
-    assert names == set(installed()) - {"fake"}
+    for one in (*pinned, *others):
+        one.reserved.release()
+    assert {one.name for one in others} == set(installed()) - {"fake"}
     assert all(one.on_demand for one in others)
     assert not any(one.on_demand for one in pinned)
-    assert taken == ports
-    assert all(can_bind(port) for port in ports)
+
+
+def test_a_reserved_port_is_kept_for_the_server_that_asks_for_exactly_this_port() -> None:
+    reserved = ReservedPort()
+    try:
+        anyones = can_bind(reserved.number)
+        reserved.hand_over()
+        for _ in range(2):  # a server that is restarted gets it again
+            socket.create_server(("127.0.0.1", reserved.number)).close()
+    finally:
+        reserved.release()
+
+    assert not anyones
+    assert can_bind(reserved.number)
 
 
 def can_bind(port: int) -> bool:
@@ -210,8 +225,9 @@ def can_bind(port: int) -> bool:
         return True
 
 
-async def test_certificates_that_cannot_be_written_are_told_of_once_and_written_when_they_can(tmp_path: Path) -> None:
-    provider = Supervised("fake", 4000, tmp_path / "fake")
+async def test_unwritable_certificates_are_reported_once_and_written_when_possible(tmp_path: Path) -> None:
+    provider = Supervised("fake", ReservedPort(), tmp_path / "fake")
+    provider.reserved.release()
     issued = local.maintain(
         tmp_path / "issued", identity_of(provider.service, CertificateSettings(CORE_NAMESPACE)), START, Lifetimes()
     )

@@ -238,7 +238,7 @@ spec:
     assert yaml.safe_load(printed)["spec"]["users"][0].keys() == {"name", "id", "note"}
 
 
-def test_bytes_that_are_no_text_come_in_and_go_out_as_base64(write: Write, capsys: Printed) -> None:
+def test_bytes_that_are_not_text_are_read_and_printed_as_base64(write: Write, capsys: Printed) -> None:
     manifest = "kind: ExternalSecret\nmetadata: {name: db}\nspec: {target: {template: {data: {k: '{{ .bin }}'}}}}\n"
 
     (given,) = rendered(write("es.yaml", manifest), {"bin": {"base64": "/wD+"}}, write, capsys)
@@ -344,7 +344,7 @@ data:
 """
 
 
-def test_every_error_of_a_template_is_told_with_its_line(write: Write, capsys: Printed) -> None:
+def test_every_error_of_a_template_is_reported_with_its_line(write: Write, capsys: Printed) -> None:
     manifest = write("es.yaml", BROKEN)
 
     code = run(Options(manifest, write("v.yaml", VALUES)))
@@ -361,7 +361,7 @@ def test_every_error_of_a_template_is_told_with_its_line(write: Write, capsys: P
     assert "CANARY" not in printed.err
 
 
-def test_every_error_of_a_push_template_is_told(write: Write, capsys: Printed) -> None:
+def test_every_error_of_a_push_template_is_reported(write: Write, capsys: Printed) -> None:
     manifest = write(
         "ps.yaml",
         "kind: PushSecret\nmetadata: {name: db}\nspec:\n  secretStoreRefs: []\n  selector: {}\n  template:\n"
@@ -410,7 +410,7 @@ def test_one_broken_template_does_not_hide_the_others(write: Write, capsys: Prin
             SECRET.replace("external-secrets.io/v1", "kubernetes-client.io/v1"),
             VALUES,
             "no manifest of a kind with templates",
-            id="a kind of the same name of somebody else",
+            id="a kind of the same name in another API group",
         ),
         pytest.param("", VALUES, "no manifest of a kind with templates", id="nothing"),
         pytest.param(
@@ -440,7 +440,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_line(
     assert printed.out == ""
 
 
-def test_a_field_that_nobody_knows_is_named_with_its_line(write: Write, capsys: Printed) -> None:
+def test_an_unknown_field_is_named_with_its_line(write: Write, capsys: Printed) -> None:
     """A typing mistake must not pass a CI job: the API server would refuse it too."""
     path = write("es.yaml", SECRET.replace("    template:", "    tempalte:") + "  data:\n    - {secretKye: a}\n")
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from eso_cli import supervisor
-from eso_cli.supervisor import Component, named, supervised
-from kuberun.backoff import Backoff
-from kuberun.clock import SystemClock
+from eso_cli.loglines import LogLines
+from eso_cli.supervisor import Component, supervised
+from kubebase.backoff import Backoff
+from kubebase.clock import SystemClock
 
 QUICK = Backoff(first=0.01, cap=0.02)
 SECONDS = 20.0
@@ -25,6 +26,7 @@ class Heard:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._news = asyncio.Event()
+        self.log = LogLines(self.emit, SystemClock(), text=False)
 
     def emit(self, line: str) -> None:
         self.lines.append(line)
@@ -41,33 +43,20 @@ def component(name: str, program: str) -> Component:
     return Component(name, [sys.executable, "-c", program], dict(os.environ))
 
 
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        pytest.param('{"event": "up"}', '{"component": "fake", "event": "up"}', id="a JSON entry gets the name inside"),
-        pytest.param("plain words", "fake | plain words", id="plain words get the name in front"),
-        pytest.param("[1, 2]", "fake | [1, 2]", id="JSON that is no object counts as plain words"),
-        pytest.param("", "fake | ", id="an empty line stays one"),
-    ],
-)
-def test_a_line_carries_the_name_of_its_component(line: str, shown: str) -> None:
-    assert named("fake", line) == shown
-
-
-async def test_a_component_that_ends_is_started_again_and_its_end_is_told() -> None:
+async def test_a_component_that_exits_is_reported_and_restarted() -> None:
     heard = Heard()
 
     async with supervised(
         [component("short", "print('hello', flush=True); raise SystemExit(3)")],
         SystemClock(),
-        heard.emit,
+        heard.log,
         backoff=QUICK,
     ):
         await heard.until("hello", times=3)
 
     told = [json.loads(line) for line in heard.lines if line.startswith("{")]
     assert told[0]["component"] == "short"
-    assert "ended with 3" in told[0]["event"]
+    assert "ended with 3" in told[0]["msg"]
 
 
 async def test_a_component_that_joins_later_is_kept_running_and_stopped_with_the_others(tmp_path: Path) -> None:
@@ -79,7 +68,7 @@ async def test_a_component_that_joins_later_is_kept_running_and_stopped_with_the
         "print('polite', flush=True); time.sleep(600)\n"
     )
 
-    async with supervised([], SystemClock(), heard.emit, backoff=QUICK) as start:
+    async with supervised([], SystemClock(), heard.log, backoff=QUICK) as start:
         start(component("short", "print('hello', flush=True); raise SystemExit(3)"))
         start(component("late", polite))
         await heard.until("hello", times=2)
@@ -101,7 +90,7 @@ async def test_a_component_is_asked_to_stop_and_its_last_words_do_not_block_it(t
         "time.sleep(600)\n"
     )
 
-    async with supervised([component("polite", program)], SystemClock(), heard.emit, backoff=QUICK):
+    async with supervised([component("polite", program)], SystemClock(), heard.log, backoff=QUICK):
         await heard.until("running")
 
     assert stopped.exists()
@@ -116,7 +105,7 @@ async def test_a_component_that_does_not_stop_is_killed(monkeypatch: pytest.Monk
         "print(os.getpid(), flush=True); time.sleep(600)\n"
     )
 
-    async with supervised([component("stubborn", program)], SystemClock(), heard.emit, backoff=QUICK):
+    async with supervised([component("stubborn", program)], SystemClock(), heard.log, backoff=QUICK):
         await heard.until("stubborn | ")
 
     pid = int(heard.lines[0].removeprefix("stubborn | "))
@@ -131,7 +120,7 @@ async def test_a_line_longer_than_the_bound_comes_in_pieces(monkeypatch: pytest.
     async with supervised(
         [component("long", "print('y' * 5000, flush=True); print('end', flush=True); import time; time.sleep(600)")],
         SystemClock(),
-        heard.emit,
+        heard.log,
         backoff=QUICK,
     ):
         await heard.until("long | end")
@@ -140,10 +129,10 @@ async def test_a_line_longer_than_the_bound_comes_in_pieces(monkeypatch: pytest.
     assert sum(line.count("y") for line in heard.lines) == 5000
 
 
-async def test_a_command_that_does_not_exist_is_told_and_tried_again() -> None:
+async def test_a_command_that_does_not_exist_is_reported_and_retried() -> None:
     heard = Heard()
 
-    async with supervised([Component("missing", ["/no/such/command"], {})], SystemClock(), heard.emit, backoff=QUICK):
+    async with supervised([Component("missing", ["/no/such/command"], {})], SystemClock(), heard.log, backoff=QUICK):
         await heard.until("cannot be started", times=2)
 
 
@@ -152,11 +141,13 @@ async def test_a_component_does_not_outlive_a_supervisor_that_is_killed() -> Non
     program = (
         "import asyncio, os, sys\n"
         "from eso_cli.supervisor import Component, supervised\n"
-        "from kuberun.clock import SystemClock\n"
+        "from eso_cli.loglines import LogLines\n"
+        "from kubebase.clock import SystemClock\n"
         "child = Component('child', [sys.executable, '-c', 'import os, time; print(os.getpid(), flush=True); "
         "time.sleep(600)'], dict(os.environ))\n"
         "async def main():\n"
-        "    async with supervised([child], SystemClock(), lambda line: print(line, flush=True)):\n"
+        "    log = LogLines(lambda line: print(line, flush=True), SystemClock(), text=False)\n"
+        "    async with supervised([child], SystemClock(), log):\n"
         "        await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
     )
@@ -180,12 +171,14 @@ async def test_no_fork_handlers_run_when_a_component_is_started() -> None:
     program = (
         "import asyncio, os, sys\n"
         "from eso_cli.supervisor import Component, supervised\n"
-        "from kuberun.clock import SystemClock\n"
+        "from eso_cli.loglines import LogLines\n"
+        "from kubebase.clock import SystemClock\n"
         "os.register_at_fork(before=lambda: print('forking', flush=True))\n"
         "child = Component('child', [sys.executable, '-c', 'print(1)'], dict(os.environ))\n"
         "async def main():\n"
         "    heard = asyncio.Event()\n"
-        "    async with supervised([child], SystemClock(), lambda line: heard.set()):\n"
+        "    log = LogLines(lambda line: heard.set(), SystemClock(), text=False)\n"
+        "    async with supervised([child], SystemClock(), log):\n"
         "        await heard.wait()\n"
         "asyncio.run(main())\n"
     )

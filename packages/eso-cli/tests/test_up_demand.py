@@ -16,7 +16,7 @@ from eso_api.generators.password import PASSWORD
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_operator.testing.operators import Bench
-from kuberun.meta import Condition
+from kubebase.meta import Condition
 from kuberun.testing.kubectl import Kubectl
 from kuberun.testing.rawapi import raw_api
 
@@ -57,7 +57,7 @@ def listens(address: str) -> bool:
 def starts(up: UpProcess, name: str) -> list[str]:
     """What `eso up` said about starting that provider."""
     entries = [json.loads(line) for line in up.output.splitlines() if '"component": "up"' in line]
-    return [entry["event"] for entry in entries if entry["event"].startswith(f"starting provider {name}:")]
+    return [entry["msg"] for entry in entries if entry["msg"].startswith(f"starting provider {name}:")]
 
 
 async def test_without_a_store_no_provider_runs(up: UpProcess) -> None:
@@ -105,7 +105,7 @@ async def test_a_store_of_a_provider_that_is_not_installed_says_what_to_install(
     assert "not reached" not in ready["message"]  # those that wait for their first user are not asked
 
 
-def test_manifests_bring_their_providers_and_what_nobody_needs_later_is_gone(tmp_path: Path) -> None:
+def test_manifests_start_their_providers_and_unneeded_ones_are_removed_later(tmp_path: Path) -> None:
     manifests = tmp_path / "manifests.yaml"
     documents: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -133,7 +133,7 @@ def test_manifests_bring_their_providers_and_what_nobody_needs_later_is_gone(tmp
     assert left == []
 
 
-def test_a_provider_whose_service_is_refused_is_told_of_and_known_as_soon_as_it_can_be(tmp_path: Path) -> None:
+def test_a_provider_whose_service_is_rejected_is_reported_and_retried(tmp_path: Path) -> None:
     store = {"apiVersion": STORES.api_version, "kind": "SecretStore", "metadata": {"name": "db"}, "spec": FAKE}
     with up_running(tmp_path) as up:
         kubectl = Kubectl(up, tmp_path)

@@ -17,9 +17,9 @@ from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_operator.testing.operators import Bench
-from kuberun.meta import Condition, Resource
+from kubebase.meta import Condition, Resource
+from kubebase.testing.servers import free_ports
 from kuberun.testing.rawapi import raw_api
-from kuberun.testing.servers import free_ports
 
 Eso = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -109,7 +109,9 @@ async def test_a_manifest_that_changes_on_disk_is_applied(bench: Bench, folder: 
     await bench.ready(V1, "late", valid)
 
 
-async def test_a_file_that_is_no_manifest_is_named_and_stops_nothing(bench: Bench, folder: Path, up: UpProcess) -> None:
+async def test_a_file_that_is_not_a_manifest_is_reported_and_the_others_are_applied(
+    bench: Bench, folder: Path, up: UpProcess
+) -> None:
     broken = folder / "50-broken.yaml"
     broken.write_text("{ this is: [no yaml")
 

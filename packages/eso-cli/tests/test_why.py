@@ -1,4 +1,4 @@
-"""`eso why` against an API server: what is printed, how it exits, and that no Secret is ever read."""
+"""`eso why` against an API server: its output, its exit codes, its shell completion."""
 
 from __future__ import annotations
 
@@ -6,63 +6,41 @@ import asyncio
 import json
 import re
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecretSpec, ExternalSecretStatus
-from eso_api.pushsecret import PUSH_SECRET
-from eso_cli.evidence import Evidence, Look, Recorded, Sight, Source, gather
-from eso_cli.story import Mark, Step, Story, story_of
-from eso_cli.why import HEALTHY, UNUSABLE, UNWELL, Options, as_json, kind_named, lines, run
+from eso_cli import completion
+from eso_cli.main import commands
+from eso_cli.why import HEALTHY, UNUSABLE, UNWELL, Options, as_json, lines, run
+from eso_operator.insight.evidence import Evidence, Source
+from eso_operator.insight.facts import Fact, Mark, Recorded, Story
+from eso_operator.insight.kinds import kinds_named
+from eso_operator.insight.sights import Look, Sight
+from eso_operator.insight.story import story_of
+from eso_operator.insight.ways import Way
 from eso_operator.targets.marks import HASH_ANNOTATION
 from eso_operator.testing.operators import install_crds
-from kuberun import config
-from kuberun.client import Client
-from kuberun.clock import rfc3339
-from kuberun.errors import Forbidden
-from kuberun.meta import Condition, ObjectKey, ObjectMeta
-from kuberun.requests import Metadata, Request
-from kuberun.testing.clock import START as NOW
-from kuberun.testing.clock import VirtualClock
+from kubebase.clock import rfc3339
+from kubebase.meta import Condition, ObjectKey, ObjectMeta
+from kubebase.testing.clock import START as NOW
+from kubebase.testing.clock import VirtualClock
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import MERGE_PATCH, RawApi
-from kuberun.testing.servers import ApiServer
-from kuberun.transport import AiohttpTransport, Transport
 
 CANARY = "CANARY-hunter2"
 GROUP = "/apis/external-secrets.io/v1"
+ALPHA = "/apis/external-secrets.io/v1alpha1"
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "troubleshooting.md"
 LATELY = rfc3339(NOW - timedelta(minutes=2))
 SOON = rfc3339(NOW + timedelta(minutes=4))
 Printed = pytest.CaptureFixture[str]
-
-
-class Spy:
-    """A transport that remembers what was asked and answered, and is refused what is forbidden."""
-
-    def __init__(self, inner: Transport, forbidden: str = "none") -> None:
-        self._inner = inner
-        self._forbidden = forbidden
-        self.asked: list[Request] = []
-        self.answers: list[bytes] = []
-
-    async def request(self, request: Request) -> bytes:
-        self.asked.append(request)
-        if self._forbidden in request.path:
-            raise Forbidden(403, "Forbidden", "no")
-        self.answers.append(await self._inner.request(request))
-        return self.answers[-1]
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._inner.stream(request)
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 class Scene:
@@ -83,8 +61,8 @@ class Scene:
         await self.api.patch(f"/api/v1/namespaces/{self.namespace}/secrets/db", patch, MERGE_PATCH)
         await self.status("secretstores", "vault", conditions=[_ready("True", "Valid")])
 
-    async def status(self, plural: str, name: str, **status: Any) -> None:
-        path = f"{GROUP}/namespaces/{self.namespace}/{plural}/{name}/status"
+    async def status(self, plural: str, name: str, *, group: str = GROUP, **status: Any) -> None:
+        path = f"{group}/namespaces/{self.namespace}/{plural}/{name}/status"
         done = await self.api.patch(path, {"status": status}, MERGE_PATCH)
         assert done.status == 200, done.body
 
@@ -105,7 +83,7 @@ class Scene:
 
 
 def _typed(path: str) -> dict[str, str]:
-    kinds = {"secretstores": "SecretStore", "externalsecrets": "ExternalSecret", "pushsecrets": "PushSecret"}
+    kinds = {"secretstores": "SecretStore", "externalsecrets": "ExternalSecret", "providerclasses": "ProviderClass"}
     group, plural = path.partition("/namespaces/")[0].removeprefix("/apis/"), path.rpartition("/")[2]
     return {"apiVersion": group, "kind": kinds[plural]} if plural in kinds else {}
 
@@ -129,7 +107,7 @@ async def scene(kubeconfig: Path, api: RawApi, namespace: str) -> Scene:
 
 
 @pytest.mark.live
-async def test_an_object_in_order_is_told_with_every_step_of_its_way(scene: Scene, capsys: Printed) -> None:
+async def test_a_healthy_object_is_shown_with_every_step(scene: Scene, capsys: Printed) -> None:
     await scene.status("externalsecrets", "db", conditions=[_ready("True", "SecretSynced")], refreshTime=rfc3339(NOW))
 
     code = await scene.why()
@@ -138,18 +116,18 @@ async def test_an_object_in_order_is_told_with_every_step_of_its_way(scene: Scen
     assert code == HEALTHY
     assert [line.strip()[:25] for line in told.splitlines() if line.lstrip()[0] in "✓✗?"] == [
         f"✓ ExternalSecret {scene.namespace}"[:25],
+        "? provider: ProviderNotInstalled"[:25],
         "✓ SecretStore vault: Valid"[:25],
-        "? provider: no class that"[:25],
         "✓ entries: 1 read",
-        "✓ template: rendered",
         "✓ Secret templates: it exists"[:25],
+        "✓ template: rendered",
         "✓ Secret db: it exists, owned"[:25],
     ]
     assert CANARY not in told
 
 
 @pytest.mark.live
-async def test_trouble_is_told_where_it_is_with_the_next_attempt(scene: Scene, capsys: Printed) -> None:
+async def test_a_problem_is_shown_at_its_step_with_the_next_attempt(scene: Scene, capsys: Printed) -> None:
     outcome = {"path": "spec.data[0]", "reason": "SecretNotFound", "remoteKey": "db/pw", "message": "does not exist"}
     failed = _ready("False", "SecretSyncedError", "could not get secret data from provider: x")
     await scene.status("externalsecrets", "db", conditions=[failed], outcomes=[outcome], nextAttemptTime=SOON)
@@ -162,55 +140,62 @@ async def test_trouble_is_told_where_it_is_with_the_next_attempt(scene: Scene, c
 
 
 @pytest.mark.live
-async def test_an_object_that_is_not_there_is_said_so(scene: Scene, capsys: Printed) -> None:
-    code = await scene.why("nobody")
+async def test_a_missing_object_is_reported_as_missing(scene: Scene, capsys: Printed) -> None:
+    code = await scene.why("absent")
 
     assert code == UNWELL
-    assert capsys.readouterr().out == f"✗ ExternalSecret {scene.namespace}/nobody: does not exist\n"
+    assert capsys.readouterr().out == f"✗ ExternalSecret {scene.namespace}/absent: does not exist\n"
 
 
 @pytest.mark.live
-async def test_of_secrets_only_the_metadata_is_asked_for(scene: Scene) -> None:
-    spy = Spy(AiohttpTransport(config.load(scene.kubeconfig)))
-    client = Client(spy)
+async def test_an_object_of_the_same_name_in_another_group_is_pointed_out(scene: Scene, capsys: Printed) -> None:
+    inline = {"providerConfig": {"inline": {"kind": "Backend", "spec": {}}}}
+    v2 = "/apis/secretstore.external-secrets.io/v2alpha1/namespaces/NS/secretstores"
+    await scene.create(v2, "vault", spec=inline)
 
-    found = await gather(client, EXTERNAL_SECRET, ObjectKey(scene.namespace, "db"))
-    await client.close()
+    await run(Options("ss/vault", namespace=scene.namespace, kubeconfig=scene.kubeconfig))
 
-    asked = [request for request in spy.asked if "/secrets/" in request.path]
-    assert isinstance(found, Evidence)
-    assert [request.path.rpartition("/")[2] for request in asked] == ["db", "templates"]
-    assert {request.accept for request in asked} == {Metadata.ONLY}
-    assert not any(CANARY.encode() in answer for answer in spy.answers)
+    told = capsys.readouterr().out
+    assert "    there is another: eso why secretstores.secretstore.external-secrets.io/vault\n" in told
 
 
 @pytest.mark.live
-async def test_what_may_not_be_read_is_not_known_and_stops_nothing(scene: Scene) -> None:
-    client = Client(Spy(AiohttpTransport(config.load(scene.kubeconfig)), forbidden="/secrets/"))
+async def test_a_name_with_a_typing_error_is_corrected(scene: Scene, capsys: Printed) -> None:
+    await scene.status("externalsecrets", "db", conditions=[_ready("True", "SecretSynced")])
 
-    found = await gather(client, EXTERNAL_SECRET, ObjectKey(scene.namespace, "db"))
-    await client.close()
+    code = await run(Options("ss/valt", namespace=scene.namespace, kubeconfig=scene.kubeconfig))
 
-    assert isinstance(found, Evidence)
-    assert [(sight.look, sight.why) for sight in found.secrets] == [(Look.HIDDEN, "you may not read it")]
-    assert [source.sight.look for source in found.sources] == [Look.FOUND]
+    assert code == UNWELL
+    assert capsys.readouterr().out.splitlines()[1:] == ["    did you mean vault?"]
+
+
+DOWN = "provider-vault does not answer: connection refused"
 
 
 @pytest.mark.live
-async def test_a_push_by_label_is_followed_to_every_store_and_secret(scene: Scene) -> None:
-    labels = {"matchLabels": {"team": "blue"}}
-    spec = {"secretStoreRefs": [{"labelSelector": labels}], "selector": {"secret": {"selector": labels}}}
-    await scene.label(f"{GROUP}/namespaces/NS/secretstores/vault", team="blue")
-    await scene.label("/api/v1/namespaces/NS/secrets/db", team="blue")
-    await scene.create("/apis/external-secrets.io/v1alpha1/namespaces/NS/pushsecrets", "all", spec=spec)
-    client = Client(AiohttpTransport(config.load(scene.kubeconfig)))
+async def test_the_first_cross_is_the_cause_and_a_sentence_is_printed_once(scene: Scene, capsys: Printed) -> None:
+    """A provider that is down makes its store unready, and that the ExternalSecret; both conditions repeat why."""
+    service = {"address": f"grpc://provider-vault.{scene.namespace}.svc:8080", "v1ProviderKeys": ["vault"]}
+    await scene.create(f"{ALPHA}/namespaces/NS/providerclasses", "provider-vault", spec=service)
+    refused = _ready("False", "Refused", DOWN)
+    await scene.status("providerclasses", "provider-vault", group=ALPHA, conditions=[refused])
+    unready = _ready("False", "InvalidProviderConfig", f"Refused: {DOWN}")
+    await scene.status("secretstores", "vault", conditions=[unready])
+    outcome = {"path": "spec.data[0]", "reason": "StoreNotReady", "step": "Fetch", "message": f"vault: {DOWN}"}
+    failed = _ready("False", "SecretSyncedError", f"could not get secret data from provider: spec.data[0]: {DOWN}")
+    await scene.status("externalsecrets", "db", conditions=[failed], outcomes=[outcome])
 
-    found = await gather(client, PUSH_SECRET, ObjectKey(scene.namespace, "all"))
-    await client.close()
+    code = await scene.why()
 
-    assert isinstance(found, Evidence)
-    assert [str(source.sight) for source in found.sources] == ["SecretStore vault"]
-    assert [str(sight) for sight in found.secrets] == ["Secret db"]
+    told = capsys.readouterr().out
+    crosses = [line.strip() for line in told.splitlines() if line.strip().startswith("✗")]
+    assert code == UNWELL
+    assert crosses == [
+        f"✗ provider ProviderClass provider-vault: Refused: {DOWN}",
+        "✗ SecretStore vault: InvalidProviderConfig",
+        "✗ spec.data[0]: StoreNotReady",
+    ]
+    assert told.count(DOWN) == 1
 
 
 def test_the_guide_shows_what_is_printed() -> None:
@@ -243,13 +228,15 @@ def test_the_guide_shows_what_is_printed() -> None:
     provider = Sight("ClusterProviderClass", ObjectKey("", "vault"), conditions=(connected,), address=address)
     store = Sight("SecretStore", ObjectKey("shop", "vault"), conditions=(valid,))
     evidence = Evidence(
+        EXTERNAL_SECRET,
+        Sight("ExternalSecret", subject.metadata.key, conditions=tuple(subject.status.conditions)),
         subject,
-        sources=(Source(store, True, providers=(provider,)),),
-        secrets=(Sight("Secret", ObjectKey("shop", "checkout"), Look.ABSENT, "does not exist"),),
+        sources=(Source(store, Way(provider=provider)),),
+        objects=(Sight("Secret", ObjectKey("shop", "checkout"), Look.ABSENT, "does not exist"),),
         events=(
             Recorded(
                 reason="UpdateFailed",
-                message="spec.data[0] (key: shop/checkout): SecretNotFound",
+                message='spec.data[0] (key: shop/checkout): SecretNotFound: "shop/checkout" does not exist',
                 last_timestamp=LATELY,
             ),
         ),
@@ -263,11 +250,14 @@ def test_the_guide_shows_what_is_printed() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        pytest.param(Options("pod", "x"), 'no story about "pod"', id="another kind"),
+        pytest.param(Options("pod", "x"), "the kinds are acraccesstoken, ", id="another kind"),
+        pytest.param(Options("pushsecrt", "x"), "did you mean pushsecret or", id="a kind with a typing error"),
+        pytest.param(Options("es"), "KIND NAME or KIND/NAME", id="no name"),
+        pytest.param(Options("es/x", "y"), "KIND NAME or KIND/NAME", id="two names"),
         pytest.param(Options("es", "x", kubeconfig=Path("/none")), "/none", id="no such kubeconfig"),
     ],
 )
-async def test_what_cannot_be_told_is_said_in_a_line(options: Options, problem: str, capsys: Printed) -> None:
+async def test_an_unknown_state_is_reported_in_one_line(options: Options, problem: str, capsys: Printed) -> None:
     code = await run(options)
 
     printed = capsys.readouterr()
@@ -278,11 +268,26 @@ async def test_what_cannot_be_told_is_said_in_a_line(options: Options, problem: 
 
 @pytest.mark.parametrize("word", ["externalsecret", "ExternalSecrets", "es", "externalsecret.external-secrets.io"])
 def test_a_kind_goes_by_the_names_that_kubectl_takes(word: str) -> None:
-    assert kind_named(word) is EXTERNAL_SECRET
+    assert kinds_named(word) == [EXTERNAL_SECRET]
 
 
-def test_what_others_wrote_cannot_steer_a_terminal() -> None:
-    story = Story(Step("object", Mark.BAD, "a\x1b[2Jb\nc\u202ed", ("n\rote",)))
+@pytest.mark.parametrize(
+    ("word", "groups"),
+    [
+        pytest.param("ss", ["external-secrets.io", "secretstore.external-secrets.io"], id="a short name"),
+        pytest.param("ssv2", ["secretstore.external-secrets.io", "external-secrets.io"], id="a short name of v2"),
+        pytest.param("secretstore", ["external-secrets.io", "secretstore.external-secrets.io"], id="a kind"),
+        pytest.param("secretstores.secretstore.external-secrets.io", ["secretstore.external-secrets.io"], id="a group"),
+        pytest.param("secretstore.v1.external-secrets.io", ["external-secrets.io"], id="a version"),
+        pytest.param("pod", [], id="another kind"),
+    ],
+)
+def test_a_kind_of_two_groups_means_both_unless_the_group_is_named(word: str, groups: list[str]) -> None:
+    assert [kind.group for kind in kinds_named(word)] == groups
+
+
+def test_text_of_other_writers_cannot_control_a_terminal() -> None:
+    story = Story(Fact("object", Mark.BAD, "a\x1b[2Jb\nc\u202ed", notes=("n\rote",)))
 
     printed = list(_without_colours(lines(story, NOW)))
 
@@ -300,3 +305,47 @@ def test_the_command_passes_its_arguments_on(eso: Callable[..., subprocess.Compl
 
     assert (done.returncode, done.stdout) == (UNUSABLE, "")
     assert done.stderr.startswith("eso why: ")
+
+
+# --- shell completion -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param(["externals"], {"externalsecret"}, id="a kind"),
+        pytest.param(["es", ""], {"db"}, id="a name"),
+        pytest.param(["es", "x"], set(), id="no such name"),
+        pytest.param(["ss/va"], {"ss/vault"}, id="a name after a slash"),
+        pytest.param(["pod", ""], set(), id="another kind"),
+    ],
+)
+@pytest.mark.live
+async def test_kinds_and_names_are_completed(
+    scene: Scene, words: list[str], expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "SECONDS", 60.0)  # a loaded machine answers late
+
+    offered = await asyncio.to_thread(_completed, scene.kubeconfig, scene.namespace, *words)
+
+    assert set(offered.split()) == expected
+
+
+@pytest.mark.live
+async def test_a_name_that_comes_late_is_not_completed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "SECONDS", 0.0)
+
+    assert await asyncio.to_thread(_completed, scene.kubeconfig, scene.namespace, "es", "") == ""
+
+
+def test_without_an_api_server_no_name_is_completed_and_nothing_is_printed() -> None:
+    assert _completed(Path("/none"), "app", "es", "") == ""
+
+
+def _completed(kubeconfig: Path, namespace: str, *words: str) -> str:
+    """Return everything that is printed when bash asks how these words go on."""
+    line = ["eso", "why", "-n", namespace, *words]
+    asked = {"_ESO_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(line), "COMP_CWORD": str(len(line) - 1)}
+    done = CliRunner().invoke(commands, prog_name="eso", env={**asked, "KUBECONFIG": str(kubeconfig)})
+    assert done.exit_code == 0
+    return done.output.strip()

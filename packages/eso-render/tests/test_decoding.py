@@ -1,4 +1,4 @@
-"""Decoding strategies: what is decoded, what is left alone, what is refused."""
+"""Decoding strategies: what is decoded, kept or refused."""
 
 from __future__ import annotations
 

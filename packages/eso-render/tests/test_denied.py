@@ -1,4 +1,4 @@
-"""What is never written, whatever a template looked like."""
+"""Objects that are never written, whatever the template."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eso_render.denied import refuse_token, user_labels
 from eso_render.errors import TargetError
 from eso_render.manifest import render_manifest
 from eso_render.secret import render_secret
-from kuberun.meta import JsonObject, ObjectMeta
+from kubebase.meta import JsonObject, ObjectMeta
 
 
 @pytest.mark.parametrize(

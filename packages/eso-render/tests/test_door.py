@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import eso_render
 from eso_render import Renderer, RenderError, render_text
-from gotmpl.run import Limits
+from gotmpl.run import TemplateLimits
 
 
 @settings(deadline=None)
@@ -24,7 +24,7 @@ def test_an_error_names_the_key_the_phase_and_the_place() -> None:
 
     assert str(caught.value) == (
         "unable to execute template at key tls.crt: template: tls.crt:2:3: "
-        'executing "tls.crt" at <.nope>: map has no entry for key "nope"'
+        'executing "tls.crt" at <.nope>: map has no entry for key "nope"; there are no keys'
     )
     assert (caught.value.phase, caught.value.line, caught.value.column) == ("execute", 2, 3)
 
@@ -53,7 +53,7 @@ def test_now_is_what_the_clock_says() -> None:
 
 
 def test_bounds_are_a_parameter_and_end_in_the_same_error() -> None:
-    renderer = Renderer(limits=Limits(output_bytes=3))
+    renderer = Renderer(limits=TemplateLimits(output_bytes=3))
 
     with pytest.raises(RenderError, match="output is larger than 3 bytes"):
         renderer.render("{{ .a }}", {"a": b"four"})

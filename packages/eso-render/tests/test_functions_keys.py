@@ -1,4 +1,4 @@
-"""PEM, PKCS#12, JWK, RSA and certificates, made and taken apart again."""
+"""PEM, PKCS#12, JWK, RSA and certificates: round trips."""
 
 from __future__ import annotations
 

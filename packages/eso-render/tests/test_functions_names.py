@@ -1,4 +1,4 @@
-"""The table of functions: complete, without what the operator removed, and loaded only when used."""
+"""The table of functions: complete, without those that the operator removed, and loaded only on use."""
 
 from __future__ import annotations
 

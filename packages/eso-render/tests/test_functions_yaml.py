@@ -80,7 +80,7 @@ def test_what_is_written_is_read_back(values: dict[str, str]) -> None:
 
 
 def test_very_deep_yaml_is_given_up_where_it_gets_too_deep() -> None:
-    """Not at its end: libyaml would take minutes to get there."""
+    """At the limit, not at the end: libyaml would take minutes to get there."""
     output = render_text("{{ (fromYaml .y).Error }}", {"y": b"[" * 2_000 + b' "never closed'})
 
     assert output == b"error converting YAML to JSON: yaml: exceeded max depth"

@@ -12,7 +12,7 @@ from eso_api.values import SecretBytes
 from eso_render.errors import TargetError
 from eso_render.manifest import DesiredManifest, render_manifest
 from eso_render.sources import TemplateObjects
-from kuberun.meta import ObjectMeta
+from kubebase.meta import ObjectMeta
 
 VALUES = {"user": SecretBytes(b"ada"), "port": SecretBytes(b"5432")}
 OWNER = ObjectMeta(name="db", namespace="app", labels={"team": "blue"}, annotations={"note": "mine"})
@@ -64,7 +64,7 @@ def test_another_kind_without_a_template_holds_the_values_in_spec_data() -> None
 
 
 def test_a_secret_without_a_template_holds_the_values_as_secrets_do() -> None:
-    """It has no spec: there they would be lost, and the target would be called synced."""
+    """A Secret has no spec: values there would be lost, and the target would be reported as synced."""
     content = manifest(None, SECRET).content
 
     assert content["data"] == {"user": "YWRh", "port": "NTQzMg=="}

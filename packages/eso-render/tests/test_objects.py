@@ -1,4 +1,4 @@
-"""Moments, durations, months and versions in templates: numbers where Go has numbers, and Go's words for misuse."""
+"""Times, durations, months and versions in templates: numbers where Go has numbers, and Go's messages for misuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcomes of Go that ours once differed from, found by comparing many generated templates. All are facts of Go."""
+"""Results of Go from which ours once differed, found by comparing many generated templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dotted paths: what is one, and what writing along one does."""
+"""Dotted paths: their syntax, and writes along them."""
 
 from __future__ import annotations
 

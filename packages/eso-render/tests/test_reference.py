@@ -1,4 +1,4 @@
-"""The reference page of the functions tells the truth: every example gives what it says, under every name."""
+"""The reference page of the functions is correct: every example gives the stated result, under every name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REFERENCE = ROOT / "docs" / "reference"
 
 
 def examples() -> list[Any]:
-    """One for every name of every function: the example of its entry, calling it by that name."""
+    """Return one example for every name of every function."""
     return [
         pytest.param(re.sub(rf"\b{name}\b", each, entry["template"]), entry, id=each)
         for path in sorted((REFERENCE / "functions").glob("*.yaml"))

@@ -1,4 +1,4 @@
-"""Rendering pieces into a sheet: targets, scopes, decoding, and errors that say where."""
+"""Rendering pieces into a sheet: targets, scopes, decoding, and errors with their place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUES = {"user": SecretBytes(b"ada"), "secret": SecretBytes(CANARY.encode()), "
 
 
 class Page:
-    """A sheet that remembers."""
+    """A sheet that records writes."""
 
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}

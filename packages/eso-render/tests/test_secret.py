@@ -1,4 +1,4 @@
-"""Secrets: which keys, labels and annotations values and templates give."""
+"""Secrets: the keys, labels and annotations that values and templates produce."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eso_api.values import SecretBytes
 from eso_render.errors import RenderError, TargetError
 from eso_render.secret import Desired, render_push, render_secret
 from eso_render.sources import TemplateObjects
-from kuberun.meta import ObjectMeta
+from kubebase.meta import ObjectMeta
 
 VALUES = {"user": SecretBytes(b"ada"), "password": SecretBytes(b"lovelace")}
 OWNER = ObjectMeta(name="db", namespace="app", labels={"team": "blue"}, annotations={"note": "mine"})
@@ -229,7 +229,7 @@ def test_a_push_refuses_a_path(entry: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("function", ["mustFromJson", "jwkPublicKeyPem"])
 def test_an_error_about_json_names_no_character_of_a_value(function: str) -> None:
-    """Go's words quote the character that they stumble over, which is one of the password."""
+    """Go's message quotes the character at fault, which is part of the password."""
     target = msgspec.convert({"template": {"data": {"a": f"{{{{ {function} .password }}}}"}}}, Target)
 
     with pytest.raises(RenderError) as refused:

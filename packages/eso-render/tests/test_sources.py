@@ -1,4 +1,4 @@
-"""Where templates come from, and in which order they are rendered."""
+"""The sources of templates and their rendering order."""
 
 from __future__ import annotations
 

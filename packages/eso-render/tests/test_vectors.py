@@ -1,4 +1,8 @@
-"""The true outcomes of the Go operator's own engine, one test for each (vectors/templates.jsonl)."""
+"""Recorded results of the Go operator's own engine, one test for each (vectors/templates.jsonl).
+
+These templates use the operator's own functions, or ask for one that it removed. The language and Sprig are tested in
+`gotmpl`.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,10 @@ from eso_render import RenderError, render_text
 Vector = dict[str, Any]
 
 QUOTES_DATA = {
-    "exec-errors-061": "Go shows the value that cannot be iterated over",
     "eso-jwk-021": "Go shows the key type it found in the data",
     "eso-pkcs12-020": "Go shows the tag and length it read from the first bytes of the data",
 }
-"""Where our full error text differs from Go's. The only good reason: Go quotes a data value, and we never do."""
+"""Where our error text differs from Go's. The only good reason: Go quotes a data value, and we never do."""
 
 
 @cache
@@ -65,7 +68,7 @@ def test_a_template_has_the_outcome_it_has_in_go(vector: Vector) -> None:
 
 
 def test_no_outcome_got_lost() -> None:
-    assert len({vector["id"] for vector in vectors()}) == len(vectors()) == 1612
+    assert len({vector["id"] for vector in vectors()}) == len(vectors()) == 180
 
 
 def test_error_texts_are_gos_word_for_word_except_where_go_quotes_data() -> None:
@@ -75,7 +78,7 @@ def test_error_texts_are_gos_word_for_word_except_where_go_quotes_data() -> None
         if "go_error" in vector:
             with pytest.raises(RenderError) as caught:
                 rendered(vector)
-            if str(caught.value) != vector["go_error"]:
+            if caught.value.message != vector["go_error"]:
                 different.add(vector["id"])
 
     assert different == set(QUOTES_DATA)

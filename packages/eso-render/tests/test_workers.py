@@ -1,4 +1,4 @@
-"""Worker processes: what may be slow holds up nobody, is stopped in time, and finds nothing in its process."""
+"""Worker processes: slow work delays no other namespace, is stopped in time, and finds no secrets in its process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,8 +22,8 @@ from eso_render.passing import packed, unpacked_values
 from eso_render.rendering import Rendering
 from eso_render.secret import Desired, render_secret
 from eso_render.workers import StoppedError, Workers, WorkerSettings
-from kuberun.clock import SystemClock
-from kuberun.meta import ObjectMeta
+from kubebase.clock import SystemClock
+from kubebase.meta import ObjectMeta
 from kuberun.testing.heartbeat import heartbeat
 
 FOREVER = '{{ regexReplaceAll "(x*y|x)" .long "b" }}'
@@ -38,7 +37,7 @@ async def render(rendering: Rendering, template: str, share: str = "team-a") -> 
 
 
 def inside(pid: int) -> tuple[bytes, list[str]]:
-    """The environment and command of a process, and what its files are."""
+    """Return the environment and command of a process, and its open files."""
     process = Path(f"/proc/{pid}")
     texts = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
     return texts, [str(file.readlink()) for file in (process / "fd").iterdir()]
@@ -72,34 +71,32 @@ async def test_the_event_loop_goes_on_while_something_slow_is_rendered(template:
 
 
 async def test_what_reaches_the_deadline_is_killed_and_said() -> None:
-    rendering, before = Rendering(Workers(WorkerSettings(seconds=1.0))), set(children())
+    rendering, before = Rendering(Workers(WorkerSettings(seconds=2.0))), set(children())
 
-    with pytest.raises(StoppedError, match="took longer than 1 seconds and was stopped: let templates and patterns do"):
+    with pytest.raises(StoppedError, match="took longer than 2 seconds and was stopped: let templates and patterns do"):
         await render(rendering, FOREVER)
 
-    assert set(children()) == before
+    assert set(children()) <= before
     made = await render(rendering, '{{ regexReplaceAll "h.*" .short "next" }}')
     assert made.data["key"] == SecretBytes(b"next")
 
 
 async def test_one_namespace_leaves_a_worker_to_the_others() -> None:
-    rendering, order = Rendering(Workers(WorkerSettings(processes=2, seconds=3.0))), list[str]()
+    rendering = Rendering(Workers(WorkerSettings(processes=2, seconds=60.0)))
+    greedy = [asyncio.create_task(render(rendering, FOREVER, "greedy")) for _ in range(2)]
 
-    async def of(share: str, template: str) -> None:
-        with suppress(StoppedError):
-            await render(rendering, template, share)
-        order.append(share)
+    made = await render(rendering, '{{ regexFind "h" .short }}', "neighbour")
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(2):
-            group.create_task(of("greedy", FOREVER))
-        group.create_task(of("neighbour", '{{ regexFind "h" .short }}'))
-
-    assert order[0] == "neighbour"
+    waiting = [task for task in greedy if not task.done()]
+    for task in greedy:
+        task.cancel()
+    await asyncio.gather(*greedy, return_exceptions=True)
+    assert made.data["key"] == SecretBytes(b"h")
+    assert waiting == greedy
 
 
 async def test_namespaces_take_turns() -> None:
-    """However many one asks for, another waits for one of them at most."""
+    """However many jobs one namespace requests, another waits for at most one of them."""
     rendering, order = Rendering(Workers(WorkerSettings(processes=1))), list[str]()
 
     async def of(share: str) -> None:
@@ -180,11 +177,16 @@ async def main():
     values = {"long": SecretBytes(b"x" * 120_000)}
     template = Template(data={"key": '{{ regexReplaceAll "(x*y|x)" .long "b" }}'})
     work = partial(render_pushes, template, [values], objects=TemplateObjects())
-    asyncio.get_running_loop().call_later(3, tell)
+    asyncio.get_running_loop().call_soon(tell)
     await Rendering(Workers()).run(work, "team-a")
 
 def tell():
-    print(open(f"/proc/self/task/{os.getpid()}/children").read(), flush=True)
+    worker = open(f"/proc/self/task/{os.getpid()}/children").read()
+    command = open(f"/proc/{int(worker)}/cmdline").read() if worker else ""
+    if "workerprocess" not in command or "prctl" in command:  # the program that binds it to us runs first
+        asyncio.get_running_loop().call_later(0.05, tell)
+        return
+    print(worker, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -198,7 +200,7 @@ async def test_workers_end_with_their_parent_however_it_ends() -> None:
 
     assert run.returncode == -signal.SIGKILL, run.stderr
     (worker,) = map(int, run.stdout.split())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while _is_running(worker):
             await CLOCK.sleep(0.02)
 

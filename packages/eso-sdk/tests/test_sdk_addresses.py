@@ -1,4 +1,4 @@
-"""Which addresses of a spec a provider dials."""
+"""The addresses of a spec that a provider may dial."""
 
 import pytest
 

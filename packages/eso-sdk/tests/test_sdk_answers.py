@@ -1,4 +1,4 @@
-"""What an author answers in another form than asked for: it is named, item by item, never sent as something else."""
+"""Answers of the wrong type: an error names the method, item by item; nothing is sent in their place."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ class OddConfig(Fragment, frozen=True, kw_only=True):
 
 
 class _Odd:
-    """Answers to each method with what the test says."""
+    """Answers each method with what the test says."""
 
     given: ClassVar[dict[str, Any]] = {}
 
@@ -143,7 +143,7 @@ async def test_a_value_that_is_no_bytes_fails_alone(provider: InMemory, answer: 
         pytest.param([b"1", b"2", b"3"], "get_many gave 3 answers to 2 references", id="a key not asked for"),
     ],
 )
-async def test_answers_that_belong_to_no_reference_are_nobodys(
+async def test_answers_that_belong_to_no_reference_are_refused(
     provider: InMemory, answers: object, problem: str
 ) -> None:
     OddBatch.given["get_many"] = answers
@@ -177,7 +177,7 @@ async def test_maps_are_made_from_the_batch_that_the_values_come_in(provider: In
 
 
 def test_a_store_that_reads_in_batches_says_so_of_what_is_absent() -> None:
-    """R59: the mark stands on the method that the author wrote."""
+    """R59: the mark is on the method that the author wrote."""
     assert Operation.NOT_FOUND_SEMANTICS in OddBatch.OPERATIONS
 
 

@@ -1,4 +1,4 @@
-"""Calls carry the token of a service account: verified with the keys its issuer publishes, over real sockets.
+"""Calls with the token of a service account, verified with the issuer's published keys, over real sockets.
 
 Rows R139, R158.
 """
@@ -39,8 +39,8 @@ from eso_wire.values import (
     SubscribeMessage,
     SubscribeOpen,
 )
-from kuberun.clock import SystemClock
-from kuberun.testing.clock import START, VirtualClock
+from kubebase.clock import SystemClock
+from kubebase.testing.clock import START, VirtualClock
 
 
 @pytest.fixture
@@ -91,14 +91,14 @@ async def test_the_account_of_a_good_token_reaches_the_author(issuer: Issuer, cl
     [
         pytest.param({"iss": "https://other.test"}, "issuer", id="another issuer"),
         pytest.param({"aud": ["external-secrets-provider/other"]}, "not meant for this provider", id="for another"),
-        pytest.param({"aud": None}, '"aud"', id="for nobody in particular"),
+        pytest.param({"aud": None}, '"aud"', id="without an audience"),
         pytest.param({"exp": None}, '"exp"', id="for ever"),
-        pytest.param({"sub": None}, '"sub"', id="of nobody"),
+        pytest.param({"sub": None}, '"sub"', id="without a subject"),
         pytest.param({"sub": "alice"}, "no service account", id="of a person"),
         pytest.param({"sub": "system:serviceaccount:team:robot:more"}, "no service account", id="an odd subject"),
         pytest.param({"exp": int(START.timestamp() - LEEWAY_SECONDS)}, "expired", id="expired"),
         pytest.param({"nbf": int(START.timestamp() + 3600)}, "not valid yet", id="of the future"),
-        pytest.param({"exp": "soon"}, "malformed|no number", id="a time that is none"),
+        pytest.param({"exp": "soon"}, "malformed|not a number", id="a time that is none"),
     ],
 )
 async def test_a_token_that_does_not_fit_is_refused(
@@ -115,7 +115,7 @@ async def test_a_token_that_does_not_fit_is_refused(
 
 
 def headed(issuer: Issuer, algorithm: str) -> str:
-    """The claims of a good token under another header."""
+    """Return the claims of a valid token under another header."""
     header = json.dumps({"alg": algorithm, "kid": "first"}).encode()
     return f"{in_base64(header)}.{issuer.token().split('.')[1]}"
 
@@ -129,7 +129,7 @@ def unsigned(issuer: Issuer) -> str:
 
 
 def signed_with_what_is_public(issuer: Issuer) -> str:
-    """The classic confusion: the published key as the secret of a symmetric signature."""
+    """Sign with the classic confusion: the published key as the secret of a symmetric signature."""
     signed = headed(issuer, "HS256")
     public = issuer.keys["first"].public_key()
     secret = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -278,7 +278,7 @@ async def test_odd_metadata_is_refused(
     assert error.reason is ErrorReason.CREDENTIALS_REJECTED
 
 
-async def test_a_token_that_nobody_verifies_is_ignored_and_said_once(clock: VirtualClock) -> None:
+async def test_an_unverified_token_is_ignored_and_logged_once(clock: VirtualClock) -> None:
     seen: list[ServiceAccount | None] = []
 
     async def get(store: Scripted, _: RemoteRef) -> bytes:
@@ -344,6 +344,6 @@ async def test_logs_name_the_account_and_show_no_token(issuer: Issuer, clock: Vi
     finally:
         structlog.reset_defaults()
 
-    calls = [line for line in map(json.loads, stream.getvalue().splitlines()) if line["event"] == "call handled"]
+    calls = [line for line in map(json.loads, stream.getvalue().splitlines()) if line["msg"] == "call handled"]
     assert [(line["code"], line.get("account")) for line in calls] == [("OK", "team/robot"), ("UNAUTHENTICATED", None)]
     assert all(part not in words for token in (good, bad) for part in token.split("."))

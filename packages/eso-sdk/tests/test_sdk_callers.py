@@ -1,4 +1,4 @@
-"""Whose session a call uses: callers kept apart, tokens renewed in place, v1 blocks told apart, writes grouped."""
+"""The session of a call: callers separated, tokens renewed in place, v1 blocks distinguished, writes grouped."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Config(Fragment, frozen=True, kw_only=True):
 
 
 class Caller(Store[Config]):
-    """Answers with the namespace that its session was opened for."""
+    """Answers with the namespace for which its session was opened."""
 
     async def open(self) -> None:
         self.opened_for = self.call.caller.namespace
@@ -125,7 +125,7 @@ class Grouped(Store[Config]):
 
 @store_kind(kind="InTurn", plural="inturns")
 class InTurn(Grouped):
-    """Writes groups, and deletes one property at a time by reading and writing the whole."""
+    """Writes groups, and deletes one property at a time by rewriting the whole value."""
 
     document: ClassVar[frozenset[str]] = frozenset()
 
@@ -149,7 +149,7 @@ async def provider() -> AsyncIterator[InMemory]:
 
 
 def shared(kind: Any, namespace: str, spec: dict[str, Any] | None = None, **changes: Any) -> Context:
-    """A call through a cluster-scoped store whose credentials come from no namespace."""
+    """Build a call through a cluster-scoped store without an auth namespace."""
     context = call_context(kind, spec, namespace=namespace, auth_namespace="", auth_namespace_pinned=True, **changes)
     store = ObjectRef("external-secrets.io/v1", "ClusterSecretStore", "", "shared", uid="uid-3", generation=1)
     return replace(context, store=store, config=replace(context.config, ref=store))
@@ -271,7 +271,7 @@ async def test_properties_of_one_key_are_removed_together(provider: InMemory) ->
 async def test_properties_of_one_key_are_removed_in_turn_where_the_author_removes_one_at_a_time(
     provider: InMemory,
 ) -> None:
-    """Side by side, each deletion would bring back what the other one removed."""
+    """Concurrent deletions would restore each other's property."""
     InTurn.document = frozenset({"1", "2", "3"})
     items = tuple(DeleteItem(name, RemoteRef("a", property=name)) for name in ("1", "2"))
 

@@ -1,4 +1,4 @@
-"""Planted values and credentials appear in no log, error, trailer, metric or condition of a provider."""
+"""Planted values and credentials never appear in a log, error, trailer, metric or condition of a provider."""
 
 import io
 import json
@@ -37,7 +37,7 @@ from eso_wire.values import (
     Validation,
     ValidationState,
 )
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 CANARIES = {
     name: f"CANARY-{name}-7c1e9b" for name in ("token", "jwt", "whole", "pushed", "state", "read", "inner", "spec")
@@ -58,7 +58,7 @@ EVERYTHING = " ".join(CANARIES[name] for name in ("token", "jwt", "whole"))
 
 @pytest.fixture
 def logged() -> Iterator[io.StringIO]:
-    """Everything that would be on standard error."""
+    """Capture everything that would go to standard error."""
     stream = io.StringIO()
     hooks, handlers, level = _hooks(), logging.root.handlers[:], logging.root.level
     configure(SystemClock(), stream)
@@ -75,7 +75,7 @@ def _hooks() -> tuple[Any, Any, Any]:
 
 @dataclass
 class Witness:
-    """Collects every word that left."""
+    """Collects every text that leaves the provider."""
 
     words: list[str] = field(default_factory=list)
 
@@ -91,7 +91,7 @@ class Witness:
 
 
 def leaky(where: str) -> Script:
-    """An author who puts everything he knows into his words."""
+    """Return a script that puts everything it knows into its messages."""
 
     async def opening(_: Any) -> None:
         if where == "open":
@@ -152,7 +152,7 @@ async def test_no_word_of_a_provider_shows_what_it_was_given(where: str, logged:
 
 
 async def raw_trailers(server: ProviderServer, context: Context) -> str:
-    """What goes over the wire when a call fails, byte by byte."""
+    """Return the bytes on the wire of a failed call."""
     channel: Any = await server.channel(server.authority.leaf(CLIENT_ID))
     request = codec.to_get_request(context, [GetItem("1", RemoteRef("a", property="x"))]).SerializeToString()
     try:
@@ -163,7 +163,7 @@ async def raw_trailers(server: ProviderServer, context: Context) -> str:
 
 
 def test_the_witness_would_see_a_leak() -> None:
-    """So that silence above means something."""
+    """Prove that the checks above can fail."""
     assert Witness([f"x {CANARIES['token']} y"]).shows() == {"token"}
 
 
@@ -180,7 +180,7 @@ def test_crashes_and_libraries_are_heard_without_their_words(logged: io.StringIO
     structlog.get_logger().info("event", value=SecretBytes(CANARIES["token"].encode()), data={"k": CANARIES["token"]})
 
     lines = [json.loads(line) for line in logged.getvalue().splitlines()]
-    assert [line["event"] for line in lines] == [
+    assert [line["msg"] for line in lines] == [
         "the process ends with an error",
         "work aside failed",
         "work aside failed",

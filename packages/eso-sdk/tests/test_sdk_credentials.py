@@ -1,4 +1,4 @@
-"""What the operator sent for a reference, and where references may point."""
+"""The values that the operator sent for references, and the namespaces to which references may point."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,7 @@ from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Config, Context, ObjectRef, RemoteRef, Token
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 SPEC: dict[str, Any] = {
     "tokenRef": {"name": "login", "key": "token"},
@@ -165,7 +165,7 @@ async def test_references_stay_in_the_auth_namespace(
 
 
 def elsewhere(context: Context, what: str) -> Context:
-    """The same call with one part of it in another namespace."""
+    """Return the same call with one part of it in another namespace."""
     match what:
         case "caller":
             return replace(context, caller=replace(context.caller, namespace="other"))
@@ -178,7 +178,7 @@ def elsewhere(context: Context, what: str) -> Context:
 
 @pytest.mark.parametrize("what", ["caller", "configuration", "credentials"])
 async def test_a_namespaced_store_serves_its_own_namespace_only(what: str) -> None:
-    """Also when the session is open already, which knows nothing of callers."""
+    """This also holds if the session is already open, because a session does not know its callers."""
     context = call_context(Scripted, {"script": Script.new(values={"a": b"1"}).name})
     outside = elsewhere(context, what)
 

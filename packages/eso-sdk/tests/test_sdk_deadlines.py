@@ -1,4 +1,4 @@
-"""A backend that hangs: the caller hears why before its own deadline, and gets what was answered meanwhile. R139."""
+"""A hanging backend: the caller learns why before its own deadline, and gets the answers so far. R139."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,13 +22,13 @@ from eso_wire.values import (
     RemoteRef,
     SourceSecret,
 )
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 CALLER_SECONDS = 10.0
 
 
 class Hanging:
-    """A provider whose backend answers "fast", and never anything else."""
+    """A provider whose backend answers only "fast"."""
 
     def __init__(self, provider: InMemory, clock: VirtualClock) -> None:
         self.clock = clock
@@ -40,7 +40,7 @@ class Hanging:
         return call_context(kind, {"script": self.script.name})
 
     async def ended(self, call: Awaitable[Any]) -> Any:
-        """What came of a call by the caller's deadline; the last moment of it is not used."""
+        """Return the outcome of a call shortly before the caller's deadline."""
         running = asyncio.ensure_future(call)
         await self.clock.settle()
         await self.clock.advance(CALLER_SECONDS - 0.1)

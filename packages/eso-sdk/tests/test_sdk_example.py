@@ -1,25 +1,33 @@
-"""The example provider: short, complete, and it works. A new provider from the scaffold does too."""
+"""The example provider, and a new provider from the scaffold, are short, complete and working."""
 
+import ast
 import importlib.util
 import os
+import re
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+import eso_sdk
+import eso_sdk.testing
 from eso_api.values import SecretBytes
 from eso_sdk.scaffold import ScaffoldError, write
-from eso_sdk.testing import ProviderServer, call_context
+from eso_sdk.testing import InMemory, ProviderServer, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
+    Context,
     DeleteBatch,
     DeleteItem,
     FindQuery,
     PushBatch,
     PushItem,
+    PushOutcome,
     RemoteRef,
     Shape,
     ValidationState,
@@ -39,8 +47,8 @@ def notes() -> ModuleType:
     return module
 
 
-def test_the_example_fits_in_sixty_lines() -> None:
-    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 60
+def test_the_example_stays_short() -> None:
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 125
 
 
 async def test_the_example_reads_writes_finds_and_deletes(notes: ModuleType, tmp_path: Path) -> None:
@@ -74,6 +82,103 @@ async def test_the_example_reads_writes_finds_and_deletes(notes: ModuleType, tmp
         assert missing.outcome.reason is ErrorReason.SECRET_NOT_FOUND
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "password").write_bytes(b"open sesame")
+    return tmp_path
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def notes_in(notes: ModuleType, folder: Path) -> Context:
+    spec = {"folder": str(folder), "passwordRef": {"name": "n", "key": "k"}}
+    return call_context(notes.Notes, spec, {"/passwordRef": "open sesame"})
+
+
+def pushing(value: bytes, owner: str = "us", **ref: str) -> PushBatch:
+    return PushBatch((PushItem("1", RemoteRef("a", **ref), SecretBytes(value), owner_token=owner),))  # type: ignore[arg-type]  # texts only
+
+
+def deleting(owner: str = "us") -> DeleteBatch:
+    return DeleteBatch((DeleteItem("1", RemoteRef("a"), owner_token=owner),))
+
+
+async def test_the_example_says_what_a_push_did(notes: ModuleType, folder: Path) -> None:
+    async with InMemory(notes.PROVIDER) as provider:
+        outcomes = [
+            (await provider.push(notes_in(notes, folder), pushing(value)))[0].outcome for value in (b"1", b"1", b"2")
+        ]
+
+    assert outcomes == [PushOutcome.CREATED, PushOutcome.UNCHANGED, PushOutcome.UPDATED]
+
+
+@pytest.mark.parametrize(
+    "mark", [pytest.param(None, id="a note without a mark"), pytest.param("them", id="a note of another owner")]
+)
+async def test_the_example_changes_no_note_that_does_not_carry_its_mark(
+    notes: ModuleType, folder: Path, mark: str | None
+) -> None:
+    (folder / "a.txt").write_bytes(b"theirs")
+    if mark is not None:
+        (folder / "a.owner").write_text(mark, encoding="utf-8")
+    async with InMemory(notes.PROVIDER) as provider:
+        context = notes_in(notes, folder)
+        (pushed,) = await provider.push(context, pushing(b"ours"))
+        (deleted,) = await provider.delete(context, deleting())
+
+    for error in (pushed.outcome, deleted.error):
+        assert isinstance(error, ProviderError)
+        assert error.reason is ErrorReason.OWNERSHIP_CONFLICT
+    assert (folder / "a.txt").read_bytes() == b"theirs"
+
+
+async def test_the_example_writes_no_property(notes: ModuleType, folder: Path) -> None:
+    async with InMemory(notes.PROVIDER) as provider:
+        (pushed,) = await provider.push(notes_in(notes, folder), pushing(b"1", property="user"))
+
+    assert isinstance(pushed.outcome, ProviderError)
+    assert pushed.outcome.reason is ErrorReason.INVALID_REQUEST
+    assert names_in(folder) == ["password"]
+
+
+async def test_the_example_names_the_folder_that_has_no_password(notes: ModuleType, tmp_path: Path) -> None:
+    async with InMemory(notes.PROVIDER) as provider:
+        validation = await provider.validate(notes_in(notes, tmp_path))
+
+    assert validation.error is not None
+    assert validation.error.reason is ErrorReason.CONFIG_INVALID
+    assert validation.error.message.startswith("/folder: ")
+
+
+async def test_the_example_does_not_block_the_loop(
+    notes: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file access runs in another thread than the event loop's."""
+    loop_thread, seen = threading.get_ident(), set()
+
+    def noticing(access: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(*given: Any, **more: Any) -> Any:
+            seen.add((access.__name__, threading.get_ident() == loop_thread))
+            return access(*given, **more)
+
+        return noticed
+
+    for name in ("read_bytes", "write_bytes", "read_text", "write_text", "is_file", "unlink", "replace", "glob"):
+        monkeypatch.setattr(Path, name, noticing(getattr(Path, name)))
+    async with InMemory(notes.PROVIDER) as provider:
+        context = notes_in(notes, folder)
+        for value in (b"1", b"2"):
+            await provider.push(context, pushing(value))
+        await provider.get_one(context, "a")
+        await provider.find(context, FindQuery(name_regexp="a"))
+        await provider.delete(context, deleting())
+
+    assert {name for name, _ in seen} >= {"read_bytes", "write_bytes", "read_text", "is_file", "unlink", "glob"}
+    assert {name for name, in_loop in seen if in_loop} == set()
+
+
 async def test_the_example_refuses_a_wrong_password(notes: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "password").write_bytes(b"open sesame")
     spec = {"folder": str(tmp_path), "passwordRef": {"name": "n", "key": "k"}}
@@ -91,6 +196,59 @@ def test_the_examples_kinds_describe_their_fields(notes: ModuleType) -> None:
     schema = own["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert schema["properties"]["folder"]["description"] == "Where the notes are."
     assert (own["spec"]["scope"], twin["spec"]["scope"]) == ("Namespaced", "Cluster")
+
+
+# --- one door ---------------------------------------------------------------------------------------------------------
+
+
+def imports_of(source: str) -> set[str]:
+    """Return the modules of this workspace that a source imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(module=str(module)):
+                found.add(module)
+    return {name for name in found if name.startswith(("eso_", "kuberun")) and not name.startswith("eso_provider_")}
+
+
+def test_the_example_imports_from_the_sdk_only() -> None:
+    assert imports_of(EXAMPLE.read_text(encoding="utf-8")) == {"eso_sdk"}
+
+
+def test_a_new_provider_imports_from_the_sdk_and_its_tests_from_the_sdks_testing(tmp_path: Path) -> None:
+    written = [path for path in write(tmp_path, "weather") if path.suffix == ".py"]
+
+    used = {path.name: imports_of(path.read_text(encoding="utf-8")) for path in written}
+    assert used == {"__init__.py": set(), "provider.py": {"eso_sdk"}, "test_conformance.py": {"eso_sdk.testing"}}
+    assert 'dependencies = ["eso-sdk"]' in (tmp_path / "pyproject.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("module", [eso_sdk, eso_sdk.testing], ids=["eso_sdk", "eso_sdk.testing"])
+def test_every_name_of_the_door_is_there(module: ModuleType) -> None:
+    assert [name for name in module.__all__ if getattr(module, name, None) is None] == []
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = module.nothing
+
+
+def test_the_docstring_of_the_door_names_what_there_is() -> None:
+    assert eso_sdk.__doc__ is not None
+    table = [line[28:] for line in eso_sdk.__doc__.splitlines() if line.startswith("    ") and line[4] != " "]
+    named = {name for line in table for name in re.findall(r"[A-Za-z_]+", re.sub(r"\(.*?\)|\bthe module\b", "", line))}
+
+    assert len(named) > 20
+    assert named - set(eso_sdk.__all__) == set()
+
+
+def test_the_door_loads_no_http_client_no_server_and_no_suite() -> None:
+    """A provider without HTTP must not load some 28 MiB of it."""
+    heavy = "aiohttp", "grpc", "re2", "eso_conformance", "pytest"
+    program = f"import eso_sdk, sys; print([name for name in {heavy} if name in sys.modules])"
+
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+
+    assert shown.stdout.strip() == "[]"
 
 
 # --- eso provider new ------------------------------------------------------------------------------------------------

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eso_conformance.fixture import Fixture, from_plain
-from eso_conformance.plugin import conformance_tests
-from eso_conformance.subject import Identity, Target
-from eso_sdk.provider import Provider
-from eso_sdk.testing.server import CLIENT_ID, ProviderServer
+from eso_sdk import Provider
+from eso_sdk.testing import Fixture, Target, conformance_server, conformance_tests, from_plain
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "notes.py"
 
@@ -32,10 +29,8 @@ def example() -> Provider:
 
 @pytest.fixture
 async def conformance_target(example: Provider) -> AsyncIterator[Target]:
-    async with ProviderServer(example) as server:
-        client = server.authority.leaf(CLIENT_ID)
-        identity = Identity(client.ca, client.certificate, client.key.reveal())
-        yield Target(server.address, identity, authority=(server.authority.pem, server.authority.key_pem))
+    async with conformance_server(example) as target:
+        yield target
 
 
 @pytest.fixture

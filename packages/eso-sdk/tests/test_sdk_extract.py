@@ -1,12 +1,11 @@
-"""What is inside a remote value, and which keys a query means."""
+"""Access to the inside of a remote value, and the keys that a query matches."""
 
 import pytest
 
 from eso_api.values import SecretBytes
 from eso_sdk.extract import NotAnObjectError, json_map, property_in, property_of, pushed_value
-from eso_sdk.matching import Matcher
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import FindQuery, PushItem, RemoteRef
+from eso_wire.values import PushItem, RemoteRef
 
 
 @pytest.mark.parametrize(
@@ -76,20 +75,3 @@ def test_the_payload_of_a_push() -> None:
     assert pushed_value(single) == b"v"
     with pytest.raises(ProviderError, match="not a whole Secret"):
         pushed_value(whole)
-
-
-@pytest.mark.parametrize(
-    ("query", "key", "expected"),
-    [
-        pytest.param(FindQuery(), "any", True, id="an empty query matches all"),
-        pytest.param(FindQuery(name_regexp="b"), "abc", True, id="a pattern is found anywhere"),
-        pytest.param(FindQuery(name_regexp="^b"), "abc", False, id="unless it is anchored"),
-        pytest.param(FindQuery(path="team/"), "team/a", True, id="a path is a prefix"),
-        pytest.param(FindQuery(path="team/"), "my/team/a", False, id="and only that"),
-        pytest.param(FindQuery(tags={"env": "prod"}), "a", True, id="all tags"),
-        pytest.param(FindQuery(tags={"env": "prod", "tier": "1"}), "a", False, id="a tag that is not there"),
-        pytest.param(FindQuery(name_regexp="(a+)+$"), "a" * 5000 + "b", False, id="no catastrophic pattern"),
-    ],
-)
-def test_matching(query: FindQuery, key: str, expected: bool) -> None:
-    assert Matcher(query).matches(key, {"env": "prod"}) is expected

@@ -1,4 +1,4 @@
-"""Malicious requests (R157): whatever bytes come, the answer is one of the protocol's, and the next call is served."""
+"""Malicious requests (R157): any bytes get an answer of the protocol, and the next call is served."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -58,7 +58,7 @@ FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChe
 
 
 def mutated(good: bytes) -> st.SearchStrategy[bytes]:
-    """Noise, or a good message with some of its bytes changed, cut out or doubled."""
+    """Generate noise, or a valid message with some bytes changed, cut out or doubled."""
 
     def mutate(at: int, length: int, noise: bytes) -> bytes:
         start = at % (len(good) + 1)
@@ -69,7 +69,7 @@ def mutated(good: bytes) -> st.SearchStrategy[bytes]:
 
 
 async def outcome(call: Any) -> ErrorReason | None:
-    """The reason of a failure; None for an answer. Anything but the protocol's errors fails the test."""
+    """Return the reason of a failure; None for an answer. Any error outside the protocol fails the test."""
     try:
         await call
     except aio.AioRpcError as exc:
@@ -131,7 +131,7 @@ def test_no_bytes_break_a_subscription() -> None:
 
 @pytest.mark.parametrize("method", UNARY, ids=lambda method: method.name)
 async def test_the_undamaged_message_is_answered(method: Method) -> None:
-    """So that the damage above is damage to something that works."""
+    """Proves that the damage above is damage to a working message."""
     async with InMemory(SCRIPTED) as provider:
         assert (
             await outcome(provider.frame.unary(method, GOOD[method.name].SerializeToString(), MemoryRpc(1.0))) is None
@@ -161,7 +161,7 @@ async def test_a_hostile_configuration_is_an_error_of_its_call(spec: bytes) -> N
         assert (await provider.handshake()).provider_name == "scripted"
 
 
-async def test_a_frame_admits_nobody_without_identity() -> None:
+async def test_a_frame_admits_no_client_without_identity() -> None:
     async with InMemory(SCRIPTED) as provider:
         frame: Frame = provider.frame
         raw = pb.HandshakeRequest().SerializeToString()

@@ -1,4 +1,4 @@
-"""The guide for authors tells the truth: what it shows in Python runs."""
+"""The Python examples of the guide for authors run."""
 
 import re
 import textwrap
@@ -33,7 +33,7 @@ class Backend:
 
 
 def shown(under: str) -> str:
-    """The Python of one section."""
+    """Return the Python code of one section."""
     section = GUIDE.partition(f"## {under}\n")[2].partition("\n## ")[0]
     (code,) = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     return str(code)

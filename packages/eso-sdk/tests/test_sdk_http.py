@@ -26,7 +26,7 @@ from eso_sdk.http import (
     tls_context,
 )
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 LOOPBACK = AddressPolicy.parse(["loopback"])
 CANARY = "CANARY-7f3a"
@@ -264,7 +264,7 @@ async def test_reaching_a_forbidden_address_is_refused_before_it_is_dialled(host
 @pytest.mark.parametrize(
     ("host", "words"),
     [
-        pytest.param("127.0.0.1", "cannot be reached", id="nobody listens"),
+        pytest.param("127.0.0.1", "cannot be reached", id="closed port"),
         pytest.param("no-such-host.invalid", "does not resolve", id="a name without an address"),
     ],
 )
@@ -301,7 +301,7 @@ async def test_behind_a_proxy_the_proxy_is_reached_instead(monkeypatch: pytest.M
 async def test_a_proxy_is_not_asked_for_an_address_that_no_tenant_should_reach(
     monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
-    """The proxy may stand where such addresses can be reached, and the rule saw the proxy's own address only."""
+    """The proxy may reach such addresses, and the rule saw only the proxy's own address."""
     asked: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""What follows from an author's class: operations, credential paths, CRDs, the manifest."""
+"""Properties derived from an author's class: operations, credential paths, CRDs, the manifest."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -40,7 +40,7 @@ from eso_wire.values import (
     RemoteRef,
     SourceSecret,
 )
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class Config(Fragment, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class Heir(Careful):
 
 
 def kind(store: type[Store[Any]], **changes: Any) -> Any:
-    """What a decorator makes of a class; of a copy, so that the class stays as it is for the other tests."""
+    """Apply the decorator to a copy of the class, so that the class stays unchanged for other tests."""
     copy = type(store.__name__, (store,), {"__module__": store.__module__})
     return served_kind(store_kind(**({"kind": "Thing", "plural": "things"} | changes))(copy))
 
@@ -115,7 +115,7 @@ def test_operations_can_be_narrowed() -> None:
     assert kind(Reader, operations=frozenset({Operation.GET})).operations == {Operation.GET}
 
 
-def test_operations_that_nobody_wrote_cannot_be_declared() -> None:
+def test_operations_without_a_method_cannot_be_declared() -> None:
     with pytest.raises(TypeError, match="declares PUSH"):
         kind(Reader, operations=frozenset({Operation.GET, Operation.PUSH}))
 
@@ -203,7 +203,7 @@ def test_an_object_of_the_generated_kind_decodes() -> None:
 
 
 class HandWritten(Object, kw_only=True):
-    """A kind somebody wrote by hand."""
+    """A kind written by hand."""
 
     spec: Config
     status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)

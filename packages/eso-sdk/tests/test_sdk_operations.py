@@ -1,4 +1,4 @@
-"""The whole interface of a provider, operation by operation: an author sees what was asked, and the full spec (R96)."""
+"""The whole interface of a provider by operation: an author sees each request and the full spec (R96)."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -28,7 +28,7 @@ from eso_wire.values import (
 )
 
 SEEN: list[tuple[str, str, str]] = []
-"""What the author was asked: operation, remote key, and a field deep in the configuration."""
+"""The author's requests: operation, remote key, and a field deep in the configuration."""
 
 
 class Region(Fragment, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class WitnessConfig(Fragment, frozen=True, kw_only=True):
 
 @store_kind(kind="Witness", plural="witnesses")
 class Witness(Store[WitnessConfig]):
-    """Notes what reaches it."""
+    """Records what reaches it."""
 
     def _note(self, operation: str, key: str = "") -> None:
         SEEN.append((operation, key, self.config.region.name))
@@ -143,7 +143,7 @@ async def test_capabilities_are_what_the_author_wrote(provider: InMemory) -> Non
 
 
 async def test_the_log_tells_of_items_that_failed_and_of_the_store_they_were_asked_through(provider: InMemory) -> None:
-    """R172: the call itself is fine, so its code would not tell."""
+    """R172: the call itself succeeds, so its code would not show it."""
     items = [GetItem(key, RemoteRef(key.rstrip("0123456789"))) for key in ("a", "gone1", "gone2")]
 
     with structlog.testing.capture_logs() as lines:

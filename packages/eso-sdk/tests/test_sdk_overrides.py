@@ -1,4 +1,4 @@
-"""Methods of another sort than the server calls are refused with the class, naming what to write."""
+"""Methods of another sort than the server calls are refused when the class is defined, with a hint what to write."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_wrapped_method_is_what_it_wraps(method: str) -> None:
 
 
 class _Pages:
-    """A stream that is no generator."""
+    """A stream that is not a generator."""
 
     def __aiter__(self) -> _Pages:
         return self
@@ -111,7 +111,7 @@ class _Pages:
         return Found("key", SecretBytes(b""))
 
 
-def test_what_is_right_is_accepted() -> None:
+def test_a_class_with_methods_of_the_right_form_is_accepted() -> None:
     def find(self: Any, query: FindQuery) -> AsyncIterator[Found]:
         del self, query
         return _Pages()

@@ -51,7 +51,7 @@ if __name__ == "__main__":
 
 
 class Process:
-    """One provider process and the folders around it."""
+    """One provider process and its folders."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -108,14 +108,14 @@ class Process:
 
 async def happens(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - what is waited for happens in another process
+        while not holds():  # noqa: ASYNC110 - the condition changes in another process
             await asyncio.sleep(0.02)
 
 
 async def refused(client: Client) -> None:
-    """Call until no call is taken any more: the signal has to arrive first.
+    """Call until calls are refused: the signal has to arrive first.
 
-    A connection made while the listener closes is never greeted, so that no answer is a refusal too.
+    A connection made while the listener closes gets no greeting, so a missing answer counts as a refusal too.
     """
     async with asyncio.timeout(SECONDS):
         while True:
@@ -150,9 +150,9 @@ async def test_on_sigterm_the_running_call_finishes_and_new_ones_are_refused(pro
     assert answer.outcome == SecretBytes(b"answer")
     assert running.returncode == 0
     lines = [json.loads(line) for line in logged.decode().splitlines()]
-    assert [line["event"] for line in lines if line["event"] != "call handled"] == ["serving", "draining", "stopped"]
+    assert [line["msg"] for line in lines if line["msg"] != "call handled"] == ["serving", "draining", "stopped"]
     get = next(line for line in lines if line.get("method") == "GetSecrets")
-    assert set(get) == {"level", "ts", "event", "method", "request_id", "kind", "store", "code", "reason", "duration"}
+    assert set(get) == {"level", "ts", "msg", "method", "request_id", "kind", "store", "code", "reason", "duration"}
     assert (get["code"], get["kind"]) == ("OK", "Waiter")
 
 
@@ -179,7 +179,7 @@ async def test_flags_may_come_from_the_environment_and_certificates_later(proces
     ("arguments", "code", "said"),
     [
         pytest.param([], 2, "--tls-dir is needed", id="nothing given"),
-        pytest.param(["--tls-dir", "x"], 2, "--allowed-client is needed", id="nobody allowed"),
+        pytest.param(["--tls-dir", "x"], 2, "--allowed-client is needed", id="no client allowed"),
         pytest.param(["--drain", "soon"], 2, '"soon" is no number of seconds', id="a time that is none"),
         pytest.param(
             ["--tls-dir", "absent", "--allowed-client", "x", "--tls-wait", "0"],
@@ -232,7 +232,7 @@ async def test_a_process_that_still_waits_for_certificates_ends_on_sigterm(proce
         running.send_signal(signal.SIGTERM)
         await asyncio.wait_for(running.wait(), SECONDS)
 
-    assert json.loads(logged)["event"] == "waiting for certificates"
+    assert json.loads(logged)["msg"] == "waiting for certificates"
     assert running.returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""The server on real sockets: who may call, how long, how many, with which certificates, and how it ends.
+"""The server on real sockets: allowed clients, deadlines, limits, certificates and shutdown.
 
 Rows R102, R118, R136, R139, R147, R158.
 """
@@ -29,14 +29,14 @@ from eso_sdk.testing.server import CLIENT_ID, SERVER_ID, ChannelTransport
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
 from eso_wire.values import Context, FindQuery, GetItem, GetResult, RemoteRef, SubscribeMessage, SubscribeOpen
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
-SECONDS = 10.0  # far more than any of this takes
+SECONDS = 30.0  # far more than any of this takes
 
 
 @pytest.fixture
 async def served() -> AsyncIterator[ProviderServer]:
-    async with ProviderServer(SCRIPTED, metrics="127.0.0.1:0") as server:
+    async with ProviderServer(SCRIPTED, metrics="127.0.0.1:0", live="127.0.0.1:0") as server:
         yield server
 
 
@@ -45,7 +45,7 @@ def limited(**limits: Any) -> Provider:
 
 
 class Stuck:
-    """A `get` that waits until the test lets it go."""
+    """A `get` that waits until the test releases it."""
 
     def __init__(self) -> None:
         self.entered = asyncio.Event()
@@ -274,7 +274,7 @@ async def test_a_request_larger_than_a_message_may_be_is_refused_and_the_server_
 
 
 async def test_a_connection_has_an_age() -> None:
-    """An established connection outlives its certificate; the age bounds that."""
+    """An established connection outlives its certificate; the maximum age limits that."""
     async with ProviderServer(SCRIPTED, max_connection_age=0.2) as server:
         channel = await server.channel(server.authority.leaf(CLIENT_ID))
         await Client(ChannelTransport(channel)).handshake()
@@ -305,8 +305,8 @@ async def health(server: ProviderServer, service: str = "") -> Any:
     return health_pb2.HealthCheckResponse.FromString(raw).status
 
 
-async def fetch(server: ProviderServer, request: bytes) -> tuple[bytes, bytes]:
-    host, port = address_parts(server.server.metrics_address)
+async def fetch(server: ProviderServer, request: bytes, address: str = "") -> tuple[bytes, bytes]:
+    host, port = address_parts(address or server.server.metrics_address)
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(request)
     async with asyncio.timeout(SECONDS):
@@ -335,6 +335,22 @@ async def test_the_health_service_says_serving(served: ProviderServer) -> None:
 )
 async def test_probes(served: ProviderServer, request_line: bytes, status: bytes) -> None:
     got, _ = await fetch(served, request_line + b"\r\nHost: x\r\n\r\n")
+
+    assert got == status
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        pytest.param(b"/healthz", b"HTTP/1.1 200 OK", id="alive"),
+        pytest.param(b"/readyz", b"HTTP/1.1 200 OK", id="ready"),
+        pytest.param(b"/metrics", b"HTTP/1.1 404 Not Found", id="no metrics"),
+    ],
+)
+async def test_probes_can_listen_where_metrics_cannot_be_read(
+    served: ProviderServer, path: bytes, status: bytes
+) -> None:
+    got, _ = await fetch(served, b"GET " + path + b" HTTP/1.1\r\n\r\n", served.server.live_address)
 
     assert got == status
 
@@ -417,7 +433,7 @@ async def test_a_drain_lets_the_running_call_finish_and_takes_no_new_one() -> No
         done = await running
         await draining
 
-    # A connection made while the listener closes is never greeted: no answer is a refusal too.
+    # A connection made while the listener closes gets no greeting: a missing answer is a refusal too.
     assert refused.value.reason in (ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT)
     assert still_running
     assert done.outcome == SecretBytes(b"done")
@@ -436,7 +452,7 @@ async def test_a_drain_does_not_wait_longer_than_its_time() -> None:
     assert stuck.cancelled.is_set()
 
 
-async def test_a_server_allows_nobody_by_default(tmp_path: Path) -> None:
+async def test_a_server_allows_no_client_by_default(tmp_path: Path) -> None:
     with pytest.raises(ServeError, match="--allowed-client"):
         Server(SCRIPTED, ServeOptions(tmp_path, ()), SystemClock())
 

@@ -1,4 +1,4 @@
-"""What a provider answers, call by call: through the frame and the codec, without sockets."""
+"""The answers of a provider, call by call: through the frame and the codec, without sockets."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -149,7 +149,7 @@ async def test_a_failure_of_one_item_leaves_the_others_alone(provider: InMemory)
     assert got[4].outcome == SecretBytes(b"fine")
 
 
-async def test_what_nobody_expected_shows_its_type_and_place_only(provider: InMemory) -> None:
+async def test_an_unexpected_exception_shows_its_type_and_place_only(provider: InMemory) -> None:
     async def get(_: Any, __: RemoteRef) -> bytes:
         raise KeyError("hunter2")
 

@@ -1,4 +1,4 @@
-"""Sessions: opened once, shared by identity, bounded, closed when nobody uses them."""
+"""Sessions: opened once, shared by identity, bounded, closed when no call uses them."""
 
 import asyncio
 from typing import Any
@@ -14,11 +14,11 @@ from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import RemoteRef, Token
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 
 class Backend:
-    """A backend that only knows whether it is open."""
+    """A backend that only records whether it is open."""
 
     def __init__(self, name: str, log: list[str], gate: asyncio.Event | None = None) -> None:
         self.name = name
@@ -101,7 +101,7 @@ async def test_a_caller_who_gives_up_does_not_take_the_open_away_from_the_others
     assert bench.log == ["open a"]
 
 
-async def test_an_open_that_failed_is_told_to_all_and_tried_again() -> None:
+async def test_a_failed_open_reaches_all_waiting_callers_and_is_retried() -> None:
     bench = Bench()
     gate = asyncio.Event()
     broken = Backend("a", bench.log, gate)
@@ -156,7 +156,7 @@ async def test_a_close_that_cannot_cope_with_half_an_open_does_not_hide_why_it_f
         raise rejected("the token has expired")
 
     async def closing(store: Any) -> None:
-        await store.connection.close()  # which `open` did not come to
+        await store.connection.close()  # which `open` did not reach
 
     script = Script.new(open=opening, close=closing)
     async with InMemory(SCRIPTED) as provider:
@@ -195,7 +195,7 @@ async def test_what_is_forgotten_is_closed_only_when_no_call_uses_it() -> None:
     assert bench.log.count("close a") == 1
 
 
-async def test_what_nobody_uses_is_closed_after_a_while() -> None:
+async def test_an_idle_session_is_closed_after_a_while() -> None:
     bench = Bench(idle_seconds=600.0)
     sweeping = asyncio.ensure_future(bench.sessions.sweep())
     await bench.use("a")
@@ -304,7 +304,7 @@ def test_who_asks_makes_no_difference() -> None:
     assert identity_of(again) == identity_of(BASE)
 
 
-async def test_a_login_that_the_backend_no_longer_accepts_is_made_anew() -> None:
+async def test_a_login_that_the_backend_no_longer_accepts_is_repeated() -> None:
     answers = iter((rejected("expired"), None))
 
     async def get(_: Any, ref: RemoteRef) -> bytes:

@@ -1,4 +1,4 @@
-"""Subscriptions: heartbeats on the clock, watches that come and go, an orderly end."""
+"""Subscriptions: heartbeats on the clock, changing watches, an orderly end."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -22,11 +22,11 @@ from eso_wire.values import (
     SubscribeUpdate,
     WatchItem,
 )
-from kuberun.testing.clock import START, VirtualClock
+from kubebase.testing.clock import START, VirtualClock
 
 
 class Caller:
-    """One end of a subscription: says things, and keeps what it is told."""
+    """One end of a subscription: sends messages and keeps events."""
 
     def __init__(self, provider: InMemory) -> None:
         self.said: asyncio.Queue[SubscribeMessage | None] = asyncio.Queue()
@@ -259,13 +259,13 @@ class Broken:
 
 
 async def silence() -> AsyncIterator[SubscribeMessage]:
-    """A caller that says nothing more."""
+    """A caller that sends nothing more."""
     await asyncio.Event().wait()
     yield SubscribeAck("")
 
 
 async def test_a_failing_subscription_ends_after_the_message_that_is_being_written() -> None:
-    """A status that is sent while a write is on its way gets lost, and the caller would wait for it."""
+    """A status that is sent during a write is lost, and the caller would wait for it."""
     clock, begun, sent = VirtualClock(), asyncio.Event(), asyncio.Event()
 
     async def emit(_: ChangeEvent | Heartbeat) -> None:

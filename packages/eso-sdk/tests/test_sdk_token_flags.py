@@ -1,4 +1,4 @@
-"""How a provider is told to verify the tokens of calls."""
+"""The flags for the verification of call tokens."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The keys that tokens are checked with: fetched when they are needed, and not more often. Real gRPC, real HTTP."""
+"""The keys for token verification: fetched when needed, and not more often. Real gRPC, real HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from eso_sdk.testing.issuer import AUDIENCE, ISSUER, Issuer
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context
-from kuberun.testing.clock import START, VirtualClock
+from kubebase.testing.clock import START, VirtualClock
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ async def test_known_keys_outlast_an_issuer_that_is_away_but_not_for_ever(issuer
 async def test_an_issuer_without_usable_keys_leaves_it_open_whether_a_token_is_good(
     issuer: Issuer, clock: VirtualClock, status: str, body: bytes
 ) -> None:
-    """Not the caller's fault, so not a refusal: the operator tries again."""
+    """Not the caller's fault, so not a refusal: the operator retries."""
     issuer.status, issuer.body = status, body
     async with verifying(issuer, clock) as server:
         error = await refusal(await server.connect_as(issuer.token()))
@@ -138,7 +138,7 @@ async def test_an_issuer_that_does_not_answer_holds_a_call_up_for_seconds_only(
     async with verifying(issuer, clock) as server, asyncio.TaskGroup() as group:
         client = await server.connect_as(issuer.token())
         failing = group.create_task(refusal(client))
-        while not issuer.asked:  # noqa: ASYNC110 - the question comes over a socket, which sets no event
+        while not issuer.asked:  # noqa: ASYNC110 - the request arrives over a socket, which sets no event
             await asyncio.sleep(0.01)
         await clock.advance(ANSWER_SECONDS)
         error = await failing

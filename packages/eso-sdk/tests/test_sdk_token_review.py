@@ -1,4 +1,4 @@
-"""Tokens of calls that the API server is asked about, as a provider's pod would ask: R139, R158."""
+"""Tokens of calls verified by the API server, as a provider's pod would ask it: R139, R158."""
 
 import asyncio
 import json
@@ -19,9 +19,9 @@ from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_sdk.tokenreview import ACCEPTED_SECONDS, MAX_REMEMBERED, REFUSED_SECONDS, ReviewSettings, ReviewVerifier
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, RemoteRef
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi
-from kuberun.testing.servers import ApiServer
 
 AUDIENCE = "external-secrets-provider/scripted"
 
@@ -48,7 +48,7 @@ class Cluster:
         return f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
 
     async def account(self, name: str) -> str:
-        """Make an account; gives its uid."""
+        """Create an account and return its uid."""
         made = await self.api.post(self._accounts, {"metadata": {"name": name}})
         assert made.status == 201, made.reason
         return str(made.body["metadata"]["uid"])
@@ -59,7 +59,7 @@ class Cluster:
         return str(asked.body["status"]["token"])
 
     async def delegate(self, name: str) -> None:
-        """Let an account ask about tokens."""
+        """Allow an account to review tokens."""
         binding = {
             "metadata": {"name": f"{self.namespace}-reviews"},
             "roleRef": {
@@ -81,7 +81,7 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(api_server: ApiServer, api: RawApi, namespace: str, tmp_path: Path) -> AsyncIterator[Cluster]:
-    """With a provider that has a token of its own, mounted as in a pod, but no right to ask yet."""
+    """Provide a cluster and a provider token, mounted as in a pod, without the right to review tokens."""
     own = tmp_path / "token"
     cluster = Cluster(api, namespace, ReviewSettings(api_server.url, own, api_server.ca_file))
     await cluster.account("provider")
@@ -167,7 +167,7 @@ async def test_an_api_server_that_cannot_prove_who_it_is_is_told_no_token(cluste
 
 @dataclass
 class Reviews:
-    """Answers reviews as a test says."""
+    """Answers reviews as the test says."""
 
     status: dict[str, Any] = field(default_factory=dict)
     code: int = 201
@@ -269,7 +269,7 @@ async def test_only_so_many_tokens_are_remembered(tmp_path: Path) -> None:
         pytest.param(
             Reviews({**KNOWN, "user": {"username": "alice"}}), ErrorReason.CREDENTIALS_REJECTED, id="a person's token"
         ),
-        pytest.param(Reviews({**KNOWN, "user": None}), ErrorReason.CREDENTIALS_REJECTED, id="nobody's token"),
+        pytest.param(Reviews({**KNOWN, "user": None}), ErrorReason.CREDENTIALS_REJECTED, id="token without a user"),
         pytest.param(
             Reviews({**KNOWN, "authenticated": "true"}), ErrorReason.CREDENTIALS_REJECTED, id="a yes that is none"
         ),
@@ -278,7 +278,7 @@ async def test_only_so_many_tokens_are_remembered(tmp_path: Path) -> None:
         pytest.param(Reviews(body="[]"), ErrorReason.BACKEND_UNAVAILABLE, id="no review"),
     ],
 )
-async def test_an_odd_answer_accepts_nobody(reviews: Reviews, reason: ErrorReason, tmp_path: Path) -> None:
+async def test_an_odd_answer_accepts_no_token(reviews: Reviews, reason: ErrorReason, tmp_path: Path) -> None:
     fresh = replace(reviews, asked=[])
     async with fresh.verifier(tmp_path, VirtualClock()) as verifier:
         with pytest.raises(ProviderError) as caught:

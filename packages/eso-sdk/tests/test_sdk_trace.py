@@ -1,4 +1,4 @@
-"""What ties the log of a provider to the log of the operator that called it."""
+"""The ids that connect a provider's log to the log of the operator that called it."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from eso_sdk.testing import ProviderServer, call_context
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_sdk.testing.server import CLIENT_ID, Metadata
 from eso_wire.values import RemoteRef
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 HEADER = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -28,11 +28,11 @@ def logged() -> Iterator[io.StringIO]:
 
 
 def lines(logged: io.StringIO, event: str) -> list[dict[str, Any]]:
-    return [line for line in map(json.loads, logged.getvalue().splitlines()) if line["event"] == event]
+    return [line for line in map(json.loads, logged.getvalue().splitlines()) if line["msg"] == event]
 
 
 async def called(metadata: Metadata, request_id: str) -> list[str]:
-    """Make one call whose author logs a line of his own; gives what he saw of the trace."""
+    """Make one call whose author logs a line; return the trace that the author saw."""
     seen: list[str] = []
 
     async def get(store: Scripted, _: RemoteRef) -> bytes:

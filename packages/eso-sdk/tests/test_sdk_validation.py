@@ -1,4 +1,4 @@
-"""Configurations that are wrong, validations, and generators: through the frame and the codec, without sockets."""
+"""Invalid configurations, validations, and generators: through the frame and the codec, without sockets."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

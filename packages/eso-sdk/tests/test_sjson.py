@@ -1,4 +1,4 @@
-"""Property writes by sjson paths. The tables hold what the Go library (1.2.5) makes of the same inputs."""
+"""Property writes by sjson paths. The tables hold the results of the Go library (1.2.5) for the same inputs."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_place_that_cannot_be_written_to_is_named(document: bytes, path: str, 
 
 @pytest.mark.parametrize("document", [pytest.param(b"{}", id="anew"), pytest.param(b'{"a":[]}', id="in an array")])
 def test_many_indices_do_not_add_up_to_all_memory(document: bytes) -> None:
-    """Whoever writes a PushSecret chooses the property; the provider writes for others too."""
+    """The author of a PushSecret chooses the property, and the provider also writes for others."""
     tracemalloc.start()
     try:
         with pytest.raises(SjsonError, match="more than 16777216 bytes"):
@@ -115,7 +115,7 @@ def test_what_was_written_is_found_again(document: dict[str, object], keys: list
     try:
         written = set_text(json.dumps(document).encode(), path, text.encode())
     except SjsonError:
-        return  # A list is in the way.
+        return  # An array is in the way.
 
     json.loads(written)
     assert gjson.get(written, found_by).text.decode() == text

@@ -1,4 +1,4 @@
-"""Hostile messages: decoding gives a value or a ProviderError, within bounds, and never repeats what it read (R157)."""
+"""Hostile messages: decoding returns a value or a ProviderError, within limits, and never repeats content (R157)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INTEGERS = {
 
 
 def harmless_or_refused(decode: Callable[[Any], Any], message: Message) -> None:
-    """The whole promise of decoding."""
+    """Check the whole contract of decoding."""
     refusal: BaseException | None = None
     try:
         decode(message)
@@ -298,7 +298,7 @@ def test_credentials_without_the_configuration_that_refers_to_them_are_a_mistake
 
 
 def test_a_map_with_a_key_that_is_no_text_fails_its_item_alone() -> None:
-    """JSON of a backend may hold half a surrogate pair."""
+    """JSON of a backend may contain half a surrogate pair."""
     sent = (values.GetResult("1", {"\ud800": SecretBytes(b"x")}), values.GetResult("2", {"é": SecretBytes(b"x")}))
 
     first, second = codec.from_get_response(codec.to_get_response(sent))
@@ -330,7 +330,7 @@ def test_metadata_that_is_no_json_is_refused(metadata: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=lambda sample: sample.name)
 def test_no_value_prints_a_secret(sample: Sample) -> None:
-    """Messages do print theirs, which is why values are what both ends hold."""
+    """Messages do print their secrets, so both ends work with values."""
     decoded = sample.decode(sample.encode(sample.value))
 
     assert CANARY not in f"{decoded!r} {decoded}"

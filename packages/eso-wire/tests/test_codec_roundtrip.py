@@ -1,4 +1,4 @@
-"""Every value arrives as it was sent, whatever it holds (R120)."""
+"""Every value is decoded as it was encoded, whatever it contains (R120)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ secret_maps = st.dictionaries(names, secrets, max_size=3)
 
 
 def tuples(entries: st.SearchStrategy[Any], key: str = "") -> st.SearchStrategy[Any]:
-    """Short tuples; distinct in that attribute, if one is named."""
+    """Generate short tuples; distinct in that attribute, if one is named."""
     unique: Callable[[Any], Any] | None = (lambda entry: getattr(entry, key)) if key else None
     return st.lists(entries, max_size=3, unique_by=unique).map(tuple)
 

@@ -1,4 +1,4 @@
-"""What an older peer wrote is understood forever, and what it was built against is still there (R140).
+"""Messages of older peers stay readable, and the contract they were built against still exists (R140).
 
 The fixtures are recorded by golden/record.py and never changed.
 """
@@ -36,7 +36,7 @@ def test_a_recorded_message_still_means_the_same(path: Path) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=lambda sample: sample.name)
 def test_every_sample_has_a_recording_of_this_version(sample: Sample) -> None:
-    """A sample without one was added after recording: run golden/record.py."""
+    """A sample without a recording was added later: run golden/record.py."""
     assert any(path.stem == sample.name for path in FIXTURES)
 
 

@@ -1,4 +1,4 @@
-"""Every way a connection can fail is told apart, on real sockets (R136, R137)."""
+"""The probe distinguishes every way a connection can fail, on real sockets (R136, R137)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Issuer(Protocol):
 
 @contextlib.asynccontextmanager
 async def provider(material: TlsMaterial) -> AsyncIterator[int]:
-    """A real gRPC server without services: the handshake is all that matters."""
+    """Run a real gRPC server without services: only the handshake matters."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     port = server.add_secure_port("127.0.0.1:0", ServerCertificates(lambda: material).credentials())
     await server.start()
@@ -62,7 +62,7 @@ async def test_a_name_that_does_not_resolve(authority: Issuer) -> None:
     assert "provider.invalid" in str(problem)
 
 
-async def test_a_port_where_nobody_listens(authority: Issuer) -> None:
+async def test_a_port_without_a_listener(authority: Issuer) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]

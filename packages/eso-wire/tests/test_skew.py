@@ -1,4 +1,4 @@
-"""Peers one minor apart: additions of a newer one are tolerated, gaps of an older one not missed (R140, R141, R159)."""
+"""Peers one minor apart tolerate additions of the newer and gaps of the older peer (R140, R141, R159)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from eso_wire.testing.samples import Sample, context, samples
 from eso_wire.values import KindRole, NotModified, Operation, Validation, ValidationState
 from eso_wire.versions import ProtocolVersion, select, spelled
 
-# Fields this version has never heard of: number 15000 as a number, 15001 as bytes.
+# Fields unknown to this version: number 15000 as a number, 15001 as bytes.
 NEWER_FIELDS = bytes([0xC0, 0xA9, 0x07, 0x2A]) + bytes([0xCA, 0xA9, 0x07, 0x03]) + b"new"
 UNKNOWN = 99
 
 
 def every_part(message: Message) -> Iterator[Message]:
-    """The message and all messages inside it."""
+    """Yield the message and all messages inside it."""
     yield message
     for field, content in message.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:
@@ -98,7 +98,7 @@ def test_a_push_outcome_we_do_not_know_fails_its_item_alone() -> None:
 
 
 def test_a_validation_narrowed_to_operations_we_do_not_know_allows_nothing() -> None:
-    """Not "all", which is what an empty list means."""
+    """It must not mean "all", which an empty list means."""
     message = pb.ValidateResponse(state=pb.VALIDATION_STATE_READY, operations=[UNKNOWN])  # type: ignore[list-item]  # newer
 
     assert codec.from_validate_response(message) == Validation(ValidationState.READY, operations=frozenset())

@@ -1,4 +1,4 @@
-"""Mutual TLS on real sockets: who is let in, and certificates that change while a server runs (R118, R158)."""
+"""Mutual TLS on real sockets: which clients are accepted, and certificates that change at run time (R118, R158)."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ async def serving(certificates: ServerCertificates) -> AsyncIterator[int]:
 
 
 async def ask(port: int, credentials: grpc.ChannelCredentials) -> str:
-    """One call on a connection of its own; raises what gRPC raises."""
+    """Make one call on its own connection; raise what gRPC raises."""
     async with grpc.aio.secure_channel(f"localhost:{port}", credentials, options=CLIENT_OPTIONS) as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/test/WhoAmI")
-        answer: bytes = await call(b"", timeout=5)
+        answer: bytes = await call(b"", timeout=30)
         return answer.decode()
 
 

@@ -1,8 +1,8 @@
-"""Coverage-guided fuzzing of parsing and executing. Needs atheris, which no other part of the workspace does.
+"""Coverage-guided fuzzing of parsing and executing. Needs atheris, which no other part of the workspace uses.
 
-    python packages/gotmpl/fuzz/templates.py -max_total_time=600 [corpus folder]
+python packages/gotmpl/fuzz/templates.py -max_total_time=600 [corpus folder]
 
-Whatever the bytes, a render ends within its bounds, with text or with a TemplateError.
+For any bytes, a render must end within its limits, with text or with a TemplateError.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ with atheris.instrument_imports(include=["gotmpl"]):
     from gotmpl.builtins import FUNCTIONS
     from gotmpl.errors import TemplateError
     from gotmpl.families import Functions
-    from gotmpl.run import Limits
+    from gotmpl.run import TemplateLimits
     from gotmpl.sprig import families
     from gotmpl.template import Engine
     from gotmpl.values import StrMap, to_text
@@ -23,7 +23,7 @@ with atheris.instrument_imports(include=["gotmpl"]):
 _SLOW = {"bcrypt", "htpasswd", "derivePassword", "genPrivateKey"}
 ENGINE = Engine(
     Functions([(" ".join(FUNCTIONS), lambda: FUNCTIONS), *families(lambda: 0)]),
-    Limits(output_bytes=2**16, steps=2000, depth=40),
+    TemplateLimits(output_bytes=2**16, steps=2000, depth=40),
 )
 
 
@@ -31,7 +31,7 @@ DATA = StrMap({"a": "x\udcff\n é", "b": "", "n": "42"})
 
 
 def one(raw: bytes) -> None:
-    """The bytes are the template, so that templates can be the seeds of a corpus."""
+    """Use the bytes as the template, so that templates can seed a corpus."""
     text = to_text(raw[:1000])
     if any(name in text for name in _SLOW):
         return

@@ -1,4 +1,4 @@
-"""The language itself: parsing, evaluation and errors, with Go's outcomes."""
+"""The language itself: parsing, evaluation and errors, with Go's results."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pytest
 
 from gotmpl.builtins import FUNCTIONS
 from gotmpl.errors import ExecError, LimitError, ParseError, TemplateError
-from gotmpl.run import Limits, MissingKey
+from gotmpl.run import MissingKey, TemplateLimits
 from gotmpl.template import Engine
 from gotmpl.values import StrMap
 
 DATA = StrMap({"user": "ada", "empty": "", "n": "42"})
 
 
-def render(text: str, limits: Limits | None = None) -> str:
+def render(text: str, limits: TemplateLimits | None = None) -> str:
     return Engine(FUNCTIONS, limits).render(text, DATA)
 
 
@@ -134,12 +134,14 @@ def test_an_endless_chain_of_conditions_is_refused_in_our_own_words() -> None:
 @pytest.mark.parametrize(
     ("text", "limits", "part"),
     [
-        pytest.param("{{ .user }}{{ .user }}", Limits(output_bytes=5), "larger than 5 bytes", id="output"),
-        pytest.param("{{ range 100 }}{{ end }}", Limits(steps=10), "too long", id="steps"),
-        pytest.param('{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}', Limits(), "depth", id="depth"),
+        pytest.param("{{ .user }}{{ .user }}", TemplateLimits(output_bytes=5), "larger than 5 bytes", id="output"),
+        pytest.param("{{ range 100 }}{{ end }}", TemplateLimits(steps=10), "too long", id="steps"),
+        pytest.param(
+            '{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}', TemplateLimits(), "depth", id="depth"
+        ),
     ],
 )
-def test_bounds_end_a_template_with_a_clear_error(text: str, limits: Limits, part: str) -> None:
+def test_bounds_end_a_template_with_a_clear_error(text: str, limits: TemplateLimits, part: str) -> None:
     with pytest.raises(LimitError, match=part):
         render(text, limits)
 

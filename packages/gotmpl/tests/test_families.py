@@ -1,4 +1,4 @@
-"""Functions load by family; the names written down must be those the modules have."""
+"""Functions load by family; the listed names must equal those of the modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick way through usual actions gives the tokens of the thorough one."""
+"""The fast path for usual actions gives the same tokens as the thorough one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_action_of_usual_tokens_reads_the_same_as_any_other(inside: str, end:
 
 
 def _described(tokens: list[Token]) -> list[tuple[object, ...]]:
-    """Every token; an action that only shows a field is one entry, whichever way it was read."""
+    """Return every token; an action that only shows a field is one entry, whichever path read it."""
     out: list[tuple[object, ...]] = []
     for token in tokens:
         out.append(token[:3] if token[0] == Kind.SHOWN_FIELD else token)

@@ -1,4 +1,4 @@
-"""Whatever a template does, it ends within its bounds, with text or with an error of ours that quotes no data."""
+"""Every template ends within its limits, with text or with one of our errors, which quotes no data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gotmpl.builtins import FUNCTIONS
 from gotmpl.errors import LimitError, TemplateError
 from gotmpl.families import Functions
-from gotmpl.run import Limits
+from gotmpl.run import TemplateLimits
 from gotmpl.signatures import STRING, Func
 from gotmpl.sprig import families
 from gotmpl.template import Engine
@@ -19,7 +19,7 @@ CANARY = "CANARY-5ecr3t/v4lue:%zz@#?[(*"
 EVERYTHING = Functions([(" ".join(FUNCTIONS), lambda: FUNCTIONS), *families(lambda: 1_700_000_000 * 10**9)])
 SLOW = {"bcrypt", "htpasswd", "derivePassword", "genPrivateKey", "genCA", "genSelfSignedCert", "genSignedCert"}
 SLOW |= {f"{name}WithKey" for name in SLOW if name.startswith("gen")}
-SMALL = Limits(output_bytes=2**16, steps=2000, depth=40)
+SMALL = TemplateLimits(output_bytes=2**16, steps=2000, depth=40)
 ENGINE = Engine(EVERYTHING, SMALL)
 DATA = StrMap({"a": CANARY, "b": "", "n": "42", "bin": "\udcff\udc80x", "j": '{"k": [1, {"x": null}], "s": "v"}'})
 
@@ -57,7 +57,7 @@ lenient = settings(max_examples=300, deadline=None, suppress_health_check=list(H
 
 
 def render(text: str) -> str:
-    """The output, or the error's message; anything else is a defect and goes through."""
+    """Return the output or the error's message; any other exception is a defect and propagates."""
     try:
         return ENGINE.render(text, DATA)
     except TemplateError as exc:
@@ -81,7 +81,7 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_an_error_of_a_function_never_quotes_its_arguments(name: str) -> None:
-    """The value stands in every place of every function, beside arguments of every kind."""
+    """The value is passed in every position of every function, beside arguments of every kind."""
     fillers = ["1", '"x"', "(list .a)", '(dict "k" .a)', ".a", "nil", '(toDate "2006" "2024")']
     for count in range(1, 5):
         for filler in fillers:
@@ -133,7 +133,7 @@ def test_what_the_template_itself_spells_out_may_be_quoted() -> None:
         ENGINE.render('{{ regexFind "[a-z" .a }}', DATA)
 
 
-BIG = Engine(EVERYTHING, Limits(seconds=5))
+BIG = Engine(EVERYTHING, TemplateLimits(seconds=5))
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def test_what_would_grow_without_end_is_refused(text: str) -> None:
 
 def test_a_render_that_takes_too_long_is_ended() -> None:
     ticks = iter(range(10**6))
-    engine = Engine(EVERYTHING, Limits(seconds=3, clock=lambda: float(next(ticks))))
+    engine = Engine(EVERYTHING, TemplateLimits(seconds=3, clock=lambda: float(next(ticks))))
 
     with pytest.raises(LimitError, match="took longer than 3 seconds"):
         engine.render("{{ range until 1000 }}x{{ end }}", DATA)
 
 
 def test_a_function_that_takes_its_time_is_called_a_few_times_at_most() -> None:
-    """One look at the clock after many calls would be too late: each may work on megabytes."""
+    """Checking the clock only after many calls would be too late: each may work on megabytes."""
     calls: list[str] = []
 
     def slow(text: str) -> str:
@@ -193,7 +193,7 @@ def test_a_function_that_takes_its_time_is_called_a_few_times_at_most() -> None:
 
     engine = Engine(
         {"upper": Func("upper", slow, (STRING,)), "until": EVERYTHING["until"]},
-        Limits(seconds=3, clock=lambda: float(len(calls))),
+        TemplateLimits(seconds=3, clock=lambda: float(len(calls))),
     )
 
     with pytest.raises(LimitError, match="took longer than 3 seconds"):

@@ -7,14 +7,14 @@ import asyncio
 import sys
 from pathlib import Path
 
+from kubebase.clock import SystemClock
+from kubebase.meta import Malformed, Object, ObjectKey, Resource, metadata_of
 from kuberun import config
-from kuberun.cache import Store
+from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.controller import Controller, Done, Outcome, Retry
 from kuberun.informer import Informer
 from kuberun.manager import Manager
-from kuberun.meta import Malformed, Object, ObjectKey, Resource, metadata_of
 from kuberun.transport import AiohttpTransport
 from kuberun.triggers import annotations_changed, any_of, itself, labels_changed, when
 
@@ -22,7 +22,7 @@ CONFIG_MAPS = metadata_of(Resource("", "v1", "configmaps", "ConfigMap"))
 
 
 class Labeller:
-    def __init__(self, config_maps: Store[Object], client: Client) -> None:
+    def __init__(self, config_maps: Cache[Object], client: Client) -> None:
         self._config_maps = config_maps
         self._client = client
 
@@ -43,7 +43,7 @@ async def main(kubeconfig: Path | None) -> None:
     clock = SystemClock()
     client = Client(AiohttpTransport(config.load(kubeconfig)))
     config_maps = Informer(client.source(CONFIG_MAPS), clock=clock, name="configmaps")
-    controller = Controller("labeller", Labeller(config_maps.store, client).reconcile, clock=clock)
+    controller = Controller("labeller", Labeller(config_maps.cache, client).reconcile, clock=clock)
     controller.watch(config_maps, when(any_of(annotations_changed, labels_changed), itself()))
     manager = Manager(clock=clock)
     manager.add_controller(controller)

@@ -1,4 +1,4 @@
-"""The store: what events do to it, what changes it reports, what its indexes find."""
+"""The cache: how events change it, which changes it reports, what its indexes find."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuberun.cache import Change, Origin, Store
-from kuberun.meta import Malformed, Object, ObjectKey, ObjectMeta
+from kubebase.meta import Malformed, Object, ObjectKey, ObjectMeta
+from kuberun.cache import Cache, Change, Origin
 from kuberun.watch import Applied, Deleted, Event, Listed
 
 
@@ -28,14 +28,14 @@ def by_team(obj: Object) -> Iterable[str]:
     return [team] if team else []
 
 
-def store_with(*objects: Object) -> Store[Object]:
-    store = Store({"team": by_team})
+def store_with(*objects: Object) -> Cache[Object]:
+    store = Cache({"team": by_team})
     store.apply(Listed(objects))
     return store
 
 
 def test_the_first_list_fills_the_store_and_reports_every_object_as_there_before() -> None:
-    store: Store[Object] = Store()
+    store: Cache[Object] = Cache()
     a, b = thing("a", 1), thing("b", 2)
 
     changes = store.apply(Listed([a, b]))
@@ -125,7 +125,7 @@ def test_an_index_that_cannot_read_an_object_makes_it_malformed_and_spares_the_o
     def by_number(obj: Object) -> Iterable[int]:
         return [int(obj.metadata.labels["number"])]
 
-    store = Store({"team": by_team, "number": by_number})
+    store = Cache({"team": by_team, "number": by_number})
 
     store.apply(Listed([thing("good", 1, number="7", team="red"), thing("bad", 2, number="CANARY", team="red")]))
 
@@ -146,7 +146,7 @@ def test_what_was_read_does_not_change_with_the_store() -> None:
 
 
 def test_plain_dicts_are_objects_too() -> None:
-    store: Store[dict[str, Any]] = Store({"kind": lambda obj: [obj["kind"]]})
+    store: Cache[dict[str, Any]] = Cache({"kind": lambda obj: [obj["kind"]]})
     obj = {"kind": "Thing", "metadata": {"name": "a", "namespace": "default", "resourceVersion": "1", "labels": None}}
 
     store.apply(Applied(obj))
@@ -171,7 +171,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS))
 def test_indexes_and_folded_changes_always_agree_with_the_store(events: list[Event[Object]]) -> None:
-    store = Store({"team": by_team})
+    store = Cache({"team": by_team})
     folded: dict[ObjectKey, Object | Malformed] = {}
 
     for event in events:

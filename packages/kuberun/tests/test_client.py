@@ -1,4 +1,4 @@
-"""Typed verbs: what is sent for them and what comes back, on a real socket."""
+"""Typed verbs: which requests they send and how answers are decoded, on a real socket."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kuberun import meta
+from kubebase import meta
+from kubebase.meta import Kind, Malformed, Object, ObjectKey, ObjectMeta, Page
 from kuberun.client import BoundObject, Client
 from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
 from kuberun.errors import BadAnswer, Gone, NotFound
-from kuberun.meta import Kind, Malformed, Object, ObjectKey, ObjectMeta, Page
 from kuberun.requests import DeleteOptions, FieldValidation, Propagation, Selection, WriteOptions
 from kuberun.testing import scriptedserver as script
 from kuberun.testing.builders import CONFIG_MAPS, WIDGETS, config_map, document, key

@@ -1,4 +1,4 @@
-"""Which server, which credentials: kubeconfig files and the pod's service account."""
+"""Choosing server and credentials: kubeconfig files and the pod's service account."""
 
 import base64
 import os
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
+from kubebase.testing.clock import VirtualClock
 from kuberun.config import load
 from kuberun.connection import Connection, Credential
 from kuberun.errors import ConfigError
 from kuberun.exec_plugin import ExecPlugin
 from kuberun.testing.authority import Authority
 from kuberun.testing.builders import kubeconfig
-from kuberun.testing.clock import VirtualClock
 
 PLANTED = "PLANTED-token-0815"
 PEM = "-----BEGIN CERTIFICATE-----\n"
@@ -224,7 +224,7 @@ def test_broken_yaml_gives_the_place_and_never_the_line(tmp_path: Path) -> None:
     file = tmp_path / "config"
     file.write_text(f"users:\n- user: {{token: {PLANTED}: x\n")
 
-    with pytest.raises(ConfigError, match="not valid YAML near line 2") as caught:
+    with pytest.raises(ConfigError, match="not valid YAML: line 2, column 35") as caught:
         load(file)
     assert PLANTED not in str(caught.value)
     assert caught.value.__suppress_context__

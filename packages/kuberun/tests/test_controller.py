@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager, nullcontext
 import pytest
 from structlog.testing import capture_logs
 
-from kuberun.backoff import Backoff
-from kuberun.cache import Change, Store
+from kubebase.backoff import Backoff
+from kubebase.meta import Malformed, Object, ObjectKey, meta_of
+from kubebase.testing.clock import VirtualClock
+from kuberun.cache import Cache, Change
 from kuberun.controller import After, Controller, Done, Outcome, Retry, longest_wait, parked
 from kuberun.informer import Informer
-from kuberun.meta import Malformed, Object, ObjectKey, meta_of
 from kuberun.permit import permitted
-from kuberun.testing.clock import VirtualClock
 from kuberun.testing.source import FakeCollection
 from kuberun.triggers import itself
 from kuberun.workqueue import Lane, Request
@@ -24,7 +24,7 @@ def key(name: str) -> ObjectKey:
 
 
 class Recorder:
-    """A reconcile that does what the test says and remembers when it was called."""
+    """A reconcile that does what the test says and records when it was called."""
 
     def __init__(self, clock: VirtualClock, *outcomes: Outcome | BaseException) -> None:
         self._clock = clock
@@ -74,7 +74,7 @@ async def controlling(
         pytest.param([Retry("x", retry_after=30), Done()], [0, 30], id="retry: not before it was told"),
         pytest.param([Retry("x"), After(5), Retry("x"), Done()], [0, 1, 6, 7], id="after: forgets the failures"),
         pytest.param([ValueError("x"), ValueError("x"), Done()], [0, 1, 3], id="an exception backs off, too"),
-        pytest.param([asyncio.CancelledError(), Done()], [0, 1], id="even a cancellation nobody asked for"),
+        pytest.param([asyncio.CancelledError(), Done()], [0, 1], id="even an unrequested cancellation"),
     ],
 )
 async def test_outcomes(outcomes: list[Outcome | BaseException], times: list[float]) -> None:
@@ -120,7 +120,7 @@ async def test_a_reconcile_knows_how_long_its_object_waits_if_it_fails() -> None
 
 
 async def test_a_reconcile_that_runs_when_the_permit_ends_may_change_nothing_more() -> None:
-    """A leader that was suspended wakes up in the middle of a reconcile, and its lease is somebody else's."""
+    """A suspended leader wakes up in the middle of a reconcile, and another process holds its lease."""
     clock, leading, seen = VirtualClock(), [True], list[bool]()
 
     async def reconcile(_: ObjectKey) -> Outcome:
@@ -316,7 +316,7 @@ async def test_a_controller_sees_the_effect_of_its_own_writes_and_comes_to_rest(
     clock, collection = VirtualClock(), FakeCollection()
 
     class Labeller:
-        def __init__(self, things: Store[Object]) -> None:
+        def __init__(self, things: Cache[Object]) -> None:
             self._things = things
 
         async def reconcile(self, name: ObjectKey) -> Outcome:
@@ -332,7 +332,7 @@ async def test_a_controller_sees_the_effect_of_its_own_writes_and_comes_to_rest(
                     return Done()
 
     informer = Informer(collection, clock=clock, name="things")
-    controller = Controller("labeller", Labeller(informer.store).reconcile, clock=clock)
+    controller = Controller("labeller", Labeller(informer.cache).reconcile, clock=clock)
     controller.watch(informer, itself())
 
     collection.put("before")
@@ -341,17 +341,18 @@ async def test_a_controller_sees_the_effect_of_its_own_writes_and_comes_to_rest(
     collection.put("after")
     await clock.settle()
 
-    labels = {obj.key.name: obj.metadata.labels for obj in informer.store.objects()}
+    labels = {obj.key.name: obj.metadata.labels for obj in informer.cache.objects()}
     assert labels == {"before": {"seen": "true"}, "after": {"seen": "true"}}
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
 
 
-# --- waiting for somebody else ----------------------------------------------------------------------------------------
+# --- waiting without a worker
+# -------------------------------------------------------------------------------------------
 
 
-async def test_a_run_that_waits_for_somebody_else_holds_no_worker() -> None:
+async def test_a_parked_run_holds_no_worker() -> None:
     silence = asyncio.Event()
     through: list[str] = []
 
@@ -456,6 +457,6 @@ async def test_a_run_is_not_ended_in_the_middle_of_something_when_its_object_is_
 
 
 async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not true():  # noqa: ASYNC110 - what is waited for has no event
+    async with asyncio.timeout(30):
+        while not true():  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.001)

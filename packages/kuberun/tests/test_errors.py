@@ -1,4 +1,4 @@
-"""The error tree, and what may never be in a message. The bodies are what kube-apiserver 1.36 answers."""
+"""The error tree, and what a message must never contain. The bodies are answers of kube-apiserver 1.36."""
 
 import json
 from typing import Any

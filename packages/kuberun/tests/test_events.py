@@ -1,18 +1,18 @@
-"""Recorded events: counted up, filtered, bounded, and never in anybody's way."""
+"""Recorded events: counted up, filtered, bounded, and never blocking."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from kubebase.meta import ObjectMeta
+from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client
 from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
-from kuberun.events import MAX_MESSAGE_BYTES, Counts, EventRecorder, EventType, Limits
-from kuberun.meta import ObjectMeta
+from kuberun.events import MAX_MESSAGE_BYTES, Counts, EventLimits, EventRecorder, EventType
 from kuberun.testing import scriptedserver as script
 from kuberun.testing.builders import NAMESPACES, WIDGETS, metadata
-from kuberun.testing.clock import VirtualClock
 from kuberun.testing.scriptedserver import ScriptedServer, scripted_server
 from kuberun.transport import AiohttpTransport
 
@@ -44,7 +44,7 @@ Recorder = Callable[..., EventRecorder]
 @pytest.fixture
 def recorder(client: Client, clock: VirtualClock) -> Recorder:
     def make(**limits: float) -> EventRecorder:
-        return EventRecorder(client, clock, component="tester", instance="pod-1", limits=Limits(**limits))  # type: ignore[arg-type]  # numbers only
+        return EventRecorder(client, clock, component="tester", instance="pod-1", limits=EventLimits(**limits))  # type: ignore[arg-type]  # numbers only
 
     return make
 
@@ -54,7 +54,7 @@ def synced(recorder: EventRecorder, about: ObjectMeta | None = None, message: st
 
 
 async def written(recorder: EventRecorder) -> Counts:
-    """Write what is queued."""
+    """Write the queued events and return the counts."""
     recorder.stop()
     await recorder.run()
     return recorder.counts
@@ -138,7 +138,7 @@ async def test_anything_else_is_another_event(
     assert first != second
 
 
-async def test_an_event_that_expired_is_created_anew(server: ScriptedServer, recorder: Recorder) -> None:
+async def test_an_expired_event_is_created_again(server: ScriptedServer, recorder: Recorder) -> None:
     server.answers.clear()
     server.will(script.json({}), script.failure(404, "NotFound"), script.json({}))
     events = recorder()

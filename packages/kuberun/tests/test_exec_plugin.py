@@ -1,4 +1,4 @@
-"""Credentials from a program: what it is told, when it runs, and what happens when it misbehaves."""
+"""Credentials from a program: its input, when it runs, and what happens when it misbehaves."""
 
 import asyncio
 import base64
@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from kuberun.clock import SystemClock, rfc3339
+from kubebase.clock import SystemClock, rfc3339
+from kubebase.testing.clock import START, VirtualClock
 from kuberun.config import load
 from kuberun.connection import Connection, Credential
 from kuberun.errors import ConfigError
 from kuberun.exec_plugin import ExecCredentials, ExecPlugin
 from kuberun.testing.authority import Authority
 from kuberun.testing.builders import kubeconfig
-from kuberun.testing.clock import START, VirtualClock
 
 PLANTED = "PLANTED-token-0815"
 PEM = "-----BEGIN CERTIFICATE-----\n"
@@ -37,7 +37,7 @@ V1 = "client.authentication.k8s.io/v1"
 
 
 class Plugin:
-    """A credential plugin: a shell script that logs each run and what it was told."""
+    """A credential plugin: a shell script that logs each run and its input."""
 
     def __init__(self, folder: Path) -> None:
         self.command = folder / "plugin"
@@ -220,5 +220,5 @@ async def test_a_plugin_that_hangs_is_ended_with_all_it_started(tmp_path: Path, 
         await ExecCredentials(spec, SystemClock(), deadline=0.5).current()
 
     os.set_blocking(reader, True)
-    assert await asyncio.to_thread(os.read, reader, 1) == b""  # the end of the pipe: nobody holds it open any more
+    assert await asyncio.to_thread(os.read, reader, 1) == b""  # the end of the pipe: no process holds it open
     os.close(reader)

@@ -1,12 +1,12 @@
-"""A kubeconfig that somebody else wrote: it is used only if it holds everything itself."""
+"""A kubeconfig from an untrusted author is used only if it is self-contained."""
 
 import pytest
 import yaml
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
+from kubebase.testing.servers import kubeconfig_text
 from kuberun.errors import ConfigError
 from kuberun.kubeconfig import connection, parse_self_contained
-from kuberun.testing.servers import kubeconfig_text
 
 TEXT = kubeconfig_text("https://10.0.0.1:6443", b"authority", "PLANTED-token")
 

@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
+from kubebase.meta import ObjectKey
+from kubebase.testing.clock import VirtualClock
 from kuberun.controller import Controller, Done, Outcome
 from kuberun.errors import Unreachable
 from kuberun.health import (
@@ -21,8 +23,6 @@ from kuberun.health import (
     no_overdue_keys,
 )
 from kuberun.informer import Informer
-from kuberun.meta import ObjectKey
-from kuberun.testing.clock import VirtualClock
 from kuberun.testing.source import FakeCollection, Fault
 from kuberun.workqueue import Request
 

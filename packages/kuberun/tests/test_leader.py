@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubebase.meta import JsonObject, Kind, ObjectKey
+from kubebase.testing.clock import VirtualClock
 from kuberun.errors import AlreadyExists, Conflict, NotFound, Unreachable
 from kuberun.leader import LeaderElection, LeadershipLostError, LeaseSettings, new_identity
-from kuberun.meta import JsonObject, Kind, ObjectKey
-from kuberun.testing.clock import VirtualClock
 
 KEY = ObjectKey("default", "operator")
 DURATION, RENEW_DEADLINE, RETRY = 15, 10.0, 2.0

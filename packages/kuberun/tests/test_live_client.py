@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kuberun import meta
+from kubebase import meta
+from kubebase.clock import SystemClock
+from kubebase.meta import Condition, Kind, Object, ObjectKey, ObjectMeta, Resource
+from kubebase.testing.servers import ApiServer
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.conditions import set_condition
 from kuberun.config import load
 from kuberun.connection import Credential
@@ -29,10 +31,9 @@ from kuberun.errors import (
     Unauthorized,
 )
 from kuberun.events import EventRecorder, EventType
-from kuberun.meta import Condition, Kind, Object, ObjectKey, ObjectMeta, Resource
 from kuberun.ownership import add_finalizer, remove_finalizer
 from kuberun.requests import DeleteOptions, FieldValidation, Selection, WriteOptions
-from kuberun.status import status_of
+from kuberun.status import write_status
 from kuberun.testing.builders import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -45,7 +46,6 @@ from kuberun.testing.builders import (
     document,
     widget_crd,
 )
-from kuberun.testing.servers import ApiServer
 from kuberun.transport import AiohttpTransport
 
 pytestmark = pytest.mark.live
@@ -80,7 +80,7 @@ async def client(api_server: ApiServer) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def widgets(client: Client, namespace: str) -> Kind[Widget]:
-    """The widget resource, served."""
+    """Install the widget CRD and wait until it is served."""
     try:
         await client.create(meta.raw(CUSTOM_RESOURCE_DEFINITIONS), widget_crd())
     except AlreadyExists:
@@ -144,7 +144,7 @@ async def test_a_list_in_pages_is_the_same_as_in_one(client: Client, namespace: 
     assert [len(page.items) for page in pages] == [2, 2, 1]
     assert pages[0].remaining_item_count in {None, 3}  # not counted when a selector is given
     assert [item for page in pages for item in page.items] == whole.items
-    assert all(item["kind"] == "ConfigMap" for item in whole.items if isinstance(item, dict))
+    assert [item["kind"] for item in whole.items if isinstance(item, dict)] == ["ConfigMap"] * 5
 
 
 async def test_selectors_and_metadata_only(client: Client, namespace: str) -> None:
@@ -289,12 +289,12 @@ async def test_status_is_written_as_a_difference_and_other_fields_stay(
     ready = Condition(type="Ready", status="True")
     seen = await client.get(widgets, key)
 
-    async with status_of(client, widgets, seen) as status:
-        status.conditions = set_condition(status.conditions, ready, SystemClock().now())
-        status.note = None
-    before = await client.get(widgets, key)
-    async with status_of(client, widgets, before) as status:
-        status.conditions = set_condition(status.conditions, ready, SystemClock().now())
+    conditions = set_condition(seen.status.conditions, ready, SystemClock().now())
+    before = await write_status(
+        client, widgets, seen, msgspec.structs.replace(seen.status, conditions=conditions, note=None)
+    )
+    conditions = set_condition(before.status.conditions, ready, SystemClock().now())
+    await write_status(client, widgets, before, msgspec.structs.replace(before.status, conditions=conditions))
     after = await client.get(meta.raw(WIDGETS), key)
 
     assert set(after["status"]) == {"unknown", "conditions"}
@@ -307,8 +307,7 @@ async def test_a_status_for_an_old_version_is_a_conflict(client: Client, namespa
     await client.merge_patch(widgets, created.key, {"spec": {"size": 1}})
 
     with pytest.raises(Conflict):
-        async with status_of(client, widgets, created) as status:
-            status.note = "late"
+        await write_status(client, widgets, created, msgspec.structs.replace(created.status, note="late"))
 
 
 async def test_an_object_of_another_shape_does_not_hide_the_others(
@@ -326,7 +325,7 @@ async def test_an_object_of_another_shape_does_not_hide_the_others(
     assert PLANTED not in repr(odd)
 
 
-async def test_a_resource_nobody_serves_is_not_served(client: Client) -> None:
+async def test_an_unknown_resource_is_not_served(client: Client) -> None:
     nothing = meta.raw(Resource("nothing.example.com", "v1", "nothings", "Nothing"))
 
     with pytest.raises(NotServed, match="CustomResourceDefinition"):
@@ -368,7 +367,7 @@ async def test_a_watch_ends_when_its_time_is_over(client: Client, namespace: str
     assert kinds <= {"ADDED", "BOOKMARK"}
 
 
-async def test_a_continue_token_nobody_gave_out_is_refused(client: Client) -> None:
+async def test_an_invented_continue_token_is_refused(client: Client) -> None:
     source = client.source(CONFIGS)
 
     with pytest.raises((BadRequest, Gone)):

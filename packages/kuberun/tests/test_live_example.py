@@ -1,4 +1,4 @@
-"""The example program does what it says, on an API server, and ends in good order."""
+"""The example program works on an API server and ends cleanly."""
 
 import asyncio
 import signal
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi
-from kuberun.testing.servers import ApiServer
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "labeller.py"
 

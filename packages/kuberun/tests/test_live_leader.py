@@ -1,7 +1,7 @@
 """Leader election between operating system processes on a real API server: killed, frozen and stopped leaders.
 
-Run by pytest it is the test; run as a program it is one contender: a manager whose only controller, while it leads,
-appends its name to a journal shared by all contenders. The order of lines is the order of the work done.
+Run by pytest, this file is the test. Run as a program, it is one contender: a manager whose only controller, while it
+leads, appends its name to a journal shared by all contenders. The order of lines is the order of the work done.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from kubebase.clock import SystemClock
+from kubebase.meta import ObjectKey
+from kubebase.testing.servers import ApiServer
 from kuberun import config
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.controller import After, Controller, Outcome
 from kuberun.leader import LeaderElection, LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
-from kuberun.meta import ObjectKey
-from kuberun.testing.servers import ApiServer
 from kuberun.transport import AiohttpTransport
 from kuberun.workqueue import Request
 
@@ -71,13 +71,13 @@ class Contest:
         return self._log.read_text()
 
     async def leader_other_than(self, *names: str) -> str:
-        """The name in new lines of the journal, once it is none of these."""
+        """Wait until new lines of the journal have a name other than these, and return it."""
         seen = len(self.journal())
 
         def newcomer() -> bool:
             return any(name not in names for name in self.journal()[seen:])
 
-        await self.until(newcomer, "nobody took over")
+        await self.until(newcomer, "no contender took over")
         return next(name for name in self.journal()[seen:] if name not in names)
 
     async def until(self, happened: Callable[[], bool], complaint: str) -> None:
@@ -119,7 +119,7 @@ async def test_leadership_passes_on_whatever_happens_to_the_leader_and_never_two
         stopped = contest.exit_code(successor)
 
     terms = [name for name, _ in itertools.groupby(contest.journal())]
-    assert len(terms) == len(set(terms)), "somebody worked after another had taken over"
+    assert len(terms) == len(set(terms)), "a contender worked after another had taken over"
     assert len(terms) >= 5
     assert (overslept, stopped) == (3, 0)
     assert "leadership acquired" in contest.log()

@@ -1,15 +1,15 @@
-"""What an API server says of objects that it refuses holds nothing of them: on localkube and on kube-apiserver."""
+"""An API server's refusal of an object contains none of its values: on localkube and on kube-apiserver."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
+from kubebase.meta import JsonObject, Kind, Resource, raw
+from kubebase.testing.servers import ApiServer
 from kuberun.client import Client
 from kuberun.config import load
 from kuberun.errors import ApiError
-from kuberun.meta import JsonObject, Kind, Resource, raw
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
-from kuberun.testing.servers import ApiServer
 from kuberun.transport import AiohttpTransport
 
 pytestmark = pytest.mark.live

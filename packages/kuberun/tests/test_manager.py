@@ -10,21 +10,21 @@ from collections.abc import Awaitable, Callable, Iterator
 import aiohttp
 import pytest
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
+from kubebase.meta import Object, ObjectKey
+from kubebase.testing.clock import VirtualClock
 from kuberun.controller import Controller, Done, Outcome
 from kuberun.errors import Unreachable
 from kuberun.health import HealthServer
 from kuberun.informer import Informer
 from kuberun.manager import ComponentFailedError, Manager
-from kuberun.meta import Object, ObjectKey
-from kuberun.testing.clock import VirtualClock
 from kuberun.testing.source import FakeCollection
 from kuberun.triggers import itself
 from kuberun.workqueue import Request
 
 
 class World:
-    """A manager with one informer and one controller, and a diary of what happened."""
+    """A manager with one informer and one controller, and a diary of events."""
 
     def __init__(self, reconcile: Callable[[ObjectKey], Awaitable[Outcome]] | None = None) -> None:
         self.clock = VirtualClock()
@@ -221,14 +221,14 @@ async def test_a_lost_lease_stops_all_work_at_once_and_is_named() -> None:
     assert world.diary[0] == "cancelled"
 
 
-async def test_nothing_starts_once_the_lease_may_be_somebody_elses_even_if_nobody_has_noticed() -> None:
+async def test_nothing_starts_once_the_lease_may_be_lost_even_before_the_election_notices() -> None:
     world = World()
     election = FakeElection(world.diary)
     election.win()
     running = asyncio.ensure_future(world.manager(election).run())
     await world.clock.settle()
 
-    election.leading = False  # a process that was suspended wakes up
+    election.leading = False  # a suspended process wakes up
     world.collection.put("a")
     await world.clock.advance(60)
 

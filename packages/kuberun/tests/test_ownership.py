@@ -4,13 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kubebase.meta import OwnerReference, metadata_of
 from kuberun.client import Client
 from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
-from kuberun.meta import OwnerReference, metadata_of
 from kuberun.ownership import (
     MAX_FIELD_MANAGER_BYTES,
-    OwnedByAnother,
     add_finalizer,
     controller_of,
     controller_reference,
@@ -18,10 +17,8 @@ from kuberun.ownership import (
     finalizer_added,
     finalizer_removed,
     is_controlled_by,
-    is_owned_by,
     owner_reference,
     remove_finalizer,
-    with_owner,
     without_owner,
 )
 from kuberun.testing import scriptedserver as script
@@ -31,7 +28,6 @@ from kuberun.transport import AiohttpTransport
 
 MINE = controller_reference(WIDGETS, metadata("me"))
 PLAIN = owner_reference(WIDGETS, metadata("me"))
-OTHER = controller_reference(WIDGETS, metadata("other"))
 OTHER_PLAIN = owner_reference(WIDGETS, metadata("other"))
 
 
@@ -42,29 +38,11 @@ def test_a_reference_names_its_owner() -> None:
     assert (MINE.controller, MINE.block_owner_deletion) == (True, True)
 
 
-@pytest.mark.parametrize(
-    ("references", "new", "expected"),
-    [
-        pytest.param([], MINE, [MINE], id="the first owner"),
-        pytest.param([MINE], MINE, [MINE], id="already there"),
-        pytest.param([OTHER_PLAIN], MINE, [OTHER_PLAIN, MINE], id="next to another owner that does not control"),
-        pytest.param([OTHER], PLAIN, [OTHER, PLAIN], id="a plain owner next to a controller"),
-        pytest.param(
-            [PLAIN, OTHER_PLAIN], MINE, [MINE, OTHER_PLAIN], id="an owner becomes the controller in its place"
-        ),
-        pytest.param([OTHER], MINE, OwnedByAnother(OTHER), id="two controllers cannot be"),
-    ],
-)
-def test_with_owner(references: list[OwnerReference], new: OwnerReference, expected: object) -> None:
-    assert with_owner(references, new) == expected
-
-
 def test_looking_up_owners() -> None:
     owned = metadata("x", owner_references=[OTHER_PLAIN, MINE])
 
     assert controller_of(owned.owner_references) == MINE
     assert controller_of([OTHER_PLAIN]) is None
-    assert is_owned_by(owned, "uid-other")
     assert not is_controlled_by(owned, "uid-other")
     assert is_controlled_by(owned, "uid-me")
     assert without_owner(owned.owner_references, "uid-other") == [MINE]

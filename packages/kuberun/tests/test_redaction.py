@@ -1,12 +1,12 @@
-"""What a server's message may keep of what was sent to it."""
+"""Which parts of a request a server's message may repeat."""
 
 import base64
 import json
 
 import pytest
 
+from kubebase.meta import JsonObject
 from kuberun.errors import from_status
-from kuberun.meta import JsonObject
 from kuberun.redaction import MAX_MESSAGE_BYTES, field_without_echo, without_values
 
 PLANTED = 'PLANTED"0815\nsecond line'
@@ -66,7 +66,7 @@ def test_a_value_is_found_in_a_sentence_however_it_was_sent(content: JsonObject,
 
 @pytest.mark.parametrize("shown", range(4, len(PLANTED)))
 def test_the_beginning_of_a_value_at_the_end_of_a_message_that_is_cut_is_not_shown(shown: int) -> None:
-    """Masks shorten the text before it, so that the place of the first cut may come to be seen."""
+    """Masks shorten the text, so the position of the first cut may become visible."""
     mask = "0123456789abcdef" * 16
     masked = mask * (4 * MAX_MESSAGE_BYTES // len(mask))
     text = f"{masked[shown:]}{PLANTED} is weak"
@@ -77,7 +77,7 @@ def test_the_beginning_of_a_value_at_the_end_of_a_message_that_is_cut_is_not_sho
 
 
 def test_a_body_of_very_many_values_is_searched_once_for_each_that_may_be_there() -> None:
-    """Not a measurement: a hundred thousand searches through a long text would not end within the test's patience."""
+    """Not a measurement: a hundred thousand searches through a long text would exceed the test's timeout."""
     values = [f"value-{number:06}" for number in range(100_000)]
 
     cleaned = without_values("x" * 8000 + "value-000007", body(spec=values))

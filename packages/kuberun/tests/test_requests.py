@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from kubebase.meta import ObjectKey, Resource
 from kuberun import requests
-from kuberun.meta import ObjectKey, Resource
 from kuberun.requests import (
     DeleteOptions,
     FieldValidation,

@@ -1,4 +1,4 @@
-"""Closed is closed: no socket outlives its session, whatever was going on."""
+"""No socket outlives its session, whatever was under way."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 from kuberun.sockets import Sockets, break_off
 from kuberun.testing.authority import Authority
 from kuberun.testing.scriptedserver import ScriptedServer, scripted_server

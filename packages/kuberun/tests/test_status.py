@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubebase.meta import Condition, Kind, Object, ObjectMeta
+from kubebase.testing.clock import START
 from kuberun.client import Client
 from kuberun.conditions import set_condition
 from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
 from kuberun.errors import Conflict
-from kuberun.meta import Condition, Kind, Object, ObjectMeta
-from kuberun.status import OwnWrites, status_of, status_patch, write_status
+from kuberun.status import is_behind, status_patch, write_status
 from kuberun.testing import scriptedserver as script
 from kuberun.testing.builders import WIDGETS, metadata
-from kuberun.testing.clock import START
 from kuberun.testing.scriptedserver import ScriptedServer, scripted_server
 from kuberun.transport import AiohttpTransport
 
@@ -55,11 +55,10 @@ def widget(**status: Any) -> Widget:
 async def test_what_changed_is_one_patch_on_the_status(server: ScriptedServer, client: Client) -> None:
     obj = widget(refresh_time="then", counts={"a": 1, "b": 1})
 
-    async with status_of(client, WIDGET, obj) as status:
-        status.conditions = set_condition(status.conditions, READY, START)
-        status.refresh_time = None
-        status.counts["b"] = 2
+    new = Status(conditions=set_condition([], READY, START), counts={"a": 1, "b": 2})
+    written = await write_status(client, WIDGET, obj, new)
 
+    assert written.metadata.name == "one"
     (received,) = server.received
     assert received.method == "PATCH"
     assert received.target == "/apis/example.com/v1/namespaces/default/widgets/one/status"
@@ -77,20 +76,11 @@ async def test_what_changed_is_one_patch_on_the_status(server: ScriptedServer, c
 async def test_nothing_changed_nothing_sent(server: ScriptedServer, client: Client) -> None:
     obj = widget(conditions=set_condition([], READY, START), counts={"a": 1})
 
-    async with status_of(client, WIDGET, obj) as status:
-        status.conditions = set_condition(status.conditions, READY, START)
-        status.counts["a"] = 1
+    new = Status(conditions=set_condition(obj.status.conditions, READY, START), counts={"a": 1})
+    written = await write_status(client, WIDGET, obj, new)
 
+    assert written is obj
     assert server.received == []
-
-
-async def test_the_object_itself_is_not_changed(client: Client) -> None:
-    obj = widget(counts={"a": 1})
-
-    async with status_of(client, WIDGET, obj) as status:
-        status.counts["a"] = 2
-
-    assert obj.status.counts == {"a": 1}
 
 
 async def test_a_conflict_is_for_the_controller_to_retry(server: ScriptedServer, client: Client) -> None:
@@ -98,31 +88,8 @@ async def test_a_conflict_is_for_the_controller_to_retry(server: ScriptedServer,
     server.will(script.failure(409, "Conflict"))
 
     with pytest.raises(Conflict):
-        async with status_of(client, WIDGET, widget()) as status:
-            status.refresh_time = "now"
+        await write_status(client, WIDGET, widget(), Status(refresh_time="now"))
 
-    assert len(server.received) == 1
-
-
-async def test_a_block_that_fails_writes_nothing(server: ScriptedServer, client: Client) -> None:
-    async def fails() -> None:
-        async with status_of(client, WIDGET, widget()) as status:
-            status.refresh_time = "now"
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await fails()
-
-    assert server.received == []
-
-
-async def test_writing_says_whether_there_was_anything_to_write(server: ScriptedServer, client: Client) -> None:
-    wrote = [
-        await write_status(client, WIDGET, metadata(), old={"a": 1}, new={"a": 2}),
-        await write_status(client, WIDGET, metadata(), old={"a": 1}, new={"a": 1}),
-    ]
-
-    assert wrote == [True, False]
     assert len(server.received) == 1
 
 
@@ -141,20 +108,6 @@ def test_the_patch_of_two_statuses(old: Any, new: Any, expected: Any) -> None:
     assert patch == (None if expected is None else {"metadata": {"resourceVersion": "7"}, "status": expected})
 
 
-def test_an_object_is_behind_our_write_until_a_cache_shows_another_version_of_it() -> None:
-    own = OwnWrites(limit=2)
-    written = metadata(resource_version="5")
-
-    own.wrote(written)
-
-    assert own.behind(written)
-    assert not own.behind(metadata(resource_version="6"))
-    assert not own.behind(metadata(resource_version="5", uid="of another one"))
-    assert not own.behind(metadata("other", resource_version="5"))
-    own.forget(written.key)
-    assert not own.behind(written)
-
-
 @pytest.mark.parametrize(
     ("written", "seen", "behind"),
     [
@@ -166,17 +119,4 @@ def test_an_object_is_behind_our_write_until_a_cache_shows_another_version_of_it
     ],
 )
 def test_a_cache_is_behind_every_write_of_ours_it_has_not_heard_of(*, written: str, seen: str, behind: bool) -> None:
-    own = OwnWrites()
-
-    own.wrote(metadata(resource_version=written))
-
-    assert own.behind(metadata(resource_version=seen)) is behind
-
-
-def test_own_writes_are_remembered_up_to_a_limit() -> None:
-    own = OwnWrites(limit=2)
-
-    for name in ("a", "b", "c"):
-        own.wrote(metadata(name))
-
-    assert [own.behind(metadata(name)) for name in ("a", "b", "c")] == [False, True, True]
+    assert is_behind(seen, written) is behind

@@ -1,4 +1,4 @@
-"""HTTP as it happens: answers, faults, credentials, proxies; on a real socket."""
+"""The transport on a real socket: answers, faults, credentials, proxies."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ from kuberun.permit import work_by
 from kuberun.requests import Request
 from kuberun.testing import scriptedserver as script
 from kuberun.testing.scriptedserver import Answer, ScriptedServer, scripted_server, transport_to
-from kuberun.transport import AiohttpTransport, Limits
+from kuberun.transport import AiohttpTransport, TransportLimits
 
 PLANTED = "PLANTED-value-0815"
 GET = Request("GET", "/api/v1/things")
@@ -145,7 +145,7 @@ async def test_a_silent_server_is_given_up_at_the_deadline(server: ScriptedServe
             await transport.request(msgspec.structs.replace(GET, deadline=0.05))
 
 
-async def test_nobody_listens() -> None:
+async def test_a_port_without_a_listener_is_unreachable() -> None:
     async with scripted_server() as gone:
         url = gone.url
 
@@ -164,7 +164,7 @@ async def test_an_unknown_host() -> None:
 async def test_an_answer_larger_than_the_bound_is_refused(server: ScriptedServer, compressed: bool) -> None:
     server.will(script.gzipped("x" * 100_000))
 
-    async with transport_to(server.url, Limits(response_bytes=50_000)) as transport:
+    async with transport_to(server.url, TransportLimits(response_bytes=50_000)) as transport:
         with pytest.raises(BadAnswer, match="larger than 50000 bytes"):
             await transport.request(msgspec.structs.replace(GET, compressed=compressed))
 
@@ -206,7 +206,7 @@ async def test_a_line_of_a_megabyte_is_one_line(server: ScriptedServer) -> None:
 async def test_a_line_without_end_is_a_bad_answer(server: ScriptedServer) -> None:
     server.will(server.lines(b"x" * 100_000))
 
-    async with transport_to(server.url, Limits(line_bytes=1 << 14)) as transport:
+    async with transport_to(server.url, TransportLimits(line_bytes=1 << 14)) as transport:
         with pytest.raises(BadAnswer, match="too long"):
             await _read(transport, GET)
 
@@ -268,7 +268,7 @@ async def _read(transport: AiohttpTransport, request: Request, seen: list[bytes]
 
 
 class Rotating:
-    """Credentials that have a new token for each refusal, until they run out."""
+    """Credentials with a new token after each rejection, until they run out."""
 
     def __init__(self, *tokens: str) -> None:
         self.tokens = list(tokens)
@@ -385,7 +385,7 @@ async def test_without_a_permit_nothing_is_changed(server: ScriptedServer, metho
 
 
 async def test_an_address_that_is_refused_is_never_connected_to(server: ScriptedServer) -> None:
-    """Also one that is written as a number, which no resolver sees."""
+    """This includes an address written as a number, which no resolver sees."""
     seen: list[str] = []
 
     def vet(address: str) -> None:

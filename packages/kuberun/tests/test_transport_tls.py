@@ -1,4 +1,4 @@
-"""TLS to an API server: whom we trust, and the certificates we show."""
+"""TLS to an API server: which servers we trust, and which certificates we present."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 from kuberun.connection import Credential, Tls
 from kuberun.credentials import FixedCredentials
 from kuberun.errors import Unreachable

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from kuberun.cache import Change, Origin, Store
-from kuberun.meta import JsonObject, Malformed, Object, ObjectKey, ObjectMeta, OwnerReference
+from kubebase.meta import Malformed, Object, ObjectKey, ObjectMeta, OwnerReference
+from kuberun.cache import Change, Origin
 from kuberun.triggers import (
     Mapping,
     Predicate,
@@ -20,11 +20,9 @@ from kuberun.triggers import (
     labels_changed,
     owner,
     resynced,
-    through_index,
     when,
 )
-from kuberun.watch import Listed
-from kuberun.workqueue import Lane, Request
+from kuberun.workqueue import Lane
 
 KEY = ObjectKey("default", "a")
 
@@ -150,19 +148,6 @@ def test_a_deleted_object_still_leads_to_its_owner() -> None:
 
     assert request.key == ObjectKey("default", "x")
     assert request.reason == "owned default/a deleted"
-
-
-def test_an_index_leads_to_everything_that_refers_to_the_object() -> None:
-    referring: Store[JsonObject] = Store({"store": lambda obj: [obj["store"]]})
-    names = {"one": "default/a", "two": "default/a", "three": "default/b"}
-    referring.apply(
-        Listed([{"metadata": {"namespace": "n", "name": name}, "store": store} for name, store in names.items()])
-    )
-
-    requests = through_index(referring, "store", str)(change(thing(generation=2)))
-
-    assert list(requests) == [Request(ObjectKey("n", "one")), Request(ObjectKey("n", "two"))]
-    assert {request.reason for request in requests} == {"default/a changed"}
 
 
 def test_when_lets_only_changes_through_that_matter() -> None:

@@ -1,4 +1,4 @@
-"""Places that several share."""
+"""Namespaces share the loop's time: a busy namespace leaves the others their turns."""
 
 from __future__ import annotations
 
@@ -6,66 +6,94 @@ import asyncio
 
 import pytest
 
-from kuberun.fairness import FairSlots
+from kuberun.turns import SLICE, Turns, turns_of
 
 
-async def worked(turns: FairSlots, share: str, order: list[str]) -> None:
-    async with turns.turn(share):
-        order.append(share)
-        await asyncio.sleep(0)
+class Steps:
+    """Work whose steps take a time that the test decides, with a record of who ran them."""
 
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.done: list[str] = []
+        self.turns = Turns(lambda: self.now)
 
-async def test_shares_take_turns() -> None:
-    turns, order = FairSlots(1, greed=1), list[str]()
-
-    async with asyncio.TaskGroup() as group:
-        for share in ["a"] * 5 + ["b"] * 2 + ["c"]:
-            group.create_task(worked(turns, share, order))
-
-    assert order == ["a", "a", "b", "c", "a", "b", "a", "a"]
-
-
-async def test_one_place_is_left_for_the_others() -> None:
-    turns, entered = FairSlots(3, greed=1), list[str]()
-    leave = asyncio.Event()
-
-    async def stay(share: str) -> None:
-        async with turns.turn(share):
-            entered.append(share)
-            await leave.wait()
-
-    async with asyncio.TaskGroup() as group:
-        for share in ("a", "a", "a", "b", "b"):
-            group.create_task(stay(share))
-        for _ in range(5):
+    async def work(self, share: str, steps: int, seconds: float) -> None:
+        for _ in range(steps):
+            self.now += seconds
+            self.done.append(share)
             await asyncio.sleep(0)
-        assert entered == ["a", "a", "b"]
-        leave.set()
 
-    assert sorted(entered) == ["a", "a", "a", "b", "b"]
+    def begin(self, share: str, *, tasks: int = 1, steps: int, seconds: float = 2 * SLICE) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(self.turns.take(share, self.work(share, steps, seconds))) for _ in range(tasks)]
 
 
-@pytest.mark.parametrize("when", ["it waits", "it was just given a place"])
-async def test_who_is_cancelled_takes_no_place(when: str) -> None:
-    turns, order, leave = FairSlots(1, greed=1), list[str](), asyncio.Event()
+async def test_a_neighbour_waits_for_a_step_or_two_of_a_crowd_and_not_for_all_of_it() -> None:
+    steps = Steps()
+    crowd = steps.begin("crowd", tasks=50, steps=20)
+    await asyncio.sleep(0)  # the crowd starts first
 
-    async def first() -> None:
-        async with turns.turn("a"):
-            await leave.wait()
+    await asyncio.gather(*steps.begin("neighbour", steps=10, seconds=SLICE / 10))
 
-    holder = asyncio.create_task(first())
-    await asyncio.sleep(0)
-    waiting = asyncio.create_task(worked(turns, "b", order))
-    await asyncio.sleep(0)
-    if when == "it waits":
-        waiting.cancel()
-        leave.set()
-        await holder
-    else:
-        leave.set()
-        await holder
-        waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
+    between = steps.done[steps.done.index("neighbour") :].count("crowd")
+    await asyncio.gather(*crowd)
+    assert between <= 20, "nine rounds of the whole crowd would be 450 steps"
+    assert steps.done.count("crowd") == 1000
 
-    await worked(turns, "c", order)
-    assert order[-1] == "c"
+
+async def test_a_namespace_that_is_alone_never_waits() -> None:
+    steps = Steps()
+
+    await asyncio.gather(*steps.begin("only", tasks=5, steps=3))
+
+    assert steps.turns.wait_for("only") is None
+    assert len(steps.done) == 15
+
+
+async def test_namespaces_that_use_the_same_are_served_alike() -> None:
+    steps = Steps()
+    both = steps.begin("a", tasks=10, steps=10) + steps.begin("b", tasks=10, steps=10)
+    await asyncio.gather(*both)
+
+    assert 30 <= steps.done[:100].count("a") <= 70
+
+
+async def test_results_and_errors_pass_and_a_cancelled_task_gives_up_its_place() -> None:
+    steps = Steps()
+    crowd = steps.begin("crowd", tasks=3, steps=50)
+    await asyncio.gather(*steps.begin("neighbour", steps=2, seconds=SLICE / 10))
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await steps.turns.take("crowd", fail())
+    crowd[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await crowd[0]
+    await asyncio.gather(*crowd[1:])
+
+
+async def test_work_can_catch_its_cancellation_and_finish() -> None:
+    begun = asyncio.Event()
+
+    async def careful() -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            return "put away"
+        return "not cancelled"
+
+    task = asyncio.create_task(turns_of(asyncio.get_running_loop()).take("a", careful()))
+    await begun.wait()
+    task.cancel()
+
+    assert await task == "put away"
+
+
+async def test_all_controllers_of_a_loop_share_its_turns() -> None:
+    loop = asyncio.get_running_loop()
+
+    assert turns_of(loop) is turns_of(loop)

@@ -1,10 +1,10 @@
-"""Listing and watching as a pure machine: every step and every frame, in tables."""
+"""Listing and watching as a pure state machine: every step and every frame, in tables."""
 
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from kuberun.meta import Malformed, Object, ObjectMeta, Page
+from kubebase.meta import Malformed, Object, ObjectMeta, Page
 from kuberun.testing.source import FakeCollection
 from kuberun.watch import (
     Applied,

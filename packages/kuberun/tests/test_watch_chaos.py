@@ -1,11 +1,12 @@
-"""Informers on a real API server while everything around them breaks.
+"""Informers on a real API server under constant failures.
 
 Thousands of random writes go straight to the server. The informers reach it through a proxy that cuts connections,
 leaves them half open, and refuses new ones while the server compacts its history (which forces 410) or restarts. In the
-end every store, and the picture every consumer built from changes, must equal what the server has.
+end every cache, and the picture every consumer built from changes, must equal the server's state.
 """
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -16,24 +17,24 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import pytest
 
+from kubebase.backoff import Backoff
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, ObjectMeta, Page, Resource, key_of, metadata_of, raw
+from kubebase.testing.servers import ApiServer
 from kuberun import config
-from kuberun.backoff import Backoff
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, Throttled, Unreachable
 from kuberun.informer import Informer, Subscription
-from kuberun.meta import JsonObject, Kind, Malformed, ObjectKey, ObjectMeta, Page, Resource, key_of, metadata_of, raw
 from kuberun.requests import Selection
 from kuberun.source import ResourceSource
 from kuberun.testing.proxy import Proxy
-from kuberun.testing.servers import ApiServer
 from kuberun.transport import AiohttpTransport
 from kuberun.watch import WatchSettings
 
 T = TypeVar("T")
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-WRITES = 3000
+WRITES = int(os.environ.get("ESO_CHAOS_WRITES", "1000"))
 WRITERS = 8
 NAMES = 150
 SEED = 20300101
@@ -47,14 +48,14 @@ SETTINGS = WatchSettings(
 
 
 class TypedConfigMap(msgspec.Struct, gc=False, kw_only=True):
-    """A typed form, to have one that leaves fields out."""
+    """A typed form that omits fields."""
 
     metadata: ObjectMeta
     data: dict[str, str] = {}
 
 
 class Counted(Generic[T]):
-    """A source that counts how often the whole collection was listed."""
+    """A source that counts full lists."""
 
     def __init__(self, source: ResourceSource[T]) -> None:
         self._source = source
@@ -71,7 +72,7 @@ class Counted(Generic[T]):
 
 
 class Observer(Generic[T]):
-    """An informer, and a consumer that follows its changes now and then."""
+    """An informer, and a consumer that takes its changes from time to time."""
 
     def __init__(self, client: Client, kind: Kind[T], selection: Selection, name: str) -> None:
         self.source = Counted(client.source(kind, selection))
@@ -93,12 +94,12 @@ class Observer(Generic[T]):
     async def agrees_with(self, server: Client) -> bool:
         kind, selection = self._truth
         truth = {key_of(obj): obj for obj in (await server.list(kind, selection)).items}
-        store = {key: self.informer.store.get(key) for key in self.informer.store.keys()}  # noqa: SIM118 - not a dict
+        store = {key: self.informer.cache.get(key) for key in self.informer.cache.keys()}  # noqa: SIM118 - not a dict
         return store == truth == self.picture
 
 
 class Writer:
-    """Random creates, changes and deletes, straight to the server."""
+    """Random creates, updates and deletes, straight to the server."""
 
     def __init__(self, client: Client, namespace: str, chance: random.Random) -> None:
         self._client = client
@@ -143,7 +144,7 @@ MAPS: Kind[JsonObject] = raw(CONFIG_MAPS)
 
 
 async def disturb(proxy: Proxy, writer: Writer, server: ApiServer, chance: random.Random) -> None:
-    """Small trouble all the time; a compaction after each quarter of the writes, and a restart after half of them."""
+    """Cause small faults all the time, a compaction after each quarter of the writes, a restart after half of them."""
     troubles: dict[int, Callable[[], None]] = {
         WRITES // 4: server.compact,
         WRITES // 2: server.restart,
@@ -176,7 +177,7 @@ async def client_of(kubeconfig: Path, server: str = "") -> AsyncIterator[Client]
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_whatever_happens_every_informer_ends_equal_to_the_server(api_server: ApiServer, namespace: str) -> None:
-    chance = random.Random(SEED)  # noqa: S311 - the same trouble in every run
+    chance = random.Random(SEED)  # noqa: S311 - the same faults in every run
     proxy = Proxy(int(api_server.url.rpartition(":")[2]), chance)
     async with (
         proxy.serving(),
@@ -208,7 +209,7 @@ async def test_whatever_happens_every_informer_ends_equal_to_the_server(api_serv
 
 
 async def settled(observers: list[Observer[Any]], server: Client) -> list[str]:
-    """Names of the informers that do not equal the server, after a fair time to catch up."""
+    """Return the names of the informers that still differ from the server after time to catch up."""
     deadline = asyncio.get_running_loop().time() + 60
     left = observers
     while left and asyncio.get_running_loop().time() < deadline:

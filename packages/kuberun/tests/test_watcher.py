@@ -1,4 +1,4 @@
-"""The loop that lists and watches, on a collection that misbehaves."""
+"""The loop that lists and watches, on a misbehaving collection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kubebase.meta import Malformed, Object, Page
+from kubebase.testing.clock import VirtualClock
 from kuberun.errors import ApiError, BadAnswer, Details, Forbidden, Gone, ServiceUnavailable, Throttled, Unreachable
-from kuberun.meta import Malformed, Object, Page
-from kuberun.testing.clock import VirtualClock
 from kuberun.testing.source import Call, FakeCollection, Fault
 from kuberun.watch import Applied, Deleted, Event, Listed, Watcher, WatchSettings
 
@@ -17,14 +17,14 @@ SETTINGS = WatchSettings(page_size=2, request_timeout=60, stream_seconds=300, in
 
 
 class Watched:
-    """A watcher at work, and what it has delivered."""
+    """A running watcher and the events it has delivered."""
 
     def __init__(self, collection: FakeCollection, clock: VirtualClock) -> None:
         self.events: list[Event[Object]] = []
         self.watcher = Watcher(collection, clock=clock, settings=SETTINGS, draw=lambda: 0.5)
 
     def names(self) -> list[Any]:
-        """Lists as lists of names, changes as +name, removals as -name."""
+        """Return lists as lists of names, changes as +name, deletions as -name."""
 
         def named(event: Event[Object]) -> Any:
             match event:
@@ -148,7 +148,7 @@ async def test_an_expired_position_leads_to_a_list_that_tells_what_is_left(how: 
     assert seen.names()[-1] == ["b"]
 
 
-async def test_a_compacted_history_is_listed_anew() -> None:
+async def test_after_compaction_the_watch_lists_again() -> None:
     clock, collection = VirtualClock(), FakeCollection()
     collection.put("a")
 
@@ -273,7 +273,7 @@ async def test_the_age_grows_while_the_server_is_away() -> None:
 
 
 class _Hanging(FakeCollection):
-    """The first list never answers."""
+    """A collection whose first list never answers."""
 
     hung = 0
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kuberun.backoff import Backoff
+from kubebase.backoff import Backoff
+from kubebase.meta import ObjectKey
+from kubebase.testing.clock import VirtualClock
 from kuberun.lazyheap import LazyHeap
-from kuberun.meta import ObjectKey
-from kuberun.testing.clock import VirtualClock
 from kuberun.workqueue import FAIR_SHARE, Lane, QueueClosedError, Request, WorkQueue, phase, until_phase
 
 
@@ -140,7 +140,7 @@ async def test_a_delayed_request_is_served_when_its_time_has_come() -> None:
 
 
 @pytest.mark.parametrize("delays", [(10, 60), (60, 10)], ids=["earlier first", "earlier last"])
-async def test_of_several_delays_the_earliest_wins(delays: tuple[float, float]) -> None:
+async def test_the_earliest_of_several_delays_wins(delays: tuple[float, float]) -> None:
     clock = VirtualClock()
     queue = queue_on(clock)
     for delay in delays:
@@ -273,7 +273,7 @@ async def test_who_asks_again_while_it_waits_wants_to_know_how_it_is_now() -> No
 
 
 async def failing(queue: WorkQueue, clock: VirtualClock, name: str, times: int, *, longest: float = 0.0) -> list[float]:
-    """The delays of a key that fails whenever its time has come."""
+    """Return the delays of a key that fails at each attempt."""
     delays = []
     for _ in range(times):
         delays.append(queue.retry(request(name), longest=longest))
@@ -305,7 +305,7 @@ async def test_a_retry_of_one_key_may_back_off_beyond_the_cap_of_the_queue() -> 
 
 
 async def test_failures_before_the_next_try_is_due_do_not_put_it_off() -> None:
-    """Whoever is woken by events all the time, and fails each time, is still tried soon after the last of them."""
+    """A key that events wake repeatedly, and that fails each time, is still retried on its first schedule."""
     clock = VirtualClock()
     queue = queue_on(clock)
     await failing(queue, clock, "a", 2)
@@ -399,7 +399,7 @@ def test_the_phase_is_the_same_in_every_process() -> None:
 
 
 class QueueModel(RuleBasedStateMachine):
-    """Whatever is added is served, never twice at once, never too early; against a plain model."""
+    """Every added key is served, never twice at once, never too early; checked against a plain model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -480,4 +480,4 @@ async def test_a_namespace_whose_keys_run_for_long_leaves_places_to_others() -> 
     await asyncio.sleep(0)
     assert not waiting.done()
     queue.done(running[0])
-    assert (await asyncio.wait_for(waiting, 1)).key.namespace == "slow"
+    assert (await asyncio.wait_for(waiting, 30)).key.namespace == "slow"

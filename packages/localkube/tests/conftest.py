@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 from kuberun.testing.rawapi import RawApi, raw_api
 from localkube.cluster import Cluster
 from localkube.server import LocalKube

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.patch import apply, track_update
 from localkube.patch.fields import checked, difference, intersection, ordered, paths, union, without
 
@@ -130,7 +130,7 @@ def test_an_applied_configuration_is_in_the_object(first: JsonObject, second: Js
 
 @given(specs, specs, specs)
 def test_an_applier_that_leaves_takes_only_its_own(first: JsonObject, second: JsonObject, third: JsonObject) -> None:
-    """Whatever one wrote and dropped again, the other's fields are as if it had been alone."""
+    """A manager that writes fields and drops them again leaves the other manager's fields unchanged."""
     live = applied(applied(None, first, "one"), second, "two")
 
     result = applied(applied(live, third, "two"), {}, "two")

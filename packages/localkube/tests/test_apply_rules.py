@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.errors import StatusError
 from localkube.model import ServedKind
 from localkube.patch import apply, keep_times, reset_fields, track_update
@@ -71,7 +71,7 @@ def test_neither_the_live_object_nor_the_configuration_is_edited() -> None:
     assert (live, config) == before
 
 
-def test_an_object_without_managers_belongs_to_whoever_came_before_the_first_apply() -> None:
+def test_an_object_without_managers_belongs_to_a_manager_before_first_apply() -> None:
     live = secret({"x": "1"}, uid="u")
 
     result = applied(live, secret({"y": "2"}))
@@ -302,7 +302,7 @@ def test_kubectl_takes_over_what_it_applied_from_the_client_side() -> None:
     )
 
 
-def test_kubectl_does_not_take_what_somebody_changed_since() -> None:
+def test_kubectl_reports_a_conflict_on_a_field_that_another_client_changed() -> None:
     config = secret({"k0": "1"})
     live = updated(None, secret({"k0": "1"}, uid="u", annotations={LAST_APPLIED: json.dumps(config)}), "client-side")
     live = updated(live, {**live, "data": {"k0": "3"}}, "other")

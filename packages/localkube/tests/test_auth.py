@@ -84,7 +84,7 @@ def test_acting_as_a_service_account_brings_its_groups() -> None:
     )
 
 
-def test_acting_as_somebody_must_be_allowed_for_user_and_each_group() -> None:
+def test_impersonation_must_be_allowed_for_the_user_and_each_group() -> None:
     request = asked(("Impersonate-User", "bob"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
 
     targets = impersonation_targets(impersonated(request) or ANONYMOUS, request)

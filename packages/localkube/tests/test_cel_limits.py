@@ -1,4 +1,4 @@
-"""No expression hangs, crashes or escapes: budgets, nesting, garbage."""
+"""Limits of expressions: budgets, nesting, malformed sources."""
 
 import contextlib
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.schema.cel import BudgetError, CompileError, EvaluationError, compile_program
 from localkube.schema.cel.types import DYN, escape
 from localkube.schema.structural import StructuralSchema

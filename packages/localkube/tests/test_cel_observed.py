@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.schema.cel import CompileError, EvaluationError, compile_program, type_of_schema
 
 OBSERVED = Path(__file__).parent / "observed" / "expressions.json"

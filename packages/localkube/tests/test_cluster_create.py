@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.testing.verbs import Verbs, config_map, definition, manifest, refusal, thing
 
 SUBDOMAIN = (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kuberun.clock import SystemClock
-from kuberun.meta import JsonObject
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
 from localkube.testing.verbs import Verbs, definition, refusal, take, thing
 

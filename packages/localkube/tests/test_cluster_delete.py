@@ -103,7 +103,7 @@ class TestFinalizers:
         assert "finalizers" not in last.object["metadata"]
         assert not await verbs.exists(THINGS, "t")
 
-    async def test_no_finalizer_can_be_added_any_more(self, verbs: Verbs) -> None:
+    async def test_a_terminating_object_accepts_no_new_finalizer(self, verbs: Verbs) -> None:
         await verbs.create(THINGS, thing("t", finalizers=["a.b/c"]))
         await verbs.delete(THINGS, "t")
 

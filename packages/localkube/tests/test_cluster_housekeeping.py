@@ -1,4 +1,4 @@
-"""What happens by the clock, and what the controllers do when a write of theirs fails."""
+"""Periodic work, and controllers whose writes fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 from localkube.cluster import Cluster
 from localkube.cluster.background import Background
 from localkube.errors import conflict, internal

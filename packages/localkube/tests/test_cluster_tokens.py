@@ -9,9 +9,9 @@ from typing import Any
 import jwt
 import pytest
 
-from kuberun.clock import SystemClock
-from kuberun.meta import JsonObject
-from kuberun.testing.clock import VirtualClock
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject
+from kubebase.testing.clock import VirtualClock
 from localkube.cluster import Cluster
 from localkube.cluster.tokens import ISSUER
 from localkube.model import WriteOptions
@@ -151,9 +151,9 @@ async def test_refusals(robot: Verbs, spec: JsonObject, code: int, text: str) ->
 
 
 async def test_an_account_that_does_not_exist_gets_no_token(robot: Verbs) -> None:
-    error = await refusal(request(robot, "nobody"))
+    error = await refusal(request(robot, "absent"))
 
-    assert (error.code, error.message) == (404, 'serviceaccounts "nobody" not found')
+    assert (error.code, error.message) == (404, 'serviceaccounts "absent" not found')
 
 
 async def test_tokens_survive_a_restart(tmp_path: Path) -> None:

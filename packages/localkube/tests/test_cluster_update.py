@@ -1,4 +1,4 @@
-"""Replacing and patching objects: optimistic locking, what cannot change, what changes by itself."""
+"""Replacing and patching objects: optimistic locking, immutable fields, fields that the server changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.testing.verbs import Verbs, config_map, definition, manifest, refusal, thing
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -164,7 +164,7 @@ class TestGeneration:
         [
             pytest.param({"spec": {"size": 2}}, 2, id="a change of the spec counts"),
             pytest.param({"metadata": {"labels": {"a": "b"}}}, 1, id="a change of metadata does not"),
-            pytest.param({"metadata": {"generation": 9}}, 1, id="nobody else counts"),
+            pytest.param({"metadata": {"generation": 9}}, 1, id="a client cannot set it"),
         ],
     )
     async def test_counting(self, things: Verbs, change: JsonObject, generation: int) -> None:
@@ -345,7 +345,7 @@ class TestApply:
 
 
 async def test_refusals_wait_for_the_write_they_rest_on(verbs: Verbs) -> None:
-    """A conflict with a write that is still under way is told only after that write is safe."""
+    """A conflict with a write in progress is reported only after that write is on disk."""
     first = asyncio.ensure_future(verbs.create("configmaps", config_map("a")))
     second = asyncio.ensure_future(refusal(verbs.create("configmaps", config_map("a"))))
 

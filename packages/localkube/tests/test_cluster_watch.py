@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kuberun.clock import SystemClock
-from kuberun.testing.clock import VirtualClock
+from kubebase.clock import SystemClock
+from kubebase.testing.clock import VirtualClock
 from localkube.cluster import Cluster
 from localkube.cluster import watches as watches_module
 from localkube.testing.verbs import Verbs, config_map, refusal, take
@@ -167,7 +167,7 @@ async def test_bad_options_are_refused_before_anything_is_sent(verbs: Verbs, que
     assert error.code in {400, 500}
 
 
-async def test_a_slow_watcher_is_cut_off_and_nobody_else(verbs: Verbs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_slow_watcher_is_disconnected(verbs: Verbs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches_module, "BUFFER", 5)
     start = await version(verbs)
     slow, fast = (verbs.watch("configmaps", resource_version=start) for _ in range(2))

@@ -21,16 +21,16 @@ from pathlib import Path
 
 import pytest
 
-from kuberun.clock import SystemClock
-from localkube.storage import HistoryLimits, Key, Store
+from kubebase.clock import SystemClock
+from localkube.storage import HistoryLimits, Key, ObjectStorage
 
 ROUNDS = 100
 
 CHILD = """
 import asyncio, os, random, sys
 from pathlib import Path
-from kuberun.clock import SystemClock
-from localkube.storage import HistoryLimits, Key, Store
+from kubebase.clock import SystemClock
+from localkube.storage import HistoryLimits, Key, ObjectStorage
 
 def say(text):
     os.write(1, text.encode() + b"\\n")
@@ -56,7 +56,7 @@ async def writer(store, resource, number, seed):
             await store.compact(store.revision - 250)
 
 async def main(directory, seed):
-    store = Store.open(Path(directory), clock=SystemClock(), limits=HistoryLimits(events=300))
+    store = ObjectStorage.open(Path(directory), clock=SystemClock(), limits=HistoryLimits(events=300))
     resources = ("configmaps", "secrets")
     async with asyncio.TaskGroup() as group:
         for number in range(8):
@@ -75,7 +75,7 @@ for line in sys.stdin:
 
 @dataclass
 class Acknowledged:
-    """What was last known of each object, from the child or from the check before: its value, or None for deleted."""
+    """The last known value of each object, from the child or from the check before; None if it was deleted."""
 
     values: dict[Key, tuple[int, str | None]] = field(default_factory=dict)
 
@@ -139,7 +139,7 @@ def nursery(tmp_path: Path) -> Iterator[Nursery]:
 
 
 async def check(directory: Path, acknowledged: Acknowledged) -> None:
-    store = Store.open(directory, clock=SystemClock(), limits=HistoryLimits(events=300))
+    store = ObjectStorage.open(directory, clock=SystemClock(), limits=HistoryLimits(events=300))
     try:
         for key, (revision, value) in acknowledged.values.items():
             assert store.revision >= revision
@@ -163,7 +163,7 @@ async def check(directory: Path, acknowledged: Acknowledged) -> None:
         await store.close()
 
 
-def check_history(store: Store, resource: str) -> None:
+def check_history(store: ObjectStorage, resource: str) -> None:
     """Replaying the history from the compacted revision leads exactly to the present objects."""
     state = dict(store.scan_at(resource, "", store.compacted))
     for change in store.changes_since(resource, store.compacted):

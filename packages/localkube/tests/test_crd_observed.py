@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.schema.builtin.apiextensions import definition_kinds
 from localkube.schema.crd import prepare_crd
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.model import ServedKind
 from localkube.schema.crd import accept, prepare_crd, served_kinds
 

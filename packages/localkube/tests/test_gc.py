@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kuberun.clock import SystemClock
-from kuberun.meta import JsonObject
+from kubebase.clock import SystemClock
+from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
 from localkube.testing.verbs import Verbs, config_map
 
@@ -77,7 +77,7 @@ async def test_a_dependent_with_another_living_owner_stays_and_forgets_the_dead_
 @pytest.mark.parametrize(
     "owner",
     [
-        pytest.param({"apiVersion": "nobody.knows/v1", "kind": "Thing"}, id="an unknown kind"),
+        pytest.param({"apiVersion": "unknown.example/v1", "kind": "Thing"}, id="an unknown kind"),
         pytest.param({"apiVersion": "v1", "kind": "Unknown"}, id="an unknown kind of a known group"),
     ],
 )
@@ -190,7 +190,7 @@ async def test_what_was_not_collected_before_a_restart_is_collected_after(tmp_pa
         owner = await make(verbs, "owner")
         await make(verbs, "child", owner, block=True)
         await verbs.until_idle()
-        # As if the process had died between the two: the owner goes, nobody hears of it.
+        # As if the process had died between the two: the owner goes and the event is lost.
         cluster.store._listeners.clear()
         await verbs.delete("configmaps", "owner")
         assert await verbs.exists("configmaps", "child")

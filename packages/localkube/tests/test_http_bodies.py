@@ -118,7 +118,7 @@ def test_yaml_aliases_cannot_explode() -> None:
 
 
 def test_a_yaml_alias_to_itself_is_refused() -> None:
-    assert "excessive aliasing" in failure_of(b"a: &a [*a]", content_type="application/yaml").message
+    assert "an alias without an anchor" in failure_of(b"a: &a [*a]", content_type="application/yaml").message
 
 
 def test_infinite_numbers_have_no_json() -> None:
@@ -199,6 +199,7 @@ def test_deadlines(text: str, seconds: float) -> None:
     assert deadline_of(query_of(f"timeout={text}")) == pytest.approx(seconds)
 
 
-def test_a_deadline_that_is_no_duration_is_a_bad_request() -> None:
-    with pytest.raises(StatusError, match='time: invalid duration "abc"'):
-        deadline_of(query_of("timeout=abc"))
+@pytest.mark.parametrize("text", ["abc", "-1s", "1", pytest.param("1s" * 501, id="far too long")])
+def test_a_deadline_that_is_no_duration_is_a_bad_request(text: str) -> None:
+    with pytest.raises(StatusError, match=f'time: invalid duration "{text}"'):
+        deadline_of(query_of(f"timeout={text}"))

@@ -1,4 +1,4 @@
-"""Paths of printer columns: what they find, and which of them are refused."""
+"""Paths of printer columns: supported ones and refused ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.jsonpath import jsonpath_reader
 
 OBJ: JsonObject = {
@@ -25,21 +25,13 @@ OBJ: JsonObject = {
     ("path", "expected"),
     [
         (".metadata.name", "n"),
-        ("$.metadata.name", "n"),
         (r".metadata.annotations.example\.com/x", "ann"),
-        (".metadata.annotations['plain']", "p"),
-        (r".metadata.annotations['example\.com/x']", "ann"),
         (".spec.words", ["x", "y", "z"]),
         (".spec.words[0]", "x"),
         (".spec.words[-1]", "z"),
-        (".spec.words[1:]", "y"),
-        (".spec.words[0:0]", None),
         (".spec.words[9]", None),
         (".spec.words[*]", "x"),
-        (".spec.words[2,0]", "z"),
         (".spec.items[*].name", "a"),
-        (".spec.map.*.v", 1),
-        ("..v", 1),
         (".spec.nothing", None),
         (".spec.nothing.below", None),
         (".spec.none[0]", None),
@@ -50,11 +42,6 @@ OBJ: JsonObject = {
         ('.status.conditions[?(@.type!="Ready")].status', "False"),
         ('.status.conditions[?(@.type=="Gone")].status', None),
         ('.status.none[?(@.type=="Ready")].status', None),
-        (".spec.items[?(@.n>1)].name", "b"),
-        (".spec.items[?(@.n>=3.5)].name", None),
-        (".spec.items[?(@.n<=1)].name", "a"),
-        (".spec.items[?(@.ok)].name", "a"),
-        (".spec.items[?(@.ok==true)].name", "a"),
         ('.spec.items[?(@.name==")")].name', None),
         ('.spec.map[?(@.v=="x")]', None),
     ],
@@ -69,7 +56,10 @@ def test_a_path_finds_the_first_value(path: str, expected: Any) -> None:
         ".spec.words[",
         ".spec.words[x]",
         ".spec.words[]",
-        ".spec.words[::0]",
+        ".spec.words[1:]",
+        ".spec.words[2,0]",
+        "..v",
+        ".spec.items[?(@.n>1)].name",
         '.status.conditions[?(@.type=="Ready")',
         '.status.conditions[?(@.type=~"Ready")].status',
         '.status.conditions[?(@.type=="Ready].status',
@@ -77,6 +67,6 @@ def test_a_path_finds_the_first_value(path: str, expected: Any) -> None:
         ".spec}",
     ],
 )
-def test_a_path_that_makes_no_sense_is_refused(path: str) -> None:
+def test_a_path_that_is_not_supported_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         jsonpath_reader(path)

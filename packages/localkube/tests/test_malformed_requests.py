@@ -61,7 +61,7 @@ def is_answer(reply: Reply) -> bool:
     """Done, or a Status that says why not.
 
     A real server answers a few requests with 500 and no reason, a version that it does not have yet with 504, and the
-    path of a group that nobody serves with a page of text. So does this one.
+    path of a group that is not served with a page of text. So does this one.
     """
     if reply.status < 400 or (reply.status, reply.body) == (404, "404 page not found\n"):
         return True

@@ -1,4 +1,4 @@
-"""Manifest files that cannot be used: what is said about them, and what is not."""
+"""The errors for manifest files that cannot be used; they contain no values."""
 
 from pathlib import Path
 
@@ -13,10 +13,14 @@ OBJECT = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param(f"a: b\npassword: *{HUSH}", "line 2: found undefined alias", id="a password that begins with *"),
-        pytest.param(f"password: !{HUSH} x", "line 1: could not determine a constructor", id="one that begins with !"),
+        pytest.param(
+            f"a: b\npassword: *{HUSH}",
+            "line 2, column 11: an alias without an anchor",
+            id="a password that begins with *",
+        ),
+        pytest.param(f"password: !{HUSH} x", "line 1, column 11: an unknown tag", id="one that begins with !"),
         pytest.param(f"password: &{HUSH} x\nb: &{HUSH} y\nc: [", "line", id="one that begins with &"),
-        pytest.param(f"password: %{HUSH}", "line 1: found character", id="one that begins with %"),
+        pytest.param(f"password: %{HUSH}", "line 1, column 11: found character", id="one that begins with %"),
         pytest.param(f"password: [{HUSH}\nb: }}", "line", id="a bracket that is not closed"),
         pytest.param(f"password: \x01{HUSH}", "not", id="a control character"),
         pytest.param(f"- {HUSH}", "lacks apiVersion", id="no object"),

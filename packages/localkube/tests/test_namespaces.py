@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 from localkube.cluster import Cluster
 from localkube.testing.verbs import Verbs, config_map, definition, refusal, thing
 
@@ -141,7 +141,7 @@ async def test_an_interrupted_deletion_goes_on_after_a_restart(tmp_path: Path) -
         await verbs.create("namespaces", namespace("tmp"))
         await verbs.create("configmaps", config_map("a"))
         await verbs.until_idle()
-        cluster.store._listeners.clear()  # as if the process died before anybody reacted
+        cluster.store._listeners.clear()  # as if the process died before any controller reacted
         await verbs.delete("namespaces", "tmp")
         assert await verbs.exists("configmaps", "a")
 

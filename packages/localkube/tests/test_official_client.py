@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.testing.servers import ApiServer
+from kubebase.testing.servers import ApiServer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the client's own imports warn
@@ -192,7 +192,7 @@ def test_the_dynamic_client_discovers_and_applies(
 
 def test_access_reviews(api_client: Any, namespace: str) -> None:
     attributes = client.V1ResourceAttributes(verb="get", resource="secrets", namespace=namespace)
-    spec = client.V1SubjectAccessReviewSpec(user="nobody", resource_attributes=attributes)
+    spec = client.V1SubjectAccessReviewSpec(user="stranger", resource_attributes=attributes)
 
     answer = client.AuthorizationV1Api(api_client).create_subject_access_review(client.V1SubjectAccessReview(spec=spec))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import StatusError
 from localkube.patch import json_patch
 

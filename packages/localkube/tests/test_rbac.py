@@ -1,4 +1,4 @@
-"""What stored roles and bindings allow."""
+"""Authorization by stored roles and bindings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.access import roles
 from localkube.access.rbac import MASTERS, Policy, Rule, denial, missing
 from localkube.model import User
@@ -180,7 +180,7 @@ def test_the_built_in_roles(name: str, text: str, allowed: bool) -> None:
     assert policy.decide(BOB, request(text)).allowed is allowed
 
 
-def test_everybody_who_is_authenticated_may_discover() -> None:
+def test_every_authenticated_user_may_discover() -> None:
     policy = Policy.compile(roles.cluster_roles(), [], roles.cluster_role_bindings(), [])
 
     assert policy.decide(BOB, request("GET /apis/apps/v1")).reason == (

@@ -1,4 +1,4 @@
-"""Built-in kinds: what is refused, what is filled in and what cannot even be read, as a real kube-apiserver does it."""
+"""Built-in kinds: rejected, defaulted and unreadable fields, as in a real kube-apiserver."""
 
 import copy
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.model import ServedKind
 from localkube.schema.builtin import builtin_kinds
 
@@ -24,7 +24,7 @@ def kind_of(obj: JsonObject) -> ServedKind:
 
 
 def written(obj: JsonObject, old: JsonObject | None) -> tuple[JsonObject, list[list[str]]]:
-    """The object as the verbs would store it, and what is wrong with it."""
+    """Return the object as the verbs would store it, and its problems."""
     obj = copy.deepcopy(obj)
     kind = kind_of(obj)
     meta = obj.setdefault("metadata", {})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.schema.structural import StructuralSchema
 
 OBSERVED = Path(__file__).parent / "observed"
@@ -42,8 +42,12 @@ def test_a_new_object_gets_the_answer_of_the_real_server(row: JsonObject) -> Non
     causes = causes_of(schema, obj, None)
 
     assert unreadable == row.get("message")
-    if unreadable is None:
-        assert causes == sorted(row.get("causes", []))
+    expected = sorted(row.get("causes", []))
+    if row.get("summary_only"):  # the real server adds the violations of the closest alternative
+        assert causes
+        assert all(cause in expected for cause in causes)
+    elif unreadable is None:
+        assert causes == expected
     if row["code"] == 201:
         assert obj.get("spec") == row["stored"]
         assert dropped == row.get("dropped", [])

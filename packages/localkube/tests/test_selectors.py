@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.errors import StatusError
 from localkube.model import ServedKind
 from localkube.selectors import Selector, parse_field_selector, parse_label_selector

@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 import localkube.api
-from kuberun.clock import SystemClock
-from kuberun.testing.clock import VirtualClock
+from kubebase.clock import SystemClock
+from kubebase.testing.clock import VirtualClock
 from kuberun.testing.rawapi import RawApi, raw_api
 from localkube.server import LocalKube, UnsafeAddressError
 from localkube.storage import StorageError
@@ -295,7 +295,7 @@ async def test_a_binding_takes_effect_at_once_and_ends_at_once(admin: RawApi) ->
     assert (before, during, after) == (403, 200, 403)
 
 
-async def test_nobody_grants_more_than_they_hold(admin: RawApi) -> None:
+async def test_a_user_cannot_grant_rights_that_they_do_not_have(admin: RawApi) -> None:
     robot = admin.with_token(await account_token(admin, "robot"))
     await admin.post(f"{RBAC}/rolebindings", binding("admin", "robot"))
     held = {"metadata": {"name": "held"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]}

@@ -1,4 +1,4 @@
-"""What the server answers over HTTPS: forms of objects and lists, and watches."""
+"""Answers of the server over HTTPS: forms of objects and lists, and watches."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kuberun.clock import SystemClock
-from kuberun.testing.clock import VirtualClock
+from kubebase.clock import SystemClock
+from kubebase.testing.clock import VirtualClock
 from localkube.errors import StatusError
-from localkube.storage import Change, HistoryLimits, Key, StorageError, Store
+from localkube.storage import Change, HistoryLimits, Key, ObjectStorage, StorageError
 
 CANARY = "CANARY-7f3a"
 
@@ -27,11 +27,11 @@ def body(name: str, **fields: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "uid": f"uid-{name}"}, **fields}
 
 
-def opened(path: Path | None = None, **options: Any) -> Store:
-    return Store.open(path, clock=options.pop("clock", SystemClock()), **options)
+def opened(path: Path | None = None, **options: Any) -> ObjectStorage:
+    return ObjectStorage.open(path, clock=options.pop("clock", SystemClock()), **options)
 
 
-async def put(store: Store, name: str, **fields: Any) -> int:
+async def put(store: ObjectStorage, name: str, **fields: Any) -> int:
     obj = body(name, **fields)
     await store.put(key(name), obj).committed()
     return int(obj["metadata"]["resourceVersion"])
@@ -249,7 +249,7 @@ class TestEncryption:
         assert store.changes_since("secrets", 0)[0].record.decode()["data"] == {"p": CANARY}
         await store.close()
 
-    async def test_a_missing_key_is_an_error_and_is_not_made_anew(self, tmp_path: Path) -> None:
+    async def test_a_missing_key_is_an_error_and_is_not_recreated(self, tmp_path: Path) -> None:
         await self.secret_in(tmp_path)
         (tmp_path / "encryption.key").unlink()
 
@@ -338,14 +338,14 @@ class TestCompaction:
 
 class TestFailedCommit:
     @staticmethod
-    def fill_the_disk(store: Store) -> None:
+    def fill_the_disk(store: ObjectStorage) -> None:
         """Let SQLite believe that no page is left."""
         connection = store._database._connection
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
 
     @staticmethod
-    def free_the_disk(store: Store) -> None:
+    def free_the_disk(store: ObjectStorage) -> None:
         store._database._connection.execute("PRAGMA max_page_count = 1000000")
 
     async def test_every_waiting_write_fails_and_nothing_of_it_is_seen(self, tmp_path: Path) -> None:

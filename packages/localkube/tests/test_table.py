@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.jsonpath import jsonpath_reader
 from localkube.model import Column, ServedKind
 from localkube.table import human_duration, partial_metadata, partial_metadata_list, table, without_headers

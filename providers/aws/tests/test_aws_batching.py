@@ -9,7 +9,7 @@ from eso_provider_aws.api import Api
 from eso_provider_aws.batching import Batching
 from eso_provider_aws.identity import Keys
 from eso_provider_aws.runtime import Runtime
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 
 async def test_denied_batches_are_tried_again_after_an_hour() -> None:

@@ -71,7 +71,7 @@ class Account:
         return str(self.acm.get_certificate(CertificateArn=arn)["Certificate"])
 
     def import_(self, made: Issued, **more: str) -> str:
-        """A certificate that somebody imported, with the tag of our remote key."""
+        """Import a certificate as another client would, with the tag of our remote key."""
         listed = [
             {"Key": key, "Value": value} for key, value in ({"external-secrets-remote-key": self.key} | more).items()
         ]
@@ -188,7 +188,7 @@ async def test_tags_of_aws_are_never_removed(account: Account) -> None:
 
 @pytest.mark.parametrize(
     "mark",
-    [pytest.param({}, id="no mark"), pytest.param({"managed-by": "terraform"}, id="the mark of somebody else")],
+    [pytest.param({}, id="no mark"), pytest.param({"managed-by": "terraform"}, id="the mark of another owner")],
 )
 async def test_a_certificate_without_our_mark_is_neither_replaced_nor_deleted(
     account: Account, mark: dict[str, str]
@@ -213,7 +213,7 @@ async def test_the_mark_is_the_owner_token_of_the_push(account: Account) -> None
     assert await account.delete(owner_token="cluster-a") is True
 
 
-async def test_of_several_certificates_with_our_mark_the_one_with_the_smallest_arn_is_written(
+async def test_the_smallest_arn_is_written_if_several_certificates_have_our_mark(
     account: Account,
 ) -> None:
     mark = {"managed-by": "external-secrets"}

@@ -1,4 +1,4 @@
-"""Reading certificates: what an export is made of, when it is paid for, and what is said when there is none."""
+"""Reading certificates: the content of an export, when it is paid for, and the errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.moto import Moto
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation, RemoteRef, SpecCondition
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 AUTHORITY = "arn:aws:acm-pca:eu-west-1:123456789012:certificate-authority/12345678-1234-1234-1234-123456789012"
 ROLE = "arn:aws:iam::123456789012:role/certificates"

@@ -1,4 +1,4 @@
-"""What messages of a queue say, and which watches that concerns."""
+"""The changes in messages of a queue, and the watches that they concern."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def change(body: str) -> Change:
         pytest.param(by_sns(secret_event("PutSecretValue", "app/db")), False, id="through SNS"),
     ],
 )
-def test_what_changes_a_secret_is_told_to_its_watch(body: str, *, deleted: bool) -> None:
+def test_an_event_that_changes_a_secret_reaches_its_watch(body: str, *, deleted: bool) -> None:
     found = change(body)
 
     assert found.deleted is deleted
@@ -100,7 +100,7 @@ def test_what_changes_nothing_is_no_change(body: str) -> None:
         pytest.param("{}", id="an empty object"),
         pytest.param("[" * 100_000, id="a deep one"),
         pytest.param(json.dumps({"source": "aws.ssm", "detail": []}), id="no details"),
-        pytest.param(json.dumps({"Type": "Notification", "Message": "hello"}), id="an SNS message of somebody else"),
+        pytest.param(json.dumps({"Type": "Notification", "Message": "hello"}), id="an unrelated SNS message"),
     ],
 )
 def test_what_is_no_event_is_refused(body: str) -> None:
@@ -112,7 +112,7 @@ def test_what_is_no_event_is_refused(body: str) -> None:
     ("operation", "deleted"),
     [("Create", False), ("Update", False), ("Delete", True), ("LabelParameterVersion", False)],
 )
-def test_what_changes_a_parameter_is_told_to_its_watch(operation: str, *, deleted: bool) -> None:
+def test_an_event_that_changes_a_parameter_reaches_its_watch(operation: str, *, deleted: bool) -> None:
     found = change(parameter_event(operation, "/app/db"))
     arn = f"arn:aws:ssm:{REGION}:123456789012:parameter/app/db"
 
@@ -130,7 +130,7 @@ def test_an_expired_parameter_is_gone() -> None:
     assert change_in(json.dumps(event)) is None
 
 
-def test_a_pending_version_is_no_news_to_those_who_read_the_present_one() -> None:
+def test_a_pending_version_causes_no_event_for_watches_of_the_current_version() -> None:
     request = {"secretId": "app/db", "versionStages": ["AWSPENDING"]}
     pending = change(secret_event("PutSecretValue", "", requestParameters=request))
     present = change(secret_event("PutSecretValue", "", requestParameters=request | {"versionStages": ["AWSCURRENT"]}))
@@ -172,7 +172,7 @@ def test_messages_that_are_never_acknowledged_do_not_pile_up() -> None:
     assert len(queue.settle(listener, queue.place)) == MAX_PENDING
 
 
-def test_who_is_too_far_behind_is_not_told_a_part() -> None:
+def test_a_watch_that_is_too_far_behind_gets_no_partial_replay() -> None:
     queue = Queue()
     with queue.listening(object(), topics(key("app/db"))):
         queue.take((message(number) for number in range(LOG_ENTRIES + 1)), 0.0)
@@ -183,7 +183,7 @@ def test_who_is_too_far_behind_is_not_told_a_part() -> None:
     assert queue.since(queue.place) == []
 
 
-def test_what_only_a_closed_store_was_told_of_comes_again_for_others() -> None:
+def test_messages_announced_only_to_a_closed_store_are_delivered_again_to_others() -> None:
     queue, gone, other = Queue(), object(), object()
     with queue.listening(gone, topics(key("app/db"))):
         queue.take([message(1)], 0.0)
@@ -194,7 +194,7 @@ def test_what_only_a_closed_store_was_told_of_comes_again_for_others() -> None:
     assert queue.settle(other, queue.place) == ["handle-1"]
 
 
-def test_a_copy_of_an_event_is_deleted_and_not_told() -> None:
+def test_a_copy_of_an_event_is_deleted_and_not_announced() -> None:
     queue, body = Queue(), secret_event("PutSecretValue", "app/db")
     with queue.listening(object(), topics(key("app/db"))):
         assert queue.take([message(1, body), message(2, body)], 0.0) == ["handle-2"]

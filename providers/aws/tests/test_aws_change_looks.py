@@ -26,7 +26,7 @@ from eso_sdk.provider import Provider, store_kind
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeType, Operation, RemoteRef, WatchItem
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 UPDATED, DELETED, RESYNC = ChangeType.UPDATED, ChangeType.DELETED, ChangeType.RESYNC
 
@@ -68,7 +68,7 @@ async def provider(clock: CallsClock) -> AsyncIterator[InMemory]:
 
 @pytest.fixture
 def stem() -> str:
-    """What the names of a test begin with: servers are shared."""
+    """Return the prefix of the names of a test: servers are shared."""
     return f"{uuid.uuid4().hex}/"
 
 
@@ -131,7 +131,7 @@ async def test_searches_hear_of_new_names_and_of_tags(
         assert told(await stream.change()) == (UPDATED, ("tags",))
 
 
-async def test_what_leaves_a_watched_version_alone_is_not_told(
+async def test_a_change_that_keeps_the_watched_version_is_not_announced(
     front: Front, provider: InMemory, secrets_manager: Any, clock: CallsClock, *, stem: str
 ) -> None:
     name = f"{stem}db"
@@ -169,7 +169,7 @@ async def test_a_version_that_the_caller_does_not_have_is_told_at_once(
 
 
 @pytest.mark.usefixtures("front")
-async def test_a_change_while_the_stream_opens_is_told(secrets_manager: Any, stem: str) -> None:
+async def test_a_change_while_the_stream_opens_is_announced(secrets_manager: Any, stem: str) -> None:
     clock = CallsClock(datetime.now(UTC))
     secrets_manager.create_secret(Name=f"{stem}db", SecretString="1")
     items = (key(f"{stem}none"), key(f"{stem}db"))
@@ -177,7 +177,7 @@ async def test_a_change_while_the_stream_opens_is_told(secrets_manager: Any, ste
         assert told(await stream.change()) == (UPDATED, (f"{stem}db",))
         await stream.opened()
         stream.watch(key(f"{stem}web"))
-        await stream.opened()  # and told once
+        await stream.opened()  # and reported once
 
 
 # --- resuming ---------------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ async def test_stores_of_one_identity_share_their_looks(
         assert front.counts == {"ListSecrets": 3}
 
 
-async def test_nobody_who_watches_means_no_calls(front: Front, provider: InMemory, clock: CallsClock) -> None:
+async def test_without_a_watch_there_are_no_calls(front: Front, provider: InMemory, clock: CallsClock) -> None:
     async with watching(provider, context(SecretsManager)) as stream:
         await stream.opened()
         await clock.advance(POLL_SECONDS * 4)

@@ -1,4 +1,4 @@
-"""Changes told by a queue: who hears of them, when messages are deleted, and what becomes of a queue that refuses."""
+"""Changes from a queue: delivery to listeners, deletion of messages, and errors of the queue."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from eso_provider_aws.testing.streams import key, secret_event, told, watching
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeType, Context, Operation
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 UPDATED, DELETED, RESYNC, CONDITION = ChangeType.UPDATED, ChangeType.DELETED, ChangeType.RESYNC, ChangeType.CONDITION
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/123456789012/changes"
-OTHER_KEYS = ("AKIAI44QH8DHBEXAMPLE", "of somebody else")
+OTHER_KEYS = ("AKIAI44QH8DHBEXAMPLE", "of another user")
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def _wakes_in(clock: VirtualClock, seconds: float) -> bool:
 # --- a real queue -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_change_is_told_once_without_a_read_and_deleted_when_it_was_acknowledged(
+async def test_a_change_is_announced_once_and_its_message_deleted_once_acknowledged(
     either: Front, provider: InMemory, server: str
 ) -> None:
     sqs = Sqs(server)
@@ -181,7 +181,7 @@ async def test_the_host_of_the_queue_is_never_dialled(front: Front, provider: In
 # --- at least once, told once -----------------------------------------------------------------------------------------
 
 
-async def test_a_message_that_comes_again_is_told_once_and_deleted_by_its_newest_handle(
+async def test_a_redelivered_message_is_announced_once_and_deleted_by_its_newest_handle(
     front: Front, provider: InMemory
 ) -> None:
     script, body = Script(front), secret_event("UpdateSecret", "app/db")
@@ -200,7 +200,7 @@ async def test_a_message_that_comes_again_is_told_once_and_deleted_by_its_newest
     assert script.deleted == ["new", "other"]
 
 
-async def test_an_acknowledgement_is_for_what_was_told_before_it(front: Front, provider: InMemory) -> None:
+async def test_an_acknowledgement_covers_earlier_announcements_only(front: Front, provider: InMemory) -> None:
     script = Script(front)
     async with watching(provider, store(), key("app/db")) as stream:
         await stream.opened()
@@ -221,7 +221,7 @@ async def test_an_acknowledgement_is_for_what_was_told_before_it(front: Front, p
     assert script.deleted == ["first", "needless"]
 
 
-async def test_a_message_that_cannot_be_deleted_is_not_told_again_and_the_store_says_so(
+async def test_a_message_that_cannot_be_deleted_is_announced_once_and_reported_on_the_store(
     front: Front, provider: InMemory
 ) -> None:
     script, body = Script(front), secret_event("UpdateSecret", "app/db")
@@ -249,7 +249,9 @@ async def test_a_message_that_cannot_be_deleted_is_not_told_again_and_the_store_
     assert "sqs:DeleteMessage" in condition.message
 
 
-async def test_what_is_no_event_is_deleted_and_counted_without_its_content(front: Front, provider: InMemory) -> None:
+async def test_a_message_that_is_not_an_event_is_deleted_and_counted_without_its_content(
+    front: Front, provider: InMemory
+) -> None:
     script = Script(front)
     with capture_logs() as logs:
         async with watching(provider, store(), key("app/db")) as stream:
@@ -265,7 +267,7 @@ async def test_what_is_no_event_is_deleted_and_counted_without_its_content(front
 # --- resuming ---------------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_received_while_a_stream_was_away_is_told_when_it_is_back(
+async def test_messages_received_without_a_stream_are_announced_when_it_reopens(
     front: Front, provider: InMemory
 ) -> None:
     script = Script(front)
@@ -305,7 +307,7 @@ async def test_a_token_of_another_process_means_that_all_is_read_again(
     assert event.resume_token.startswith("queue ")
 
 
-async def test_a_change_between_the_read_and_the_watch_is_told(front: Front, provider: InMemory) -> None:
+async def test_a_change_between_the_read_and_the_watch_is_announced(front: Front, provider: InMemory) -> None:
     script = Script(front)
     request = {"secretId": "app/db", "clientRequestToken": "version-2"}
     async with watching(provider, store(), key("unrelated")) as stream:
@@ -352,7 +354,7 @@ async def test_a_throttled_queue_is_asked_again_after_ever_longer_pauses(
         pytest.param("AccessDeniedException", "allow sqs:ReceiveMessage and sqs:DeleteMessage", id="denied"),
     ],
 )
-async def test_a_queue_that_refuses_is_said_and_changes_are_looked_for_until_it_works(
+async def test_a_queue_that_rejects_requests_is_reported_and_polling_replaces_it(
     front: Front, provider: InMemory, clock: VirtualClock, secrets_manager: Any, *, code: str, words: str
 ) -> None:
     name = uuid.uuid4().hex

@@ -19,7 +19,7 @@ from eso_provider_aws.testing.sessions import KEYS, context, read
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.certificates import Authority
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 
 async def _refusal(provider: InMemory, region: str = "eu-west-1") -> ProviderError:
@@ -112,7 +112,7 @@ async def test_an_address_that_is_none_is_told_with_its_variable(
 @pytest.mark.parametrize(
     "address",
     [
-        pytest.param("http://127.0.0.1:1", id="a port where nobody listens"),
+        pytest.param("http://127.0.0.1:1", id="a port without a listener"),
         pytest.param("https://secretsmanager.invalid", id="a name that does not exist"),
     ],
 )
@@ -231,7 +231,7 @@ async def test_an_unknown_authority_is_not_trusted(
     assert "AWS_CA_BUNDLE" in error.message
 
 
-async def test_a_bundle_that_is_missing_is_told(
+async def test_a_missing_bundle_is_reported(
     tls: tuple[str, Path], provider: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRETSMANAGER_ENDPOINT", tls[0])

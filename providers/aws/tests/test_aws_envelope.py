@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from eso_provider_aws.envelope import Told, decoded
+from eso_provider_aws.envelope import decoded
+from eso_sdk.pushmetadata import Told
 from eso_wire.errors import ErrorReason, ProviderError
 
 HEAD = {"apiVersion": "kubernetes.external-secrets.io/v1alpha1", "kind": "PushSecretMetadata"}

@@ -1,4 +1,4 @@
-"""Logins for container registries and temporary keys: values, their end, and what is said when AWS refuses."""
+"""Logins for container registries and temporary keys: values, expiry, and errors of AWS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eso_provider_aws.testing.sessions import AUTH, KEYS, context, credentials
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Generated, KindRole, Token, ValidationMode, ValidationState
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 ROLE = "arn:aws:iam::123456789012:role/puller"
 ACCOUNT = {"jwt": {"serviceAccountRef": {"name": "puller"}}}

@@ -26,7 +26,7 @@ from eso_provider_aws.testing.sts import Sts
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ProviderError
 from eso_wire.values import Context
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 PLANTED = "CANARY-of-the-key"
 

@@ -20,7 +20,7 @@ from eso_provider_aws.testing.sts import ARN, Sts
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, ObjectRef, Token, ValidationState
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def _who(provider: InMemory, call: Context) -> str:
 
 
 async def _refusal(provider: InMemory, call: Context) -> ProviderError:
-    """What does not open fails the call, what does not read fails the item."""
+    """Return the error: a failed open fails the call, a failed read fails the item."""
     try:
         (answer,) = await read(provider, call, "any")
     except ProviderError as failed:
@@ -267,7 +267,7 @@ async def test_a_process_without_an_identity_says_so_and_looks_once(
 
 
 @pytest.mark.usefixtures("front")
-async def test_a_pod_identity_that_fails_is_told_without_what_it_said(
+async def test_a_failed_pod_identity_is_reported_without_its_response(
     provider: InMemory, metadata: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", metadata.url + POD_PATH)

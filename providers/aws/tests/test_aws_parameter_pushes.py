@@ -1,4 +1,4 @@
-"""Pushing parameters: what is written, what is left alone, and how many calls it takes."""
+"""Pushes of parameters: the values that are written or kept, and the number of calls."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def store(client: Any, *keys: str, value: str = "", **more: Any) -> None:
 
 
 def denying(*keys: str, answer: Said = DENIED) -> Callable[[Asked], Said | None]:
-    """Refuse what is about one of these parameters."""
+    """Reject requests for one of these parameters."""
 
     def said(asked: Asked) -> Said | None:
         asked_for = {asked.body.get("Name"), *asked.body.get("Names", ())}

@@ -1,4 +1,4 @@
-"""What the metadata of a PushSecret does to a parameter: type, key, tier, policies, description, tags; and limits."""
+"""The effects of a PushSecret's metadata on a parameter: type, key, tier, policies, description, tags; and limits."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def test_tags_of_aws_itself_are_left_alone(front: Front, provider: InMemor
     assert removal["TagKeys"] == ["old"]
 
 
-async def test_of_several_items_the_last_that_names_a_field_decides(front: Front, provider: InMemory, key: str) -> None:
+async def test_the_last_of_several_items_that_names_a_field_decides(front: Front, provider: InMemory, key: str) -> None:
     await push(
         provider,
         item(key, b"1", "a", provider_metadata=envelope(secretType="SecureString", description="first")),

@@ -1,7 +1,7 @@
-"""The policies of the guide: each allows what it is for, and none of its actions can be left out.
+"""The policies of the guide: each is sufficient for its purpose, and none of its actions can be left out.
 
-moto verifies signatures and actions here, as IAM does. It knows no resources of these services, so policies are tried
-with all resources; and it asks KMS for nothing.
+moto verifies signatures and actions here, as IAM does. It does not check resources of these services, so policies are
+tested with all resources. It makes no calls to KMS.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ POLICIES: Final[dict[str, Any]] = {
     title: json.loads(text)
     for title, text in re.findall(r"^### (.+?)\n.*?^```json\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
 }
-UNPROVEN: Final = {"Keys of KMS", "Look for changes", "Hear of changes through a queue"}
-"""moto asks KMS for nothing. A denied queue or list is no error: the tests of changes show what happens instead."""
+UNPROVEN: Final = {"KMS keys", "Detect changes with listings", "Detect changes with a queue"}
+"""moto needs no right for KMS. A denied queue or list is not an error: the tests of changes show the effect."""
 MOTO_NAMES: Final = {"tag:GetResources": "tagging:GetResources"}
 """Actions that moto calls by another name."""
 AUTHORITY: Final = "arn:aws:acm-pca:eu-west-1:123456789012:certificate-authority/12345678-1234-1234-1234-123456789012"
 POLICY: Final = b'{"Version": "2012-10-17", "Statement": []}'
 ALWAYS: Final = "sts:GetCallerIdentity"
-"""Nobody needs a policy for it."""
+"""AWS requires no policy for this call."""
 _NUMBERS: Final = itertools.count(1)
 
 
@@ -119,7 +119,7 @@ def granting(title: str, *, without: str = "") -> dict[str, Any]:
 
 
 async def values(trial: Trial, call: Context, *refs: RemoteRef | str) -> list[bytes]:
-    """Read, and raise what is refused."""
+    """Read values; raise an error if a read is denied."""
     found = []
     for outcome in await read(trial.provider, call, *refs):
         if isinstance(outcome, ProviderError):
@@ -135,7 +135,7 @@ async def complained(trial: Trial, call: Context) -> None:
 
 
 async def pushed_and_deleted(trial: Trial, call: Context, key: str, *metadata: dict[str, Any]) -> None:
-    """Create, change value and tags, delete; raise what is refused."""
+    """Create, change value and tags, delete; raise an error if a call is denied."""
     for number, spec in enumerate(metadata or ({"tags": {"a": "1"}}, {"tags": {"b": "2"}})):
         item = PushItem(
             "only",

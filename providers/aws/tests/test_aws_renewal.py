@@ -15,7 +15,7 @@ from eso_provider_aws.testing.sts import Sts, refused_xml
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 HOUR = 3600.0
 CALL = with_keys(role="app")

@@ -1,4 +1,4 @@
-"""What nobody may see: values, keys, tokens and what AWS says, outside of answers."""
+"""Values, keys, tokens and messages of AWS appear in answers only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUEST_ID = "id-of-the-request"
 
 
 class Heard:
-    """Everything that callers are told, except values."""
+    """Everything that callers receive, except values."""
 
     def __init__(self, provider: InMemory) -> None:
         self._provider = provider

@@ -1,4 +1,4 @@
-"""What a PushSecret may ask of a secret besides its value: tags, description, format, key, policy, replicas."""
+"""The effects of a PushSecret's metadata on a secret: tags, description, format, key, policy, replicas."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def test_tags_are_left_alone_when_the_metadata_does_not_name_them(
 
 
 @pytest.mark.usefixtures("front")
-async def test_of_each_field_the_last_item_that_names_it_decides(
+async def test_the_last_item_that_names_a_metadata_field_decides(
     provider: InMemory, secrets_manager: Any, name: str
 ) -> None:
     items = [
@@ -319,7 +319,7 @@ async def test_a_policy_that_could_not_be_set_is_set_by_the_next_push(
     assert json.loads(secrets_manager.get_resource_policy(SecretId=name)["ResourcePolicy"]) == POLICY
 
 
-async def test_a_policy_that_is_no_json_object_is_refused(front: Front, provider: InMemory, name: str) -> None:
+async def test_a_policy_that_is_not_a_json_object_is_rejected(front: Front, provider: InMemory, name: str) -> None:
     error = await refusal(provider, context(SecretsManager), _with_policy(name, b"CANARY"))
 
     assert 'key "db.json" of ConfigMap "policies" is no JSON object' in error.message

@@ -1,4 +1,4 @@
-"""Pushes of values to Secrets Manager: what is written, what is left alone, and how many calls that costs."""
+"""Pushes to Secrets Manager: the values that are written or kept, and the number of calls."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_new_secret_is_marked_and_an_unchanged_push_costs_two_reads(
     assert described["Description"] == "secret 'managed-by:external-secrets'"
 
 
-async def test_a_changed_value_becomes_the_version_that_is_told(
+async def test_a_changed_value_returns_its_new_version(
     either: Front, provider: InMemory, client: Any, name: str
 ) -> None:
     call = context(SecretsManager)
@@ -174,7 +174,7 @@ async def test_a_value_that_cannot_be_kept_is_refused_before_the_write(
 
 @pytest.mark.parametrize("value", ["plain text", '"text"', "7", " "], ids=["text", "string", "number", "blank"])
 @pytest.mark.usefixtures("front")
-async def test_a_property_of_a_value_that_is_no_json_object_is_refused(
+async def test_a_property_of_a_value_that_is_not_a_json_object_is_rejected(
     provider: InMemory, secrets_manager: Any, name: str, value: str
 ) -> None:
     secrets_manager.create_secret(Name=name, SecretString=value, Tags=OURS)
@@ -221,7 +221,7 @@ async def test_a_replica_is_not_written(front: Front, provider: InMemory, secret
 # --- only if absent ---------------------------------------------------------------------------------------------------
 
 
-async def test_what_exists_is_skipped_without_a_look_at_its_value(
+async def test_an_existing_secret_is_skipped_without_reading_its_value(
     either: Front, provider: InMemory, client: Any, name: str
 ) -> None:
     client.create_secret(Name=name, SecretString="theirs")
@@ -246,7 +246,7 @@ async def test_only_properties_that_are_missing_are_set(provider: InMemory, clie
 @pytest.mark.parametrize(
     ("tagged", "expected"),
     [
-        pytest.param([], SKIPPED, id="by somebody else"),
+        pytest.param([], SKIPPED, id="by another writer"),
         pytest.param(OURS, SKIPPED, id="by another PushSecret"),
     ],
 )
@@ -308,7 +308,7 @@ async def test_properties_that_are_pushed_at_the_same_time_are_all_kept(
 # --- marked for deletion ----------------------------------------------------------------------------------------------
 
 
-async def test_a_secret_of_ours_that_is_marked_for_deletion_is_restored_and_begins_anew(
+async def test_our_secret_that_is_scheduled_for_deletion_is_restored_with_the_new_value(
     either: Front, provider: InMemory, client: Any, name: str
 ) -> None:
     client.create_secret(Name=name, SecretString='{"old":"x"}', Tags=OURS)

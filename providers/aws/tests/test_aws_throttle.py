@@ -15,7 +15,7 @@ from eso_provider_aws.testing.sessions import context, read
 from eso_provider_aws.throttle import FULL_WIDTH, LONGEST_PAUSE, WAIT_SECONDS, Throttle
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 
 def _limited() -> ProviderError:

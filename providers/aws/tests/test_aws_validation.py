@@ -19,7 +19,7 @@ from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.moto import Moto
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ValidationMode, ValidationState
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ async def test_a_region_of_any_partition_is_admitted(provider: InMemory, region:
         ),
     ],
 )
-async def test_what_is_no_role_is_refused_at_admission(provider: InMemory, spec: dict[str, Any], path: str) -> None:
+async def test_an_invalid_role_is_rejected_at_admission(provider: InMemory, spec: dict[str, Any], path: str) -> None:
     config = {"region": "eu-west-1", "auth": AUTH, **spec}
     found = await provider.validate(call_context(SecretsManager, config, credentials()), ValidationMode.STATIC)
 

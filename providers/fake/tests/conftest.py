@@ -12,7 +12,7 @@ from eso_provider_fake.provider import fake_provider
 from eso_provider_fake.store import World
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.values import Context, DeleteBatch, DeleteItem, ObjectRef, PushBatch, PushItem, RemoteRef
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 SPEC = {
     "data": [

@@ -27,7 +27,7 @@ from eso_wire.values import (
     WatchItem,
 )
 from eso_wire.versions import SUPPORTED
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 ERROR = {"type": "error", "reason": "BACKEND_ERROR"}
 

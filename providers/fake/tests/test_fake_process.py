@@ -94,7 +94,7 @@ async def test_the_command_serves_with_faults_from_a_file_until_one_ends_it(fake
     assert code == 7
 
 
-async def test_the_command_can_speak_a_protocol_that_nobody_knows(tmp_path: Path) -> None:
+async def test_the_command_can_speak_an_unknown_protocol_version(tmp_path: Path) -> None:
     async with _process(tmp_path, "protocols: ['9.0']") as (client, process, _):
         handshake = await client.handshake()
         process.terminate()

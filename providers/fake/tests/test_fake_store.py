@@ -97,6 +97,16 @@ async def test_find(fake: Any, pattern: str, found: dict[str, str | None]) -> No
     assert {one.key: one.value.reveal().decode() if found.get(one.key) else None for one in result} == found
 
 
+async def test_a_find_says_how_many_keys_it_compared(fake: Any) -> None:
+    context = fake.context()
+
+    pages = [page async for page in fake.client.pages(context, FindQuery(name_regexp="no such key"))]
+    all_keys = await fake.client.find(context, FindQuery(name_regexp="."))
+
+    assert [(page.found, page.last, page.considered) for page in pages] == [((), True, len(all_keys))]
+    assert all_keys
+
+
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
@@ -177,7 +187,7 @@ async def test_if_version_compares_before_it_writes(fake: Any) -> None:
     assert fresh.outcome is PushOutcome.UPDATED
 
 
-async def test_what_another_owner_pushed_is_left_alone(fake: Any) -> None:
+async def test_a_value_of_another_owner_is_left_unchanged(fake: Any) -> None:
     await fake.push("new", "mine", owner_token="me")
 
     pushed = await fake.push("new", "yours", owner_token="you")
@@ -300,7 +310,7 @@ async def test_subscribers_hear_of_pushes_and_deletions_of_their_keys(fake: Any)
     await events.aclose()
 
 
-async def test_a_subscriber_that_comes_back_hears_what_it_missed(fake: Any) -> None:
+async def test_a_subscriber_that_resumes_gets_the_missed_events(fake: Any) -> None:
     events = _opening(fake, WatchItem("one", RemoteRef("new")))
     await anext(events)
     await fake.push("new", "1")
@@ -363,7 +373,7 @@ async def test_the_memory_has_an_end(fake: Any, monkeypatch: pytest.MonkeyPatch)
     assert accepted.outcome is PushOutcome.CREATED
 
 
-async def test_a_subscriber_that_was_away_too_long_is_told_to_read_all_again(fake: Any) -> None:
+async def test_a_subscriber_that_was_away_too_long_gets_a_resync(fake: Any) -> None:
     token = fake.world.memory.of(("team", "store", "uid-3")).changes.token(0)
     for number in range(1100):
         await fake.push("new", str(number))

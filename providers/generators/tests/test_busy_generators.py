@@ -1,4 +1,4 @@
-"""What one namespace has made holds up no other: long passwords and large keys. On a real loop, in real time."""
+"""Generation in one namespace does not delay another: long passwords and large keys. On a real loop, in real time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eso_provider_generators.sshkey import SSHKeyGenerator
 from eso_provider_generators.uuid import UUIDGenerator
 from eso_sdk.provider import Generator
 from eso_sdk.testing import InMemory, call_context
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 from kuberun.testing.heartbeat import heartbeat
 
 LONG = {"length": 65_536, "allowRepeat": True, "secretKeys": [f"key{number}" for number in range(16)]}

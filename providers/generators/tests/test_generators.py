@@ -28,7 +28,7 @@ from eso_sdk.provider import Generator, Provider
 from eso_sdk.testing import InMemory, ProviderServer, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import KindRole, Operation, ValidationState
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 # The seed of RFC 6238's appendix B.
 RFC_SEED = base64.b32encode(b"12345678901234567890").decode()

@@ -17,7 +17,7 @@ from eso_provider_generators.sshkey import SSHKeyGenerator
 from eso_sdk.frame import DEFAULT_DEADLINE
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 SPEC = {"keyType": "rsa", "keySize": 8192}
 
@@ -62,7 +62,7 @@ async def _public(client: InMemory) -> bytes:
     return made.data["publicKey"].reveal()
 
 
-async def test_what_a_call_could_not_wait_for_is_given_to_the_next_one_and_to_nobody_after_it(
+async def test_a_key_that_outlasts_its_call_is_given_to_the_next_call_only(
     client: InMemory, clock: VirtualClock, keys: SlowKeys
 ) -> None:
     async with asyncio.TaskGroup() as group:

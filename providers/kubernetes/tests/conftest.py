@@ -27,9 +27,9 @@ from eso_wire.values import (
     Shape,
     SourceSecret,
 )
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi
-from kuberun.testing.servers import ApiServer
 
 ALL_VERBS = ("get", "list", "watch", "create", "update", "delete")
 SOURCE = SourceSecret("Opaque")
@@ -41,7 +41,7 @@ def data(values: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """The backend: one namespace of a cluster, looked at as its administrator."""
+    """The backend: one namespace of a cluster, read as its administrator."""
 
     server: ApiServer
     api: RawApi

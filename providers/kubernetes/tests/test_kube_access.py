@@ -1,4 +1,4 @@
-"""Identities that may do little: what is missing is named, and nobody sees what is not theirs."""
+"""Identities with few rights: errors name the missing right, and no identity sees the Secrets of another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes in the cluster are told by a watch: once, in order, and never missed."""
+"""A watch reports changes in the cluster: once, in order, without gaps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eso_wire.values import (
     SubscribeUpdate,
     WatchItem,
 )
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 pytestmark = pytest.mark.live
 
@@ -42,7 +42,7 @@ class Stream:
                 return event
 
     async def stands(self) -> None:
-        """Wait for the first heartbeat with a token: changes from now on are told."""
+        """Wait for the first heartbeat with a token: changes from now on are reported."""
         while not self.token:
             event = await self._next()
             assert not isinstance(event, ChangeEvent), event
@@ -74,7 +74,7 @@ def watch(key: str, known: str = "", watch_id: str = "w") -> WatchItem:
     return WatchItem(watch_id, RemoteRef(key), known_version=known)
 
 
-async def test_a_change_and_a_deletion_are_told_with_their_version(remote: Any, store: Any) -> None:
+async def test_a_change_and_a_deletion_are_announced_with_their_version(remote: Any, store: Any) -> None:
     version = await remote.put("db", {"k": "1"})
 
     async with subscribed(store, [watch("db", version)]) as stream:
@@ -89,7 +89,7 @@ async def test_a_change_and_a_deletion_are_told_with_their_version(remote: Any, 
     assert stream.token
 
 
-async def test_a_secret_that_nobody_watches_is_not_told_of(remote: Any, store: Any) -> None:
+async def test_an_unwatched_secret_is_not_reported(remote: Any, store: Any) -> None:
     version = await remote.put("db", {"k": "1"})
 
     async with subscribed(store, [watch("db", version)]) as stream:
@@ -101,7 +101,7 @@ async def test_a_secret_that_nobody_watches_is_not_told_of(remote: Any, store: A
     assert event.provider_version == changed
 
 
-async def test_what_changed_between_the_read_and_the_watch_is_told_at_once(remote: Any, store: Any) -> None:
+async def test_a_change_between_read_and_watch_is_announced_at_once(remote: Any, store: Any) -> None:
     version = await remote.put("db", {"k": "1"})
     gone = await remote.put("gone", {"k": "1"})
     same = await remote.put("same", {"k": "1"})
@@ -214,7 +214,7 @@ async def test_watches_that_are_added_later_hear_of_what_they_missed(remote: Any
     assert (second.watch_ids, second.provider_version) == (("c",), later)
 
 
-async def test_a_second_stream_of_a_session_is_told_what_changed_before_it(remote: Any, store: Any) -> None:
+async def test_a_second_stream_of_a_session_gets_earlier_changes(remote: Any, store: Any) -> None:
     """The operator may lose a stream, and its place in it, while the session stays open."""
     version = await remote.put("db", {"k": "1"})
     async with subscribed(store, [watch("db", version)]) as first:
@@ -247,7 +247,7 @@ async def test_a_watch_survives_a_restart_of_the_server(remote: Any, store: Any)
 
 
 async def told(stream: Any) -> ChangeType | ErrorReason:
-    """What the stream says next, besides that everything has to be read again; or why it ended."""
+    """Return the next events of the stream except RESYNC; or the reason why it ended."""
     try:
         event = await stream.next()
         while event.type is RESYNC:

@@ -1,4 +1,4 @@
-"""How a store reaches its cluster: each form of credentials, authorities, and what is refused."""
+"""Connections of a store to its cluster: each form of credentials, authorities, and rejected configurations."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from eso_provider_kubernetes.provider import PROVIDER
 from eso_provider_kubernetes.secretstore import KubernetesStore
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.values import Token, ValidationMode, ValidationState
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
+from kubebase.testing.servers import kubeconfig_text
 from kuberun.connection import Credential
-from kuberun.testing.servers import kubeconfig_text
 
 pytestmark = pytest.mark.live
 
@@ -102,7 +102,7 @@ async def test_a_server_of_another_authority_is_not_trusted(kube: Any, token: st
     assert "certificate" in error.message
 
 
-async def test_authorities_that_are_no_certificates_are_refused(kube: Any, token: str) -> None:
+async def test_authorities_that_are_not_certificates_are_rejected(kube: Any, token: str) -> None:
     bundle = base64.b64encode(b"-----BEGIN nonsense").decode()
     spec = {"server": {"url": kube.remote.server.url, "caBundle": bundle}, "auth": {"token": TOKEN_REF}}
     store = kube.store(spec, {"/auth/token/bearerToken": token})

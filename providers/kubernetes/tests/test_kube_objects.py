@@ -1,4 +1,4 @@
-"""Objects of any kind as a store: keys by scope, properties, the whitelist, and what is refused."""
+"""Objects of any kind as a store: keys by scope, properties, the whitelist, and rejected requests."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ async def test_a_whole_secret_with_property_becomes_json_under_that_key(remote: 
     assert (await remote.secret("json"))["text"] == {"all": '{"a":"1","b":"<2>"}'}
 
 
-async def test_bytes_that_are_no_text_survive(remote: Any, store: Any) -> None:
+async def test_bytes_that_are_not_text_are_preserved(remote: Any, store: Any) -> None:
     raw = bytes(range(256))
     await store.push(PushItem("only", RemoteRef("binary", property="raw"), SecretBytes(raw)))
 

@@ -18,7 +18,7 @@ from eso_provider_vault.store import VaultStore
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import opened, opened_openbao, read
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 from kuberun.testing.authority import Authority
 
 _NUMBERS = itertools.count(1)
@@ -152,7 +152,7 @@ async def test_a_login_goes_to_the_namespace_of_auth(bao: OpenBao) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Somebody who signs JWTs that the server trusts."""
+    """An issuer of JWTs that the server trusts."""
 
     key: rsa.RSAPrivateKey
 
@@ -318,22 +318,22 @@ async def test_an_incomplete_method_names_the_field(bao: OpenBao, auth: dict[str
     ("auth", "sent", "hint"),
     [
         pytest.param(
-            {"appRole": {"roleId": "nobody", "secretRef": ref()}}, "/auth/appRole/secretRef", "secret id", id="appRole"
+            {"appRole": {"roleId": "unknown", "secretRef": ref()}}, "/auth/appRole/secretRef", "secret id", id="appRole"
         ),
         pytest.param(
-            {"userPass": {"username": "nobody", "secretRef": ref()}},
+            {"userPass": {"username": "unknown", "secretRef": ref()}},
             "/auth/userPass/secretRef",
             "password",
             id="userPass",
         ),
         pytest.param(
-            {"kubernetes": {"role": "nobody", "secretRef": ref()}},
+            {"kubernetes": {"role": "unknown", "secretRef": ref()}},
             "/auth/kubernetes/secretRef",
             "role",
             id="kubernetes",
         ),
         pytest.param(
-            {"ldap": {"username": "nobody", "secretRef": ref()}}, "/auth/ldap/secretRef", "ldap", id="no mount"
+            {"ldap": {"username": "unknown", "secretRef": ref()}}, "/auth/ldap/secretRef", "ldap", id="no mount"
         ),
     ],
 )

@@ -17,7 +17,7 @@ from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import ProviderServer
 from eso_sdk.testing.certificates import SERVER_NAME, Authority
 from eso_sdk.testing.server import CLIENT_ID
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 
 class HastyClock(SystemClock):

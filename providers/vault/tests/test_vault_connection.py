@@ -17,7 +17,7 @@ from eso_provider_vault.testing.replies import ReplyServer, Said, Seen
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, GetResult, PushBatch, PushItem, RemoteRef
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 from kuberun.testing.authority import Authority
 
 StoreMaker = Callable[..., Context]
@@ -175,7 +175,7 @@ PAGE = b"<html><body>404 Not Found CANARY</body></html>"
     [
         pytest.param(Said(404, PAGE, {"Content-Type": "text/html"}), "BACKEND_ERROR", "proxy", id="a proxy's 404"),
         pytest.param(Said(404, b""), "BACKEND_ERROR", "proxy", id="a 404 without a body"),
-        pytest.param(Said(404, b'{"message":"CANARY"}'), "CONFIG_INVALID", "kv/data/app", id="somebody else's 404"),
+        pytest.param(Said(404, b'{"message":"CANARY"}'), "CONFIG_INVALID", "kv/data/app", id="a 404 of another server"),
         pytest.param(Said(404, b'["CANARY"]'), "BACKEND_ERROR", "proxy", id="a 404 that is a list"),
         pytest.param(Said(200, PAGE), "BACKEND_ERROR", "proxy", id="a page where a secret should be"),
         pytest.param(Said(200, b'{"data":null}'), "BACKEND_ERROR", "proxy", id="no data"),
@@ -285,7 +285,7 @@ async def test_user_and_password_of_an_address_do_not_show(provider: InMemory) -
     assert "CANARY" not in error.message
 
 
-async def test_one_hanging_server_delays_nobody_else(
+async def test_a_hanging_server_does_not_delay_others(
     bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
 ) -> None:
     bao.put(mount, "app", {"user": "anna"})

@@ -14,7 +14,7 @@ from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.postgres import Postgres, database_engine
 from eso_provider_vault.testing.sessions import make
 from eso_wire.values import GenerateRequest
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 REVOKES = 'path "sys/leases/revoke" { capabilities = ["update"] }\n'
 

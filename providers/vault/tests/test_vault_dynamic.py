@@ -19,7 +19,7 @@ from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import Sent, make
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Generated, GenerateRequest
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 _NUMBERS = itertools.count(1)
 CLEANING = 'path "sys/leases/revoke" { capabilities = ["update"] }\n'
@@ -283,7 +283,7 @@ async def test_cleanup_without_the_policy_names_the_path_to_grant(bao: OpenBao) 
     assert "sys/leases/revoke" in caught.value.message
 
 
-async def test_a_repeated_call_takes_back_what_its_lost_answer_made(bao: OpenBao) -> None:
+async def test_a_repeated_call_revokes_the_lease_of_its_lost_response(bao: OpenBao) -> None:
     users = make_users(bao)
 
     async with generator(users.spec(), users.sent) as session:
@@ -308,7 +308,7 @@ async def test_a_lost_answer_is_cleaned_up_by_its_key_also_in_another_session(ba
     assert caught.value.reason is ErrorReason.UNSUPPORTED_OPERATION
 
 
-async def test_what_an_unusable_answer_made_is_taken_back(bao: OpenBao) -> None:
+async def test_a_lease_of_an_unusable_response_is_revoked(bao: OpenBao) -> None:
     users = make_users(bao)
 
     async with generator(users.spec(resultType="Auth"), users.sent) as session:

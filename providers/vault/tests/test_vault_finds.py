@@ -122,7 +122,7 @@ async def test_a_folder_without_keys_is_an_empty_answer_and_a_wrong_engine_is_an
         "unmounted": store(f"{mount}-nowhere"),
         "v1": store(mount_v1),
         "v2": store(mount, version="v1"),
-        "namespace": store(mount, namespace="nobody"),
+        "namespace": store(mount, namespace="absent"),
         "denied": store(mount, token=bao.token("default")),
     }.items():
         with pytest.raises(ProviderError) as failed:

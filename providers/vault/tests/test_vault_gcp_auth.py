@@ -20,7 +20,7 @@ from eso_provider_vault.testing.sessions import opened, read
 from eso_provider_vault.testing.standin import Answer, Asked, standin
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 EMAIL = "app@project.iam.gserviceaccount.com"
 POINTER = "/auth/gcp/secretRef/secretAccessKeySecretRef"
@@ -73,7 +73,7 @@ async def test_a_service_account_key_signs_the_login(bao: OpenBao, mount: str, k
     assert server.proven == [EMAIL]
 
 
-async def test_a_key_of_somebody_else_is_refused(bao: OpenBao, mount: str, key: rsa.RSAPrivateKey) -> None:
+async def test_a_key_of_another_account_is_refused(bao: OpenBao, mount: str, key: rsa.RSAPrivateKey) -> None:
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
     with front(bao, mount, key, "vault/app") as server:

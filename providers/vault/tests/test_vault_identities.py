@@ -14,7 +14,7 @@ from eso_provider_vault.identities import Grant, Identities, SharedToken
 from eso_sdk.errors import rejected, unavailable
 from eso_sdk.refusals import Pauses
 from eso_wire.errors import ProviderError
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 
 @dataclass
@@ -161,7 +161,7 @@ async def test_a_token_is_replaced_when_its_maximum_life_ends(server: Server, ta
     used = [await token(source) for _ in range(2)]
     await server.clock.settle()
 
-    assert used == ["s.1", "s.1"]  # still good: nobody waits
+    assert used == ["s.1", "s.1"]  # still valid: no call waits
     assert await token(source) == "s.2"
     assert server.logins == 2
     await source.close()

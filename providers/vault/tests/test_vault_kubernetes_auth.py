@@ -15,8 +15,8 @@ from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import opened, read
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi
-from kuberun.testing.servers import ApiServer
 
 pytestmark = pytest.mark.live
 

@@ -218,7 +218,7 @@ async def test_a_version_1_engine_keeps_the_mark_in_the_value(
     assert bao.ask("GET", f"{mount_v1}/app")[0] == 404
 
 
-async def test_a_version_1_key_of_somebody_else_is_left_alone(
+async def test_a_version_1_key_of_another_owner_is_left_alone(
     bao: OpenBao, mount_v1: str, provider: InMemory, store: StoreMaker
 ) -> None:
     bao.must("POST", f"{mount_v1}/app", {"user": "anna"})
@@ -234,7 +234,7 @@ async def test_a_version_1_key_of_somebody_else_is_left_alone(
 # --- whose it is ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_key_of_somebody_else_is_left_alone(
+async def test_a_key_of_another_owner_is_left_alone(
     bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
 ) -> None:
     bao.put(mount, "app", {"user": "anna"})

@@ -1,4 +1,4 @@
-"""Reads on a real server: what a key gives, and what is never called "not found"."""
+"""Reads on a real server: the values of a key, and the failures that are never reported as "not found"."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ async def test_a_namespace_that_is_wrong_or_deleted_is_not_a_missing_key(
     bao.must("DELETE", f"sys/namespaces/{mount}-team")
 
     deleted = problem(await provider.get_one(context, "app"))
-    wrong = problem(await provider.get_one(store("kv", namespace="nobody"), "app"))
+    wrong = problem(await provider.get_one(store("kv", namespace="absent"), "app"))
 
     for error in (deleted, wrong):
         assert not error.is_not_found, error.message

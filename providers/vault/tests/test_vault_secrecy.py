@@ -1,4 +1,4 @@
-"""What nobody may see: values and tokens outside of answers, and the values of other identities."""
+"""Values and tokens appear in answers only, and no identity sees the values of another."""
 
 from __future__ import annotations
 

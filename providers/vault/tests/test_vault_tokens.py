@@ -21,7 +21,7 @@ from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, GenerateRequest, Token
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 _NUMBERS = itertools.count(1)
 CLOCK = SystemClock()
@@ -280,7 +280,7 @@ async def test_a_service_account_with_a_bad_token_gets_nothing(
 # --- nothing of it shows ---------------------------------------------------------------------------------------------
 
 
-async def test_no_credential_of_a_login_is_ever_logged_or_told(
+async def test_no_credential_of_a_login_is_ever_logged_or_reported(
     bao: OpenBao, mount: str, provider: InMemory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     users = Users(bao, mount)

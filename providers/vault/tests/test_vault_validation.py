@@ -1,4 +1,4 @@
-"""What validation says of stores, on a real server."""
+"""Validation of stores, on a real server."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_version_1_offers_less(mount_v1: str, provider: InMemory, store: S
         pytest.param({"path": "nowhere"}, "PERMISSION_DENIED", '"nowhere"', id="nothing is mounted there"),
         pytest.param({"version": "v1"}, "CONFIG_INVALID", "set version: v2", id="another version"),
         pytest.param({"path": "sys"}, "CONFIG_INVALID", "type system", id="another engine"),
-        pytest.param({"namespace": "nobody"}, "CONFIG_INVALID", '"nobody"', id="no such namespace"),
+        pytest.param({"namespace": "absent"}, "CONFIG_INVALID", '"absent"', id="no such namespace"),
         pytest.param({"token": "s.CANARYwrong"}, "CREDENTIALS_REJECTED", "token", id="a wrong token"),
         pytest.param({"token": "", "path": None}, "CONFIG_INVALID", "token", id="an empty token"),
         pytest.param({"token": "s.CANARY", "path": None}, "CREDENTIALS_REJECTED", "token", id="wrong, without path"),
@@ -100,7 +100,7 @@ async def test_what_is_wrong_with_a_store_is_named(
         pytest.param({"version": "v1", "checkAndSet": {"required": True}}, "/checkAndSet", id="v1 cannot compare"),
     ],
 )
-async def test_what_can_never_work_is_refused_without_asking(
+async def test_a_configuration_that_can_never_work_is_rejected_without_a_request(
     provider: InMemory, store: StoreMaker, spec: dict[str, Any], field: str
 ) -> None:
     validation = await provider.validate(store("kv", **spec), ValidationMode.STATIC)

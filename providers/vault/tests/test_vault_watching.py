@@ -1,4 +1,4 @@
-"""Being told of changes: by looking at OpenBao's metadata, and by Vault Enterprise's event stream."""
+"""Change detection: by scanning OpenBao's metadata, and by Vault Enterprise's event stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from eso_wire.values import (
     ValidationState,
     WatchItem,
 )
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 StoreMaker = Callable[..., Context]
 UPDATED, DELETED, RESYNC = ChangeType.UPDATED, ChangeType.DELETED, ChangeType.RESYNC
@@ -119,7 +119,7 @@ async def settled(bao: OpenBao, mount: str) -> str:
     return mount
 
 
-async def test_changes_are_told_with_one_request_a_round(
+async def test_changes_are_found_with_one_request_per_round(
     bao: OpenBao, settled: str, provider: InMemory, *, store: StoreMaker, clock: QuickClock
 ) -> None:
     async with watching(provider, store(settled), key("app/db", "1"), key(f"{settled}/app/web", "1")) as stream:
@@ -181,7 +181,7 @@ async def test_a_stream_goes_on_where_it_was(bao: OpenBao, settled: str, provide
     async with watching(provider, store(settled), *items) as stream:
         await stream.opened()
         token = stream.token
-    bao.put(settled, "app/db", {"a": "while nobody listened"})
+    bao.put(settled, "app/db", {"a": "without a listener"})
     bao.must("DELETE", f"{settled}/metadata/other")
 
     async with watching(provider, store(settled), *items, resume=token) as stream:

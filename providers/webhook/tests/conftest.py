@@ -16,7 +16,7 @@ from eso_provider_webhook.provider import PROVIDER
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.certificates import Authority
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -45,7 +45,7 @@ def challenge_message(info: bytes = TARGET_INFO) -> str:
 
 
 def is_proof(text: str, login: Login) -> bool:
-    """Whether an authenticate message proves that password, as a server finds out."""
+    """Return whether an authenticate message proves that password, as a server checks it."""
     raw = base64.b64decode(text)
     size, _, at = struct.unpack_from("<HHI", raw, 20)
     domain, user = (_field(raw, place).decode("utf-16-le") for place in (28, 36))

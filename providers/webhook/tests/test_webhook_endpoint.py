@@ -1,4 +1,4 @@
-"""How the Webhook store reaches its endpoint: addresses, TLS, bounds, validation, configuration."""
+"""Connections of the Webhook store to its endpoint: addresses, TLS, bounds, validation, configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from eso_wire.values import (
     Validation,
     ValidationState,
 )
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 SECRETS = {"secrets": [{"name": "auth", "secretRef": {"name": "token"}}]}
 SENT = {"/secrets/0/secretRef": {"token": SecretBytes(b"CANARY"), "url": SecretBytes(b"http://127.0.0.1:1/")}}
@@ -115,9 +115,7 @@ async def test_an_answer_that_is_too_large_is_cut_off(client: InMemory, endpoint
     assert "larger than" in error.message
 
 
-async def test_a_slow_endpoint_delays_nobody_but_its_reader(
-    client: InMemory, clock: VirtualClock, endpoint: Any
-) -> None:
+async def test_a_slow_endpoint_delays_only_its_reader(client: InMemory, clock: VirtualClock, endpoint: Any) -> None:
     arrived, never = asyncio.Event(), asyncio.Event()
 
     async def silent(_: web.Request) -> web.Response:

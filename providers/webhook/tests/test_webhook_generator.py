@@ -18,7 +18,7 @@ from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.certificates import Authority
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CredentialKind, CredentialPath, KindRole, ValidationState
-from kuberun.testing.clock import VirtualClock
+from kubebase.testing.clock import VirtualClock
 
 TOKEN = "CANARY-token"
 SECRETS = {"secrets": [{"name": "auth", "secretRef": {"name": "token", "key": "ignored"}}]}
@@ -219,7 +219,7 @@ async def test_a_limit_says_when_to_come_again(client: InMemory, endpoint: Any, 
     assert (await refused(client, spec_of(endpoint))).retry_after == seconds
 
 
-async def test_nobody_listens(client: InMemory, endpoint: Any) -> None:
+async def test_an_endpoint_that_refuses_connections(client: InMemory, endpoint: Any) -> None:
     async with asyncio.timeout(30):
         server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]

@@ -99,7 +99,7 @@ async def test_a_whole_secret_is_pushed_as_sorted_json(client: InMemory, endpoin
     assert endpoint.asked[0].body == '{"password":"pä","user":"<anna>"}'
 
 
-async def test_a_whole_secret_that_is_no_text_is_refused(client: InMemory, endpoint: Any) -> None:
+async def test_a_whole_secret_that_is_not_text_is_rejected(client: InMemory, endpoint: Any) -> None:
     error = error_of(await push(client, {"url": endpoint.url}, {"good": b"x", "binary": b"\xff\xfe"}))
 
     assert error.reason is ErrorReason.INVALID_REQUEST

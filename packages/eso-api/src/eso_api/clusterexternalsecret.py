@@ -1,7 +1,7 @@
 """ClusterExternalSecret: one ExternalSecret in every matching namespace.
 
-The child's spec should be copied from the stored JSON, not from `ExternalSecretSpec`: a decoded spec no longer knows
-which defaults the user wrote down, and the child should show what the parent says.
+Copy the child's spec from the stored JSON, not from `ExternalSecretSpec`: a decoded spec cannot tell explicit defaults
+from absent fields, and the child should show what the parent says.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from eso_api.crd import CustomKind, ready_status, string_column
 from eso_api.externalsecret import ExternalSecretSpec
 from eso_api.references import CORE_GROUP, LabelSelector
 from eso_api.shapes import Fragment, Interval, NamespaceName, ObjectName
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class ChildMetadata(Fragment, frozen=True, kw_only=True):
-    """Labels and annotations of every child; together they are all it has."""
+    """Labels and annotations of every child; it gets no others."""
 
     labels: dict[str, str] = {}
     """Labels."""
@@ -41,18 +41,18 @@ class ClusterExternalSecretSpec(Fragment, frozen=True, kw_only=True):
     namespaces: list[NamespaceName] = []
     """Namespaces by name, added to the selected ones. Prefer namespaceSelectors."""
     refresh_time: Interval = "1h0m0s"
-    """Time between looks at the namespaces; absent means 1h, 0 none."""
+    """Time between checks of the namespaces; absent means 1h, 0 disables them."""
 
 
 class ClusterExternalSecretStatus(Fragment, frozen=True, kw_only=True):
-    """Where the ExternalSecret is."""
+    """Where the ExternalSecret exists."""
 
     external_secret_name: str = ""
     """Name of the ExternalSecrets."""
     failed_namespaces: list[FailedNamespace] = []
     """Namespaces where it could not be written."""
     provisioned_namespaces: list[str] = []
-    """Namespaces where it is."""
+    """Namespaces where it exists."""
     conditions: Conditions = []
     """Ready says whether all namespaces have it."""
 

@@ -10,7 +10,7 @@ from eso_api.crd import CustomKind, age_column, ready_reason
 from eso_api.pushsecret import PushSecretSpec
 from eso_api.references import CORE_GROUP, LabelSelector
 from eso_api.shapes import Fragment, Interval, ObjectName
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class ClusterPushSecretSpec(Fragment, frozen=True, kw_only=True):
@@ -25,18 +25,18 @@ class ClusterPushSecretSpec(Fragment, frozen=True, kw_only=True):
     namespace_selectors: list[LabelSelector] = []
     """Namespaces by label; one matching selector is enough."""
     refresh_time: Interval = "1h0m0s"
-    """Time between looks at the namespaces; absent means 1h, 0 none."""
+    """Time between checks of the namespaces; absent means 1h, 0 disables them."""
 
 
 class ClusterPushSecretStatus(Fragment, frozen=True, kw_only=True):
-    """Where the PushSecret is."""
+    """Where the PushSecret exists."""
 
     push_secret_name: str = ""
     """Name of the PushSecrets."""
     failed_namespaces: list[FailedNamespace] = []
     """Namespaces where it could not be written."""
     provisioned_namespaces: list[str] = []
-    """Namespaces where it is."""
+    """Namespaces where it exists."""
     conditions: Conditions = []
     """Ready says whether all namespaces have it."""
 

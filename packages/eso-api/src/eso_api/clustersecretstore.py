@@ -8,7 +8,7 @@ from eso_api.conditions import StoreStatus
 from eso_api.crd import CustomKind
 from eso_api.references import CORE_GROUP
 from eso_api.secretstore import STORE_COLUMNS, SecretStoreSpec
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class ClusterSecretStore(Object, kw_only=True):

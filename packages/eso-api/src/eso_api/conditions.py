@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from eso_api.shapes import Fragment, Timestamp, shaped
-from kuberun.meta import Condition
+from kubebase.meta import Condition
 
 # Keyed by type, so that two writers with different condition types do not overwrite each other.
 Conditions = Annotated[list[Condition], shaped(x_kubernetes_list_type="map", x_kubernetes_list_map_keys=["type"])]
@@ -21,24 +21,26 @@ class FailedNamespace(Fragment, frozen=True, kw_only=True):
 
 
 class KeyOutcome(Fragment, frozen=True, kw_only=True):
-    """What became of one entry of the spec; written only for entries that did not succeed."""
+    """The failure of one entry or field of the spec; nothing is written for entries that work."""
 
     path: str
-    """The entry, for example spec.data[2]."""
+    """The entry or field, for example spec.data[2] or spec.target.template."""
     reason: str
     """Machine-readable cause, for example SecretNotFound or NamespaceDenied."""
     remote_key: str = ""
     """Remote key of the entry."""
     store: str = ""
-    """Kind and name of the store that was asked."""
+    """Kind and name of the store."""
     message: str = ""
     """What failed and what to do next; never a value."""
     since: Timestamp = None
-    """When it began to fail."""
+    """When the failures began."""
+    step: str = ""
+    """The step that failed, for example Validate, Fetch, Render or Write; ReadSource or Push for a PushSecret."""
 
 
 class StoreStatus(Fragment, frozen=True, kw_only=True):
-    """Whether a store works, and what it can do."""
+    """The state of a store, and its capabilities."""
 
     conditions: Conditions = []
     """Ready says whether the store can be used."""

@@ -1,7 +1,7 @@
-"""Kinds of our own, and the CustomResourceDefinitions that make an API server serve them.
+"""Our own kinds, and their CustomResourceDefinitions.
 
-One `CustomKind` for each kind says where its objects live, how kubectl shows them, and which type they decode to.
-`CustomKind.crd()` is the manifest; `kind()` is what a client needs.
+One `CustomKind` per kind says where its objects live, how kubectl shows them, and which type they decode to.
+`CustomKind.crd()` returns the manifest; `kind()` returns what a client needs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from eso_api.schema import Schema, schema_of
-from kuberun.meta import Kind, Object, Resource
+from kubebase.meta import Kind, Object, Resource
 
 T = TypeVar("T", bound=Object)
 
@@ -23,11 +23,16 @@ _READY: Final = '.status.conditions[?(@.type=="Ready")]'
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of `kubectl get`."""
+    """One column of `kubectl get`; one that is `wide` is shown only with `-o wide`."""
 
     name: str
     path: str
     type: str
+    wide: bool = False
+
+    def manifest(self) -> dict[str, Any]:
+        entry: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return {**entry, "priority": 1} if self.wide else entry
 
 
 def string_column(name: str, path: str) -> Column:
@@ -50,9 +55,13 @@ def ready_status(name: str) -> Column:
     return Column(name, f"{_READY}.status", "string")
 
 
+_CAUSE: Final = Column("Message", f"{_READY}.message", "string", wide=True)
+"""Every kind that shows whether it is ready also shows why."""
+
+
 @dataclass(frozen=True, slots=True)
 class CustomKind(Generic[T]):
-    """One kind we define. The first version is the one stored; all are served with the same schema."""
+    """One kind that we define. The first version is the stored one; all versions have the same schema."""
 
     type: type[T]
     group: str
@@ -69,9 +78,13 @@ class CustomKind(Generic[T]):
         if not self.versions:
             raise ValueError(f"{self.type.__name__} needs a version")
 
+    def __hash__(self) -> int:
+        """Hash the identity only: a hash of all columns costs more than the lookups that need it."""
+        return hash((self.group, self.plural))
+
     @property
     def name(self) -> str:
-        """The kind as manifests spell it."""
+        """Return the kind as spelled in manifests."""
         return self.type.__name__
 
     @property
@@ -79,18 +92,18 @@ class CustomKind(Generic[T]):
         return f"{self.plural}.{self.group}"
 
     def resource(self, version: str = "") -> Resource:
-        """Where its objects live, in one version or in the stored one."""
+        """Return the resource in one version, or in the stored one."""
         version = version or self.versions[0]
         if version not in self.versions:
             raise ValueError(f"{self.name} of {self.group} has no version {version}; it has {', '.join(self.versions)}")
         return Resource(self.group, version, self.plural, self.name, self.namespaced)
 
     def kind(self, version: str = "") -> Kind[T]:
-        """The resource with the type its objects decode to."""
+        """Return the resource with the type its objects decode to."""
         return Kind(self.resource(version), self.type)
 
     def crd(self) -> dict[str, Any]:
-        """The CustomResourceDefinition, as plain JSON."""
+        """Return the CustomResourceDefinition as plain JSON."""
         schema = _top_level(schema_of(self.type))
         return {
             "apiVersion": "apiextensions.k8s.io/v1",
@@ -125,9 +138,8 @@ class CustomKind(Generic[T]):
                 f"{self.group}/{version} {self.name} is served for older manifests; use {self.versions[0]}"
             )
         if self.columns:
-            entry["additionalPrinterColumns"] = [
-                {"name": column.name, "type": column.type, "jsonPath": column.path} for column in self.columns
-            ]
+            cause = [_CAUSE] if any(column.path.startswith(_READY) for column in self.columns) else []
+            entry["additionalPrinterColumns"] = [column.manifest() for column in (*self.columns, *cause)]
         if self.selectable_fields and stored:
             entry["selectableFields"] = [{"jsonPath": path} for path in self.selectable_fields]
         if self.status:
@@ -137,7 +149,7 @@ class CustomKind(Generic[T]):
 
 
 def _without_descriptions(schema: Schema) -> Schema:
-    """The same schema in fewer bytes: explaining the fields once is enough, and a CRD must stay small to be applied."""
+    """Return the schema without descriptions, to save bytes: one explanation is enough, and a CRD must stay small."""
     bare = {key: value for key, value in schema.items() if key != "description"}
     if "properties" in bare:
         bare["properties"] = {name: _without_descriptions(value) for name, value in bare["properties"].items()}
@@ -148,7 +160,7 @@ def _without_descriptions(schema: Schema) -> Schema:
 
 
 def _top_level(schema: Schema) -> Schema:
-    """The schema of a whole object: what every object has is described by Kubernetes itself."""
+    """Return the schema of a whole object, without metadata, which Kubernetes itself describes."""
     properties = schema["properties"] | {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},

@@ -1,6 +1,6 @@
-"""ExternalSecret: fetch values from a store or a generator, write them to a Secret.
+"""ExternalSecret: fetch values from a store or a generator, and write them to a Secret.
 
-The spec is also the heart of ClusterExternalSecret. v1 and v1beta1 have the same schema.
+ClusterExternalSecret contains the same spec. v1 and v1beta1 have the same schema.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from eso_api.shapes import (
     shaped,
 )
 from eso_api.template import DecodingStrategy, Template
-from kuberun.meta import Object
+from kubebase.meta import Object
 
-# The API server must know that a list ends before it accepts a rule that walks it. These bounds are far beyond what
-# fits into a Secret in practice.
+# The API server accepts a rule over a list only if the list has a maximum length. These limits are far beyond what fits
+# into a Secret in practice.
 MAX_DATA = 10_000
 MAX_DATA_FROM = 1000
 MAX_WINDOWS = 100
 MAX_SCHEDULE = 256
 
-# Comparing every key with every other costs the square of their number, and the API server refuses an object whose
-# rules cost too much. Longer lists are left to the controller, which makes the same check.
+# Comparing all pairs of keys is quadratic, and the API server refuses an object whose rules cost too much. The
+# controller makes the same check for longer lists.
 MAX_COMPARED = 150
 
 SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - a Secret type
 SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
 SECRET_TYPE_LABEL = "external-secrets.io/type"  # noqa: S105 - the name of a label, not a credential
-"""Lets a Secret be sent by webhooks. Only whoever may write the Secret itself can say so: a target never has it."""
+"""Permits webhooks to send a Secret. Only an author of the Secret itself may set it; a target never has it."""
 BOOTSTRAP_TOKEN = "bootstrap.kubernetes.io/token"  # noqa: S105 - a Secret type
 
-# deletionPolicy and creationPolicy that together would delete what the ExternalSecret did not create, with the reason.
+# Pairs of deletionPolicy and creationPolicy that would delete what the ExternalSecret did not create, with the reason.
 FORBIDDEN_POLICIES = (
-    ("Delete", "Merge", "the Secret belongs to somebody else"),
+    ("Delete", "Merge", "the Secret has another owner"),
     ("Delete", "None", "the Secret is never created"),
-    ("Delete", "CreateOrMerge", "the Secret may belong to somebody else"),
+    ("Delete", "CreateOrMerge", "the Secret may have another owner"),
     ("Merge", "None", "the Secret is never written"),
 )
 
@@ -62,7 +62,7 @@ _SCHEDULE = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|@every [
 
 
 class RemoteRef(Fragment, frozen=True, kw_only=True):
-    """Where a value lives in the backend."""
+    """The location of a value in the backend."""
 
     key: str
     """Name of the remote secret."""
@@ -172,7 +172,7 @@ def _policy_rules() -> tuple[Rule, ...]:
 
 
 class Target(Fragment, frozen=True, kw_only=True):
-    """What is written to the cluster."""
+    """The object that is written to the cluster."""
 
     RULES: ClassVar = (
         *_policy_rules(),
@@ -217,12 +217,12 @@ class Target(Fragment, frozen=True, kw_only=True):
 
 
 class SyncWindow(Fragment, frozen=True, kw_only=True):
-    """A time that repeats."""
+    """A recurring time window."""
 
     schedule: Annotated[str, shaped(minLength=1, maxLength=MAX_SCHEDULE, pattern=_SCHEDULE)]
     """When the window opens: five cron fields, or a word such as @daily. UTC."""
     duration: Duration
-    """How long it stays open."""
+    """Duration of the window."""
 
 
 class SyncWindows(Fragment, frozen=True, kw_only=True):
@@ -235,7 +235,7 @@ class SyncWindows(Fragment, frozen=True, kw_only=True):
 
 
 class ExternalSecretSpec(Fragment, frozen=True, kw_only=True):
-    """What to fetch, how often, and where it goes."""
+    """The values to fetch, the refresh interval, and the target."""
 
     RULES: ClassVar = (
         Rule(
@@ -250,13 +250,13 @@ class ExternalSecretSpec(Fragment, frozen=True, kw_only=True):
     secret_store_ref: StoreRef | None = None
     """Store for every entry without a sourceRef."""
     target: Target = msgspec.field(default_factory=Target)
-    """What is written to the cluster."""
+    """The object that is written to the cluster."""
     refresh_policy: Annotated[str, one_of("CreatedOnce", "Periodic", "OnChange")] = "Periodic"
     """Periodic (default) refreshes every refreshInterval, OnChange when this object changes, CreatedOnce once."""
     refresh_interval: Interval = "1h0m0s"
     """Time between refreshes: a Go duration or seconds; absent means 1h, 0 or less refreshes once."""
     refresh_trigger: RefreshTrigger = AUTO
-    """Auto (default) also refreshes when the provider tells of a change, if it can; Poll only every refreshInterval."""
+    """Auto (default) also refreshes when the provider reports a change, if it can; Poll only every refreshInterval."""
     sync_windows: SyncWindows | None = None
     """When periodic refreshes may run."""
     data: Annotated[list[DataEntry], shaped(maxItems=MAX_DATA)] = []
@@ -275,7 +275,7 @@ class Binding(Fragment, frozen=True, kw_only=True):
 
 
 class MadeManifest(Fragment, frozen=True, kw_only=True):
-    """An object of another kind than Secret, by name."""
+    """An object of a kind other than Secret, by name."""
 
     api_version: str
     """API version under which it was written."""
@@ -286,14 +286,14 @@ class MadeManifest(Fragment, frozen=True, kw_only=True):
 
 
 class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
-    """What happened last."""
+    """The result of the last sync."""
 
     refresh_time: NullableTimestamp = None
     """When the values were last fetched."""
     renew_time: NullableTimestamp = None
-    """When they are fetched or made anew because they end; absent if they do not."""
+    """When expiring values are fetched or generated again; absent if they do not expire."""
     next_attempt_time: NullableTimestamp = None
-    """After a failure: when it is tried again at the latest. Absent if that is soon, or only on a change."""
+    """Latest time of the next retry after a failure; absent if that is soon, or only after a change."""
     synced_resource_version: str = ""
     """Generation and metadata hash of this object at the last sync."""
     conditions: Conditions = []
@@ -301,9 +301,9 @@ class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
     binding: Binding | None = None
     """The Secret that was written."""
     manifests: list[MadeManifest] = []
-    """Objects of other kinds than Secret that it may have made; what is not its target any more is removed."""
+    """Objects of kinds other than Secret that it may have created; former targets are removed."""
     outcomes: list[KeyOutcome] = []
-    """Entries of the spec that failed, with the cause."""
+    """Entries of the spec that failed, or the field that a failed step is about, with the cause."""
 
 
 class ExternalSecret(Object, kw_only=True):

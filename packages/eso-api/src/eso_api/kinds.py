@@ -1,11 +1,12 @@
-"""Every kind of the API in one place: the core's, and those that installed providers bring along.
+"""Every kind of the API: those of the core, and those of installed providers.
 
 A provider distribution lists its kinds under the entry point group `eso.kinds`; each entry point names a tuple of
-`CustomKind`. The core imports no provider: it finds them installed, or it does not.
+`CustomKind`. The core imports no provider; it finds installed ones through these entry points.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -99,21 +100,31 @@ class KindClashError(ValueError):
     """Two distributions define the same CRD, so that one would replace the other in the cluster."""
 
 
-def installed_kinds() -> tuple[AnyKind, ...]:
-    """The core's kinds and those of every installed provider, by CRD name."""
-    kinds = list(KINDS)
-    for entry_point in entry_points(group=ENTRY_POINTS):
-        kinds += entry_point.load()
-    return _without_clashes(kinds)
+def installed_kinds(broken: Callable[[str, Exception], None] | None = None) -> tuple[AnyKind, ...]:
+    """Return the kinds of the core and of every installed provider, by CRD name.
+
+    A provider that cannot be imported, or whose kinds clash with others, is reported to `broken` and left out. Without
+    `broken`, its error is raised.
+    """
+    kinds = kinds_by_name({}, KINDS)
+    for entry_point in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name):
+        try:
+            kinds = kinds_by_name(kinds, entry_point.load())
+        except Exception as problem:  # the provider's own code, which may raise anything
+            if broken is None:
+                raise
+            broken(entry_point.name, problem)
+    return tuple(kinds[name] for name in sorted(kinds))
 
 
-def _without_clashes(kinds: list[AnyKind]) -> tuple[AnyKind, ...]:
-    by_name: dict[str, AnyKind] = {}
-    for kind in kinds:
+def kinds_by_name(known_kinds: Mapping[str, AnyKind], added: Iterable[AnyKind]) -> dict[str, AnyKind]:
+    """Add kinds to a map from CRD name to kind. Raise KindClashError if one is defined twice."""
+    by_name = dict(known_kinds)
+    for kind in added:
         known = by_name.setdefault(kind.crd_name, kind)
         if known is not kind:
             raise KindClashError(
                 f"{kind.crd_name} is defined by {known.type.__module__} and by {kind.type.__module__};"
                 " uninstall one of the two providers"
             )
-    return tuple(by_name[name] for name in sorted(by_name))
+    return by_name

@@ -1,4 +1,4 @@
-"""CRDs as YAML text: the same bytes whoever writes them (`make gen`, `eso crds`)."""
+"""CRDs as YAML text: `make gen` and `eso crds` write the same bytes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from eso_api.kinds import AnyKind
 
 
 def crd_yaml(kind: AnyKind) -> str:
-    """One CRD as a YAML document, without a separator."""
+    """Return one CRD as a YAML document, without a separator."""
     return yaml.dump(
         kind.crd(), Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True
     )
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Writes equal parts out instead of linking them: kubectl reads links, people do not."""
+    """Writes equal parts in full instead of as aliases, which are hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class asks for each value
         return True

@@ -1,8 +1,8 @@
-"""Marks on reference fields: how a reference is followed where its type alone does not say it.
+"""Marks on reference fields: how to resolve a reference if its type alone does not say it.
 
-    service_account_ref: Annotated[ServiceAccountSelector, audiences("sts.amazonaws.com"), lifetime(900)]
+service_account_ref: Annotated[ServiceAccountSelector, audiences("sts.amazonaws.com"), lifetime(900)]
 
-A provider's handshake carries them to the operator (`eso_sdk.pointers`), which reads what references name.
+A provider's handshake sends them to the operator (`eso_sdk.pointers`), which resolves the references.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WHOLE: Final = "whole"
 
 
 class Audiences(NamedTuple):
-    """One rule for audiences of a token. The protocol's `AudienceRule` says what each source means."""
+    """One rule for the audiences of a token. The protocol's `AudienceRule` explains each source."""
 
     source: str
     names: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Audiences(NamedTuple):
 
 
 class Lifetime(NamedTuple):
-    """How long tokens live: seconds, or those at a relative pointer in the configuration."""
+    """The lifetime of tokens: seconds, or the seconds at a relative pointer in the configuration."""
 
     seconds: int
     sibling: str = ""
@@ -53,25 +53,28 @@ def sibling(*pointers: str, otherwise: str = "", suffix: str = "") -> Audiences:
 
 
 def audiences(*rules: str | Audiences) -> Meta:
-    """On a service account: whom its tokens are for, in this order; those of the reference come last if not named."""
+    """Mark a service account with the audiences of its tokens, in this order.
+
+    The reference's own audiences come last unless `REFERENCE` places them.
+    """
     return Meta(
         extra={AUDIENCES: tuple(Audiences("TEXT", (rule,)) if isinstance(rule, str) else rule for rule in rules)}
     )
 
 
 def lifetime(seconds: int, *, sibling: str = "") -> Meta:
-    """On a service account: how long its tokens live; `sibling` points at seconds in the configuration."""
+    """Mark a service account with the lifetime of its tokens; `sibling` points at seconds in the configuration."""
     return Meta(extra={LIFETIME: Lifetime(seconds, sibling)})
 
 
 def default_key(key: str) -> Meta:
-    """On a key of a Secret: the key of a reference that names none."""
+    """Mark a key of a Secret with the default key of references."""
     return Meta(extra={DEFAULT_KEY: key})
 
 
 WholeSecret = Annotated[SecretKeySelector, Meta(extra={WHOLE: True})]
-"""A reference that has a key for historical reasons: all keys of the Secret count, whatever it says."""
+"""A reference with a key for historical reasons: all keys of the Secret are used, whatever it says."""
 CONFIG_MAP_KEY: Final = Meta(extra={CONFIG_MAP: True})
 """On a key of a Secret: the reference names a ConfigMap instead."""
 ConfigMapKey = Annotated[SecretKeySelector, CONFIG_MAP_KEY]
-"""One key of a ConfigMap, written as a reference to a Secret's key is."""
+"""One key of a ConfigMap, written like a reference to a key of a Secret."""

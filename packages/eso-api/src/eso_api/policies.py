@@ -1,4 +1,4 @@
-"""What stores of both generations share: retries, how changes are noticed, and who may use cluster-scoped ones."""
+"""Settings shared by stores of both generations: retries, change detection, and access to cluster-scoped stores."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from eso_api.shapes import Duration, Fragment, Int32, NamespaceName, one_of
 AUTO, POLL = "Auto", "Poll"
 
 RefreshTrigger = Annotated[str, one_of(AUTO, POLL)]
-"""Auto: also when a provider that can tell of changes says so. Poll: by time only."""
+"""Auto: also when a provider reports a change. Poll: by time only."""
 
 
 class RetrySettings(Fragment, frozen=True, kw_only=True):
     """How calls to the backend are retried."""
 
     max_retries: Int32 | None = None
-    """How often a call is made again if waiting can help; absent means 3."""
+    """How often a call is retried if waiting can help; absent means 3."""
     retry_interval: Duration | None = None
-    """Time before the first retry, then doubled up to 30 s; all pauses of a call together last at most 60 s."""
+    """Time before the first retry, then doubled up to 30 s; all delays of a call together last at most 60 s."""
 
 
 class NamespaceCondition(Fragment, frozen=True, kw_only=True):

@@ -25,9 +25,9 @@ from eso_api.shapes import (
     shaped,
 )
 from eso_api.template import Template
-from kuberun.meta import Object
+from kubebase.meta import Object
 
-# Bounds for the API server's estimate of what the rules cost.
+# Limits for the API server's cost estimate of the rules.
 MAX_STORE_REFS = 1000
 MAX_DATA_TO = 1000
 MAX_REWRITES = 100
@@ -54,6 +54,17 @@ class PushStoreRef(Fragment, frozen=True, kw_only=True):
     label_selector: LabelSelector | None = None
     """Stores by label; wins over name."""
 
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """Group and kind of the store. All versions of a group name the same stores."""
+        group = self.api_version.rpartition("/")[0] if self.api_version else CORE_GROUP
+        return group, self.kind or "SecretStore"
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it says which stores are meant: one by name, or some by label."""
+        return bool(self.name) or self.label_selector is not None
+
 
 class SecretSource(Fragment, frozen=True, kw_only=True):
     """Secrets of the same namespace."""
@@ -63,9 +74,14 @@ class SecretSource(Fragment, frozen=True, kw_only=True):
     selector: LabelSelector | None = None
     """Secrets by label."""
 
+    @property
+    def chooses(self) -> bool:
+        """Whether it says which Secrets are meant."""
+        return bool(self.name) or self.selector is not None
+
 
 class PushSelector(Fragment, frozen=True, kw_only=True):
-    """Where the values come from."""
+    """The source of the values."""
 
     SHAPE: ClassVar = exactly_one()
 
@@ -76,7 +92,7 @@ class PushSelector(Fragment, frozen=True, kw_only=True):
 
 
 class PushRemoteRef(Fragment, frozen=True, kw_only=True):
-    """Where a value goes in the backend."""
+    """The destination of a value in the backend."""
 
     remote_key: str
     """Name of the remote secret."""
@@ -101,7 +117,7 @@ class PushData(Fragment, frozen=True, kw_only=True):
     metadata: Json = None
     """Settings for the provider, usually a PushSecretMetadata object."""
     conversion_strategy: Annotated[str, _CONVERSION] = "None"
-    """How keys of the Secret are read; absent means None."""
+    """How keys of the Secret are converted; absent means None."""
 
 
 class KeyMatch(Fragment, frozen=True, kw_only=True):
@@ -147,11 +163,11 @@ class PushDataTo(Fragment, frozen=True, kw_only=True):
     metadata: Json = None
     """Settings for the provider, usually a PushSecretMetadata object."""
     conversion_strategy: Annotated[str, _CONVERSION] = "None"
-    """How keys of the Secret are read; absent means None."""
+    """How keys of the Secret are converted; absent means None."""
 
 
 class PushSecretSpec(Fragment, frozen=True, kw_only=True):
-    """What to push, where, and when."""
+    """The values to push, the stores, and the refresh interval."""
 
     secret_store_refs: Annotated[list[PushStoreRef], shaped(maxItems=MAX_STORE_REFS)]
     """Stores to push to."""
@@ -172,24 +188,24 @@ class PushSecretSpec(Fragment, frozen=True, kw_only=True):
 
 
 class PushSecretStatus(Fragment, frozen=True, kw_only=True):
-    """What was pushed last."""
+    """The result of the last push."""
 
     refresh_time: NullableTimestamp = None
     """When the last push began."""
     renew_time: NullableTimestamp = None
-    """When generated values are made anew because they end; absent if they do not."""
+    """When expiring generated values are generated again; absent if they do not expire."""
     next_attempt_time: NullableTimestamp = None
-    """After a failure: when it is tried again at the latest. Absent if that is soon, or only on a change."""
+    """Latest time of the next retry after a failure; absent if that is soon, or only after a change."""
     synced_resource_version: str = ""
     """Generation and metadata hash of this object at the last push."""
     synced_push_secrets: dict[str, dict[str, PushData]] = {}
-    """What was pushed: store, then remote key, then the entry."""
+    """The pushed entries: store, then remote key, then the entry."""
     synced_versions: dict[str, dict[str, str]] = {}
-    """Version of each remote value after the push, under the same keys; only where the provider tells."""
+    """Version of each remote value after the push, under the same keys; only if the provider reports it."""
     conditions: Conditions = []
-    """Ready says whether everything was pushed; SecretAlreadyExists is there while IfNotExists leaves values alone."""
+    """Ready says whether everything was pushed; SecretAlreadyExists is set while IfNotExists keeps existing values."""
     outcomes: list[KeyOutcome] = []
-    """Entries of the spec that failed, with the cause."""
+    """Entries of the spec that failed, or the field that a failed step is about, with the cause."""
 
 
 class PushSecret(Object, kw_only=True):

@@ -1,20 +1,22 @@
-"""How one object points at another: Secrets, service accounts, stores, generators, and sets of objects by label.
+"""References between objects: Secrets, service accounts, stores, generators, and label selectors.
 
-Values only. Who may follow which reference is decided by the resolver, not here.
+Values only. The resolver decides which references may be followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, ClassVar, TypeVar
 
 from eso_api.shapes import ApiVersion, DataKey, Fragment, KindName, NamespaceName, ObjectName, Rule, one_of, shaped
+
+T = TypeVar("T")
 
 CORE_GROUP = "external-secrets.io"
 GENERATORS_GROUP = "generators.external-secrets.io"
 GENERATORS_API_VERSION = f"{GENERATORS_GROUP}/v1alpha1"
 
-# The kinds a reference may name without saying where they live; every other kind needs an apiVersion.
+# The kinds that a reference may name without an apiVersion.
 STORE_KINDS = ("SecretStore", "ClusterSecretStore", "Provider", "ClusterProvider")
 GENERATOR_KINDS = (
     "ACRAccessToken",
@@ -70,7 +72,7 @@ class SecretSelector(Fragment, frozen=True, kw_only=True):
 
 
 class ServiceAccountSelector(Fragment, frozen=True, kw_only=True):
-    """A service account, and whom its tokens are for."""
+    """A service account, and the audiences of its tokens."""
 
     name: ObjectName
     """Name of the service account."""
@@ -162,7 +164,7 @@ class LabelRequirement(Fragment, frozen=True, kw_only=True):
             case "In":
                 return labels.get(self.key) in self._values_required()
             case "NotIn":
-                # A label that is absent differs from every value.
+                # An absent label differs from every value.
                 return labels.get(self.key) not in self._values_required()
             case "Exists":
                 return self._no_values() and self.key in labels
@@ -170,11 +172,11 @@ class LabelRequirement(Fragment, frozen=True, kw_only=True):
                 return self._no_values() and self.key not in labels
             case _:
                 raise SelectorError(
-                    f'"{self.operator}" is no operator of a label selector; use In, NotIn, Exists or DoesNotExist'
+                    f'"{self.operator}" is not an operator of a label selector; use In, NotIn, Exists or DoesNotExist'
                 )
 
     def query(self) -> str:
-        """As the API's labelSelector parameter spells it."""
+        """Return the condition in the format of the API's labelSelector parameter."""
         self.matches({})
         match self.operator:
             case "In" | "NotIn":
@@ -206,11 +208,20 @@ class LabelSelector(Fragment, frozen=True, kw_only=True):
     """Further conditions."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        # No short cut: a broken requirement must be reported whatever the labels are.
+        # Without short-circuiting: an invalid requirement must be reported whatever the labels are.
         verdicts = [requirement.matches(labels) for requirement in self.match_expressions]
         return all(verdicts) and all(labels.get(key) == value for key, value in self.match_labels.items())
 
+    def check(self) -> None:
+        """Raise SelectorError if the selector is broken, even where there is nothing to select."""
+        self.matches({})
+
+    def among(self, found: Iterable[T], labels_of: Callable[[T], Mapping[str, str]]) -> list[T]:
+        """Return the objects that match, after `check`."""
+        self.check()
+        return [each for each in found if self.matches(labels_of(each))]
+
     def query(self) -> str:
-        """As the API's labelSelector parameter spells it."""
+        """Return the selector in the format of the API's labelSelector parameter."""
         equal = [f"{key}={value}" for key, value in sorted(self.match_labels.items())]
         return ",".join(equal + [requirement.query() for requirement in self.match_expressions])

@@ -1,7 +1,7 @@
 """OpenAPI schemas from types: what the API server checks, prunes and explains.
 
 Reads the types of the kinds (`msgspec.inspect`), their shapes and rules, and the docstrings of their fields, and writes
-structural schemas: no references, no defaults. Knows nothing of CRDs around a schema (`crd.py`) or of YAML.
+structural schemas without references and defaults. It knows neither CRDs (`crd.py`) nor YAML.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Schema = dict[str, Any]
 
 
 class UnsupportedTypeError(TypeError):
-    """A field whose type has no structural schema. Raised while generating, never at run time."""
+    """The type of a field has no structural schema. Raised while generating, never at run time."""
 
 
 def schema_of(struct: type[msgspec.Struct]) -> Schema:
-    """The schema of one struct, as an object."""
+    """Return the schema of one struct, as an object."""
     info = types.type_info(struct)
     assert isinstance(info, types.StructType)  # noqa: S101 - what type_info says of a struct
     return _of_struct(info)
@@ -103,7 +103,7 @@ def _summary(cls: type) -> str:
 
 
 def _field_docs(cls: type) -> dict[str, str]:
-    """Docstrings of the fields, those of base classes included. Python does not keep them; the source does."""
+    """Return the docstrings of the fields, including those of base classes. Only the source has them."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         found |= _module_docs(base.__module__).get(base.__qualname__, {})

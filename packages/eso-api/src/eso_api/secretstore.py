@@ -1,4 +1,4 @@
-"""SecretStore: a backend, for the namespace it lives in. v1 and v1beta1 have the same schema."""
+"""SecretStore: a backend for its own namespace. v1 and v1beta1 have the same schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eso_api.policies import AUTO, NamespaceCondition, RefreshTrigger, RetrySett
 from eso_api.references import CORE_GROUP
 from eso_api.shapes import Fragment, PositiveInterval, shaped_as
 from eso_api.stores.block import ProviderBlock
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class SecretStoreSpec(Fragment, frozen=True, kw_only=True):
@@ -27,13 +27,13 @@ class SecretStoreSpec(Fragment, frozen=True, kw_only=True):
     refresh_interval: PositiveInterval = 0
     """Time between validations: a Go duration or seconds, at least 1 s; absent or 0 means the operator's setting."""
     refresh_trigger: RefreshTrigger = AUTO
-    """Auto (default) also refreshes users when the provider tells of a change; Poll only at their interval."""
+    """Auto (default) also refreshes users when the provider reports a change; Poll only at their interval."""
     conditions: list[NamespaceCondition] = []
     """Namespaces that may use a ClusterSecretStore; absent means all. Ignored in a SecretStore."""
 
     @property
     def provider_key(self) -> str:
-        """The key of the one provider, for example `aws`; empty unless there is exactly one."""
+        """Return the key of the provider, for example `aws`; empty unless there is exactly one."""
         return next(iter(self.provider)) if len(self.provider) == 1 else ""
 
 

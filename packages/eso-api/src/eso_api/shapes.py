@@ -1,10 +1,10 @@
-"""The words every kind is written in: the base of its parts, and the shapes of its fields.
+"""The building blocks of every kind: the base of its parts, and the shapes of its fields.
 
-A shape is what the API server checks before it stores an object. It is written into the schema and never enforced
-while decoding: a value that a later (or an earlier) schema admits must not make an object, and with it a whole list,
-unreadable. That is why an enumeration is a `str` here, and why a duration stays as written until its length is needed.
+A shape is what the API server checks before it stores an object. It is part of the schema and never enforced while
+decoding: a value that a later (or an earlier) schema admits must not make an object, and with it a whole list,
+unreadable. Therefore an enumeration is a `str` here, and a duration stays text until its length is needed.
 
-Used by every module that defines a kind; `schema.py` reads it. Nothing here knows a particular kind.
+Every module that defines a kind uses it; `schema.py` reads it. It knows no particular kind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Meta
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One CEL rule. `expression` sees the object as `self`; the API server answers `message` when it is false."""
+    """One CEL rule. `expression` sees the object as `self`; the API server answers `message` if it is false."""
 
     expression: str
     message: str
@@ -27,9 +27,8 @@ class Rule:
 class Fragment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, rename="camel"):
     """Base of every part of a kind below `metadata`.
 
-    A field's docstring becomes its description in the CRD. A field without default is required there. A default is
-    what absence means; it is applied by decoding and never written into the schema, so that what a user stored stays
-    as it is.
+    A field's docstring becomes its description in the CRD. A field without a default is required there. A default says
+    what absence means; decoding applies it, and the schema does not contain it, so that stored objects stay unchanged.
     """
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
@@ -38,7 +37,7 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
 
 
 def shaped(**keywords: Any) -> Meta:
-    """Schema keywords for one field; a leading `x_kubernetes_` is spelled with dashes."""
+    """Return schema keywords for one field; a leading `x_kubernetes_` is spelled with dashes."""
     return Meta(extra_json_schema={_keyword(name): value for name, value in keywords.items()})
 
 
@@ -47,12 +46,12 @@ def one_of(*values: str) -> Meta:
 
 
 def shaped_as(fragment: type[Fragment]) -> Meta:
-    """The field is kept as plain JSON in Python, and has the schema of that fragment in the CRD."""
+    """Keep the field as plain JSON in Python, with the schema of that fragment in the CRD."""
     return Meta(extra={"fragment": fragment})
 
 
 def exactly_one() -> dict[str, Any]:
-    """For `SHAPE`: an object that says one thing."""
+    """Return the `SHAPE` of an object with exactly one field."""
     return {"minProperties": 1, "maxProperties": 1}
 
 
@@ -72,7 +71,7 @@ def _keyword(name: str) -> str:
     return name.replace("_", "-") if name.startswith("x_kubernetes_") else name
 
 
-# Names. The bounds are those of Kubernetes itself, so no existing object can exceed them.
+# Names. The limits are those of Kubernetes itself, so no existing object can exceed them.
 _SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
@@ -86,7 +85,7 @@ ApiVersion = Annotated[str, shaped(minLength=1, maxLength=317, pattern=API_VERSI
 KindName = Annotated[str, shaped(minLength=1, maxLength=63, pattern=KIND_PATTERN)]
 NonEmpty = Annotated[str, shaped(minLength=1)]
 
-# A length of time as Go writes it (`1h0m0s`), or a whole number of seconds. `durations.py` reads it.
+# A duration as Go writes it (`1h0m0s`), or a whole number of seconds. `durations.py` parses it.
 DURATION_PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 Interval = Annotated[int | str, shaped(pattern=DURATION_PATTERN)]
 PositiveInterval = Annotated[int | str, shaped(pattern=DURATION_PATTERN.replace("[-+]?", "[+]?"), minimum=0)]
@@ -98,6 +97,6 @@ Base64 = Annotated[str, shaped(format="byte")]
 Int32 = Annotated[int, shaped(format="int32")]
 Int64 = Annotated[int, shaped(format="int64")]
 Json = Any
-"""Any JSON value, kept as it is."""
+"""Any JSON value, unchanged."""
 JsonMap = dict[str, Any]
-"""Any JSON object, kept as it is."""
+"""Any JSON object, unchanged."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from eso_api.shapes import DataKey, Fragment, ObjectName, one_of, shaped
 
-# Generous bounds: CEL rules walk these lists, and the API server must know that they end.
+# Generous limits: CEL rules iterate over these lists, so the API server requires a maximum length.
 MAX_TEMPLATES = 1000
 MAX_TARGET_PATH = 1024
 
@@ -21,7 +21,7 @@ class TemplateMetadata(Fragment, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     """Annotations; the values are templates."""
     finalizers: list[str] = []
-    """Finalizers to add. They are never removed again."""
+    """Finalizers to add. They are never removed."""
 
 
 class TemplateItem(Fragment, frozen=True, kw_only=True):

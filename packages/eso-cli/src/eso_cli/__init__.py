@@ -1,1 +1,1 @@
-"""The eso command: parse, wire, print. What it does is in the libraries."""
+"""The eso command: parses arguments, calls the libraries, prints their results."""

@@ -1,4 +1,4 @@
-"""`eso conformance`: the suite on a provider that runs, printed line by line."""
+"""`eso conformance`: runs the conformance suite against a running provider and prints each result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Options:
 
 
 async def conform(options: Options) -> int:
-    """Exits with 0 if every case that applies passed, with 1 if one failed, with 2 if none could be tried."""
+    """Return 0 if every applicable case passed, 1 if one failed, 2 if none could be run."""
     try:
         fixture = load(options.fixture) if options.fixture else None
         target = _target(options)
@@ -51,7 +51,7 @@ def _target(options: Options) -> Target:
     folder = options.tls_dir
     try:
         identity: Identity = read_identity(folder)
-        issuer = folder.parent / "issuer"  # there if `eso provider serve` made the certificates
+        issuer = folder.parent / "issuer"  # exists if `eso provider serve` created the certificates
         authority = ((issuer / "tls.crt").read_bytes(), (issuer / "tls.key").read_bytes()) if issuer.is_dir() else None
     except OSError as problem:
         raise UnreachableError(

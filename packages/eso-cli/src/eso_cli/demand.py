@@ -1,9 +1,9 @@
-"""Which providers the objects of the API server need, so that `eso up` starts each one when its first user appears.
+"""The providers that objects of the API server need, so that `eso up` starts each with the first object that needs it.
 
     object -> wanted_by -> Want -> offers -> name of a provider
 
-Providers are imported when the first object appears that can need one. While a provider is not running yet, a change
-of such an object costs one look at it. Once all of them run, changes cost nothing.
+Providers are imported when the first object appears that can need one. Until all providers run, each change of such an
+object is inspected once. After that, changes cost nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from eso_api.v2.connection import GENERATOR_CONFIG_API_VERSION, STORE_CONFIG_API
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_cli.providers import load
-from eso_operator.stores.loading import PLUGIN_KEY
-from eso_sdk.redaction import seat
+from eso_cli.providers import ProviderNameError, load
+from eso_operator.resolving.loading import PLUGIN_KEY
 from eso_wire.values import KindRole
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
 from localkube.model import ListQuery
 from localkube.storage import Change
@@ -45,21 +44,21 @@ _USERS: Final[tuple[AnyKind, ...]] = (
     GENERATOR,
     CLUSTER_GENERATOR_V2,
     CLUSTER_GENERATOR,
-    GENERATOR_STATE,  # its clean-up needs the provider that made it, also after the generator is gone
+    GENERATOR_STATE,  # its clean-up needs the provider that created it, also after the generator was deleted
     *GENERATOR_KINDS,
 )
-"""The kinds of the core that need a provider. So does every kind that a provider brings along."""
+"""The core kinds that need a provider. Every kind that a provider defines needs one too."""
 
 
 class Want(NamedTuple):
-    """What a provider must serve: a kind, or the key of `spec.provider` of a v1 store (then `group` is empty)."""
+    """A kind that a provider must serve, or a key of `spec.provider` of a v1 store (then `group` is empty)."""
 
     group: str
     name: str
 
 
 def wanted_by(obj: JsonObject) -> Want | None:
-    """Say what an object needs to have served; None where it does not say."""
+    """Return the kind or key that an object needs a provider for, or None if the object names none."""
     group, kind = str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind", ""))
     match group, kind, obj.get("spec"):
         case (references.CORE_GROUP, "SecretStore" | "ClusterSecretStore", {"provider": dict(blocks)}):
@@ -82,7 +81,7 @@ def wanted_by(obj: JsonObject) -> Want | None:
 
 
 def _configured(config: Any, api_version: str) -> Want | None:
-    """The kind that a connection names, by reference or inline."""
+    """Return the kind that a connection names, by reference or inline."""
     match config:
         case {"providerRef": {"kind": str(kind)} as named} | {"inline": {"kind": str(kind)} as named}:
             return Want(str(named.get("apiVersion") or api_version).rpartition("/")[0], kind)
@@ -91,13 +90,13 @@ def _configured(config: Any, api_version: str) -> Want | None:
 
 
 def offers(names: Iterable[str], warn: Callable[[str], None]) -> dict[Want, str]:
-    """Say which provider serves what; where two serve the same, the one named first. This imports all of them."""
+    """Map kinds and keys to providers; if two providers serve the same one, the first wins. Imports every provider."""
     found: dict[Want, str] = {}
     for name in names:
         try:
             infos = load(name).kind_infos
-        except Exception as problem:  # noqa: BLE001 - a provider's own code: the others must work all the same
-            warn(f"provider {name} cannot be loaded: {seat(problem)}; install it again, or remove it")
+        except ProviderNameError as problem:
+            warn(str(problem))
             continue
         for info in infos:
             found.setdefault(Want(info.kind.group, info.kind.kind), name)
@@ -107,8 +106,12 @@ def offers(names: Iterable[str], warn: Callable[[str], None]) -> dict[Want, str]
     return found
 
 
+def _ignore(_name: str, _problem: Exception) -> None:
+    """Ignore a provider that cannot be loaded: `offers` warns about it."""
+
+
 class Demand:
-    """The providers that wait for their first user. `running` ones come first where several serve the same."""
+    """The providers that have not started yet. If several serve the same kind, `running` ones take precedence."""
 
     def __init__(
         self, cluster: Cluster, running: Iterable[str], waiting: Iterable[str], *, warn: Callable[[str], None]
@@ -117,7 +120,7 @@ class Demand:
         self._waiting = dict.fromkeys(waiting)
         self._names = (*running, *self._waiting)
         self._warn = warn
-        own = [kind for kind in installed_kinds() if kind not in KINDS]
+        own = [kind for kind in installed_kinds(_ignore) if kind not in KINDS]
         self._resources = frozenset(kind.crd_name for kind in (*_USERS, *own))
         self._offers: dict[Want, str] | None = None
         self._needed: dict[str, str] = {}
@@ -125,12 +128,12 @@ class Demand:
 
     @property
     def is_met(self) -> bool:
-        """Whether every provider was needed: nothing is left to wait for."""
+        """Whether all providers have been started."""
         return not self._waiting
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Hear of changes for as long as the block lasts."""
+        """Listen to changes of objects inside the block."""
         end = self._cluster.store.listen(self._hear)
         try:
             yield
@@ -142,7 +145,7 @@ class Demand:
         await self._news.wait()
 
     async def look(self) -> dict[str, str]:
-        """Name the providers that are needed and were not named before, each with an object that needs it."""
+        """Return providers that are newly needed, each with an object that needs it."""
         self._news.clear()
         if self._offers is None:
             if self._resources.isdisjoint(self._cluster.store.resources()):
@@ -161,7 +164,7 @@ class Demand:
     def _hear(self, change: Change) -> None:
         if not self._waiting or change.key.resource not in self._resources or change.type == "DELETED":
             return
-        if self._offers is None:  # `look` reads everything that is there
+        if self._offers is None:  # `look` reads all existing objects
             self._news.set()
         else:
             self._note(change.object)

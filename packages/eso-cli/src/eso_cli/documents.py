@@ -1,4 +1,4 @@
-"""YAML files as documents that know on which line each of their fields stands.
+"""YAML files as documents that know the line of each field.
 
 Values are read by the dialect of Kubernetes tools (`eso_render.yamldata`), lines come from PyYAML's nodes.
 """
@@ -16,9 +16,7 @@ import msgspec
 import yaml
 
 from eso_render.yamldata import YamlError, documents
-
-MAX_BYTES = 16 * 1024 * 1024
-"""Far beyond any manifest; a pipe without end is refused instead of filling the memory."""
+from kubebase.yamlvalues import MAX_BYTES, text_of
 
 STDIN = "-"
 
@@ -41,7 +39,7 @@ class Document:
     node: yaml.Node = field(repr=False)
 
     def at(self, path: Field, template_line: int = 0) -> str:
-        """`file:line` of the field, or of the deepest one on the way to it that exists.
+        """Return `file:line` of the field, or of its deepest existing parent.
 
         `template_line` counts lines inside the text of the field, from 1.
         """
@@ -52,7 +50,7 @@ class Document:
         return f"{self.file}:{line}"
 
     def at_key(self, path: Field) -> str:
-        """`file:line` of the name of the field, which may stand above what it holds."""
+        """Return `file:line` of the field's name, which may be on an earlier line than its value."""
         parent = _deepest(self.node, path[:-1])
         keys = [key for key, _ in parent.value if key.value == path[-1]] if isinstance(parent, yaml.MappingNode) else []
         return f"{self.file}:{(keys or [parent])[-1].start_mark.line + 1}"
@@ -61,7 +59,7 @@ class Document:
         return _found(self.node, path) is not None
 
     def written(self, path: Field) -> str:
-        """The text of a scalar as it stands in the file: `5432` and `yes` are not read as a number or as true."""
+        """Return the text of a scalar as written in the file: `5432` and `yes` are not read as a number or as true."""
         return str(_deepest(self.node, path).value)
 
     def problem(self, path: Field, message: str) -> InputError:
@@ -69,30 +67,30 @@ class Document:
 
 
 def named(path: str) -> str:
-    """The file as messages name it."""
+    """Return the name of the file for messages."""
     return "<stdin>" if path == STDIN else path
 
 
 def read_documents(path: str) -> list[Document]:
-    """Every document of a file that is not empty; `-` is standard input."""
+    """Return all documents of a file that are not empty; `-` is standard input."""
     file = named(path)
     raw = _bytes(path, file)
     try:
         contents = documents(raw)
     except YamlError as error:
         raise InputError(f"{file}:{error.line or 1}: {error.problem}") from None
-    # The dialect above has already refused what PyYAML could stumble over: broken text and deep nesting.
-    nodes = yaml.compose_all(raw.decode(), Loader=yaml.CBaseLoader)
+    # The dialect above has already rejected what PyYAML cannot handle: invalid text and deep nesting.
+    nodes = yaml.compose_all(text_of(raw), Loader=yaml.CBaseLoader)
     return [Document(file, content, node) for content, node in zip(contents, nodes, strict=True) if content is not None]
 
 
 def read_manifests(path: str) -> list[Document]:
-    """Every object of a file; those of a list, as `kubectl get --output yaml` prints it, one by one."""
+    """Return all objects of a file; a list, as `kubectl get --output yaml` prints it, counts as its items."""
     return [each for document in read_documents(path) for each in _spread(document)]
 
 
 def typed(document: Document, kind: type[T]) -> T:
-    """The document as that type; a field that does not fit is named with its line."""
+    """Decode the document as that type; the error names an invalid field with its line."""
     try:
         return msgspec.convert(document.content, kind)
     except msgspec.ValidationError as error:

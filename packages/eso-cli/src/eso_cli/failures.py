@@ -1,7 +1,7 @@
-"""Everything that is wrong with a template, where rendering itself ends at the first error.
+"""Finds all errors of a template; rendering itself stops at the first one.
 
-The template is taken apart, and each part is rendered as if it were alone. The parts keep their places, so that errors
-point at the same lines as those of the whole.
+The template is split into parts, and each part is rendered alone. The parts keep their places, so that errors name the
+same lines as errors of the whole template.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NOTHING = TemplateFrom()
 
 
 def failures(template: Template, target: Target | None, attempt: Callable[[Template], object]) -> list[TargetError]:
-    """One error for each part that fails; none if only their combination does.
+    """Return one error for each part that fails; none if only their combination fails.
 
-    `attempt` renders a template, or raises. `target` is None for a push, whose template may do everything.
+    `attempt` renders a template, or raises. `target` is None for a push, whose template is not restricted.
     """
     found = {error.place: error for error in _denied(target)}
     for part in _parts(template):
@@ -44,7 +44,7 @@ def _denied(target: Target | None) -> Iterator[TargetError]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A template with one part of another one. `item` is where the one item it has stood among its neighbours."""
+    """A template with one part of another template. `item` is the index of its only item in the original list."""
 
     template: Template
     item: int = 0
@@ -59,9 +59,9 @@ class _Part:
 
 
 def _parts(template: Template) -> Iterator[_Part]:
-    """In the order in which they are rendered. The type is left out: what it forbids is found by itself."""
+    """Yield the parts in the order in which they are rendered. The type is left out: `_denied` checks its rules."""
     empty = replace(template, type="", data={}, template_from=[], metadata=None)
-    yield _Part(empty)  # the version of the engine is all that is left to be wrong
+    yield _Part(empty)  # can fail only because of the engine version
     bare = replace(empty, engine_version=ENGINE_VERSION)
     for index, entry in enumerate(template.template_from):
         before = [_NOTHING] * index
@@ -77,7 +77,7 @@ def _parts(template: Template) -> Iterator[_Part]:
 
 
 def _singles(entry: TemplateFrom) -> Iterator[tuple[TemplateFrom, int]]:
-    """The entry once for each template in it, with the index of the item."""
+    """Yield the entry once for each of its templates, with the index of the item."""
     alone = replace(entry, config_map=None, secret=None, literal=None)
     for source, index in _items(entry.config_map):
         yield replace(alone, config_map=source), index

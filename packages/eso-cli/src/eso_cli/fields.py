@@ -1,4 +1,4 @@
-"""Fields that the schema of a kind does not know: mostly typing mistakes, and the API server would refuse them too."""
+"""Finds fields that are not in the schema of a kind. Most are typing mistakes, and the API server would reject them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Schema = dict[str, Any]
 
 
 def unknown_fields(document: Document) -> list[str]:
-    """`file:line: message` for each; nothing for a kind or version that is not ours."""
+    """Return `file:line: message` for each unknown field; nothing for kinds or versions that are not ours."""
     schema = _schema(str(document.content.get("apiVersion")), str(document.content.get("kind")))
     return [
         f"{document.at_key(path)}: {_written(path)}: there is no such field"

@@ -1,8 +1,8 @@
-"""Manifests in files, applied to the embedded API server at the start and whenever a file changes.
+"""Applies manifests from files to the embedded API server at the start and whenever a file changes.
 
-A file or an object that cannot be used is told of, with its line, and stops no other. An object that the API refuses is
-tried again by itself: what it needs (a namespace, a kind, a webhook) may come from elsewhere. What is removed from the
-files stays in the API: deleting is for people.
+An invalid file or object is reported with its line and does not affect the others. An object that the API rejects is
+retried, because the namespace, kind or webhook that it needs may be created later. Objects that are removed from the
+files stay in the API: only users delete them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from eso_cli.documents import Document, InputError, read_manifests
-from kuberun.clock import Clock
-from kuberun.meta import JsonObject
+from kubebase.clock import Clock
+from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
 from localkube.manifests import ManifestError, install
 
@@ -24,14 +24,14 @@ _POLL_SECONDS: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _FIRST: Final = ("Namespace", "CustomResourceDefinition")
-"""Kinds that others cannot exist without."""
+"""Kinds that other objects need, applied first."""
 
 Stamp = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """How a person hears of problems, and of their end."""
+    """Reports problems and their resolution to the user."""
 
     warn: Callable[[str], None]
     tell: Callable[[str], None]
@@ -39,14 +39,14 @@ class Voice:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An object that the API did not take, and what was said about it."""
+    """An object that the API rejected, and the reported reason."""
 
     document: Document
     why: str
 
 
 class Folder:
-    """Files and directories of manifests, and what was last seen of them."""
+    """The files and directories of manifests, and their last seen state."""
 
     def __init__(self, places: Sequence[Path], cluster: Cluster, voice: Voice) -> None:
         self._places = places
@@ -54,11 +54,11 @@ class Folder:
         self._voice = voice
         self._seen: Stamp = ()
         self._unseen: set[str] = set()
-        """What is said of the places that cannot be looked at."""
+        """The reported messages about places that cannot be read."""
         self._refused: list[Refused] = []
 
     async def follow(self, clock: Clock) -> None:
-        """Apply changes for as long as it runs, and meanwhile what was refused, less and less often."""
+        """Apply changes until cancelled, and retry rejected objects with back-off."""
         pause = _POLL_SECONDS
         due = clock.monotonic() + pause
         while True:
@@ -74,9 +74,10 @@ class Folder:
             due = clock.monotonic() + pause
 
     async def apply_changes(self) -> bool:
-        """Apply everything if any file is not what it was; whether that was so.
+        """Apply everything if any file changed; return whether one did.
 
-        Each object goes by itself, so that a bad one stops no other, and those that others need go first.
+        Objects are applied one by one, so that an invalid one does not affect the others. Kinds that others need come
+        first.
         """
         files = self._files()
         stamp = _stamp(files)
@@ -93,11 +94,11 @@ class Folder:
         return True
 
     async def retry_refused(self) -> None:
-        """Try again what was refused; only what is news is said."""
+        """Retry the rejected objects; report only changes."""
         self._refused = await self._apply(self._refused)
 
     async def _apply(self, tried: Iterable[Refused]) -> list[Refused]:
-        """What is refused (still); `why` is what was said about it before."""
+        """Apply the objects; return those that are rejected, each with its reported reason."""
         refused: list[Refused] = []
         for one in tried:
             try:
@@ -115,13 +116,13 @@ class Folder:
         return refused
 
     def _files(self) -> list[Path]:
-        """The named files, and the YAML and JSON files in the named folders."""
+        """Return the named files, and the YAML and JSON files in the named folders."""
         files: list[Path] = []
         unseen: set[str] = set()
         for place in self._places:
             try:
                 files += _listed(place) if place.is_dir() else [place]
-            except OSError as problem:  # taken away, or forbidden, for now
+            except OSError as problem:  # removed or unreadable, perhaps for a moment
                 unseen.add(f"{place}: {problem.strerror}; it is looked at again until that works")
         for news in sorted(unseen - self._unseen):
             self._voice.warn(news)
@@ -133,7 +134,7 @@ class Folder:
 
 
 def missing(places: Sequence[Path]) -> Path | None:
-    """The first place that does not exist."""
+    """Return the first place that does not exist; None if all exist."""
     return next((place for place in places if not place.exists()), None)
 
 
@@ -173,5 +174,5 @@ def _stamp(files: Sequence[Path]) -> Stamp:
 def _stat(file: Path) -> os.stat_result | None:
     try:
         return file.stat()
-    except OSError:  # it went away between the listing and the look, or leads nowhere
+    except OSError:  # deleted since the listing, or a dangling link
         return None

@@ -1,7 +1,7 @@
 """The `eso` command and its subcommands.
 
-Each command imports what it needs when it runs, so that `eso --help` starts at once. Whatever happens, its user sees a
-sentence and not a traceback.
+Each command imports its modules when it runs, so that `eso --help` starts at once. Errors are shown as a sentence,
+never as a traceback.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 # ruff: noqa: E402 - the handler is set before everything that takes time
 import signal
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupted import has nothing to say; `app` puts it back
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback if an import is interrupted; `app` restores the handler
 
 import asyncio
 import os
@@ -20,6 +20,8 @@ from typing import Annotated
 
 import typer
 
+from eso_cli.loglines import LogFormat
+
 commands = typer.Typer(
     name="eso", help="External Secrets Operator.", no_args_is_help=True, pretty_exceptions_enable=False
 )
@@ -28,7 +30,7 @@ commands = typer.Typer(
 provider_app = typer.Typer(name="provider", help="Providers: list, run or write one.", no_args_is_help=True)
 commands.add_typer(provider_app)
 
-# The command behind it parses its own flags.
+# The called command parses its own flags.
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -38,29 +40,49 @@ class Output(StrEnum):
 
 
 def app() -> None:
-    """What the command `eso` runs."""
+    """Run the command `eso`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         commands()
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
         sys.stderr.write(f"eso: {where}{problem.strerror}\n")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what was not written is not tried again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # do not retry the failed write at exit
         sys.exit(1)
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"eso {version('eso-cli')}")
+        raise typer.Exit
+
+
 @commands.callback()
-def eso() -> None:
+def eso(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """External Secrets Operator."""
 
 
 @commands.command()
 def crds() -> None:
-    """Print every CustomResourceDefinition as YAML, ready for `kubectl apply -f -`."""
+    """Print every CustomResourceDefinition as YAML, ready for `kubectl apply -f -`.
+
+    The kinds of a provider that cannot be loaded are left out; a warning names it.
+    """
     from eso_api.kinds import installed_kinds
     from eso_api.manifests import crd_yaml
+    from eso_cli.providers import unloadable
 
-    for kind in installed_kinds():
+    def warn(name: str, problem: Exception) -> None:
+        typer.echo(f"eso crds: {unloadable(name, problem)}", err=True)
+
+    for kind in installed_kinds(warn):
         typer.echo(f"---\n{crd_yaml(kind)}", nl=False)
 
 
@@ -92,11 +114,15 @@ def up(
         ),
     ] = None,
     operator: Annotated[bool, typer.Option(help="Run the operator too.")] = True,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="auto is text on a terminal and json in a pipe or file.")
+    ] = LogFormat.AUTO,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
 ) -> None:
     """Run everything on this machine until interrupted: Kubernetes API, External Secrets CRDs, operator, providers.
 
     An installed provider starts when the first store or generator needs it.
-    What follows -- goes to the operator as it is.
+    Arguments after -- are passed to the operator.
     """
     from eso_cli.up import Options, serve
 
@@ -109,6 +135,8 @@ def up(
         providers=tuple(provider or ()),
         operator=operator,
         operator_flags=tuple(context.args),
+        log_format=log_format,
+        quiet=quiet,
     )
     raise typer.Exit(asyncio.run(serve(options)))
 
@@ -124,23 +152,24 @@ def operator(context: typer.Context) -> None:
 @commands.command()
 def conformance(
     *,
-    target: Annotated[str, typer.Option(help="host:port at which the provider listens.")],
+    target: Annotated[str, typer.Option(help="host:port of the provider.")],
     profile: Annotated[
         list[str] | None,
         typer.Option(help="read, write, generator, subscribe or tls. Repeatable; read if not given."),
     ] = None,
     tls_dir: Annotated[
-        Path, typer.Option(help="Folder with ca.crt, tls.crt and tls.key of a client that the provider lets in.")
+        Path, typer.Option(help="Folder with ca.crt, tls.crt and tls.key of a client that the provider admits.")
     ] = Path(".eso/serve/client"),
     server_name: Annotated[str, typer.Option(help="Name in the provider's certificate, if not the host.")] = "",
     fixture: Annotated[
-        Path | None, typer.Option(help="What is known of the backend: a configuration that works, keys that exist.")
+        Path | None, typer.Option(help="Facts about the backend: a working configuration, keys that exist.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="Token of a service account, for a provider that requires one; read anew.")
+        Path | None,
+        typer.Option(help="Service account token, for a provider that requires one; read again for each call."),
     ] = None,
 ) -> None:
-    """Try on a provider that runs whether it keeps the contract. Exits with 1 if it does not."""
+    """Test a running provider against the provider contract. Exits with 1 if it fails."""
     from eso_cli.conformance import Options, conform
     from eso_conformance import Profile
 
@@ -163,10 +192,10 @@ def render(
         str | None, typer.Option(help="ConfigMaps and Secrets that hold templates, if not in the same file.")
     ] = None,
     show_values: Annotated[bool, typer.Option("--show-values", help="Print values instead of masking them.")] = False,
-    template_left_delimiter: Annotated[str, typer.Option(help="What begins an action in a template.")] = "{{",
-    template_right_delimiter: Annotated[str, typer.Option(help="What ends an action in a template.")] = "}}",
+    template_left_delimiter: Annotated[str, typer.Option(help="The left delimiter of template actions.")] = "{{",
+    template_right_delimiter: Annotated[str, typer.Option(help="The right delimiter of template actions.")] = "}}",
 ) -> None:
-    """Print what the templates of ExternalSecrets and PushSecrets would give, without a cluster.
+    """Print the output of the templates of ExternalSecrets and PushSecrets, without a cluster.
 
     Exits with 1 if a template fails and with 2 if a file cannot be used; problems are printed as file:line: message.
     """
@@ -176,24 +205,70 @@ def render(
     raise typer.Exit(run(Options(file, values, resources, show_values=show_values, delimiters=delimiters)))
 
 
+def _complete_object(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete KIND, or NAME of KIND/NAME."""
+    from eso_cli import completion
+
+    kind, slash, name = incomplete.partition("/")
+    if not slash:
+        return completion.kinds(incomplete)
+    return [f"{kind}/{found}" for found in _names_of(context, kind, name)]
+
+
+def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
+    kind = context.params.get("kind")
+    return _names_of(context, kind, incomplete) if isinstance(kind, str) else []
+
+
+def _names_of(context: typer.Context, kind: str, incomplete: str) -> list[str]:
+    from eso_cli import completion
+
+    given = {name: context.params.get(name) or "" for name in ("namespace", "context")}
+    return completion.names(kind, incomplete, kubeconfig=context.params.get("kubeconfig"), **given)
+
+
 @commands.command()
 def why(
-    kind: Annotated[str, typer.Argument(help="externalsecret or pushsecret.")],
-    name: Annotated[str, typer.Argument(help="Name of the object.")],
+    kind: Annotated[
+        str, typer.Argument(help="Any kind of External Secrets, or KIND/NAME.", autocompletion=_complete_object)
+    ],
+    name: Annotated[str, typer.Argument(help="Name of the object.", autocompletion=_complete_name)] = "",
     *,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="By default that of the context.")] = "",
     kubeconfig: Annotated[Path | None, typer.Option(help="By default KUBECONFIG, or ~/.kube/config.")] = None,
     context: Annotated[str, typer.Option(help="Of the kubeconfig; by default its current one.")] = "",
     output: Annotated[Output, typer.Option("--output", "-o", help="text for people, json for tools.")] = Output.TEXT,
 ) -> None:
-    """Tell why an object is as it is: from its stores and their providers, by its entries and template, to its Secret.
+    """Explain the state of an object: the objects that its values pass through, and which of them is the cause.
 
-    Exits with 0 if every step is good, with 1 if one is not, and with 2 if it cannot be told. No value is ever read.
+    The first ✗ is the cause. Exits with 0 if no step is bad, with 1 if one is, and with 2 if the object cannot be read.
+    Never reads a value.
     """
     from eso_cli.why import Options, run
 
     as_json = output is Output.JSON
     raise typer.Exit(asyncio.run(run(Options(kind, name, namespace, kubeconfig, context, as_json))))
+
+
+@commands.command()
+def status(
+    *,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="By default that of the context.")] = "",
+    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show every namespace.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again at every change, until Ctrl-C.")] = False,
+    kubeconfig: Annotated[Path | None, typer.Option(help="By default KUBECONFIG, or ~/.kube/config.")] = None,
+    context: Annotated[str, typer.Option(help="Of the kubeconfig; by default its current one.")] = "",
+    output: Annotated[Output, typer.Option("--output", "-o", help="text for people, json for tools.")] = Output.TEXT,
+) -> None:
+    """Show every store, provider and synced object: problems first, grouped by cause. Never reads a value.
+
+    Exits with 0 if every object is ready, with 1 if one is not, and with 2 if nothing can be read.
+    """
+    from eso_cli.status import Options, run
+
+    as_json = output is Output.JSON
+    options = Options(namespace, all_namespaces, kubeconfig, context, as_json=as_json, watch=watch)
+    raise typer.Exit(asyncio.run(run(options)))
 
 
 @provider_app.command("list")
@@ -209,12 +284,12 @@ def list_providers() -> None:
 def serve_provider(context: typer.Context, name: str) -> None:
     """Run an installed provider; `eso provider serve NAME --help` lists its flags.
 
-    Without --tls-dir, certificates for trying it out are made in .eso/serve, and it listens on 127.0.0.1:8080.
+    Without --tls-dir, it creates trial certificates in .eso/serve and listens on 127.0.0.1:8080.
     """
     if name in ("--help", "-h"):
         typer.echo(context.get_help())
         raise typer.Exit
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when gRPC is imported; its lines are for its developers
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when gRPC is imported; its log lines do not help users
     from eso_cli.serving import serve
 
     raise typer.Exit(serve(name, context.args))
@@ -225,7 +300,7 @@ def new_provider(
     name: str,
     folder: Annotated[Path | None, typer.Option(help="Where to write it; by default a folder of that name.")] = None,
 ) -> None:
-    """Write a new provider that runs and passes the conformance suite, to be filled in."""
+    """Create the source of a new provider that runs and passes the conformance suite."""
     from eso_sdk.scaffold import ScaffoldError, write
 
     target = folder or Path(f"eso-provider-{name}")

@@ -1,7 +1,7 @@
-"""Rendered objects as YAML for people: values masked, or in the clear where that was asked for.
+"""Prints rendered objects as YAML: values masked, or in the clear if the user asks for them.
 
-A masked value shows its length and nothing else. Text that the manifest itself spells out (a label without a template)
-is no secret and stays.
+A masked value shows its length and nothing else. Text that the manifest itself contains (a label without a template) is
+not secret and stays.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Json = dict[str, Any]
 
 
 def mask(value: bytes) -> str:
-    """Not even a digest: of a short value it can be guessed back."""
+    """Return a mask. It contains no digest, because the digest of a short value can be reversed by guessing."""
     return f"<masked, {len(value)} bytes>"
 
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """Shows no value; `public` is what the manifest spells out."""
+    """Prints no value; `public` are the texts that the manifest contains."""
 
     public: AbstractSet[str]
 
@@ -56,7 +56,7 @@ class Masked:
 
 
 class Clear:
-    """Shows everything: text as text, other bytes in base64, so that the Secret can be applied as it is."""
+    """Prints everything: text as text, other bytes in base64, so that the Secret can be applied as printed."""
 
     def data(self, data: dict[str, SecretBytes]) -> Json:
         texts: dict[str, str] = {}
@@ -79,7 +79,7 @@ View = Masked | Clear
 
 
 def secret_fields(desired: Desired, name: str, namespace: str, view: View) -> Json:
-    """The Secret as the API knows it."""
+    """Return the fields of the Secret in the API."""
     metadata = {
         "name": name,
         "namespace": namespace,
@@ -92,7 +92,7 @@ def secret_fields(desired: Desired, name: str, namespace: str, view: View) -> Js
 
 
 def manifest_fields(desired: DesiredManifest, view: View) -> Json:
-    """The object; what identifies it is never masked."""
+    """Return the object; the fields that identify it are never masked."""
     metadata = desired.content["metadata"]
     shown = {
         key: view.metadata(value) if key in {"labels", "annotations"} else value for key, value in metadata.items()
@@ -112,7 +112,7 @@ def _filled(fields: Json) -> Json:
 
 
 class _Readable(yaml.SafeDumper):
-    """Texts of several lines as blocks, nothing by reference."""
+    """Prints texts of several lines as blocks, and uses no YAML references."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 the signature is PyYAML's
         return True

@@ -1,9 +1,9 @@
-"""Provider processes beside `eso up`: which are installed, how one is started, and what the API knows of it.
+"""Provider processes of `eso up`: the installed providers, their commands, and their objects in the API.
 
-Each is a Service of the operator's namespace, as it would be in a cluster. Nothing resolves names here, so the operator
-is told at which loopback address the Service's provider listens, and to trust it. It is told so of every installed
-provider when it starts; the Service appears when the provider does. The certificates that the operator issues for the
-Service are written into files for the process, and again whenever they are renewed.
+Each provider has a Service in the operator's namespace, as in a cluster. Without a cluster's DNS, flags tell the
+operator which loopback address belongs to the Service of each installed provider, and to trust it. The Service is
+created when the provider starts. The certificates that the operator issues for the Service are written into files for
+the process, at first and after each renewal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from eso_api.values import SecretBytes
 from eso_operator.certs.local import replace_set
 from eso_operator.certs.secrets import CERTIFICATE, KEY, TRUST, TYPED_SECRETS, keys_of
-from eso_operator.stores.target import ServiceKey
+from eso_operator.resolving.resolved import ServiceKey
+from eso_sdk.tracebacks import seat
 from eso_wire.tls import TlsMaterial, TlsMaterialError, client_id
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 from kuberun.errors import ApiError
 
 if TYPE_CHECKING:
@@ -33,46 +35,75 @@ ENTRY_POINTS: Final = "eso.providers"
 CORE_NAMESPACE: Final = "external-secrets"
 CLIENT_IDENTITY: Final = client_id("cluster.local", CORE_NAMESPACE, "external-secrets")
 STARTED_HERE: Final = {"app.kubernetes.io/managed-by": "eso-up"}
-"""Labels of the Services that `eso up` makes, so that a later run can remove those it does not need."""
+"""Labels of the Services that `eso up` creates, so that a later run can remove obsolete ones."""
 _SOON, _LATER = 0.25, 15.0
 
 
 class ProviderNameError(ValueError):
-    """A provider that cannot be started; the text says what is installed."""
+    """A provider argument that is invalid; the message says why."""
 
 
 def installed() -> tuple[str, ...]:
-    """The names of all installed providers."""
+    """Return the names of all installed providers."""
     return tuple(sorted({entry_point.name for entry_point in entry_points(group=ENTRY_POINTS)}))
 
 
+def unloadable(name: str, problem: Exception) -> str:
+    """Describe a provider whose code fails when it is imported. It is left out; the others work."""
+    return f"provider {name} is left out because it cannot be loaded: {seat(problem)}; install it again, or remove it"
+
+
 def load(name: str) -> Provider:
-    """The provider of that name."""
+    """Import and return the provider with this name."""
     for entry_point in entry_points(group=ENTRY_POINTS, name=name):
-        provider: Provider = entry_point.load()
+        try:
+            provider: Provider = entry_point.load()
+        except Exception as problem:  # the provider's own code, which may raise anything
+            raise ProviderNameError(unloadable(name, problem)) from problem
         return provider
     known = ", ".join(installed()) or "none"
     raise ProviderNameError(f'no provider "{name}" is installed (installed: {known})')
 
 
-@dataclass(frozen=True, slots=True)
-class Supervised:
-    """One provider process, and where it keeps its files."""
+class ReservedPort:
+    """A loopback port that is kept for one server of ours from the plan until the end of this process.
 
-    name: str
-    port: int
-    folder: Path
-    held: socket.socket | None = field(default=None, compare=False, repr=False)
-    """A bound socket that reserves the port of a provider on demand until `release`."""
+    The socket is bound, but does not listen. While it is open, the system gives this port neither to a server that
+    asks for any free port nor to an outgoing connection. Linux lets a server that asks for exactly this port listen on
+    it, also after a restart. On other systems the port must be released before the server starts.
+    """
 
-    @property
-    def on_demand(self) -> bool:
-        return self.held is not None
+    def __init__(self, number: int = 0) -> None:
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._held.bind(("127.0.0.1", number))
+        except OSError:
+            self.release()
+            raise
+        self.number: int = self._held.getsockname()[1]
+
+    def hand_over(self) -> None:
+        """Let our server listen on the port."""
+        if sys.platform != "linux":
+            self.release()
 
     def release(self) -> None:
-        """Let the process have its port."""
-        if self.held is not None:
-            self.held.close()
+        self._held.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """One provider process with its reserved port and folder."""
+
+    name: str
+    reserved: ReservedPort
+    folder: Path
+    on_demand: bool = False
+
+    @property
+    def port(self) -> int:
+        return self.reserved.number
 
     @property
     def service(self) -> ServiceKey:
@@ -98,11 +129,11 @@ class Supervised:
 
     @property
     def trust(self) -> str:
-        """The flag with which the operator is told about it."""
+        """The operator's flag for this provider."""
         return f"--expected-provider={self.service}={self.address}"
 
     def objects(self) -> list[dict[str, Any]]:
-        """What stands for it in the API."""
+        """Return the Service that represents the provider in the API."""
         infos = load(self.name).kind_infos
         keys = sorted({info.v1_provider_key for info in infos if info.v1_provider_key})
         annotations = {"external-secrets.io/provider-kinds": ",".join(str(info.kind) for info in infos)}
@@ -119,43 +150,40 @@ class Supervised:
 
 
 def plan(wanted: list[str], folder: Path) -> tuple[Supervised, ...]:
-    """The processes for `NAME` or `NAME=PORT`, each with a port of its own."""
-    found: dict[str, Supervised] = {}
-    taken: set[int] = set()
+    """Return the processes for arguments of the form `NAME` or `NAME=PORT`, each with its own port."""
+    ports: dict[str, int] = {}
     for text in wanted:
         match = re.fullmatch(r"([a-z][a-z0-9-]*)(?:=([0-9]{1,5}))?", text)
         if match is None or int(match[2] or 1) > 65535:
             raise ProviderNameError(f'"{text}" is no provider: write NAME or NAME=PORT')
-        load(match[1])
-        if match[1] in found:
-            raise ProviderNameError(f'provider "{match[1]}" is named twice')
-        port = int(match[2] or 0)
-        if port and (port in taken or not _is_free(port)):
-            raise ProviderNameError(f'port {port} of provider "{match[1]}" is in use; choose another one')
-        taken.add(port)
-        found[match[1]] = Supervised(match[1], port or free_port(), folder / match[1])
-    return tuple(found.values())
-
-
-def plan_others(pinned: Sequence[Supervised], folder: Path) -> tuple[Supervised, ...]:
-    """Plan the processes of all other installed providers, to be started on demand. Their ports are held until then."""
-    names = [name for name in installed() if name not in {provider.name for provider in pinned}]
-    found = []
-    for name in names:
-        held = socket.socket()
-        held.bind(("127.0.0.1", 0))
-        found.append(Supervised(name, held.getsockname()[1], folder / name, held))
+        name, port = match[1], int(match[2] or 0)
+        load(name)
+        if name in ports:
+            raise ProviderNameError(f'provider "{name}" is named twice')
+        if port and port in ports.values():
+            raise _in_use(port, name)
+        ports[name] = port
+    found: list[Supervised] = []
+    with ExitStack() as undo:
+        for name, port in ports.items():
+            try:
+                reserved = ReservedPort(port)
+            except OSError:
+                raise _in_use(port, name) from None
+            undo.callback(reserved.release)
+            found.append(Supervised(name, reserved, folder / name))
+        undo.pop_all()
     return tuple(found)
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a closed connection is no use
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+def _in_use(port: int, name: str) -> ProviderNameError:
+    return ProviderNameError(f'port {port} of provider "{name}" is in use; choose another one')
+
+
+def plan_others(pinned: Sequence[Supervised], folder: Path) -> tuple[Supervised, ...]:
+    """Return the processes of all other installed providers, which start on demand."""
+    names = [name for name in installed() if name not in {provider.name for provider in pinned}]
+    return tuple(Supervised(name, ReservedPort(), folder / name, on_demand=True) for name in names)
 
 
 async def keep_certificates(provider: Supervised, client: Client, clock: Clock, *, warn: Callable[[str], None]) -> None:
@@ -168,7 +196,7 @@ async def keep_certificates(provider: Supervised, client: Client, clock: Clock, 
             material = TlsMaterial(data[TRUST], data[CERTIFICATE], SecretBytes(data[KEY]))
             material.check()
         except (ApiError, KeyError, TlsMaterialError):
-            # Not issued yet, or the server is busy: it is asked again, and the provider waits for the files.
+            # Not issued yet, or the server is busy: retry. The provider waits for the files.
             await clock.sleep(_SOON)
             continue
         if material.fingerprint != known:
@@ -182,17 +210,9 @@ async def keep_certificates(provider: Supervised, client: Client, clock: Clock, 
 
 
 def _written(folder: Path, data: Mapping[str, bytes]) -> str:
-    """Write a set of certificates; what is wrong if that cannot be done now, as on a full disk."""
+    """Write a set of certificates; return a description of the problem if that fails, such as a full disk."""
     try:
         replace_set(folder, {name: data[name] for name in (TRUST, CERTIFICATE, KEY)})
     except OSError as problem:
         return f"{problem.filename or folder}: {problem.strerror}"
     return ""
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -1,8 +1,8 @@
-"""`eso render`: what the template of a manifest would give, without a cluster and without a backend.
+"""`eso render`: prints the output of a manifest's templates, without a cluster and without a backend.
 
 Reads manifests, stand-ins for the fetched values, and the ConfigMaps and Secrets that hold templates; prints one object
-for each ExternalSecret, PushSecret or cluster-wide form of them. Values are masked unless asked for. Problems are
-printed as `file:line: message`.
+for each ExternalSecret, PushSecret or cluster-scoped form of them. Values are masked unless the user asks for them.
+Problems are printed as `file:line: message`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from eso_render.errors import Place, TargetError
 from eso_render.manifest import render_manifest
 from eso_render.scopes import RenderText
 from eso_render.secret import render_push, render_secret
-from kuberun.meta import ObjectMeta
+from kubebase.meta import ObjectMeta
 
 RENDERED, FAILED, UNUSABLE = 0, 1, 2
 """Exit codes: everything rendered; a template failed; a file or an option cannot be used."""
@@ -48,7 +48,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Print what every template gives; the exit code says whether all of them did."""
+    """Print the output of every template; return the exit code."""
     try:
         inputs = _read(options)
     except InputError as problem:
@@ -108,7 +108,7 @@ def _kind(document: Document) -> str:
 
 
 def _ours(document: Document) -> bool:
-    """Other projects have an ExternalSecret too."""
+    """Return whether the kind is ours: other projects also have an ExternalSecret."""
     version = document.content.get("apiVersion")
     return version is None or str(version).startswith(f"{CORE_GROUP}/")
 
@@ -146,7 +146,7 @@ SUBJECTS: dict[str, Callable[[Document], Subject]] = {
 
 
 def _child(name: str, metadata: ChildMetadata | None) -> ObjectMeta:
-    """The metadata that an object in one of the namespaces would have."""
+    """Return the metadata that the object would have in one of the namespaces."""
     given = metadata or ChildMetadata()
     return ObjectMeta(name=name, labels=given.labels, annotations=given.annotations)
 
@@ -175,14 +175,14 @@ def _all_errors(subject: Subject, inputs: Inputs, options: Options) -> list[Targ
 
 
 def _spelled_out(subject: Subject) -> set[str]:
-    """Labels and annotations as the manifest has them; one that still reads so after rendering holds no value."""
+    """Return the labels and annotations as written in the manifest; those that rendering keeps hold no value."""
     metadata = (subject.template.metadata if subject.template else None) or TemplateMetadata()
     sources = (subject.owner.labels, subject.owner.annotations, metadata.labels, metadata.annotations)
     return {value for entries in sources for value in entries.values()}
 
 
 def _located(subject: Subject, error: TargetError, holders: list[Kept]) -> str:
-    """`file:line` of the template: in the object that holds it if that is at hand, else where the manifest names it."""
+    """Return `file:line` of the template, in the object that holds it if given, else where the manifest names it."""
     place: Place = error.place
     for holder in holders:
         if (holder.kind, holder.name) == (place.kind, place.name) and holder.serves(subject.owner.namespace):

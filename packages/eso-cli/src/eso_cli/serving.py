@@ -1,8 +1,8 @@
 """`eso provider serve NAME`: an installed provider in this process, as its own command `eso-provider-NAME` runs it.
 
-A provider needs certificates. Where none are named, they are made in `.eso/serve` for somebody who wants to try the
-provider out: `server/` for it, `client/` for whoever calls it, say `eso conformance`. Nobody but this machine can call
-it then, unless an address is named.
+A provider needs certificates. If the command line names none, trial certificates are created in `.eso/serve`: `server/`
+for the provider, `client/` for its callers, such as `eso conformance`. The provider then listens on loopback only,
+unless the command line names an address.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from eso_cli.providers import CLIENT_IDENTITY, CORE_NAMESPACE, ProviderNameError
 from eso_operator.certs.bundle import Lifetimes
 from eso_operator.certs.local import maintain
 from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.stores.target import ServiceKey
-from kuberun.clock import SystemClock
+from eso_operator.resolving.resolved import ServiceKey
+from kubebase.clock import SystemClock
 
 TRIAL_FOLDER = Path(".eso/serve")
 TRIAL_ADDRESS = "127.0.0.1:8080"
 
 
 def serve(name: str, arguments: list[str]) -> int:
-    """Run it until a signal; the exit code is the provider's."""
+    """Run the provider until a signal arrives; return its exit code."""
     from eso_sdk.main import run
 
     try:
@@ -45,7 +45,7 @@ def serve(name: str, arguments: list[str]) -> int:
 
 
 def trial_flags(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """Flags for certificates made here and an address of this machine, unless somebody names certificates."""
+    """Create trial certificates and return flags for them and a loopback address; [] if certificates are given."""
     named = any(argument.split("=")[0] in ("--tls-dir", "--help", "-h") for argument in arguments)
     if named or environment.get("ESO_PROVIDER_TLS_DIR"):
         return []
@@ -57,7 +57,7 @@ def trial_flags(name: str, arguments: Sequence[str], environment: Mapping[str, s
 
 
 def _own_command(name: str) -> Callable[[], object] | None:
-    """The provider's console script, which may know flags of its own; it ends with SystemExit. None if it has none."""
+    """Return the provider's console script, which may have its own flags and raises SystemExit; None without one."""
     for entry_point in entry_points(group="console_scripts", name=f"eso-provider-{name}"):
         return cast("Callable[[], object]", entry_point.load())
     return None

@@ -1,4 +1,4 @@
-"""What files hold in place of a backend and a cluster: fetched values, and ConfigMaps and Secrets with templates."""
+"""Stand-ins for a backend and a cluster, read from files: fetched values, and ConfigMaps and Secrets with templates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from eso_api.values import SecretBytes
 from eso_cli.documents import Document, Field, typed
 from eso_render.decoding import DecodingError, decode
 from eso_render.sources import TemplateObjects
-from kuberun.meta import ObjectMeta
+from kubebase.meta import ObjectMeta
 
 Values = dict[str, SecretBytes]
 
 
 def values_of(documents: list[Document]) -> Values:
-    """A map of key to text as it is written, or to `{base64: …}` for bytes that are no text."""
+    """Return the values of a map: key to text as written, or to `{base64: …}` for bytes that are not text."""
     values: Values = {}
     for document in documents:
         if not isinstance(document.content, dict):
@@ -59,11 +59,11 @@ class Kept:
     entries: Mapping[str, SecretBytes] = field(repr=False)
 
     def serves(self, namespace: str) -> bool:
-        """Whether an object of that namespace finds it; files may leave namespaces out."""
+        """Return whether an object of that namespace can refer to it; files may omit namespaces."""
         return not namespace or self.namespace in {"", namespace}
 
     def locate(self, key: str, line: int) -> str | None:
-        """Where the template under the key stands. Lines inside a base64 text are not those of the file."""
+        """Return the place of the template under the key. Lines inside a base64 text are not lines of the file."""
         if self.document.has(("stringData", key)):
             return self.document.at(("stringData", key), line)
         if self.document.has(("data", key)):
@@ -72,7 +72,7 @@ class Kept:
 
 
 class _Holder(msgspec.Struct, rename="camel"):
-    """What is read of a ConfigMap or Secret."""
+    """The fields that are read of a ConfigMap or Secret."""
 
     kind: str
     metadata: ObjectMeta
@@ -91,7 +91,7 @@ def kept(document: Document) -> Kept:
 
 
 def template_objects(holders: list[Kept], namespace: str) -> TemplateObjects:
-    """What an object of that namespace finds."""
+    """Return the ConfigMaps and Secrets that an object of that namespace can refer to."""
     serving = [holder for holder in holders if holder.serves(namespace)]
     return TemplateObjects(
         config_maps={

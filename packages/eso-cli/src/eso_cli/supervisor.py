@@ -1,34 +1,39 @@
-"""Child processes kept running: started, restarted with back-off when they end, stopped together.
+"""Keeps child processes running: starts them, restarts them with back-off when they exit, stops them together.
 
-    async with supervised(components, clock, emit) as start:
-        start(another)                             # all of them run; on the way out they are stopped
+    async with supervised(components, clock, log) as start:
+        start(another)                             # all of them run; at the end of the block they are stopped
 
-What they write comes out of one stream, line by line, with the name of the component. Nothing here knows what the
-components are.
+Their output goes to one stream, line by line, with the name of the component. This module does not depend on the kind
+of component.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from kuberun.backoff import Backoff, system_random
-from kuberun.children import bound_to_parent
-from kuberun.clock import Clock
+from kubebase.backoff import Backoff, system_random
+from kubebase.children import bound_to_parent
+from kubebase.clock import Clock
 
 LINE_BYTES: Final = 64 * 1024
 GRACE_SECONDS: Final = 15.0
-"""What a component gets to stop by itself; longer than a provider's drain."""
+"""The time for a component to stop by itself; longer than a provider's drain."""
 _SETTLED_SECONDS: Final = 60.0
-"""A component that ran this long is not failing over and over."""
+"""After this time a component no longer counts as failing repeatedly."""
 
-Emit = Callable[[str], None]
+
+class Log(Protocol):
+    def passed_on(self, component: str, line: str) -> None:
+        """Write a line that the component wrote."""
+
+    def warning(self, component: str, text: str) -> None:
+        """Write a line about the component."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +47,14 @@ class Component:
 
 @asynccontextmanager
 async def supervised(
-    components: Sequence[Component], clock: Clock, emit: Emit, *, backoff: Backoff | None = None
+    components: Sequence[Component], clock: Clock, log: Log, *, backoff: Backoff | None = None
 ) -> AsyncIterator[Callable[[Component], None]]:
-    """Keep the components running for as long as the block lasts; the yielded function adds another one."""
+    """Keep the components running while the block lasts; the yielded function adds another one."""
     tasks: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
 
         def start(component: Component) -> None:
-            keeper = _Keeper(component, clock, emit, backoff or Backoff(first=0.5, cap=30.0))
+            keeper = _Keeper(component, clock, log, backoff or Backoff(first=0.5, cap=30.0))
             tasks.append(group.create_task(keeper.run()))
 
         for component in components:
@@ -62,12 +67,12 @@ async def supervised(
 
 
 class _Keeper:
-    """One component: run it, say how it ended, run it again."""
+    """Runs one component, reports how it exited, and runs it again."""
 
-    def __init__(self, component: Component, clock: Clock, emit: Emit, backoff: Backoff) -> None:
+    def __init__(self, component: Component, clock: Clock, log: Log, backoff: Backoff) -> None:
         self._component = component
         self._clock = clock
-        self._emit = emit
+        self._log = log
         self._backoff = backoff
 
     async def run(self) -> None:
@@ -78,11 +83,11 @@ class _Keeper:
             settled = self._clock.monotonic() - started > _SETTLED_SECONDS
             failures = 1 if settled else failures + 1
             delay = self._backoff.delay(failures, system_random)
-            self._say(f"{ended}; starting again in {delay:.1f} s")
+            self._log.warning(self._component.name, f"{ended}; starting again in {delay:.1f} s")
             await self._clock.sleep(delay)
 
     async def _run_once(self) -> str:
-        """One life of the process; says how it ended."""
+        """Run the process once; return how it exited."""
         try:
             process = await asyncio.create_subprocess_exec(
                 # A supervisor that is killed cannot stop its components, so the kernel does.
@@ -102,9 +107,9 @@ class _Keeper:
             await asyncio.shield(_stopped(process))
 
     async def _pump(self, process: asyncio.subprocess.Process) -> None:
-        """Pass its lines on until there are no more."""
+        """Write its lines until the stream ends."""
         lines = process.stdout
-        if lines is None:  # it was asked for above
+        if lines is None:  # never: the pipe was requested above
             return
         while True:
             try:
@@ -115,23 +120,11 @@ class _Keeper:
                 line = await lines.readexactly(min(long.consumed, LINE_BYTES))
             if not line:
                 return
-            self._emit(named(self._component.name, line.decode(errors="replace").rstrip()))
-
-    def _say(self, text: str) -> None:
-        self._emit(json.dumps({"component": self._component.name, "level": "warning", "event": text}))
-
-
-def named(component: str, line: str) -> str:
-    """A line of a component's log with its name: inside, if it is JSON, else in front."""
-    with contextlib.suppress(json.JSONDecodeError):
-        entry = json.loads(line)
-        if isinstance(entry, dict):
-            return json.dumps({"component": component, **entry}, ensure_ascii=False)
-    return f"{component} | {line}"
+            self._log.passed_on(self._component.name, line.decode(errors="replace").rstrip())
 
 
 async def _stopped(process: asyncio.subprocess.Process) -> None:
-    """Ask it to stop, and make it stop if it does not."""
+    """Ask the process to stop; kill it if it does not."""
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):
@@ -146,7 +139,7 @@ async def _stopped(process: asyncio.subprocess.Process) -> None:
 
 
 async def _drained(process: asyncio.subprocess.Process) -> None:
-    """Read away its last words: a full pipe would keep it from stopping."""
+    """Read its remaining output: a full pipe would block its exit."""
     if process.stdout is not None:
         while await process.stdout.read(LINE_BYTES):
             pass

@@ -1,20 +1,19 @@
-"""`eso up`: the embedded API server with our CRDs, the operator and the providers that are needed, as one command.
+"""`eso up`: the embedded API server with our CRDs, the operator and the required providers, as one command.
 
-The API server runs in this process; the operator and each provider are children, restarted when they end. Providers
-that the command line names start at once, every other installed one with the first object that needs it. Their logs
-come out of this process' standard error with the name of the component.
+The API server runs in this process. The operator and the providers are child processes and are restarted when they
+exit. Providers on the command line start at once; any other installed provider starts with the first object that needs
+it. Log lines of the children go to the standard error of this process, with the name of the component.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import os
 import sys
 from asyncio import TaskGroup
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -25,24 +24,26 @@ import typer
 from eso_api.kinds import installed_kinds
 from eso_cli.demand import Demand
 from eso_cli.folder import Folder, Voice, missing
+from eso_cli.loglines import LogFormat, LogLines
 from eso_cli.providers import (
     CORE_NAMESPACE,
     STARTED_HERE,
     ProviderNameError,
+    ReservedPort,
     Supervised,
-    free_port,
     keep_certificates,
     plan,
     plan_others,
+    unloadable,
 )
 from eso_cli.supervisor import Component, supervised
-from eso_operator.flags import parse
-from eso_operator.settings import SettingsError
-from eso_sdk.redaction import seat
+from eso_operator.process.flags import parse
+from eso_operator.process.settings import SettingsError
+from eso_sdk.tracebacks import seat
+from kubebase.clock import Clock, SystemClock
+from kubebase.meta import JsonObject
 from kuberun import config
 from kuberun.client import Client
-from kuberun.clock import Clock, SystemClock
-from kuberun.meta import JsonObject
 from kuberun.transport import AiohttpTransport
 from localkube.manifests import ManifestError, install, remove
 from localkube.model import ListQuery
@@ -53,6 +54,7 @@ _READY_SECONDS: Final = 90.0
 _POLL_SECONDS: Final = 0.05
 _LATE_SECONDS: Final = 0.25
 _AGAIN_SECONDS: Final = 5.0
+_COMPONENT: Final = "up"
 _ALLOW_ADDRESS: Final = "ESO_PROVIDER_ALLOW_ADDRESS"
 
 
@@ -66,39 +68,53 @@ class Options:
     providers: tuple[str, ...] = ()
     operator: bool = True
     operator_flags: tuple[str, ...] = ()
+    log_format: LogFormat = LogFormat.AUTO
+    quiet: bool = False
 
     @property
     def files(self) -> Files:
         return Files(self.kubeconfig, self.ready_file)
 
     def planned_providers(self) -> tuple[Supervised, ...]:
-        """Those that the command line names, and those that start on demand: without an operator nobody calls them."""
+        """Return the providers of the command line and, if an operator runs, those that start on demand."""
         folder = self.data_dir / "providers"
         pinned = plan(list(self.providers), folder)
         return (*pinned, *plan_others(pinned, folder)) if self.operator else pinned
 
 
 async def serve(options: Options) -> int:
-    """Run until a signal; the exit code says whether it started."""
+    """Run until a signal arrives; return 0, or 1 if the start failed or a task ended with an error."""
     stop = asyncio.Event()
-    providers: tuple[Supervised, ...] = ()
+    ports = ExitStack()
     try:
         kube = LocalKube(options.data_dir, port=options.port)
-        providers = options.planned_providers()
-        site = Site(options, kube, providers, stop)
+        site = Site(options, kube, options.planned_providers(), stop)
+        ports.callback(site.release_ports)
         site.check_options()
         await run(kube, site.objects(), options.files, announce=typer.echo, company=site.company, stop=stop)
     except (StartError, ProviderNameError, SettingsError, OSError, ExceptionGroup) as problem:
         typer.echo(f"eso up: {_said(problem, options)}", err=True)
         return 1
     finally:
-        for provider in providers:
-            provider.release()
+        ports.close()
+    _log_lines(options).info(_COMPONENT, "stopped")
     return 0
 
 
+def _log_lines(options: Options) -> LogLines:
+    """Write to standard error: for people on a terminal, as JSON into a file or pipe."""
+    terminal = sys.stderr.isatty()
+    text = terminal if options.log_format is LogFormat.AUTO else options.log_format is LogFormat.TEXT
+    colour = terminal and "NO_COLOR" not in os.environ
+
+    def write(line: str) -> None:
+        typer.echo(line, err=True)
+
+    return LogLines(write, SystemClock(), text=text, colour=colour, quiet=options.quiet)
+
+
 def _said(problem: Exception, options: Options) -> str:
-    """What is wrong, and which option helps."""
+    """Describe the problem and the option that solves it."""
     if isinstance(problem, ExceptionGroup):  # of the tasks that run beside the server
         return _said(problem.exceptions[0], options)
     cause = problem.__cause__ or problem
@@ -114,7 +130,7 @@ def _said(problem: Exception, options: Options) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """What a provider that starts later needs: who runs its process, and who owns its tasks."""
+    """The process supervisor, task group and client that a provider needs when it starts later."""
 
     start: Callable[[Component], None]
     tasks: TaskGroup
@@ -137,12 +153,18 @@ class Site:
         self._providers = {provider.name: provider for provider in providers}
         self._started = [provider for provider in providers if not provider.on_demand]
         self._clock: Clock = SystemClock()
-        self._live_port = free_port()
+        self._live_port, self._dashboard_port = ReservedPort(), ReservedPort()
         self._stop = stop
+        self._log = _log_lines(options)
         self._announced = self._said_loopback = False
 
+    def release_ports(self) -> None:
+        own = (self._live_port, self._dashboard_port)
+        for reserved in (*own, *(provider.reserved for provider in self._providers.values())):
+            reserved.release()
+
     def check_options(self) -> None:
-        """What cannot work is refused before anything runs."""
+        """Check the options before anything starts. Raises an error for options that cannot work."""
         if (place := missing(self._options.manifests)) is not None:
             raise StartError(f"{place}: no such file or folder; --file names manifests")
         if self._options.operator:
@@ -151,8 +173,8 @@ class Site:
             raise StartError(f"no operator runs that could take {self._options.operator_flags[0]}; leave it out")
 
     def objects(self) -> Iterator[JsonObject]:
-        """What the API holds from the start."""
-        for kind in installed_kinds():
+        """Yield the objects that are installed before the server is ready."""
+        for kind in installed_kinds(lambda name, problem: self._warn(unloadable(name, problem))):
             yield kind.crd()
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CORE_NAMESPACE}}
         for provider in self._started:
@@ -160,16 +182,16 @@ class Site:
 
     @asynccontextmanager
     async def company(self, kubeconfig: Path) -> AsyncIterator[JsonObject]:
-        """Run operator, providers and manifests for as long as the server runs."""
-        folder = Folder(self._options.manifests, self._kube.cluster, Voice(_complain, _tell))
+        """Run the operator and the providers, and apply the manifests, while the server runs."""
+        folder = Folder(self._options.manifests, self._kube.cluster, Voice(self._warn, self._tell))
         client = Client(AiohttpTransport(config.load(kubeconfig)))
         pinned = [provider.name for provider in self._started]
         waiting = [name for name in self._providers if name not in pinned]
-        demand = Demand(self._kube.cluster, pinned, waiting, warn=_complain)
+        demand = Demand(self._kube.cluster, pinned, waiting, warn=self._warn)
         for provider in self._providers.values():
             provider.ready_file.unlink(missing_ok=True)  # of a process that was killed
         try:
-            async with supervised(self._components(kubeconfig), self._clock, _emit) as start, TaskGroup() as tasks:
+            async with supervised(self._components(kubeconfig), self._clock, self._log) as start, TaskGroup() as tasks:
                 running = _Running(start, tasks, client, demand)
                 with demand.following():
                     yield await self._begin(running, folder)
@@ -179,9 +201,9 @@ class Site:
             await client.close()
 
     async def _begin(self, running: _Running, folder: Folder) -> JsonObject:
-        """Start what is needed now and follow what will be; what the ready file says about it, once it serves."""
+        """Start the providers needed now, follow later needs, and return the ready file's entry on providers."""
         for provider in self._started:
-            running.own(keep_certificates(provider, running.client, self._clock, warn=_complain))
+            running.own(keep_certificates(provider, running.client, self._clock, warn=self._warn))
         await folder.apply_changes()
         running.own(folder.follow(self._clock))
         if self._options.operator:
@@ -190,7 +212,10 @@ class Site:
             running.own(self._follow_needs(running))
         await self._until_ready()
         self._announced = True
-        return self._named_providers()
+        added = self._additions()
+        if "dashboard" in added and not self._stop.is_set():
+            typer.echo(f"dashboard {added['dashboard']}")
+        return added
 
     # --- providers on demand ------------------------------------------------------------------------------------------
 
@@ -201,42 +226,43 @@ class Site:
 
     async def _start_needed(self, running: _Running) -> None:
         for name, who in (await running.demand.look()).items():
-            _tell(f"starting provider {name}: {who} needs it")
+            self._tell(f"starting provider {name}: {who} needs it")
             provider = self._providers[name]
             self._started.append(provider)
-            provider.release()
             running.start(self._component(provider))
             running.own(self._attend(provider, running.client), self._announce_again(provider))
 
     async def _attend(self, provider: Supervised, client: Client) -> None:
-        """Have the operator know the provider, and the provider its certificates."""
+        """Install the provider's Service, so that the operator finds it, and keep its certificates up to date."""
         said = ""
         while True:
             try:
                 await install(self._kube.cluster, provider.objects())
                 break
-            except ManifestError as problem:  # say, somebody deleted the namespace
+            except ManifestError as problem:  # for example, the namespace was deleted
                 if str(problem) != said:
-                    _complain(f"provider {provider.name}: {problem}; it is tried again until it works")
+                    self._warn(f"provider {provider.name}: {problem}; it is tried again until it works")
                 said = str(problem)
                 await self._clock.sleep(_AGAIN_SECONDS)
-        await keep_certificates(provider, client, self._clock, warn=_complain)
+        await keep_certificates(provider, client, self._clock, warn=self._warn)
 
     async def _announce_again(self, provider: Supervised) -> None:
-        """Name a provider in the ready file once it serves."""
+        """Add a provider to the ready file as soon as it serves."""
         while not (self._announced and provider.ready_file.exists()):
             await self._clock.sleep(_LATE_SECONDS)
         try:
-            write_ready(self._kube, self._options.files, self._named_providers())
+            write_ready(self._kube, self._options.files, self._additions())
         except OSError as problem:
-            _complain(f"{problem.filename}: {problem.strerror}; provider {provider.name} is not named there")
+            self._warn(f"{problem.filename}: {problem.strerror}; provider {provider.name} is not named there")
 
-    def _named_providers(self) -> JsonObject:
+    def _additions(self) -> JsonObject:
+        """Return what the ready file says besides how to reach the API server."""
         serving = (provider for provider in self._started if provider.ready_file.exists())
-        return {"providers": {provider.name: provider.address for provider in serving}}
+        named = {"providers": {provider.name: provider.address for provider in serving}}
+        return {**named, "dashboard": self.dashboard} if self._options.operator and self.dashboard else named
 
     async def _remove_leftovers(self) -> None:
-        """Remove the Services of an earlier run whose providers nobody needs now."""
+        """Remove the Services of an earlier run whose providers are not needed now."""
         (label,) = STARTED_HERE.items()
         kept = ",".join(f"metadata.name!={provider.service.name}" for provider in self._started)
         query = ListQuery(CORE_NAMESPACE, label_selector="=".join(label), field_selector=kept)
@@ -247,32 +273,45 @@ class Site:
     def _components(self, kubeconfig: Path) -> list[Component]:
         components = [self._component(provider) for provider in self._started]
         if self._options.operator:
+            self._live_port.hand_over()
+            self._dashboard_port.hand_over()
             command = [sys.executable, "-m", "eso_operator", *self._operator_flags(kubeconfig)]
             components.append(Component("operator", command, _environment()))
         return components
 
     def _component(self, provider: Supervised) -> Component:
-        # Backends of people who try things out are on this machine; elsewhere an administrator has to allow that.
+        provider.reserved.hand_over()
+        # In a trial, backends run on this machine. On a cluster, an administrator has to permit loopback addresses.
         environment = {_ALLOW_ADDRESS: "loopback", **_environment()}
         if not self._said_loopback and _ALLOW_ADDRESS not in os.environ:
             self._said_loopback = True
-            _tell(f"providers may call loopback addresses of this machine; set {_ALLOW_ADDRESS} to change that")
+            self._tell(f"providers may call loopback addresses of this machine; set {_ALLOW_ADDRESS} to change that")
         return Component(f"provider-{provider.name}", provider.command, environment)
 
     def _operator_flags(self, kubeconfig: Path) -> list[str]:
         flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
-        flags += ["--live-addr", f"127.0.0.1:{self._live_port}", "--metrics-addr", "0"]
+        flags += ["--live-addr", f"127.0.0.1:{self._live_port.number}", "--metrics-addr", "0"]
+        flags += ["--dashboard-addr", f"127.0.0.1:{self._dashboard_port.number}"]
         return [*flags, *(provider.trust for provider in self._providers.values()), *self._options.operator_flags]
 
     @property
     def readiness(self) -> str:
-        """Where the operator says that it is ready, which flags for it may have moved."""
+        """Return the URL of the operator's readiness probe, as its flags set it."""
         live = parse(self._operator_flags(self._options.kubeconfig), os.environ).live
         host = f"[{live.host}]" if ":" in live.host else live.host or "127.0.0.1"
         return f"http://{host}:{live.port}/readyz"
 
+    @property
+    def dashboard(self) -> str:
+        """Return the URL of the dashboard, as the operator's flags set it; empty if it is off."""
+        settings = parse(self._operator_flags(self._options.kubeconfig), os.environ).dashboard
+        if settings.listen.disabled:
+            return ""
+        host = f"[{settings.listen.host}]" if ":" in settings.listen.host else settings.listen.host or "127.0.0.1"
+        return f"{'https' if settings.authenticated else 'http'}://{host}:{settings.listen.port}/"
+
     async def _until_ready(self) -> None:
-        """Wait for the operator and the providers, but not for ever: what does not start is seen in the log."""
+        """Wait until the operator and the providers are ready; after a timeout, log a warning and go on."""
         if not self._options.operator:
             return
         readiness = self.readiness
@@ -281,7 +320,7 @@ class Site:
                 while not self._stop.is_set() and not await self._ready(readiness):
                     await self._clock.sleep(_POLL_SECONDS)
         except TimeoutError:
-            _complain(f"not everything is ready after {_READY_SECONDS:.0f} s")
+            self._warn(f"not everything is ready after {_READY_SECONDS:.0f} s")
 
     async def _ready(self, readiness: str) -> bool:
         if not all(provider.ready_file.exists() for provider in self._started):
@@ -293,18 +332,12 @@ class Site:
             except (aiohttp.ClientError, TimeoutError):
                 return False
 
+    def _tell(self, text: str) -> None:
+        self._log.info(_COMPONENT, text)
+
+    def _warn(self, text: str) -> None:
+        self._log.warning(_COMPONENT, text)
+
 
 def _environment() -> Mapping[str, str]:
     return {**os.environ, "PYTHONUNBUFFERED": "1", "GRPC_VERBOSITY": "ERROR"}
-
-
-def _emit(line: str) -> None:
-    typer.echo(line, err=True)
-
-
-def _complain(text: str) -> None:
-    _emit(json.dumps({"component": "up", "level": "warning", "event": text}))
-
-
-def _tell(text: str) -> None:
-    _emit(json.dumps({"component": "up", "level": "info", "event": text}))

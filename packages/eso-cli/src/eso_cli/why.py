@@ -1,47 +1,43 @@
-"""`eso why`: the way of the values of one object, printed as a short story; what is wrong, and when it is tried again.
-
-`evidence.py` looks, `story.py` judges, this module prints. No value is ever asked for, and so none can be shown.
-"""
+"""`eso why`: the state of one object and its cause, printed. `eso_operator.insight` reads and judges."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import typer
 
-from eso_api.crd import CustomKind
-from eso_api.externalsecret import EXTERNAL_SECRET
-from eso_api.pushsecret import PUSH_SECRET
-from eso_cli.evidence import Look, Recorded, Sight, gather
-from eso_cli.story import Mark, Step, Story, moment, story_of
+from eso_cli.terminal import printable, sign
+from eso_operator.insight.evidence import Evidence, gather
+from eso_operator.insight.facts import Fact, Mark, Recorded, Story, moment
+from eso_operator.insight.kinds import AnyKind, close_to, kinds_named, known_words
+from eso_operator.insight.sights import Eyes, Look, Sight
+from eso_operator.insight.story import story_of
+from kubebase.clock import Clock, SystemClock
+from kubebase.meta import ObjectKey
 from kuberun import config
 from kuberun.client import Client
-from kuberun.clock import Clock, SystemClock
 from kuberun.errors import ApiError, KubeError
-from kuberun.meta import ObjectKey
 from kuberun.transport import AiohttpTransport
 
 HEALTHY, UNWELL, UNUSABLE = 0, 1, 2
-"""Exit codes: every step is good; one is not; it cannot be told, because of an option or the API server."""
-
-KINDS: Final[tuple[CustomKind[Any], ...]] = (EXTERNAL_SECRET, PUSH_SECRET)
+"""Exit codes: every step is good; one is not; unknown, because of an option or the API server."""
 
 _SIGNS: Final = {Mark.GOOD: "✓", Mark.BAD: "✗", Mark.OPEN: "?"}
-_PLAIN_SIGNS: Final = {Mark.GOOD: "+", Mark.BAD: "!", Mark.OPEN: "?"}
 _COLOURS: Final = {Mark.GOOD: typer.colors.GREEN, Mark.BAD: typer.colors.RED, Mark.OPEN: typer.colors.YELLOW}
 _OK: Final = {Mark.GOOD: True, Mark.BAD: False, Mark.OPEN: None}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
+    """`kind` may be KIND/NAME; then `name` is empty."""
+
     kind: str
-    name: str
+    name: str = ""
     namespace: str = ""
     kubeconfig: Path | None = None
     context: str = ""
@@ -49,98 +45,124 @@ class Options:
 
 
 async def run(options: Options, clock: Clock | None = None) -> int:
-    """Print the story; the exit code says how it ends."""
-    clock = clock or SystemClock()
-    kind = kind_named(options.kind)
-    if kind is None:
-        known = " or ".join(each.name.lower() for each in KINDS)
-        return _refuse(f'there is no story about "{options.kind}"; ask for an {known}')
+    """Print the story; return the exit code."""
+    now = (clock or SystemClock()).now()
+    word, slash, after = options.kind.partition("/")
+    name = options.name or after
+    if not name or (options.name and slash):
+        return _refuse("name one object, as KIND NAME or KIND/NAME")
+    kinds = kinds_named(word)
+    if not kinds:
+        return _refuse(_unknown(word))
     try:
         connection = config.load(options.kubeconfig, context=options.context)
         client = Client(AiohttpTransport(connection))
     except KubeError as problem:
         return _refuse(str(problem))
-    key = ObjectKey(options.namespace or connection.namespace or "default", options.name)
+    key = ObjectKey(options.namespace or connection.namespace or "default", name)
     try:
-        evidence = await gather(client, kind, key)
+        evidence = await _found(client, kinds, key)
+        hints = await _hints(client, kinds, key, evidence)
     except ApiError as problem:
         return _refuse(str(problem))
     finally:
         await client.close()
     if isinstance(evidence, Sight) and evidence.look is Look.HIDDEN:
         return _refuse(f"{evidence.kind} {evidence.key}: {evidence.why}")
-    story = story_of(evidence, clock.now())
-    typer.echo(json.dumps(as_json(story), indent=2) if options.as_json else "\n".join(lines(story, clock.now())))
+    story = story_of(evidence, now)
+    story = replace(story, head=replace(story.head, notes=(*story.head.notes, *hints)))
+    typer.echo(json.dumps(as_json(story), indent=2) if options.as_json else "\n".join(lines(story, now)))
     return HEALTHY if story.healthy else UNWELL
 
 
-def kind_named(word: str) -> CustomKind[Any] | None:
-    """By any of the names that kubectl takes."""
-    asked = word.lower()
-    for kind in KINDS:
-        names = (kind.name.lower(), kind.plural, *kind.short_names)
-        if asked in (*names, *(f"{name}.{kind.group}" for name in names)):
-            return kind
-    return None
+async def _found(client: Client, kinds: list[AnyKind], key: ObjectKey) -> Evidence | Sight:
+    """Return the first object of that name: several groups may have the kind."""
+    first: Evidence | Sight | None = None
+    for kind in kinds:
+        evidence = await gather(client, kind, key)
+        if not _is_absent(evidence):
+            return evidence
+        first = first or evidence
+    if first is None:
+        raise AssertionError("a word without kinds is refused before")
+    return first
+
+
+async def _hints(client: Client, kinds: list[AnyKind], key: ObjectKey, found: Evidence | Sight) -> list[str]:
+    """Return the names that may have been meant, or the objects of other groups that have the name too."""
+    eyes = Eyes(client)
+    if isinstance(found, Evidence):
+        others = [kind for kind in kinds[kinds.index(found.kind) + 1 :] if await _exists(eyes, kind, key)]
+        return [f"there is another: eso why {other.plural}.{other.group}/{key.name}" for other in others]
+    names = {name for kind in kinds for name in await eyes.names(kind.resource(), key.namespace)}
+    close = close_to(key.name, names) if _is_absent(found) else []
+    return [f"did you mean {' or '.join(close)}?"] if close else []
+
+
+async def _exists(eyes: Eyes, kind: AnyKind, key: ObjectKey) -> bool:
+    seen = await eyes.glance(kind.resource(), key if kind.namespaced else ObjectKey("", key.name))
+    return seen.look is Look.FOUND
+
+
+def _is_absent(evidence: Evidence | Sight) -> bool:
+    return isinstance(evidence, Sight) and evidence.look is Look.ABSENT
+
+
+def _unknown(word: str) -> str:
+    words = known_words()
+    if close := close_to(word, words):
+        return f'"{word}" is not a kind of External Secrets; did you mean {" or ".join(close)}?'
+    return f'"{word}" is not a kind of External Secrets; the kinds are {", ".join(words)}'
+
+
+# --- printing ---------------------------------------------------------------------------------------------------------
 
 
 def lines(story: Story, now: datetime) -> Iterator[str]:
-    """The story for people; colours are left out by `typer.echo` where nobody would see them."""
-    yield from _told(story.head, 0)
+    """Yield the story as text; `typer.echo` strips the colours if the output is not a terminal.
+
+    The object is the title. It has a sign only if it is the cause or nothing is bad, so that the first ✗ is the cause.
+    """
+    titled = story.cause is not None and story.cause is not story.head
+    yield printable(story.head.what) if titled else f"{_styled(story.head.mark)} {printable(story.head.what)}"
+    yield from (f"    {printable(note)}" for note in story.head.notes)
     for step in story.steps:
-        yield from _told(step, 1)
+        for fact in step:
+            yield f"  {_styled(fact.mark)} {printable(fact.what)}"
+            yield from (f"      {printable(note)}" for note in fact.notes)
     if not story.healthy:
         yield from (f"  event {_event(event, now)}" for event in story.events)
 
 
 def as_json(story: Story) -> dict[str, Any]:
-    """The story for tools."""
+    """Return the story for tools."""
     return {
         "healthy": story.healthy,
-        "cause": _plain(story.cause.what) if story.cause else None,
+        "cause": printable(story.cause.what) if story.cause else None,
         "nextAttemptTime": story.next_attempt_time or None,
         "object": _fields(story.head),
         "steps": [_fields(step) for step in story.steps],
         "events": [
-            {"type": each.type, "reason": each.reason, "at": each.at, "message": _plain(each.message)}
+            {"type": each.type, "reason": each.reason, "at": each.at, "message": printable(each.message)}
             for each in story.events
         ],
     }
 
 
-def _fields(step: Step) -> dict[str, Any]:
-    fields = {"step": step.name, "ok": _OK[step.mark], "says": _plain(step.what)}
-    return fields | {"notes": [_plain(note) for note in step.notes], "below": [_fields(each) for each in step.below]}
-
-
-def _told(step: Step, depth: int) -> Iterator[str]:
-    indent = "  " * depth
-    sign = typer.style(_sign(step.mark), fg=_COLOURS[step.mark])
-    yield f"{indent}{sign} {_plain(step.what)}"
-    yield from (f"{indent}    {_plain(note)}" for note in step.notes)
-    for below in step.below:
-        yield from _told(below, depth + 2)
+def _fields(fact: Fact) -> dict[str, Any]:
+    fields = {"step": fact.name, "ok": _OK[fact.mark], "says": printable(fact.what)}
+    return fields | {"notes": [printable(note) for note in fact.notes], "below": [_fields(each) for each in fact.below]}
 
 
 def _event(event: Recorded, now: datetime) -> str:
     times = f" ({event.count} times)" if event.count and event.count > 1 else ""
-    return f"{event.reason}, {moment(event.at, now)}{times}: {_plain(event.message)}"
+    return f"{event.reason}, {moment(event.at, now)}{times}: {printable(event.message)}"
 
 
-def _sign(mark: Mark) -> str:
-    sign = _SIGNS[mark]
-    try:
-        sign.encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return _PLAIN_SIGNS[mark]
-    return sign
-
-
-def _plain(text: str) -> str:
-    """One line, and nothing that a terminal would obey: some of it was written by others."""
-    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+def _styled(mark: Mark) -> str:
+    return typer.style(sign(_SIGNS[mark]), fg=_COLOURS[mark])
 
 
 def _refuse(problem: str) -> int:
-    typer.echo(f"eso why: {_plain(problem)}", err=True)
+    typer.echo(f"eso why: {printable(problem)}", err=True)
     return UNUSABLE

@@ -1,7 +1,7 @@
-"""What a conformance case is: one sentence about providers, and a function that finds out whether it is true.
+"""Conformance cases: a statement about providers, and a function that checks it.
 
-Cases are grouped in profiles. A case that does not apply (the provider does not offer the operation, the fixture names
-no such key) says so by raising `NotApplicable`; a provider that breaks the contract by raising `Violation`.
+Cases are grouped in profiles. A case that does not apply (the provider does not offer the operation, or the fixture
+names no such key) raises `NotApplicable`; a violation of the contract raises `Violation`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Profile(StrEnum):
-    """What is asked of a provider."""
+    """A set of required capabilities of a provider."""
 
     READ = "read"
     WRITE = "write"
@@ -26,11 +26,11 @@ class Profile(StrEnum):
 
 
 class Violation(Exception):  # noqa: N818 - a verdict, not an accident
-    """The provider does not do what the contract says. The text never holds a value."""
+    """The provider violates the contract. The text never contains a value."""
 
 
 class NotApplicable(Exception):  # noqa: N818 - a verdict, not an accident
-    """The case cannot be tried on this provider; the text says why."""
+    """The case does not apply to this provider; the text says why."""
 
 
 Check = Callable[["Subject"], Awaitable[None]]
@@ -38,7 +38,7 @@ Check = Callable[["Subject"], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One sentence about providers that must be true."""
+    """One statement that must be true for every provider."""
 
     profile: Profile
     group: str
@@ -50,12 +50,12 @@ class Case:
 
 
 def case(profile: Profile, group: str, sentence: str) -> Callable[[Check], Case]:
-    """Turns a check into a case."""
+    """Turn a check into a case."""
     return lambda check: Case(profile, group, sentence, check)
 
 
 def expect(holds: object, otherwise: str) -> None:
-    """The contract holds here, or the case fails with these words."""
+    """Fail the case with this text unless the condition holds."""
     if not holds:
         raise Violation(otherwise)
 

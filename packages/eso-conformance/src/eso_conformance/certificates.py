@@ -14,14 +14,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """An authority that signs certificates of clients."""
+    """An authority that signs client certificates."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey = field(repr=False)
 
     @classmethod
     def make(cls) -> Self:
-        """One that nobody trusts."""
+        """Create an authority that no client trusts."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "conformance")])
         builder = _builder(name, name, key, until=_now() + timedelta(hours=1))
@@ -30,14 +30,14 @@ class Authority:
 
     @classmethod
     def load(cls, certificate: bytes, key: bytes) -> Self:
-        """From PEM."""
+        """Load an authority from PEM."""
         private = serialization.load_pem_private_key(key, None)
         if not isinstance(private, ec.EllipticCurvePrivateKey):
-            raise TypeError("the authority's key is no elliptic-curve key")
+            raise TypeError("the authority's key is not an elliptic-curve key")
         return cls(x509.load_pem_x509_certificate(certificate), private)
 
     def client(self, uri: str, *, until: datetime | None = None) -> tuple[bytes, bytes]:
-        """A client's certificate with this identity, and its key."""
+        """Issue a client certificate with this identity; return it and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "conformance-client")])
         builder = _builder(name, self.certificate.subject, key, until=until or _now() + timedelta(hours=1))
@@ -51,7 +51,7 @@ class Authority:
 
 
 def uris_of(certificate: bytes) -> list[str]:
-    """The identities that a certificate names."""
+    """Return the identities that a certificate names."""
     try:
         names = x509.load_pem_x509_certificate(certificate).extensions.get_extension_for_class(
             x509.SubjectAlternativeName
@@ -76,4 +76,4 @@ def _builder(
 
 
 def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - the provider looks at the real clock
+    return datetime.now(UTC)  # noqa: TID251 - the provider uses the real clock

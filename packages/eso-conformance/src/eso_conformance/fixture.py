@@ -1,15 +1,15 @@
-"""What a conformance run has to know of a provider: a configuration that works, and a few keys that exist.
+"""The inputs of a conformance run: a working configuration, and a few existing keys.
 
     kinds:
-      - kind: Notes
-        spec: {url: "http://127.0.0.1:9999"}
-        credentials: {/tokenSecretRef: "token"}
-        known: [{key: greeting, value: hello}]
-        maps: [{key: login, value: {user: anna}}]
-        find: {name: "^greet", keys: [greeting]}
-        invalid: [{}]
+    - kind: Notes
+      spec: {url: "http://127.0.0.1:9999"}
+      credentials: {/tokenSecretRef: "token"}
+      known: [{key: greeting, value: hello}]
+      maps: [{key: login, value: {user: anna}}]
+      find: {name: "^greet", keys: [greeting]}
+      invalid: [{}]
 
-Everything but the kind may be left out: values are then pushed first, if the provider can be written to.
+Everything except the kind is optional: without known values, the run pushes its own if the provider supports it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ENTRY_POINTS = "eso.conformance"
 
 
 class FixtureError(ValueError):
-    """A fixture that cannot be used; the text says why."""
+    """The fixture is unusable; the text says why."""
 
 
 class KnownValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A value that the backend has."""
+    """A value that exists at the backend."""
 
     key: str
     value: str
@@ -46,7 +46,7 @@ class KnownMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class KnownFind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A search and the keys it gives."""
+    """A search and the keys it finds."""
 
     keys: list[str]
     name: str = ""
@@ -55,7 +55,7 @@ class KnownFind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class KindFixture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of configuration: how to set it up, and what it then gives."""
+    """One kind of configuration: how to set it up, and the values it gives."""
 
     kind: str
     group: str = ""
@@ -68,13 +68,17 @@ class KindFixture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     writable: str = "conformance/"
     """Prefix of the keys that the write profile may create and delete."""
     property: str = ""
-    """Property that the write profile pushes, reads and deletes; for backends that hold values under names in a key."""
+    """Property that the write profile pushes, reads and deletes, for backends that store named values in a key."""
     invalid: list[dict[str, Any]] = []
     """Configurations that must be refused."""
+    failing: list[str] = []
+    """Keys for which the backend answers with its own error: an HTML page, or JSON with a message."""
+    ownership: bool = True
+    """Whether the provider stores the owner of a pushed value. False for a backend without a place for it."""
 
 
 class Fixture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is known of a provider."""
+    """The fixtures of a provider."""
 
     kinds: list[KindFixture] = []
 
@@ -83,7 +87,7 @@ class Fixture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def load(path: Path) -> Fixture:
-    """The fixture in a YAML or JSON file."""
+    """Load the fixture from a YAML or JSON file."""
     try:
         return msgspec.yaml.decode(path.read_bytes(), type=Fixture)
     except OSError as problem:
@@ -93,14 +97,14 @@ def load(path: Path) -> Fixture:
 
 
 def installed(provider: str) -> Fixture:
-    """The fixture that an installed provider brings along; an empty one if it brings none."""
+    """Return the fixture of an installed provider; an empty one if it has none."""
     for entry_point in entry_points(group=ENTRY_POINTS, name=provider):
         return from_plain(entry_point.load())
     return Fixture()
 
 
 def from_plain(plain: Mapping[str, Any]) -> Fixture:
-    """A fixture written in Python."""
+    """Build a fixture from plain Python data."""
     try:
         return msgspec.convert(plain, Fixture)
     except msgspec.ValidationError as problem:

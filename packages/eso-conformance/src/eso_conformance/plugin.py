@@ -1,11 +1,11 @@
-"""The suite inside pytest: the author of a provider says where it listens, and gets one test a case.
+"""The suite as a pytest plugin: the author of a provider names its address, and gets one test per case.
 
     @pytest.fixture
     def conformance_target() -> Target: ...              # start the provider here
 
     test_conformance = conformance_tests("read", "write")
 
-Without a fixture of that name, `--provider-target` and `--provider-tls` say where the provider is.
+Without a fixture of that name, `--provider-target` and `--provider-tls` name the provider.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def conformance_target(request: pytest.FixtureRequest) -> Target:
-    """Where the provider listens; redefine it to start one."""
+    """Return the address of the provider; redefine this fixture to start one."""
     address, folder = request.config.getoption("--provider-target"), request.config.getoption("--provider-tls")
     if not address or not folder:
         pytest.skip("no provider was named: give --provider-target and --provider-tls, or define conformance_target")
@@ -47,12 +47,12 @@ def conformance_target(request: pytest.FixtureRequest) -> Target:
 
 @pytest.fixture
 def conformance_fixture() -> Fixture | None:
-    """What is known of the provider; redefine it unless the installed provider brings its own."""
+    """Return the inputs for the provider; redefine this fixture unless the installed provider has its own."""
     return None
 
 
 def conformance_tests(*profiles: str) -> Callable[..., Awaitable[None]]:
-    """One test for each case of these profiles."""
+    """Make one test for each case of these profiles."""
     cases = [case for profile in profiles for case in cases_of(Profile(profile))]
 
     @pytest.mark.parametrize("case", cases, ids=str)
@@ -63,7 +63,7 @@ def conformance_tests(*profiles: str) -> Callable[..., Awaitable[None]]:
 
 
 async def check(case: Case, target: Target, fixture: Fixture | None = None) -> None:
-    """One case on every kind it is about; fails with what is wrong, skips where it cannot be tried."""
+    """Run one case on every kind it applies to; fail with the reason, skip if it applies to none."""
     async with channel_to(target) as channel:
         handshake = await greet(target, channel)
         known = fixture or fixtures.installed(handshake.provider_name)

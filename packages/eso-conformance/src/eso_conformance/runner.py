@@ -1,6 +1,6 @@
-"""Runs cases against a provider and says what came of it.
+"""Run cases against a provider and report each result.
 
-Cases of one kind run one after another, so that a report can be read from top to bottom and a failure repeated.
+Cases of one kind run one after another, so that a report reads from top to bottom and a failure can be repeated.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Verdict(StrEnum):
 
 
 class UnreachableError(Exception):
-    """The provider cannot be asked anything; the text says why."""
+    """The provider cannot be called; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What came of one case."""
+    """The result of one case."""
 
     kind: str
     case: Case
@@ -46,7 +46,7 @@ class CaseResult:
 
 
 async def run(target: Target, profiles: Sequence[Profile], fixture: Fixture | None = None) -> AsyncIterator[CaseResult]:
-    """Try every case of the profiles on every kind they are about."""
+    """Run every case of the profiles on every kind they apply to."""
     async with channel_to(target) as channel:
         handshake = await greet(target, channel)
         known = fixture or fixtures.installed(handshake.provider_name)
@@ -59,7 +59,7 @@ async def run(target: Target, profiles: Sequence[Profile], fixture: Fixture | No
 
 
 async def greet(target: Target, channel: aio.Channel) -> pb.HandshakeResponse:
-    """The provider's handshake, or why there is none."""
+    """Return the provider's handshake, or raise an error with the reason."""
     try:
         if target.token_file is not None:
             read_token(target.token_file)
@@ -74,7 +74,7 @@ async def greet(target: Target, channel: aio.Channel) -> pb.HandshakeResponse:
 
 
 async def _usable(subject: Subject, profile: Profile) -> None:
-    """Fifty failures for want of a configuration would tell nobody anything."""
+    """Stop before the first case if the configuration is refused: fifty failures would hide that one reason."""
     if profile is Profile.TLS:
         return
     try:
@@ -82,7 +82,7 @@ async def _usable(subject: Subject, profile: Profile) -> None:
     except aio.AioRpcError as error:
         detail = detail_of(error)
         if detail is None or detail.reason != pb.ERROR_REASON_CREDENTIALS_REJECTED:
-            return  # the cases tell
+            return  # the cases report it
         raise UnreachableError(
             f"{subject.name} refuses the calls of this run: {detail.message[:300]};"
             " give the token of a service account with --token-file"
@@ -95,7 +95,7 @@ async def _usable(subject: Subject, profile: Profile) -> None:
 
 
 def kinds_for(profile: Profile, handshake: pb.HandshakeResponse, known: Fixture) -> list[pb.KindInfo]:
-    """The kinds a profile is about; with a fixture, those it describes. TLS is the same for all, so one is enough."""
+    """Return the kinds of a profile; with a fixture, those it describes. TLS is the same for all, so one is enough."""
     role = _ROLE_OF.get(profile, pb.KIND_ROLE_STORE)
     kinds = [kind for kind in handshake.kinds if kind.role == role]
     if profile in (Profile.READ, Profile.TLS) and not kinds:
@@ -109,7 +109,7 @@ def fixture_of(kind: pb.KindInfo, known: Fixture) -> KindFixture:
 
 
 async def attempt(case: Case, subject: Subject) -> CaseResult:
-    """One case, within its time; every way it can end is a result."""
+    """Run one case with a time limit; every way it can end is a result."""
     try:
         async with asyncio.timeout(CASE_SECONDS):
             await case.check(subject)
@@ -121,7 +121,7 @@ async def attempt(case: Case, subject: Subject) -> CaseResult:
         return CaseResult(subject.name, case, Verdict.FAILED, f"no answer within {CASE_SECONDS:.0f} s")
     except aio.AioRpcError as error:
         return CaseResult(subject.name, case, Verdict.FAILED, _failed_call(error, subject))
-    except Exception as error:  # noqa: BLE001 - what a provider answers may upset any line of a case
+    except Exception as error:  # noqa: BLE001 - a provider's answer may break any line of a case
         return CaseResult(
             subject.name, case, Verdict.FAILED, f"the answer cannot be understood ({type(error).__name__})"
         )

@@ -1,7 +1,7 @@
-"""The provider under test, as a case sees it: a channel, and one kind with a configuration that works.
+"""The provider under test as seen by a case: a channel, and one kind with a working configuration.
 
-Requests are built from the stubs directly, not by the codec that providers may share with the operator: a mistake in
-the codec must not hide itself.
+Requests are built from the stubs directly, not with the codec that providers may share with the operator, so that a
+defect of the codec cannot hide itself.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ CALL_SECONDS = 10.0
 MESSAGE_BYTES = 32 * 1024 * 1024
 NAMESPACE = "conformance"
 _WORDS = 300
-_SHORTEST = 4  # what is shorter stands in any sentence
+_SHORTEST = 4  # shorter texts may occur in any sentence by chance
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A client's certificate, and the authorities it trusts. PEM."""
+    """A client's certificate and key, and the authorities it trusts, as PEM."""
 
     ca: bytes
     certificate: bytes
@@ -44,10 +44,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the provider listens, and who we are to it.
+    """The provider's address and our identity.
 
-    `authority` holds the CA's own certificate and key, if they are to be had: with them the suite can make certificates
-    that must be refused.
+    `authority` holds the CA's own certificate and key, if available: with them the suite can issue certificates that
+    must be refused.
     """
 
     address: str
@@ -55,17 +55,17 @@ class Target:
     server_name: str = ""
     authority: tuple[bytes, bytes] | None = field(default=None, repr=False)
     token_file: Path | None = None
-    """The token of a service account that calls carry, if the provider requires one."""
+    """File with the service account token of calls, if the provider requires one."""
 
 
 def read_identity(folder: Path) -> Identity:
-    """ca.crt, tls.crt and tls.key of a folder."""
+    """Read ca.crt, tls.crt and tls.key from a folder."""
     return Identity(*((folder / name).read_bytes() for name in ("ca.crt", "tls.crt", "tls.key")))
 
 
 @asynccontextmanager
 async def channel_to(target: Target) -> AsyncIterator[aio.Channel]:
-    """A connection for as long as the block lasts."""
+    """Open a connection for the duration of the block."""
     identity = target.identity
     credentials = grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
     if target.token_file is not None:
@@ -101,7 +101,7 @@ class Subject:
         self.kind = kind
         self.fixture = known
         self.namespace = _namespace(target)
-        # The stubs serve both kinds of channel; their types name the blocking one only for construction.
+        # The stubs support both kinds of channel; their types name only the blocking one.
         self.info = stubs.ProviderInfoStub(channel)
         self.stores = stubs.SecretStoreProviderStub(channel)
         self.generators = stubs.GeneratorProviderStub(channel)
@@ -114,13 +114,13 @@ class Subject:
         return set(operations) <= set(self.kind.operations)
 
     def need(self, *operations: pb.Operation.ValueType) -> None:
-        """This case is about operations that the provider may not have."""
+        """Skip the case unless the provider offers these operations."""
         missing = [pb.Operation.Name(one).removeprefix("OPERATION_") for one in operations if not self.offers(one)]
         if missing:
             raise NotApplicable(f"{self.name} does not offer {', '.join(missing)}")
 
     def context(self, **changes: Any) -> pb.RequestContext:
-        """The envelope of a call; a test changes what it is about."""
+        """Build the envelope of a call; a test changes the fields it is about."""
         ref = pb.ObjectRef(
             api_version=f"{self.kind.gvk.group}/{self.kind.gvk.version}",
             kind=self.name,
@@ -143,7 +143,7 @@ class Subject:
         return pb.RequestContext(**{**values, **changes})
 
     def inline(self, spec: dict[str, Any]) -> pb.InlineConfig:
-        """A configuration with its credentials."""
+        """Build a configuration with its credentials."""
         resolved = [
             pb.ResolvedValue(json_pointer=pointer, secret_value=value.encode())
             for pointer, value in self.fixture.credentials.items()
@@ -151,7 +151,7 @@ class Subject:
         return pb.InlineConfig(spec_json=msgspec.json.encode(spec), resolved=resolved)
 
     def with_spec(self, spec: dict[str, Any]) -> pb.RequestContext:
-        """A call with another configuration."""
+        """Build a call with another configuration."""
         context = self.context()
         context.config.inline.CopyFrom(self.inline(spec))
         context.config.ref.uid = f"conformance-{uuid.uuid4()}"
@@ -163,7 +163,7 @@ class Subject:
         return list(response.results)
 
     async def get_one(self, key: str, *, version: str = "", prop: str = "") -> pb.GetResult:
-        """The result of one item, whose id is checked."""
+        """Read one item and check its id."""
         prop = prop or self.written(key).property
         (result,) = await self.get([item("only", key, version=version, prop=prop)])
         if result.item_id != "only":
@@ -190,7 +190,7 @@ class Subject:
         return response.results[0]
 
     def told(self, detail: pb.ErrorDetail) -> str:
-        """A failure in the provider's own words, without the credentials and values that the fixture names."""
+        """Describe a failure with the provider's message, without the credentials and values of the fixture."""
         message = detail.message
         for secret in sorted(self._secrets(), key=len, reverse=True):
             message = message.replace(secret, "…")
@@ -202,16 +202,16 @@ class Subject:
         return [value for value in known if len(value) >= _SHORTEST]
 
     def written(self, key: str) -> pb.RemoteRef:
-        """Where the value of a key is written."""
+        """Return the place where the value of a key is written."""
         fresh = key.startswith(self.fixture.writable)
         return remote(key, prop=self.fixture.property if fresh else "")
 
     def fresh_key(self) -> str:
-        """A key nobody used before, where the fixture allows to write."""
+        """Return an unused key under the writable prefix."""
         return f"{self.fixture.writable}{uuid.uuid4()}"
 
     async def known(self) -> KnownValue:
-        """A value that exists: from the fixture, or pushed now."""
+        """Return an existing value: from the fixture, or pushed now."""
         if self.fixture.known:
             return self.fixture.known[0]
         if not self.offers(pb.OPERATION_PUSH):
@@ -225,7 +225,7 @@ class Subject:
 
 
 def _namespace(target: Target) -> str:
-    """Where the store of this run is: a namespaced one speaks for accounts of its own namespace only."""
+    """Return the namespace of this run's store, which must be that of the token's account."""
     if target.token_file is None:
         return NAMESPACE
     return namespace_of(read_token(target.token_file)) or NAMESPACE
@@ -242,7 +242,7 @@ def remote(key: str, *, version: str = "", prop: str = "") -> pb.RemoteRef:
 
 
 def reason_name(detail: pb.ErrorDetail) -> str:
-    """A reason as the documentation spells it; a number this suite does not know stays one."""
+    """Return a reason as the documentation spells it, or the number if it is unknown."""
     try:
         return pb.ErrorReason.Name(detail.reason).removeprefix("ERROR_REASON_")
     except ValueError:
@@ -250,7 +250,7 @@ def reason_name(detail: pb.ErrorDetail) -> str:
 
 
 def detail_of(error: aio.AioRpcError) -> pb.ErrorDetail | None:
-    """The structured part of a failed call."""
+    """Return the structured part of a failed call."""
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):
             return _detail_in(value)
@@ -270,7 +270,7 @@ def _detail_in(packed: bytes) -> pb.ErrorDetail | None:
 
 
 async def shake_hands(channel: aio.Channel, versions: Iterable[tuple[int, int]] = SUPPORTED) -> pb.HandshakeResponse:
-    """Ask the provider who it is."""
+    """Perform a handshake with the provider."""
     request = pb.HandshakeRequest(
         core_version="conformance",
         supported=[pb.ProtocolVersion(major=major, minor=minor) for major, minor in versions],

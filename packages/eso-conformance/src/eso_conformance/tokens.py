@@ -1,7 +1,7 @@
-"""The token of a service account, for providers that serve nobody without one: read anew for every call.
+"""The service account token for providers that require one, read again for every call.
 
-Tokens end within the hour, so whoever renews the file renews the run. What is in the file goes into the metadata of
-calls, and nowhere else.
+Tokens expire within the hour, so the file may be renewed during a run. Its content goes only into the metadata of
+calls.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _SUBJECT: Final = re.compile(r"system:serviceaccount:([a-z0-9-]{1,63}):[a-z0-9.-
 
 
 class TokenError(ValueError):
-    """A file that is of no use as a token; the text says why, and never what is in it."""
+    """The file contains no usable token; the text says why, and never quotes it."""
 
 
 def read_token(path: Path) -> str:
-    """What the file holds now."""
+    """Read the current token from the file."""
     try:
         found = _TOKEN.fullmatch(path.read_bytes().decode("ascii", "replace").strip())
     except OSError as problem:
@@ -34,7 +34,7 @@ def read_token(path: Path) -> str:
 
 
 def namespace_of(token: str) -> str:
-    """Of the account whose token it is; empty where the token does not say it. Nothing is verified here."""
+    """Return the namespace of the token's account; empty if the token does not name it. Nothing is verified."""
     try:
         payload = token.split(".")[1]
         claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims)
@@ -45,7 +45,7 @@ def namespace_of(token: str) -> str:
 
 
 def bearer(path: Path) -> grpc.CallCredentials:
-    """Every call carries what the file holds by then."""
+    """Send the file's current token with every call."""
     return grpc.metadata_call_credentials(_Bearer(path))
 
 
@@ -61,6 +61,6 @@ class _Bearer(grpc.AuthMetadataPlugin):
         try:
             token = read_token(self._path)
         except TokenError as problem:
-            callback((), problem)  # what is raised here, gRPC logs with all it knows
+            callback((), problem)  # gRPC logs exceptions raised here with all their details
         else:
             callback((("authorization", f"Bearer {token}"),), None)

@@ -1,6 +1,6 @@
-"""The operator process: `python -m eso_operator`, `eso-operator`, and what `eso operator` calls.
+"""The operator process: `python -m eso_operator`, `eso-operator` and `eso operator`.
 
-Ends with 0 after a signal, with 1 when the command line, the connection or a component failed.
+It exits with 0 after a signal, and with 1 if the command line, the kubeconfig or a component fails.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import structlog
 
-from eso_operator.flags import parse
-from eso_operator.settings import Settings, SettingsError
+from eso_operator.process.flags import parse
+from eso_operator.process.settings import Settings, SettingsError
+from eso_operator.process.wiring import wire
 from eso_operator.telemetry import logs
-from eso_operator.wiring import wire
+from kubebase.clock import SystemClock
 from kuberun import config
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.errors import ConfigError
 from kuberun.manager import ComponentFailedError
 from kuberun.transport import AiohttpTransport
@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until signalled."""
+    """Run the operator until a signal; return the exit code."""
     try:
         settings = parse(sys.argv[1:] if arguments is None else arguments, os.environ)
     except SettingsError as error:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def run(settings: Settings) -> int:
-    """The whole life of the process; returns its exit code."""
+    """Connect to the API server and run the manager until a signal; return the exit code."""
     clock = SystemClock()
     for flag, reason in settings.ignored:
         _log.warning("flag without effect", flag=flag, reason=reason)

@@ -15,11 +15,11 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from eso_operator.certs.authority import Credential
 from eso_operator.certs.bundle import Identity
 from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.stores.target import ServiceKey
+from eso_operator.resolving.resolved import ServiceKey
+from kubebase.testing.servers import ApiServer
 from kuberun.client import Client
 from kuberun.config import load
 from kuberun.testing.rawapi import RawApi
-from kuberun.testing.servers import ApiServer
 from kuberun.transport import AiohttpTransport
 
 SERVICE = ServiceKey("team", "provider-fake")
@@ -40,7 +40,7 @@ def identity() -> Identity:
 
 @pytest.fixture
 def mutually_verify(identity: Identity) -> Verify:
-    """Whether server and client accept each other at that time: (server, whom it trusts, client, whom it trusts)."""
+    """Return a check that server and client accept each other at a time: (server, its trust, client, its trust)."""
 
     def verify(
         server: Credential,

@@ -1,4 +1,4 @@
-"""X.509: what is issued is what a strict verifier accepts, and what is broken gets its name."""
+"""X.509: a strict verifier accepts the issued certificates, and every defect is reported by name."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from eso_operator.certs import authority
 from eso_operator.certs.authority import Credential, issue_authority, issue_client, issue_server, window
 from eso_operator.certs.bundle import Identity, Role
 from eso_operator.certs.problems import ProblemName
-from kuberun.clock import SystemClock
-from kuberun.testing.clock import START
+from kubebase.clock import SystemClock
+from kubebase.testing.clock import START
 
 YEAR, MONTH = timedelta(days=365), timedelta(days=30)
 

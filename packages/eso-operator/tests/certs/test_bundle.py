@@ -1,4 +1,4 @@
-"""What is due for the certificates of one Service: every situation, and two years of them hour by hour."""
+"""The due steps for the certificates of one Service: every situation, and two years hour by hour."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from eso_operator.certs.bundle import (
     plan,
 )
 from eso_operator.certs.issuance import carry_out
-from kuberun.testing.clock import START
+from kubebase.testing.clock import START
 
 LIFETIMES = Lifetimes()
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -146,7 +146,7 @@ def at_rollover(identity: Identity) -> State:
 
 
 def test_a_rollover_goes_through_its_three_phases(identity: Identity) -> None:
-    """R147: publish both, sign with the new one, drop the old one; each waits for what was written before."""
+    """R147: publish both, sign with the new one, drop the old one; each phase waits for the writes of the last one."""
     state = at_rollover(identity)
     entered: dict[Phase, tuple[int, timedelta]] = {}
     now = ROLLOVER
@@ -183,7 +183,7 @@ def test_a_secret_that_did_not_get_both_authorities_holds_phase_two_back(identit
     assert due(behind, ROLLOVER + 5 * DAY, identity) == (PublishTrust(Role.CLIENT),)
 
 
-def test_a_secret_that_got_both_authorities_late_starts_the_settle_time_anew(identity: Identity) -> None:
+def test_a_secret_that_got_both_authorities_late_restarts_the_settle_time(identity: Identity) -> None:
     state = published(identity)
     late = ROLLOVER + 10 * HOUR
     client = replace(leaf_of(state, Role.CLIENT), written_at=late)
@@ -245,7 +245,7 @@ def test_an_issuer_lost_again_and_again_does_not_grow_the_bundle_without_bound(i
     assert first in issuer_of(state).previous, "it signed the leaves in use"
 
 
-def test_after_a_long_absence_everything_is_made_anew(identity: Identity) -> None:
+def test_after_a_long_absence_all_certificates_are_issued_again(identity: Identity) -> None:
     state = settled(State(), START, identity)
 
     later = settled(state, START + 3 * LIFETIMES.authority, identity)
@@ -273,7 +273,7 @@ def test_lifetimes_that_would_break_a_rollover_are_refused(change: dict[str, tim
 
 @dataclass
 class World:
-    """What is stored, and every version of it that a peer which keeps to the settle time may still be using."""
+    """The stored Secrets, and every version of them that a peer within the settle time may still use."""
 
     identity: Identity
     lifetimes: Lifetimes

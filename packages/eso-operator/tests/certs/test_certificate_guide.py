@@ -18,8 +18,8 @@ from eso_operator.certs.issuer import PROVIDER_LABEL
 from eso_operator.certs.materials import MaterialSettings
 from eso_operator.certs.problems import ProblemName
 from eso_operator.certs.settings import CertificateSettings
-from eso_operator.flags import parser
-from eso_operator.stores.target import ServiceKey
+from eso_operator.process.flags import parser
+from eso_operator.resolving.resolved import ServiceKey
 from eso_wire.probe import TlsProblemKind
 
 GUIDE = Path(__file__).resolve().parents[4] / "docs" / "guides" / "provider-certificates.md"
@@ -75,14 +75,14 @@ def written(row: str) -> timedelta:
 def test_the_times_are_the_defaults() -> None:
     lifetimes, settings = Lifetimes(), CertificateSettings("eso")
 
-    assert written("a certificate lives") == lifetimes.leaf
-    assert written("an authority lives") == lifetimes.authority
-    assert written("a changed Secret has been read by its pods after") == lifetimes.settle
-    assert written("no connection lives longer than") == lifetimes.connection_age
-    assert written("certificates are looked at every") == timedelta(seconds=settings.interval)
-    assert written("a user's own Secret is read again after") == timedelta(seconds=MaterialSettings("eso").fresh)
-    assert written("and is renewed before its end") == lifetimes.leaf_renewal
-    assert written("and is replaced before its end") == lifetimes.authority_renewal
+    assert written("lifetime of a certificate") == lifetimes.leaf
+    assert written("lifetime of an authority") == lifetimes.authority
+    assert written("settle time: the time in which pods read a changed Secret") == lifetimes.settle
+    assert written("maximum age of a connection") == lifetimes.connection_age
+    assert written("interval between checks of certificates") == timedelta(seconds=settings.interval)
+    assert written("interval between reads of your own Secret") == timedelta(seconds=MaterialSettings("eso").fresh)
+    assert written("renewal before its expiry") == lifetimes.leaf_renewal
+    assert written("replacement before its expiry") == lifetimes.authority_renewal
 
 
 def test_every_flag_is_one_of_the_operators() -> None:

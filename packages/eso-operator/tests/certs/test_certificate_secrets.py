@@ -15,10 +15,10 @@ from eso_operator.certs.bundle import Identity, Lifetimes, PrepareAuthority, Sta
 from eso_operator.certs.issuance import carry_out
 from eso_operator.certs.problems import ProblemName
 from eso_operator.certs.secrets import CLIENT, ISSUER, SERVER, Mark, Owner, SecretObject
-from eso_operator.stores.target import ServiceKey
-from kuberun.clock import rfc3339
-from kuberun.meta import ObjectKey
-from kuberun.testing.clock import START
+from eso_operator.resolving.resolved import ServiceKey
+from kubebase.clock import rfc3339
+from kubebase.meta import ObjectKey
+from kubebase.testing.clock import START
 
 LIFETIMES = Lifetimes()
 

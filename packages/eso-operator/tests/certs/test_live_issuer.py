@@ -1,4 +1,4 @@
-"""The issuer on an API server: Secrets appear, follow time, keep off what is not theirs, and go with their Service."""
+"""The issuer on an API server: it creates, renews and deletes Secrets, and leaves foreign ones alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eso_operator.certs.authority import Credential
 from eso_operator.certs.bundle import State, plan
 from eso_operator.certs.problems import CertificateError, ProblemName
 from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.stores.target import ManagedTls, ServiceKey
+from eso_operator.resolving.resolved import ManagedTls, ServiceKey
 from eso_operator.testing.certificates import (
     Operator,
     ShiftedClock,
@@ -28,8 +28,8 @@ from eso_operator.testing.certificates import (
     secret,
 )
 from eso_wire.tls import TlsMaterial
+from kubebase.clock import SystemClock
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.testing.rawapi import RawApi
 
 pytestmark = pytest.mark.live
@@ -180,10 +180,10 @@ async def test_what_a_deleted_service_left_behind_is_removed_at_the_next_start(
         await gone(api, namespace, f"{team}.provider-issuer")
 
 
-async def test_of_a_deleted_service_no_certificate_ends_any_more(
+async def test_a_deleted_service_no_longer_has_an_expiry_time(
     client: Client, api: RawApi, namespace: str, team: str
 ) -> None:
-    """Who watches the ends of certificates would wait for one that nobody renews."""
+    """A monitor of expiry times would otherwise alert for a certificate that is no longer renewed."""
     service = ServiceKey(team, "provider")
     await create_service(api, service)
     await label(api, service)
@@ -203,9 +203,7 @@ async def test_of_a_deleted_service_no_certificate_ends_any_more(
         await eventually(nothing_ends)
 
 
-async def test_a_secret_that_somebody_deletes_is_issued_again_at_once(
-    client: Client, api: RawApi, namespace: str, team: str
-) -> None:
+async def test_a_deleted_secret_is_issued_again_at_once(client: Client, api: RawApi, namespace: str, team: str) -> None:
     service = ServiceKey(team, "provider")
     await create_service(api, service)
 
@@ -265,7 +263,7 @@ async def quiet(running: Operator) -> None:
     await eventually(idle)
 
 
-async def test_a_renewal_is_told_to_whoever_uses_the_certificates(
+async def test_users_of_the_certificates_are_notified_of_a_renewal(
     client: Client, api: RawApi, namespace: str, team: str
 ) -> None:
     """R147: rotation without a restart."""
@@ -340,7 +338,7 @@ async def test_two_issuers_take_one_service_through_a_rollover_together(
 
 
 async def nothing_due(api: RawApi, core: str, service: ServiceKey, clock: ShiftedClock) -> State:
-    """What is stored, once it needs nothing more at this time."""
+    """Return the stored Secrets once no step is due at this time."""
     settings = CertificateSettings(core)
 
     async def settled() -> State | None:

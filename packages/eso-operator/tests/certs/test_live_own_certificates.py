@@ -9,10 +9,10 @@ import pytest
 
 from eso_operator.certs.authority import issue_authority, issue_client, window
 from eso_operator.certs.problems import CertificateError, ProblemName
-from eso_operator.stores.target import SecretTls
+from eso_operator.resolving.resolved import SecretTls
 from eso_operator.testing.certificates import operator
+from kubebase.clock import SystemClock
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.testing.rawapi import RawApi
 
 pytestmark = pytest.mark.live
@@ -33,7 +33,7 @@ async def put(api: RawApi, namespace: str, data: dict[str, bytes]) -> None:
     assert created.status == 201, created.body
 
 
-async def test_a_users_secret_is_used_as_it_is_and_a_change_is_told(
+async def test_a_users_secret_is_used_unchanged_and_its_changes_are_noticed(
     client: Client, api: RawApi, namespace: str, team: str
 ) -> None:
     """R104: cert-manager fits, and is not needed."""

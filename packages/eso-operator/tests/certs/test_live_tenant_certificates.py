@@ -1,14 +1,14 @@
-"""What a tenant's Services cost the operator: no Secrets in its namespace unless allowed, and never more than a few."""
+"""The cost of a tenant's Services: no Secrets in the operator's namespace unless allowed, and never more than a few."""
 
 from __future__ import annotations
 
 import pytest
 
 from eso_operator.certs.problems import CertificateError, ProblemName
-from eso_operator.stores.target import ManagedTls, ServiceKey
+from eso_operator.resolving.resolved import ManagedTls, ServiceKey
 from eso_operator.testing.certificates import create_service, eventually, label, operator, secret
+from kubebase.meta import ObjectKey
 from kuberun.client import Client
-from kuberun.meta import ObjectKey
 from kuberun.testing.rawapi import RawApi
 
 pytestmark = pytest.mark.live

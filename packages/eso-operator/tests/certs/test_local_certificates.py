@@ -12,9 +12,9 @@ import pytest
 from eso_operator.certs import authority, local
 from eso_operator.certs.bundle import Identity, Lifetimes
 from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.stores.target import ServiceKey
+from eso_operator.resolving.resolved import ServiceKey
 from eso_wire.tls import TlsMaterialError, load_material
-from kuberun.testing.clock import START
+from kubebase.testing.clock import START
 
 LIFETIMES = Lifetimes()
 
@@ -94,7 +94,7 @@ def test_a_set_that_cannot_be_written_leaves_the_one_before_it_and_nothing_else(
 
 
 def test_a_reader_beside_a_writer_sees_whole_sets_only(tmp_path: Path, identity: Identity) -> None:
-    """What loads belongs together; a read that straddles a change is refused, never misread."""
+    """Files that load belong together; a read during a change is rejected, never misread."""
     made = local.maintain(tmp_path, identity, START, LIFETIMES)
     stopped = threading.Event()
 

@@ -20,14 +20,14 @@ from eso_operator.certs.issuer import Listener, Report
 from eso_operator.certs.materials import FAILURE_SECONDS, Materials, MaterialSettings, client_secrets
 from eso_operator.certs.problems import CertificateError, Problem, ProblemName
 from eso_operator.certs.secrets import CLIENT, Mark, Owner, SecretObject
-from eso_operator.stores.target import ManagedTls, SecretTls, ServiceKey
+from eso_operator.resolving.resolved import ManagedTls, SecretTls, ServiceKey
 from eso_wire.errors import RetryClass
 from eso_wire.tls import TlsMaterial, load_material
+from kubebase.meta import JsonObject
+from kubebase.testing.clock import START, VirtualClock
 from kuberun.client import Client
 from kuberun.errors import ApiError, NotFound, ServiceUnavailable
-from kuberun.meta import JsonObject
 from kuberun.requests import Request
-from kuberun.testing.clock import START, VirtualClock
 from kuberun.watch import Applied
 
 SERVICE = ServiceKey("team", "provider-fake")
@@ -36,7 +36,7 @@ MANAGED, OWN = ManagedTls(SERVICE), SecretTls("team", "own")
 
 @dataclass
 class Api:
-    """A transport that holds Secrets; it counts what is asked, and can be out of order."""
+    """A transport that holds Secrets, counts requests, and can fail."""
 
     objects: dict[str, JsonObject] = field(default_factory=dict)
     asked: int = 0
@@ -64,7 +64,7 @@ class Api:
 
 @dataclass
 class Issuing:
-    """An issuer that notes demands and says what it is told to."""
+    """An issuer that records demands and gives scripted answers."""
 
     demanded: list[ServiceKey] = field(default_factory=list)
     problem: Problem | None = None
@@ -104,7 +104,7 @@ def leaf(validity: timedelta = timedelta(days=30)) -> Leaf:
 
 
 def client_secret(version: str, of: Leaf) -> SecretObject:
-    """What the watch delivers after the issuer wrote."""
+    """Return the Secret that the watch delivers after the issuer wrote it."""
     key = secrets.keys_of(SERVICE, "eso").client
     document = secrets.new_document(key, Mark(CLIENT, Owner(SERVICE, "eso"), START), secrets.leaf_data(of))
     document["metadata"] |= {"resourceVersion": version, "uid": "u"}
@@ -165,10 +165,10 @@ async def test_a_use_does_not_wait_longer_than_its_bound() -> None:
     assert world.clock.sleepers == 0
 
 
-async def test_a_refusal_of_the_issuer_ends_the_wait_and_is_what_the_user_sees() -> None:
+async def test_a_refusal_of_the_issuer_ends_the_wait_and_is_shown_to_the_user() -> None:
     world = World()
     materials = world.materials()
-    refusal = Problem(ProblemName.SECRET_NOT_OURS, "somebody else's")
+    refusal = Problem(ProblemName.SECRET_NOT_OURS, "a foreign Secret")
 
     async with asyncio.TaskGroup() as group:
         use = group.create_task(problem_of(materials.of(MANAGED)))
@@ -179,7 +179,7 @@ async def test_a_refusal_of_the_issuer_ends_the_wait_and_is_what_the_user_sees()
     assert name is ProblemName.SECRET_NOT_OURS
 
 
-async def test_a_renewal_is_told_once_and_a_write_without_change_is_not() -> None:
+async def test_a_renewal_notifies_once_and_a_write_without_change_does_not() -> None:
     world, told = World(), list[str]()
     materials, old, new = world.materials(), leaf(), leaf()
     materials.listen(lambda _, fingerprint: told.append(fingerprint))
@@ -303,7 +303,7 @@ async def test_what_is_remembered_is_bounded() -> None:
         await problem_of(materials.of(SecretTls("team", f"missing-{number}")))
 
     assert len(materials._known) == 3
-    assert len(materials._failed) == 3
+    assert len(list(materials._failed)) == 3
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ import grpc
 from eso_operator.certs import authority, local
 from eso_operator.certs.bundle import Lifetimes
 from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.stores.target import ServiceKey
+from eso_operator.resolving.resolved import ServiceKey
 from eso_wire.tls import ServerCertificates, TlsMaterial, channel_credentials, load_material
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 SETTLE = 6
 LIFETIMES = Lifetimes(
@@ -29,7 +29,10 @@ METHOD = "/test.Echo/Echo"
 
 
 class Seconds:
-    """What each side had at each second; all of them lie within the minutes by which certificates are backdated."""
+    """The certificates of each side at each second.
+
+    All seconds are within the minutes by which certificates are backdated.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from eso_operator.flags import WITHOUT_EFFECT, parse, parser
-from eso_operator.settings import FeatureGate, Settings, SettingsError
-from eso_operator.stores.target import ServiceKey
+from eso_operator.process.flags import WITHOUT_EFFECT, parse, parser
+from eso_operator.process.settings import FeatureGate, Settings, SettingsError
+from eso_operator.resolving.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogLevel, TimeEncoding
 
 NOWHERE = Path("/nonexistent")

@@ -31,7 +31,7 @@ class NotInstalled:
 
 sys.meta_path.insert(0, NotInstalled())
 """
-"""What Python runs before anything else: of the distributions of the workspace, only those of the core are there."""
+"""Code that Python runs first: of the workspace's distributions, only those of the core can be imported."""
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from eso_operator.providers.planner import ReadPlanner
+from eso_operator.calling.planner import ReadPlanner
 from eso_operator.testing.operators import Bench
 from eso_operator.testing.scenes import scene
 
@@ -26,6 +26,6 @@ async def test_nothing_of_a_read_that_hangs_is_left_when_the_operator_has_ended(
 
 
 def reads_under_way() -> list[str]:
-    """What the planner does in tasks of its own."""
+    """Return the tasks of the planner."""
     names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
     return [name for name in names if name.startswith(f"{ReadPlanner.__name__}.")]

@@ -10,16 +10,16 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from eso_operator.definitions import Definitions
-from eso_operator.reach import Reach
+from eso_operator.process.definitions import Definitions
+from eso_operator.process.reach import Reach
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.transports import UnservedGroup
+from kubebase.meta import Resource
+from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client
 from kuberun.errors import NotServed, ServiceUnavailable
 from kuberun.health import Healthy, Unhealthy
-from kuberun.meta import Resource
 from kuberun.requests import Request
-from kuberun.testing.clock import VirtualClock
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 THINGS = Resource("example.com", "v1", "things", "Thing")
@@ -53,7 +53,7 @@ class Discovery:
 
 
 class Story:
-    """A running `Definitions`, and what it said."""
+    """A running `Definitions`, and its reports."""
 
     def __init__(self, server: Discovery, *resources: Resource) -> None:
         self.server = server
@@ -62,7 +62,7 @@ class Story:
         self.definitions = Definitions(client, self.clock, resources, reach=Reach(client, ""))
 
     async def looks(self, *servers: Sequence[Resource] | None) -> list[Healthy | Unhealthy]:
-        """What the probe says after each look; None stands for a server that is away."""
+        """Return the result of the probe after each check; None means a server that does not respond."""
         verdicts: list[Healthy | Unhealthy] = []
         async with asyncio.TaskGroup() as group:
             for number, served in enumerate(servers):
@@ -104,7 +104,7 @@ async def test_a_server_that_does_not_answer_lacks_nothing() -> None:
     assert [line["event"] for line in lines] == [MISSING]
 
 
-async def test_once_everything_is_there_nobody_asks_any_more() -> None:
+async def test_the_check_stops_once_all_definitions_are_served() -> None:
     story = Story(Discovery(), SECRETS, THINGS)
 
     with capture_logs() as lines:
@@ -137,7 +137,7 @@ async def test_an_operator_waits_for_its_definitions_and_becomes_ready_when_they
             async def ready() -> bool:
                 return (await probed(port))[0] == 200
 
-            await eventually(said, "nobody says what is missing")
+            await eventually(said, "the missing definitions are not logged")
             text = await eventually(unready, "the probe does not say what is missing")
             assert "generators.generator.external-secrets.io (v2alpha1)" in text
 

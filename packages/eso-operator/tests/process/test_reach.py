@@ -1,4 +1,4 @@
-"""What an operator of one namespace reads of the cluster: kinds that it may not list are left out, and said so once."""
+"""The kinds that an operator of one namespace reads: kinds that it may not list are left out, and logged once."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import pytest
 from structlog.testing import capture_logs
 
 from eso_api.references import StoreRef
-from eso_operator.definitions import Definitions
-from eso_operator.reach import Reach
-from eso_operator.stores.resolve import resolve
-from eso_operator.stores.snapshot import Scope, Snapshot
-from eso_operator.stores.target import Reason, ResolutionError
+from eso_operator.process.definitions import Definitions
+from eso_operator.process.reach import Reach
+from eso_operator.process.watched import WatchedKinds
+from eso_operator.resolving.resolve import resolve
+from eso_operator.resolving.resolved import Reason, ResolutionError
+from eso_operator.resolving.view import ClusterView, Scope
 from eso_operator.testing.clusters import ANYTHING, SETTINGS, caller
-from eso_operator.watched import WatchedKinds
 from eso_wire.values import KindId
+from kubebase.meta import JsonObject, ObjectKey, Resource, raw
+from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client
 from kuberun.errors import Forbidden, ServiceUnavailable
 from kuberun.health import Healthy
 from kuberun.informer import Informer
-from kuberun.meta import JsonObject, ObjectKey, Resource, raw
 from kuberun.requests import Request
 from kuberun.testing.builders import document
-from kuberun.testing.clock import VirtualClock
 
 PLACES = Resource("example.com", "v1", "places", "Place", namespaced=False)
 PARENTS = Resource("example.com", "v1", "parents", "Parent", namespaced=False)
@@ -39,7 +39,7 @@ SAID = "cluster-scoped kinds are left out: they may not be listed"
 
 @dataclass
 class Server:
-    """It lets nobody list what is `closed`; what is `away` it cannot say anything about."""
+    """A server that forbids lists of the kinds in `closed` and fails on lists of the kinds in `away`."""
 
     closed: set[str] = field(default_factory=set)
     away: set[str] = field(default_factory=set)
@@ -194,12 +194,12 @@ async def test_the_definition_of_a_kind_that_is_left_out_is_not_missed() -> None
     assert [line["event"] for line in lines] == [SAID]
 
 
-def test_a_store_of_a_kind_that_is_not_read_is_not_said_to_be_missing() -> None:
+def test_a_store_of_a_kind_that_is_not_read_is_not_reported_as_missing() -> None:
     watched = WatchedKinds(Client(Server()), VirtualClock(), "team-a")
     ref = StoreRef(kind="ClusterSecretStore", name="store")
 
     with pytest.raises(ResolutionError, match="this operator does not read objects of that kind") as raised:
-        resolve(ref, caller(), need=ANYTHING, snapshot=Snapshot(watched), settings=SETTINGS)
+        resolve(ref, caller(), need=ANYTHING, snapshot=ClusterView(watched), settings=SETTINGS)
 
     assert raised.value.reason is Reason.NOT_FOUND
 

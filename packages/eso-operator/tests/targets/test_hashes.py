@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -39,6 +40,14 @@ def data(**plain: str) -> dict[str, SecretBytes]:
 )
 def test_a_digest_is_the_existing_operators(value: Any, expected: str) -> None:
     assert digest(value) == expected
+
+
+@pytest.mark.parametrize("size", [4095, 4096, 4097, 70_000])
+def test_a_large_value_is_hashed_as_a_list_of_its_bytes(size: int) -> None:
+    value = bytes(number % 256 for number in range(size))
+    printed = "map[k:[" + " ".join(map(str, value)) + "]]"
+
+    assert digest({"k": SecretBytes(value)}) == hashlib.sha3_224(printed.encode()).hexdigest()
 
 
 def test_the_owner_label_is_the_digest_of_the_key() -> None:

@@ -1,7 +1,7 @@
-"""Who owns what, as managedFields say."""
+"""Ownership of fields, by managedFields."""
 
 from eso_operator.targets.managedfields import beginning, conversion, fields_of
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 OURS = "externalsecrets.external-secrets.io/db"
 
@@ -60,7 +60,7 @@ def test_an_entry_of_a_subresource_is_not_ours() -> None:
     assert fields_of(secret(entry(data("a"), subresource="status")), OURS).ours == frozenset()
 
 
-def test_an_object_without_bookkeeping_belongs_to_nobody() -> None:
+def test_an_object_without_managed_fields_has_no_managers() -> None:
     odd: list[JsonObject] = [{}, {"metadata": {}}, secret(), secret({}), secret(entry({"f:data": None}))]
     for obj in odd:
         fields = fields_of(obj, OURS)

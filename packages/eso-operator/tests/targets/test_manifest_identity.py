@@ -1,4 +1,4 @@
-"""Which object a manifest names is decided by what the API server serves, not by how somebody spells it."""
+"""The identity of a manifest target is what the API server serves, not the user's spelling of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from eso_api.values import SecretBytes
+from eso_operator.process.memory import Memories
 from eso_operator.targets.discovery import served_in_group, served_resource
 from eso_operator.targets.manifest import ManifestTarget
 from eso_operator.targets.target import UnknownKindError
@@ -20,9 +21,9 @@ from eso_render.errors import TargetError
 from eso_render.rendering import Rendering
 from eso_render.sources import TemplateObjects
 from eso_render.workers import Workers
+from kubebase.meta import Resource
 from kuberun.client import Client
 from kuberun.errors import NotFound
-from kuberun.meta import Resource
 from kuberun.requests import Request
 
 SECRET = {"name": "secrets", "kind": "Secret", "namespaced": True}
@@ -31,7 +32,7 @@ TOKEN = "kubernetes.io/service-account-token"
 
 @dataclass
 class Server:
-    """It serves Secrets under every path that it is asked for, and notes the paths."""
+    """It serves Secrets under every path, and records the paths."""
 
     asked: list[str] = field(default_factory=list)
 
@@ -88,7 +89,7 @@ def target_on(server: Server) -> ManifestTarget:
     async def follow(_resource: Resource) -> None:
         return None
 
-    return ManifestTarget(client, discover, follow, rendering=Rendering(Workers()))
+    return ManifestTarget(client, discover, follow, rendering=Rendering(Workers()), memory=Memories().external_secrets)
 
 
 @pytest.mark.parametrize("api_version", [*ODD, "V1", "v1?x"])

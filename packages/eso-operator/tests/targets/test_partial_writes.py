@@ -7,21 +7,21 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.externalsecret.cleanup import Cleanup
-from eso_operator.externalsecret.outcome import Collided, Failed
-from eso_operator.externalsecret.settlement import Settlement
-from eso_operator.externalsecret.snapshot import Rules
-from eso_operator.sync.fetch import Fetched
+from eso_operator.controllers.externalsecret.cleanup import Cleanup
+from eso_operator.controllers.externalsecret.outcome import Collided, Failed
+from eso_operator.controllers.externalsecret.settlement import Settlement
+from eso_operator.controllers.externalsecret.snapshot import Rules
+from eso_operator.process.memory import Memories
+from eso_operator.reading.fetched import Fetched
 from eso_operator.targets.leftovers import Leftovers
 from eso_operator.targets.secret import SecretTarget
-from eso_operator.targets.target import Memories
 from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
 from eso_render.rendering import Rendering
 from eso_render.workers import Workers
-from kuberun.cache import Store
+from kubebase.meta import JsonObject, Object, ObjectMeta
+from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.errors import ApiError, Conflict, Forbidden
-from kuberun.meta import JsonObject, Object, ObjectMeta
 from kuberun.requests import PatchType, Request
 from kuberun.watch import Applied
 
@@ -64,9 +64,9 @@ async def test_who_writes_in_two_steps_knows_what_the_first_has_left(
     refused: PatchType, problem: ApiError, expected: type[Failed | Collided], written: bool
 ) -> None:
     server = Refusing(refused, problem)
-    client, secrets = Client(server), Store[Object]()
+    client, secrets = Client(server), Cache[Object]()
     secrets.apply(Applied(Object(metadata=ObjectMeta(name="db", namespace=NAMESPACE, uid="uid-secret"))))
-    target = SecretTarget(client, secrets, Rendering(Workers()), Memories())
+    target = SecretTarget(client, secrets, Rendering(Workers()), Memories().external_secrets)
     fetched = Fetched(values={"password": SecretBytes(b"v1")})
 
     leftovers = Leftovers(client, secrets, generic_targets=False)

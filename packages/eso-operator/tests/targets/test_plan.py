@@ -1,4 +1,4 @@
-"""The policy matrix: what is done to a Secret under every policy, for every state it can be in."""
+"""The policy matrix: the change of a Secret under every policy, for every state that it can have."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from eso_operator.targets.changes import Change, Create, Keep, Refusal, Refuse, 
 from eso_operator.targets.marks import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL
 from eso_operator.targets.plan import LiveSecret, live_secret, plan, wanted_digest
 from eso_operator.testing.externalsecrets import desired, external_secret, stored, written_by
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 WANTED = {"password": "v1"}
 
@@ -124,7 +124,7 @@ def test_marks_and_owner_follow_the_policy(policy: str) -> None:
     assert (metadata["uid"], metadata["resourceVersion"]) == ("uid-secret", "7")
 
 
-def test_what_only_we_own_is_left_to_server_side_apply() -> None:
+def test_fields_that_only_we_own_are_removed_by_server_side_apply() -> None:
     """A key that we wrote and no longer want costs no patch of its own."""
     es = of("Owner")
 
@@ -134,7 +134,7 @@ def test_what_only_we_own_is_left_to_server_side_apply() -> None:
     assert sorted(change.document["data"]) == ["password"]
 
 
-def test_what_others_own_too_is_removed_by_a_patch() -> None:
+def test_fields_with_several_owners_are_removed_by_a_patch() -> None:
     es = of("Owner")
     live = written_by(es, {"password": "v1", "gone": "x"})
     live.raw["metadata"]["managedFields"].append(
@@ -184,7 +184,7 @@ def test_a_secret_that_was_owned_is_let_go(policy: str) -> None:
     assert change.patch is None
 
 
-def test_a_reference_that_somebody_else_wrote_is_taken_out_by_a_patch() -> None:
+def test_an_owner_reference_of_another_writer_is_removed_by_a_patch() -> None:
     owned = written_by(of("Owner"), WANTED)
     del owned.raw["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"]["f:ownerReferences"]
 
@@ -195,7 +195,7 @@ def test_a_reference_that_somebody_else_wrote_is_taken_out_by_a_patch() -> None:
 
 
 def test_what_cannot_be_given_up_is_named_for_as_long_as_it_is_ours() -> None:
-    """T21, I6: type, finalizers and immutability, even when nobody asks for them any more."""
+    """T21, I6: type, finalizers and immutability stay, even if the spec no longer asks for them."""
     es = of("Owner")
     live = written_by(
         es,
@@ -251,10 +251,19 @@ def test_a_refusal_names_who_stands_in_the_way() -> None:
     assert change == Refuse(Refusal.CONTROLLED, "Deployment web")
 
 
+def test_more_than_a_secret_can_hold_is_refused_whether_the_secret_exists_or_not() -> None:
+    es, fitting, large = of("Owner"), desired({"k": "x" * (1 << 20)}), desired({"k": "x" * (1 << 20), "more": "y"})
+
+    for live in (None, written_by(es, WANTED)):
+        assert plan(es, live, large) == Refuse(Refusal.TOO_LARGE, "1048577 bytes in 2 keys")
+        assert not isinstance(plan(es, live, fitting), Refuse)
+
+
 @pytest.mark.parametrize(
     "other",
     [
         pytest.param({"data": {"password": "v2"}}, id="a value"),
+        pytest.param({"data": {"passwor": "dv1"}}, id="a key"),
         pytest.param({"data": {**WANTED, "more": ""}}, id="an empty key more"),
         pytest.param({"data": WANTED, "labels": {"a": "b"}}, id="a label"),
         pytest.param({"data": WANTED, "annotations": {"a": "b"}}, id="an annotation"),
@@ -280,7 +289,7 @@ def test_nothing_that_is_planned_shows_a_value() -> None:
 
 @pytest.mark.parametrize("policy", ["Owner", "Orphan", "Merge", "CreateOrMerge"])
 def test_nothing_is_copied_into_a_secret_that_may_be_sent_to_a_webhook(policy: str) -> None:
-    """Whoever may create a labelled Secret need not be allowed to read what is copied into it."""
+    """A user who may create a labelled Secret may lack the right to read the values that are copied into it."""
     labelled = stored({}, metadata={"labels": {"external-secrets.io/type": "webhook"}})
 
     change = plan(of(policy), labelled, desired(WANTED))

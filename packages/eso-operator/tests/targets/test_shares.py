@@ -1,12 +1,13 @@
-"""What each of several ExternalSecrets has put into one target, as managedFields tell."""
+"""The keys that each of several ExternalSecrets owns in one target, by managedFields."""
 
 import pytest
 
+from eso_operator.process.memory import Memories
 from eso_operator.targets.managedfields import managers_of
 from eso_operator.targets.marks import field_manager_of
 from eso_operator.targets.shares import Shares
 from eso_operator.testing.externalsecrets import external_secret
-from kuberun.meta import JsonObject, meta_of
+from kubebase.meta import JsonObject, meta_of
 
 MINE, THEIRS = field_manager_of("db"), field_manager_of("other")
 
@@ -29,20 +30,20 @@ def target(version: str = "1", uid: str = "uid-secret", *, place: str = "f:data"
         pytest.param({"mine": "a b"}, True, id="untouched"),
         pytest.param({"mine": "a b", "theirs": "c"}, True, id="others added something"),
         pytest.param({"mine": "a"}, False, id="a key is gone"),
-        pytest.param({"mine": "a", "kubectl": "b"}, False, id="a key was edited by somebody"),
+        pytest.param({"mine": "a", "kubectl": "b"}, False, id="a key was edited by hand"),
         pytest.param({"mine": "a", "theirs": "b"}, True, id="L32 a key was taken by another ExternalSecret"),
         pytest.param({"theirs": "c"}, False, id="L7 it was made anew by another ExternalSecret"),
     ],
 )
 def test_a_share_is_intact_while_its_keys_are_there(place: str, now: dict[str, str], intact: bool) -> None:
-    shares, es = Shares(), external_secret("db")
+    shares, es = Shares(Memories().external_secrets), external_secret("db")
     shares.keep(es, target(place=place, mine="a b", theirs="d"))
 
     assert shares.look(es, target("2", place=place, **now)) is intact
 
 
 def test_what_was_looked_at_is_known_for_that_version_only() -> None:
-    shares, es = Shares(), external_secret("db")
+    shares, es = Shares(Memories().external_secrets), external_secret("db")
     shares.keep(es, target("1", mine="a"))
     shares.look(es, target("2", theirs="b"))
 
@@ -52,7 +53,7 @@ def test_what_was_looked_at_is_known_for_that_version_only() -> None:
 
 
 def test_without_a_write_of_its_own_nothing_is_known() -> None:
-    shares = Shares()
+    shares = Shares(Memories().external_secrets)
     shares.keep(external_secret("other"), target(theirs="a"))
 
     assert shares.look(external_secret("db"), target(mine="a")) is None

@@ -1,4 +1,4 @@
-"""A target is deleted as it was seen: whoever was given it in between keeps it."""
+"""A target is deleted only in the version that was seen: a new owner keeps it."""
 
 import json
 from collections.abc import AsyncIterator
@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
+from eso_operator.process.memory import Memories
 from eso_operator.targets.manifest import ManifestTarget
 from eso_operator.targets.secret import SecretTarget
-from eso_operator.targets.target import Memories, Target
+from eso_operator.targets.target import Target
 from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
 from eso_render.rendering import Rendering
 from eso_render.workers import Workers
-from kuberun.cache import Store
+from kubebase.meta import JsonObject, Object, Resource
+from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.errors import Conflict
-from kuberun.meta import JsonObject, Object, Resource
 from kuberun.requests import Request
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -25,7 +26,7 @@ OWNED = {"apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "name
 
 
 class Server:
-    """It has one object, which another controller is given right after somebody has looked at it."""
+    """A server with one object, whose controller changes right after the first read."""
 
     def __init__(self) -> None:
         self.version = 7
@@ -34,7 +35,7 @@ class Server:
     async def request(self, request: Request) -> bytes:
         if request.method == "GET":
             seen, self.version = self.version, 8
-            owners = [{**OWNED, "uid": PLAIN.metadata.uid if seen == 7 else "somebody else"}]
+            owners = [{**OWNED, "uid": PLAIN.metadata.uid if seen == 7 else "another owner"}]
             metadata = {"name": "db", "namespace": NAMESPACE, "uid": "u", "resourceVersion": str(seen)}
             return json.dumps({"metadata": {**metadata, "ownerReferences": owners}, "data": {}}).encode()
         wanted: JsonObject = json.loads(request.body or b"{}")["preconditions"]
@@ -51,7 +52,7 @@ class Server:
 
 
 def secret_target(client: Client) -> Target:
-    return SecretTarget(client, Store[Object](), Rendering(Workers()), Memories())
+    return SecretTarget(client, Cache[Object](), Rendering(Workers()), Memories().external_secrets)
 
 
 def manifest_target(client: Client) -> Target:
@@ -61,7 +62,7 @@ def manifest_target(client: Client) -> Target:
     async def follow(_resource: Resource) -> None:
         return None
 
-    return ManifestTarget(client, discover, follow, rendering=Rendering(Workers()))
+    return ManifestTarget(client, discover, follow, rendering=Rendering(Workers()), memory=Memories().external_secrets)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def manifest_target(client: Client) -> Target:
         pytest.param(manifest_target, {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}, id="another kind"),
     ],
 )
-async def test_a_target_that_somebody_was_given_meanwhile_is_not_deleted(make: Any, wish: JsonObject) -> None:
+async def test_a_target_that_got_another_owner_meanwhile_is_not_deleted(make: Any, wish: JsonObject) -> None:
     server = Server()
     target: Target = make(Client(server))
     es = external_secret(target=wish)

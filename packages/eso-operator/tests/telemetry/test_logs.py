@@ -15,8 +15,8 @@ import structlog
 from eso_api.values import SecretBytes
 from eso_operator.telemetry.logs import configure, timestamp
 from eso_operator.telemetry.settings import LogLevel, LogSettings, TimeEncoding
-from kuberun.meta import JsonObject, ObjectKey
-from kuberun.testing.clock import START, VirtualClock
+from kubebase.meta import JsonObject, ObjectKey
+from kubebase.testing.clock import START, VirtualClock
 
 CANARY = "CANARY-value"
 
@@ -86,7 +86,7 @@ def test_what_is_not_a_name_or_number_is_not_printed(value: object) -> None:
     assert json.loads(stream.getvalue())["value"]
 
 
-def test_a_library_is_heard_by_name_and_place_not_by_text() -> None:
+def test_a_library_is_logged_by_name_and_place_without_its_text() -> None:
     _, stream = logged()
 
     logging.getLogger("somelib").error("failed with %s", CANARY)
@@ -126,7 +126,7 @@ def last_words(crash: str) -> JsonObject:
 import sys, threading, warnings
 from eso_operator.telemetry import logs
 from eso_operator.telemetry.settings import LogSettings
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 logs.configure(LogSettings(), SystemClock())
 logs.log_uncaught_errors()
 canary = sys.stdin.read()
@@ -148,7 +148,7 @@ def test_last_words_are_a_type_and_a_place(crash: str) -> None:
     assert line["error"].endswith("Error")
 
 
-def test_a_warning_of_a_library_is_heard_without_its_text() -> None:
+def test_a_warning_of_a_library_is_logged_without_its_text() -> None:
     line = last_words("warnings.warn(canary)")
 
     assert (line["level"], line["library"]) == ("warning", "py.warnings")

@@ -5,12 +5,12 @@ import re
 import pytest
 
 from eso_operator.telemetry.metrics import Metrics
-from eso_operator.telemetry.objects import Subsystem
 from eso_operator.telemetry.settings import MetricsSettings
+from eso_operator.telemetry.subsystems import Subsystem
+from kubebase.meta import Condition, ObjectKey, ObjectMeta
+from kubebase.testing.clock import VirtualClock
 from kuberun.controller import After, Controller, Done, Outcome, Retry
-from kuberun.meta import Condition, ObjectKey, ObjectMeta
 from kuberun.testing.builders import metadata
-from kuberun.testing.clock import VirtualClock
 from kuberun.workqueue import Request
 
 PLAIN = {"name", "namespace"}

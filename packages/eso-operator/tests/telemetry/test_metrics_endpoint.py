@@ -12,12 +12,12 @@ import pytest
 from eso_operator.telemetry.access import Admission, Gatekeeper
 from eso_operator.telemetry.endpoint import MetricsServer
 from eso_operator.telemetry.settings import Listener, MetricsSettings
+from kubebase.clock import SystemClock
+from kubebase.testing.servers import ApiServer
 from kuberun import config
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.testing.authority import Authority
 from kuberun.testing.rawapi import RawApi
-from kuberun.testing.servers import ApiServer
 from kuberun.transport import AiohttpTransport
 
 LOOPBACK = Listener("127.0.0.1", 0)

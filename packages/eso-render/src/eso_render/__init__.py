@@ -1,4 +1,4 @@
-"""Templates of ExternalSecrets and PushSecrets -> the data they stand for."""
+"""Render the templates of ExternalSecrets and PushSecrets to data."""
 
 from eso_render.engine import Renderer, render_text
 from eso_render.errors import RenderError

@@ -1,14 +1,11 @@
-"""The one place where rendering gets the time from, when the caller passes no clock of its own."""
+"""The only source of time for rendering if the caller passes no clock."""
 
 from __future__ import annotations
 
-from time import monotonic, thread_time, time_ns
+from time import thread_time, time_ns
 
 wall_nanos = time_ns
-"""Nanoseconds since 1970: what `now` shows."""
-
-steady_seconds = monotonic
-"""Seconds that only go forward: what a render's deadline is measured with."""
+"""Nanoseconds since 1970, for the template function `now`."""
 
 busy_seconds = thread_time
-"""Seconds that the calling thread has computed: what others took of the machine meanwhile does not count."""
+"""Processor time of the calling thread, for the time limit of a render: a busy machine does not shorten it."""

@@ -1,6 +1,6 @@
-"""How a value that arrives encoded becomes bytes: the decoding strategies of the API.
+"""The decoding strategies of the API: how an encoded value becomes bytes.
 
-Pure. Messages name the strategy; the caller adds the key, nobody adds the value.
+Pure. Messages name the strategy; the caller adds the key. They never contain the value.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _URL_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 
 
 class DecodingError(ValueError):
-    """The value is not what the strategy expects, or there is no such strategy."""
+    """The value does not fit the strategy, or the strategy does not exist."""
 
 
 def decode(strategy: str, value: bytes) -> bytes:
-    """The value, decoded. Auto never fails: text that happens to be valid Base64 is decoded, other text is kept."""
+    """Decode the value. Auto never fails: valid Base64 is decoded, any other text is kept."""
     match strategy:
         case "" | "None":
             return value
@@ -39,7 +39,7 @@ def _required(decoded: bytes | None, strategy: str) -> bytes:
 
 
 def _base64(value: bytes) -> bytes | None:
-    """RFC 4648 with padding. Line breaks are allowed anywhere, as Go allows them; no other stray byte is."""
+    """Decode RFC 4648 Base64 with padding. As in Go, line breaks are allowed anywhere, other stray bytes are not."""
     return _decoded(value.translate(None, b"\r\n"), _STANDARD)
 
 

@@ -1,8 +1,8 @@
-"""What a template may not do: make tokens of the cluster, or speak for the operator.
+"""Rejects forbidden output of templates: tokens of the cluster, and the operator's own metadata.
 
-Types of Secret that Kubernetes trusts are refused, as the admission rules of the API do; the check is made again here
-because an object may have been stored before the rule was. Labels and annotations of the operator's own bookkeeping are
-left out of what is rendered: the operator writes them itself, and always last.
+Secret types that Kubernetes trusts are rejected, as the admission rules of the API do. The check is repeated here
+because an object may have been stored before the rule existed. The operator's own labels and annotations are dropped
+from rendered objects: the operator writes them itself, always last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TARGET = "spec.target"
 
 
 def refuse_denied(target: Target) -> None:
-    """Raise for a template that names a refused type of Secret, or a place a Secret must not be written at."""
+    """Raise for a template that names a refused Secret type, or a place where a Secret must not be written."""
     problems = template_problems(target, _TARGET)
     if problems:
         field = parse(problems[0].path)[len(parse(f"{_TARGET}.template")) :]
@@ -37,7 +37,7 @@ def refuse_denied(target: Target) -> None:
 
 
 def refuse_reserved(labels: Mapping[str, str]) -> None:
-    """Raise for a template that would let what it writes be sent to any address, as a webhook does."""
+    """Raise for a template that sets the label that permits sending a Secret to a webhook."""
     if SECRET_TYPE_LABEL in labels:
         raise TargetError(
             f"the label {SECRET_TYPE_LABEL} is reserved: whoever copies a Secret must not decide that it may be sent to"
@@ -47,9 +47,9 @@ def refuse_reserved(labels: Mapping[str, str]) -> None:
 
 
 def refuse_token(type_: object, annotations: Mapping[str, str]) -> None:
-    """Raise for a rendered Secret that Kubernetes would fill with a token, or take for one.
+    """Raise for a rendered Secret that Kubernetes would fill with a token, or accept as one.
 
-    Whatever the template looked like: this is the last look at what is about to be written.
+    This is the final check before the write, whatever the template looked like.
     """
     if type_ == BOOTSTRAP_TOKEN or (type_ == SERVICE_ACCOUNT_TOKEN and SERVICE_ACCOUNT_NAME in annotations):
         raise TargetError(f"a Secret of type {type_} may not be written by a template", Place(("type",)))

@@ -1,4 +1,4 @@
-"""gotmpl wired with every function, and errors in the words users of the operator know."""
+"""gotmpl with all functions, and error messages as users of the operator know them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from eso_render.clock import steady_seconds, wall_nanos
+from eso_render.clock import busy_seconds, wall_nanos
 from eso_render.errors import RenderError
 from gotmpl.errors import LimitError, ParseError, TemplateError
-from gotmpl.run import Limits, MissingKey
+from gotmpl.run import MissingKey, TemplateLimits
 from gotmpl.values import StrMap, Value, to_bytes
 
 if TYPE_CHECKING:
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 
 
 class Renderer:
-    """Renders templates under one clock and one set of bounds, and keeps what it compiled."""
+    """Renders templates with one clock and one set of limits, and caches compiled templates."""
 
     def __init__(
         self,
         clock: Callable[[], int] = wall_nanos,
-        limits: Limits | None = None,
+        limits: TemplateLimits | None = None,
         *,
         missing: MissingKey = MissingKey.ERROR,
         engine: Engine | None = None,
     ) -> None:
-        # The parser and the functions load with the first renderer: many who import this package never render.
+        # Loads the parser and the functions with the first renderer, because many importers never render.
         from eso_render.functions import functions
         from gotmpl.template import Engine
 
-        self._engine = engine or Engine(functions(clock), limits or Limits(clock=steady_seconds), missing=missing)
+        self._engine = engine or Engine(functions(clock), limits or TemplateLimits(clock=busy_seconds), missing=missing)
 
     def render(
         self, template: str, values: Mapping[str, bytes], *, name: str = "tpl", left: str = "{{", right: str = "}}"
     ) -> bytes:
-        """One template over one set of values; `name` is the key messages speak of."""
+        """Render one template with one set of values; `name` is the key that messages mention."""
         try:
             return to_bytes(self._engine.render(template, _text_map(values), name=name, left=left, right=right))
         except TemplateError as exc:
             raise _told(exc, name) from None
 
     def render_groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str = "tpl") -> bytes:
-        """The same over several sets of values, each with a name of its own: `{{ .group.key }}`."""
+        """Render a template with several named sets of values: `{{ .group.key }}`."""
         data: Value = {group: _text_map(values) for group, values in groups.items()}
         try:
             return to_bytes(self._engine.render(template, data, name=name))
@@ -54,7 +54,7 @@ class Renderer:
 def _told(problem: TemplateError, name: str) -> RenderError:
     phase = "parse" if isinstance(problem, ParseError) else "execute"
     message = f"unable to {phase} template at key {name}: {problem}"
-    told = RenderError(message, phase=phase, line=problem.line, column=problem.column)
+    told = RenderError(message, phase=phase, line=problem.line, column=problem.column, hint=problem.hint)
     told.is_bound = isinstance(problem, LimitError)
     return told
 
@@ -71,10 +71,10 @@ def _default(missing: MissingKey) -> Renderer:
 def render_text(
     template: str, values: Mapping[str, bytes], *, name: str = "tpl", left: str = "{{", right: str = "}}"
 ) -> bytes:
-    """One template with the full set of functions, on the system's clock."""
+    """Render one template with all functions, on the system's clock."""
     return _default(MissingKey.ERROR).render(template, values, name=name, left=left, right=right)
 
 
 def render_key(template: str, values: Mapping[str, bytes], *, name: str = "tpl") -> bytes:
-    """A template that makes a key out of another: a field that is not there is no error to it, as in Go by default."""
+    """Render a template that makes one key from another: as by default in Go, a missing field is not an error."""
     return _default(MissingKey.NOTHING).render(template, values, name=name)

@@ -1,7 +1,7 @@
-"""What rendering raises.
+"""The errors of rendering.
 
-RenderError      a template did not parse, did not execute, or reached a bound; str() is the message users see
-└── TargetError  the template of an object cannot become that object; `place` says which part of it is to blame
+RenderError      a template did not parse, did not execute, or exceeded a limit; str() is the message for users
+└── TargetError  the template of an object cannot produce that object; `place` says which part is wrong
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from typing import NamedTuple
 
 
 class RenderError(Exception):
-    """`phase` is "parse" or "execute"; `line` and `column` are 0 where they are not known."""
+    """`phase` is "parse" or "execute"; `line` and `column` are 0 if unknown.
+
+    `message` is the error in Go's words. `str()` adds the hint, if there is one.
+    """
 
     is_bound = False
-    """Whether a bound was reached: time, steps, depth or output."""
+    """Whether a limit was exceeded: time, steps, depth or output."""
 
-    def __init__(self, message: str, *, phase: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, phase: str, line: int = 0, column: int = 0, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
         self.phase = phase
         self.line = line
         self.column = column
 
 
 class Place(NamedTuple):
-    """Where a template stands: the field below `template`, and the object it is kept in if that is another one."""
+    """The location of a template: the field below `template`, and the object that contains it if it is another one."""
 
     field: tuple[str | int, ...]
     kind: str = ""

@@ -1,4 +1,4 @@
-"""What a worker is asked to do, what it answers, and the renderer it does it with."""
+"""The jobs and answers of a worker, and the renderer that it uses."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, Final, NamedTuple, Protocol
 from eso_render.clock import busy_seconds
 from eso_render.engine import Renderer
 from eso_render.errors import RenderError
-from gotmpl.run import Limits, MissingKey
+from gotmpl.run import MissingKey, TemplateLimits
 
 PATIENT_SECONDS: Final = 2.0
-"""Processor time that all templates of one object may take together, so that a thousand slow ones are as bad as one."""
+"""Processor time limit for all templates of one object together, so that a thousand slow ones cost as much as one."""
 HEADER: Final = Struct(">Q")
-"""The length of a message, before each."""
+"""The length prefix of each message."""
 READY: Final = b"ready"
 """The first message of a worker."""
 
 
 class Renders(Protocol):
-    """`RenderText`, and the same over several sets of values."""
+    """`RenderText`, plus rendering with several sets of values."""
 
     def __call__(self, template: str, values: Mapping[str, bytes], *, name: str) -> bytes: ...
 
@@ -29,14 +29,14 @@ class Renders(Protocol):
 
 
 class Job(NamedTuple):
-    """One piece of work: a function of a module, its arguments bound, that takes the renderer as `render`."""
+    """One job: a module-level function with bound arguments that takes the renderer as `render`."""
 
     work: Callable[..., Any]
     left: str
     right: str
     missing: MissingKey
     seconds: float
-    """After this many the worker ends itself."""
+    """The worker ends itself after this many seconds."""
 
 
 class Answer(NamedTuple):
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 
 
 class Budget:
-    """A renderer that stops when all that it rendered took too long together."""
+    """A renderer that stops when all its renders together have taken too long."""
 
     def __init__(
         self, job: Job, *, limit: float = PATIENT_SECONDS, seconds: Callable[[], float] = busy_seconds
@@ -60,7 +60,7 @@ class Budget:
         return self._timed(name, lambda: self._renderer.render(template, values, name=name, **self._delimiters))
 
     def groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str) -> bytes:
-        """The same over several sets of values."""
+        """Render with several sets of values."""
         return self._timed(name, lambda: self._renderer.render_groups(template, groups, name=name))
 
     def _timed(self, name: str, render: Callable[[], bytes]) -> bytes:
@@ -78,5 +78,5 @@ class Budget:
 
 @lru_cache(maxsize=4)
 def _renderer(missing: MissingKey, limit: float, seconds: Callable[[], float]) -> Renderer:
-    """Kept for the next job: it remembers the templates it parsed."""
-    return Renderer(limits=Limits(seconds=limit, clock=seconds), missing=missing)
+    """Return a cached renderer, because it caches the templates that it parsed."""
+    return Renderer(limits=TemplateLimits(seconds=limit, clock=seconds), missing=missing)

@@ -1,8 +1,8 @@
-"""Values and a template -> an object of any kind.
+"""Render values and a template to an object of any kind.
 
-The same path as for Secrets, into a JSON object: `data`, labels and annotations hold text, and a template may also
-write to `spec` or to any path. What the object is (API version, kind, name, namespace) comes from the ExternalSecret,
-and no template can change it. Ownership, the managed label and the data hash are left to the caller.
+The path is the same as for Secrets, but the result is a JSON object: `data`, labels and annotations hold text, and a
+template may also write to `spec` or to any path. The identity of the object (API version, kind, name, namespace) comes
+from the ExternalSecret; no template can change it. The caller adds ownership, the managed label and the data hash.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from eso_render.scopes import RenderText, SheetError, as_text, render_into
 from eso_render.secret import NO_OBJECTS, Values
 from eso_render.sources import MANIFEST_ORDER, TemplateObjects, pieces
 from eso_render.yamldata import YamlError, document
-from kuberun.meta import ObjectMeta
+from kubebase.meta import ObjectMeta
 
 Json = dict[str, Any]
 
 KINDS_WITH_DATA = frozenset({"ConfigMap", "Secret"})
-"""Kinds that begin with an empty `data`; all others begin with an empty `spec`."""
+"""Kinds that start with an empty `data`; all others start with an empty `spec`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredManifest:
-    """The object as it should be, as JSON."""
+    """The desired object as JSON."""
 
     api_version: str
     kind: str
@@ -49,9 +49,9 @@ def render_manifest(
     objects: TemplateObjects = NO_OBJECTS,
     render: RenderText = render_text,
 ) -> DesiredManifest:
-    """What the values and the template of an ExternalSecret give for `target.manifest`.
+    """Render the values and the template of an ExternalSecret for `target.manifest`.
 
-    `existing` is the object to build on, under the policies that merge; otherwise the object begins empty.
+    `existing` is the object to build on under the merging policies; otherwise the object starts empty.
     """
     manifest = target.manifest
     if manifest is None:
@@ -75,7 +75,7 @@ def render_manifest(
 
 
 def _is_token_of(existing: Mapping[str, Any] | None, content: Json) -> bool:
-    """Whether somebody else made it the token it is: then it may be merged into."""
+    """Return whether the object already was a token of the same account. Then merging into it does not create one."""
     if existing is None:
         return False
     before = (existing.get("metadata") or {}).get("annotations") or {}
@@ -86,7 +86,7 @@ def _is_token_of(existing: Mapping[str, Any] | None, content: Json) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """What the object is. Comes from the ExternalSecret alone."""
+    """The identity of the object, which comes only from the ExternalSecret."""
 
     api_version: str
     kind: str
@@ -110,7 +110,7 @@ def _base(existing: Mapping[str, Any] | None, identity: _Identity) -> Json:
 
 
 class _ManifestSheet:
-    """An object that is being rendered. A template may have replaced any part of it, so parts are looked up anew."""
+    """The object being rendered. A template may have replaced any part of it, so parts are always looked up again."""
 
     def __init__(self, content: Json) -> None:
         self.content = content
@@ -127,7 +127,7 @@ class _ManifestSheet:
         self._map(("data",))[key] = as_text(value, f"key {key}")
 
     def put_at(self, target: str, key: str, value: bytes, /) -> None:
-        """To `spec` under the key. To a path as YAML, or as text if it is not YAML; the key then has no meaning."""
+        """Write to `spec` under the key, or to a path as YAML (as text if it is not YAML); then the key is unused."""
         if target.lower() == "spec":
             self._map(("spec",))[key] = as_text(value, f"key {key} of spec")
             return
@@ -139,13 +139,13 @@ class _ManifestSheet:
         paths.put(self.content, paths.parse(target), content)
 
     def put_document_at(self, target: str, content: Any, /) -> None:
-        """Replaces `spec`; at a deeper path, adds to the map that is there."""
+        """Replace `spec`; at a deeper path, add to the existing map."""
         paths.merge(self.content, ("spec",) if target.lower() == "spec" else paths.parse(target), content)
 
     def copy(self, values: Values, owner: ObjectMeta) -> None:
-        """Without a template, the values as they are, and the metadata of the ExternalSecret.
+        """Copy the values and the metadata of the ExternalSecret unchanged, if there is no template.
 
-        A Secret holds them as Secrets do; all other kinds hold text, those that have `data` there.
+        A Secret gets Base64 in `data`. All other kinds get text: a ConfigMap in `data`, others in `spec.data`.
         """
         is_secret = (self.content["apiVersion"], self.content["kind"]) == ("v1", "Secret")
         held = self._map(("data",) if is_secret or self.content["kind"] == "ConfigMap" else ("spec", "data"))
@@ -171,7 +171,7 @@ class _ManifestSheet:
         return DesiredManifest(identity.api_version, identity.kind, content)
 
     def _map(self, path: paths.Path) -> Json:
-        """The map at the path; made if there is none."""
+        """Return the map at the path; create it if it is missing."""
         found = paths.get(self.content, path)
         if found is None:
             found = {}

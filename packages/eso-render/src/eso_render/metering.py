@@ -1,8 +1,8 @@
-"""How long the next step may take, asked before it begins.
+"""Decide before a step starts whether it may take too long.
 
-On the event loop nothing may begin that could take long: one call of a function cannot be stopped, so a look at the
-clock afterwards would be too late. If a step could take more than is left of its object's time, it is not begun, and
-the whole of the object's work goes to a worker process (`rendering.py`).
+Slow steps must not start on the event loop: a function call cannot be interrupted, so checking the clock afterwards
+would be too late. If a step could exceed the remaining time of its object, it does not start, and all work of the
+object moves to a worker process (`rendering.py`).
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from eso_render.errors import RenderError
 Seconds = Callable[[], float]
 
 QUICK_SECONDS: Final = 0.02
-"""What the templates of one object may take on the event loop, all together."""
+"""Time limit on the event loop for all templates of one object together."""
 YAML_NANOS: Final = 2_500
-"""The most that a byte of rendered text takes to be read as YAML."""
+"""Upper bound for reading a byte of rendered text as YAML."""
 _LONGEST_PATTERN: Final = 512
 _FOREVER: Final = 10**12
 
 
 class TooSlowError(RenderError):
-    """The next step may be slow. Work that meets this is done again in a worker, whatever becomes of the error."""
+    """The next step may be slow. The work is repeated in a worker, whatever happens to this error."""
 
     def __init__(self) -> None:
         super().__init__("the templates may take longer than the event loop has time for", phase="execute")
 
 
 class Meter:
-    """The time of one object on the event loop."""
+    """The time budget of one object on the event loop."""
 
     def __init__(self, seconds: Seconds) -> None:
         self._seconds = seconds
         self._begun = seconds()
         self.spent = False
-        """Whether something was not begun for want of time."""
+        """Whether a step was refused for lack of time."""
 
     def begin(self) -> None:
-        """Start over, for another object."""
+        """Start the budget of another object."""
         self._begun = self._seconds()
         self.spent = False
 
     def allow(self, nanos: int) -> None:
-        """Go on with a step that takes this long at worst; else raise TooSlowError."""
+        """Permit a step that takes at most this long; else raise TooSlowError."""
         if self.spent or self._seconds() - self._begun + nanos * 1e-9 > QUICK_SECONDS:
             raise self.over()
 
@@ -54,21 +54,21 @@ class Meter:
 
 
 class Metered:
-    """What has a meter: the renderer of the event loop."""
+    """A renderer with a meter: that of the event loop."""
 
     def __init__(self, seconds: Seconds) -> None:
         self.meter = Meter(seconds)
 
 
 def allow(render: object, nanos: int) -> None:
-    """Ask whether a step beside the templates may begin here. Only on the event loop can the answer be no."""
+    """Check whether a step outside the templates may start here. It can be refused only on the event loop."""
     if isinstance(render, Metered):
         render.meter.allow(nanos)
 
 
 def pattern_nanos(pattern: str, text: str) -> int:
-    """The most that replacing every match takes: RE2 is linear, but each match costs, and begins a new search."""
+    """Return an upper bound for replacing every match: RE2 is linear, but each match costs and starts a new search."""
     if len(pattern) > _LONGEST_PATTERN or "{" in pattern or "\\p" in pattern.lower():
-        return _FOREVER  # counted repetitions and classes of Unicode become programs of megabytes
+        return _FOREVER  # counted repetitions and Unicode classes compile to programs of megabytes
     size, parts = len(text), len(pattern)
     return 100_000 + 10_000 * parts + size * (15_000 + 50 * parts + 2 * size)

@@ -1,7 +1,7 @@
-"""Work and results as bytes, between a process and its workers. Over their pipe only: never files, never arguments.
+"""Serialise jobs and answers between a process and its workers. The bytes go only through their pipe.
 
-The worker computes what tenants wrote, so what comes back is read with suspicion: only values may be in it, which are
-made of data alone. The other way everything may travel: it is the parent that says what its worker does.
+A worker processes tenants' templates, so its answers are not trusted: they may contain only values, made of plain data.
+Jobs may contain anything, because the parent controls its workers.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _COLLECTIONS: Final = (set, frozenset, bytearray, complex)
 
 
 def packed(value: object) -> bytes:
-    """The value as bytes. Secret values are in it: it goes into the pipe and nowhere else."""
+    """Serialise the value. The bytes may contain secrets: they go into the pipe and nowhere else."""
     into = io.BytesIO()
     _Pickler(into, protocol=5).dump(value)
     return into.getvalue()
 
 
 def unpacked(raw: bytes) -> Any:
-    """What our own parent sent."""
+    """Deserialise a message of our own parent."""
     return pickle.loads(raw)  # noqa: S301 - the parent may tell its worker anything
 
 
 def unpacked_values(raw: bytes) -> Any:
-    """What a worker sent, if it is nothing but values; else pickle.UnpicklingError."""
+    """Deserialise a worker's message that contains only values; else raise pickle.UnpicklingError."""
     return _Values(io.BytesIO(raw)).load()
 
 
@@ -40,13 +40,13 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, SecretBytes):
             return SecretBytes, (value.reveal(),)
         if isinstance(value, Exception):
-            # As it is: making it anew would need the arguments it was made with, and exceptions do not keep those.
+            # The exception's state is copied, because its constructor arguments are unknown.
             return _problem, (type(value), value.args, dict(vars(value)))
         return NotImplemented
 
 
 class _Values(pickle.Unpickler):
-    """Knows classes of plain data of modules that are loaded here, and nothing that could do something."""
+    """Accepts only data classes of modules that are already loaded, and nothing that could execute code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (__name__, _problem.__name__):
@@ -54,7 +54,7 @@ class _Values(pickle.Unpickler):
         found = getattr(sys.modules.get(module), name, None)
         if isinstance(found, type) and _is_data(found):
             return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no value")
+        raise pickle.UnpicklingError(f"{module}.{name} is not a value")
 
 
 def _is_data(kind: type) -> bool:

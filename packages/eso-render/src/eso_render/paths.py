@@ -1,7 +1,7 @@
-"""Dotted paths into objects, such as `spec.rules[0].host`: where a template writes to in a kind other than a Secret.
+"""Dotted paths into objects, such as `spec.rules[0].host`: where templates of kinds other than Secret write.
 
-Pure. `parse` reads a path; `get`, `put` and `merge` follow it in plain JSON values. The two that write create the maps
-and lists on the way.
+Pure. `parse` reads a path; `get`, `put` and `merge` follow it in plain JSON values. `put` and `merge` create missing
+maps and lists on the way.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from typing import Any
 
 Path = tuple[str | int, ...]
-"""Names of map entries and indexes of lists; the first is always a name."""
+"""Names of map entries and indexes of lists; the first step is always a name."""
 
 MAX_INDEX = 10_000
-"""A list is filled with nulls up to the index, so an index is a size."""
+"""A list is filled with nulls up to the index, so the index determines its size."""
 
 _SEGMENT = re.compile(r"(?P<name>[^\[\]]*)(?P<indexes>(\[[^\[\]]*\])*)")
 _INDEX = re.compile(r"\[([^\[\]]*)\]")
@@ -21,11 +21,11 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class PathError(ValueError):
-    """The path is not one, or leads through a value that holds nothing. Names the path, never a value."""
+    """The path is invalid, or leads through a scalar. The message names the path, never a value."""
 
 
 def parse(text: str) -> Path:
-    """The steps of a path; a segment is a name, indexes, or a name with indexes."""
+    """Parse the steps of a path; a segment is a name, indexes, or a name with indexes."""
     steps: list[str | int] = []
     for segment in text.split("."):
         steps += _segment_steps(segment, text)
@@ -35,7 +35,7 @@ def parse(text: str) -> Path:
 
 
 def get(root: dict[str, Any], path: Path) -> Any:
-    """What is at the path, or None if there is nothing."""
+    """Return the value at the path; None if there is none."""
     found: Any = root
     for step in path:
         if found is None:
@@ -45,13 +45,13 @@ def get(root: dict[str, Any], path: Path) -> Any:
 
 
 def put(root: dict[str, Any], path: Path, value: Any) -> None:
-    """Set the value at the path, whatever was there."""
+    """Set the value at the path, replacing any value there."""
     *way, last = path
     _assign(_walk(root, way, path), last, value, path)
 
 
 def merge(root: dict[str, Any], path: Path, value: Any) -> None:
-    """Add the entries of a map to the map at the path. Anything else, and anything at the top, is replaced."""
+    """Add the entries of a map to the map at the path. Other values, and values at the top level, are replaced."""
     *way, last = path
     holder = _walk(root, way, path)
     existing = _entry(holder, last, path)
@@ -80,7 +80,7 @@ def _index(digits: str, text: str) -> int:
 
 
 def _walk(root: dict[str, Any], way: list[str | int], path: Path) -> Any:
-    """The map or list that holds the last step; what is missing on the way is created as the next step needs it."""
+    """Return the map or list that holds the last step; missing ones on the way are created as the next step needs."""
     holder: Any = root
     for position, step in enumerate(way):
         below = _entry(holder, step, path)
@@ -92,7 +92,7 @@ def _walk(root: dict[str, Any], way: list[str | int], path: Path) -> Any:
 
 
 def _entry(holder: Any, step: str | int, path: Path) -> Any:
-    """What is at the step, or None. Fails where the step does not fit: a name needs a map, an index a list."""
+    """Return the value at the step, or None. Raises if the step does not fit: a name needs a map, an index a list."""
     if isinstance(step, str):
         if not isinstance(holder, dict):
             raise PathError(f'path "{text_of(path)}" looks for "{step}" in a value that is not a map')
@@ -110,5 +110,5 @@ def _assign(holder: Any, step: str | int, value: Any, path: Path) -> None:
 
 
 def text_of(path: Path) -> str:
-    """The path as it is written."""
+    """Format the path as text."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")

@@ -1,7 +1,7 @@
-"""The renderer of the event loop: asks before each step, and leaves to a worker what may be slow.
+"""The renderer of the event loop: it checks each step beforehand and leaves slow work to a worker.
 
 The rates are upper bounds, measured on long inputs. A function without a rate is never called here: patterns, keys,
-certificates, key derivation, random text, and whatever makes much out of little.
+certificates, key derivation, random text, and functions with large output for small input.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eso_render.engine import Renderer
 from eso_render.errors import RenderError
 from eso_render.functions import functions
 from eso_render.metering import QUICK_SECONDS, Meter, Metered, Seconds
-from gotmpl.run import Limits, MissingKey
+from gotmpl.run import MissingKey, TemplateLimits
 from gotmpl.signatures import Func
 from gotmpl.statements import Parsed
 from gotmpl.template import Engine
@@ -23,13 +23,13 @@ from gotmpl.values import Value
 _STEPS: Final = 5_000
 _OUTPUT_BYTES: Final = 256 * 1024
 _SMALL: Final = 64
-"""Arguments of so few bytes are not worth a look at the clock: the engine itself looks every few calls."""
+"""Smaller arguments need no check of the clock: the engine itself checks it every few calls."""
 _ENTRY_BYTES: Final = 16
 _MOST_ENTRIES: Final = 10_000
 _DECODE_NANOS: Final = 2
-"""For each byte of the values, which become text first."""
+"""Per byte of the values, which are decoded to text first."""
 _PARSE_NANOS: Final = 1_500
-"""For each character of a template that was not seen before."""
+"""Per character of a template that is not cached."""
 
 _NATIVE: Final = 20
 _PYTHON: Final = 600
@@ -52,17 +52,17 @@ _RATES: Final[Mapping[int, str]] = {
     ),
     _SLOW: "fromYaml snakecase kebabcase urlParse urlJoin",
 }
-"""The most nanoseconds that a function takes for each byte it is given."""
+"""Upper bounds in nanoseconds per byte of input, by function."""
 
 RATES: Final = {name: rate for rate, names in _RATES.items() for name in names.split()}
 
 
 class MeteredRenderer(Metered):
-    """A `RenderText` for the event loop, of one set of delimiters; `meter.begin` is called for each object."""
+    """A `RenderText` for the event loop with one set of delimiters; call `meter.begin` for each object."""
 
     def __init__(self, left: str, right: str, *, missing: MissingKey, seconds: Seconds = busy_seconds) -> None:
         super().__init__(seconds)
-        limits = Limits(output_bytes=_OUTPUT_BYTES, steps=_STEPS, seconds=QUICK_SECONDS, clock=seconds)
+        limits = TemplateLimits(output_bytes=_OUTPUT_BYTES, steps=_STEPS, seconds=QUICK_SECONDS, clock=seconds)
         self._renderer = Renderer(engine=_MeteredEngine(self.meter, limits, missing=missing))
         self._left = left
         self._right = right
@@ -75,7 +75,7 @@ class MeteredRenderer(Metered):
             raise self._judged(problem) from None
 
     def groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str) -> bytes:
-        """The same over several sets of values."""
+        """Render with several sets of values."""
         self.meter.allow(_DECODE_NANOS * sum(len(value) for values in groups.values() for value in values.values()))
         try:
             return self._renderer.render_groups(template, groups, name=name)
@@ -83,14 +83,14 @@ class MeteredRenderer(Metered):
             raise self._judged(problem) from None
 
     def _judged(self, problem: RenderError) -> RenderError:
-        """What reached a bound here may be within those of a worker."""
+        """Treat an exceeded limit as too slow: a worker has higher limits."""
         return self.meter.over() if problem.is_bound else problem
 
 
 class _MeteredEngine(Engine):
-    """Parses only what is short, and calls only what has a rate."""
+    """Parses only short templates, and calls only functions with a rate."""
 
-    def __init__(self, meter: Meter, limits: Limits, *, missing: MissingKey) -> None:
+    def __init__(self, meter: Meter, limits: TemplateLimits, *, missing: MissingKey) -> None:
         super().__init__(_MeteredFunctions(functions(wall_nanos), meter), limits, missing=missing)
         self._meter = meter
 
@@ -100,7 +100,7 @@ class _MeteredEngine(Engine):
 
 
 class _MeteredFunctions(Mapping[str, Func]):
-    """Every function under its name, behind a look at the size of its arguments."""
+    """Every function by name, wrapped in a check of the size of its arguments."""
 
     def __init__(self, known: Mapping[str, Func], meter: Meter) -> None:
         self._known = known
@@ -143,7 +143,7 @@ def _metered(func: Func, rate: int | None, meter: Meter) -> Func:
 
 
 def _size(value: Value) -> int:
-    """Bytes in all that a value holds; what is held twice counts twice, and a lot is not counted to its end."""
+    """Return the size of a value in bytes; shared parts count twice, and counting stops early for large values."""
     if not isinstance(value, (list, dict)):
         return 0
     total, entries, waiting = 0, 0, [value]

@@ -1,7 +1,7 @@
-"""Work with templates, done so that nobody's work holds up another's.
+"""Render templates so that slow work of one namespace does not delay others.
 
-quick   on the event loop, where every step is asked beforehand how long it may take: nearly every object
-slow    the whole of it again in a worker process, which is killed at its deadline
+quick   on the event loop, where every step is checked beforehand: nearly every object
+slow    everything again in a worker process, which is killed at its deadline
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Rendering:
-    """For one set of delimiters. The workers are shared by all of the process."""
+    """Rendering with one set of delimiters. All instances share the workers of the process."""
 
     def __init__(
         self, workers: Workers, left: str = "{{", right: str = "}}", *, missing: MissingKey = MissingKey.ERROR
@@ -29,16 +29,16 @@ class Rendering:
         self._quick = MeteredRenderer(left, right, missing=missing)
 
     async def run(self, work: Callable[..., T], share: str) -> T:
-        """What `work` makes with the renderer it is given as `render`; it may be called twice, so it changes nothing.
+        """Run `work` with a renderer passed as `render`, and return its result. It may run twice, so it must be pure.
 
-        It is a function of a module, with its arguments bound (`functools.partial`): it may have to travel to another
-        process, which imports the module and all that the module imports. `share` is the namespace it is for.
+        `work` is a module-level function with bound arguments (`functools.partial`): it may be sent to another process,
+        which imports its module. `share` is the namespace it is for.
         """
         meter = self._quick.meter
         meter.begin()
         try:
             made = work(render=self._quick)
-        except Exception:  # whoever renders may say in words of its own that it failed
+        except Exception:  # the work may wrap the error in its own
             if not meter.spent:
                 raise
         else:
@@ -50,5 +50,5 @@ class Rendering:
 
 
 def rendering_of_keys(workers: Workers) -> Rendering:
-    """Of the templates that rename keys: no setting changes their delimiters, and what is not there is no error."""
+    """Return a rendering for templates that rename keys: default delimiters, and missing fields are not errors."""
     return Rendering(workers, missing=MissingKey.NOTHING)

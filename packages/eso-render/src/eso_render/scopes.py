@@ -1,7 +1,7 @@
-"""Render templates and put what they give where they say.
+"""Render templates and write their results to the places they name.
 
-The one path for every kind of object: `render_into` runs the templates in order, through the one door `render_text`,
-and writes into a `Sheet`. A Secret's sheet holds bytes and three maps; that of any other kind is a JSON object.
+All kinds of objects use this path: `render_into` renders the templates in order with `render_text` and writes into a
+`Sheet`. The sheet of a Secret holds bytes and three maps; that of any other kind is a JSON object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RenderText(Protocol):
 
 
 class Sheet(Protocol):
-    """The object that is being rendered."""
+    """The object being rendered."""
 
     @property
     def labels(self) -> dict[str, str]: ...
@@ -36,28 +36,28 @@ class Sheet(Protocol):
     def put_data(self, key: str, value: bytes, /) -> None: ...
 
     def put_at(self, target: str, key: str, value: bytes, /) -> None:
-        """One value to a place other than data, labels and annotations."""
+        """Write one value to a place other than data, labels and annotations."""
 
     def put_document_at(self, target: str, content: Any, /) -> None:
-        """A whole document to such a place."""
+        """Write a whole document to such a place."""
 
 
 _MADE_KEY: Final = "(made by the template)"
-"""How a key is called that the template's own text does not spell out: it may have been made from a value."""
+"""Stands in messages for a key that is not in the template's own text, because it may be made from a value."""
 
 
 _PLACES_OF_TEXT: Final = frozenset({"", "data", "labels", "annotations", "spec"})
-"""Targets that take a value as it is; all others read it as YAML."""
+"""Targets that take a value as text; all others parse it as YAML."""
 
 
 class SheetError(ValueError):
-    """The object cannot hold that. Names keys and places, never a value."""
+    """The object cannot hold that. The message names keys and places, never a value."""
 
 
 def render_into(
     sheet: Sheet, pieces: Iterable[Piece], *, values: Mapping[str, SecretBytes], render: RenderText
 ) -> None:
-    """All templates, in order. The first error ends it; the sheet is then of no use."""
+    """Render all templates in order. The first error ends it; the sheet is then unusable."""
     revealed = {key: value.reveal() for key, value in values.items()}
     for piece in pieces:
         try:
@@ -77,7 +77,7 @@ def render_into(
 
 
 def as_text(value: bytes, what: str) -> str:
-    """The value as text; everything but the data of a Secret holds text only."""
+    """Decode the value as text: everything except the data of a Secret holds only text."""
     try:
         return value.decode()
     except UnicodeDecodeError:

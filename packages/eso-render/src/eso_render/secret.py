@@ -1,7 +1,7 @@
-"""Values and a template -> the Secret a target should be.
+"""Render values and a template to the desired Secret of a target.
 
-What is left to the caller: the keys of an existing Secret under the merging policies, ownership, the managed label and
-the data hash. Nothing here reads the cluster.
+The caller handles the keys of an existing Secret under the merging policies, ownership, the managed label and the data
+hash. This module does not read the cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eso_render.denied import refuse_denied, refuse_reserved, refuse_token, user
 from eso_render.engine import render_text
 from eso_render.scopes import RenderText, SheetError, render_into
 from eso_render.sources import SECRET_ORDER, TemplateObjects, pieces
-from kuberun.meta import ObjectMeta
+from kubebase.meta import ObjectMeta
 
 Values = Mapping[str, SecretBytes]
 
@@ -26,7 +26,7 @@ NO_OBJECTS = TemplateObjects()
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """The Secret as it should be. An empty type means: the one it has, or the default of the API."""
+    """The desired Secret. An empty type means the existing type, or the API's default."""
 
     type: str
     data: dict[str, SecretBytes]
@@ -44,7 +44,7 @@ def render_secret(
     objects: TemplateObjects = NO_OBJECTS,
     render: RenderText = render_text,
 ) -> Desired:
-    """What the values and the template of an ExternalSecret give. `owner` is the metadata of the ExternalSecret."""
+    """Render the values and the template of an ExternalSecret. `owner` is the metadata of the ExternalSecret."""
     template = target.template
     if template is None:
         return Desired(
@@ -67,7 +67,7 @@ def render_secret(
 def render_push(
     template: Template, values: Values, *, objects: TemplateObjects = NO_OBJECTS, render: RenderText = render_text
 ) -> Desired:
-    """What a PushSecret pushes: the values themselves, and over them what its template gives."""
+    """Render what a PushSecret pushes: the values, overridden by the results of its template."""
     sheet = _SecretSheet(dict(values))
     render_into(sheet, pieces(template, objects, SECRET_ORDER), values=values, render=render)
     return sheet.desired(template)
@@ -76,17 +76,17 @@ def render_push(
 def render_pushes(
     template: Template, sources: Sequence[Values], *, objects: TemplateObjects, render: RenderText
 ) -> tuple[Desired, ...]:
-    """The same for several Secrets that one PushSecret pushes."""
+    """Render several Secrets that one PushSecret pushes."""
     return tuple(render_push(template, values, objects=objects, render=render) for values in sources)
 
 
 def _keeps_values(template: Template) -> bool:
-    """Values are only what templates are made of as soon as there is a template for data, unless both are asked for."""
+    """Return whether the values themselves go into the Secret: without templates for data, or with the policy Merge."""
     return template.merge_policy == "Merge" or not (template.data or template.template_from)
 
 
 class _SecretSheet:
-    """A Secret that is being rendered."""
+    """The Secret being rendered."""
 
     def __init__(self, data: dict[str, SecretBytes]) -> None:
         self.data = data

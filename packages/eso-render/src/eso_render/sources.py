@@ -1,7 +1,7 @@
-"""The templates of one object in the order in which they are rendered, wherever they are kept.
+"""The templates of one object in rendering order, from all their sources.
 
-ConfigMaps and Secrets with templates are read by the caller beforehand (`references` says which) and handed in as
-`TemplateObjects`; this module finds the keys in them and reads nothing itself.
+The caller reads ConfigMaps and Secrets with templates beforehand (`references` names them) and passes them as
+`TemplateObjects`; this module only finds the keys in them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Held = TypeVar("Held", bound=Mapping[str, object])
 
 
 class Scope(Enum):
-    """What a template gives: one value under its key, or a YAML map of keys and values."""
+    """The result of a template: one value under its key, or a YAML map of keys and values."""
 
     VALUES = "Values"
     KEYS_AND_VALUES = "KeysAndValues"
@@ -30,7 +30,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One template, ready to be rendered. `key` names it in messages, and is where a value goes."""
+    """One template to render. `key` names it in messages, and is the key of a single value."""
 
     key: str
     text: str = field(repr=False)
@@ -42,7 +42,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class TemplateObjects:
-    """What the ConfigMaps and Secrets with templates hold, by their names."""
+    """The content of the ConfigMaps and Secrets with templates, by name."""
 
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     secrets: Mapping[str, Mapping[str, SecretBytes]] = field(default_factory=dict, repr=False)
@@ -50,14 +50,14 @@ class TemplateObjects:
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Names of the ConfigMaps and Secrets that templates are taken from."""
+    """Names of the ConfigMaps and Secrets that contain templates."""
 
     config_maps: frozenset[str]
     secrets: frozenset[str]
 
 
 def references(template: Template | None) -> References:
-    """What has to be read before `pieces` can be called."""
+    """Return the objects that must be read before `pieces` is called."""
     entries = template.template_from if template else []
     return References(
         config_maps=frozenset(entry.config_map.name for entry in entries if entry.config_map),
@@ -66,11 +66,11 @@ def references(template: Template | None) -> References:
 
 
 Kept = Callable[[TemplateFrom, int, TemplateObjects], Iterator[Piece]]
-"""The templates that one entry of templateFrom keeps in one way."""
+"""Yields the templates of one kind of source in one entry of templateFrom."""
 
 
 def pieces(template: Template, objects: TemplateObjects, order: tuple[Kept, ...]) -> Iterator[Piece]:
-    """Every template of the object. A later one wins: templateFrom, then data, then labels, then annotations."""
+    """Yield every template of the object. Later ones win: templateFrom, then data, then labels, then annotations."""
     if template.engine_version != ENGINE_VERSION:
         message = f"unsupported template engine version {template.engine_version}; use {ENGINE_VERSION}"
         raise TargetError(message, Place(("engineVersion",)))
@@ -84,7 +84,7 @@ def pieces(template: Template, objects: TemplateObjects, order: tuple[Kept, ...]
 
 
 def in_config_map(entry: TemplateFrom, index: int, objects: TemplateObjects) -> Iterator[Piece]:
-    """Templates in the `data` of a ConfigMap; `binaryData` is not looked at."""
+    """Yield the templates in the `data` of a ConfigMap; `binaryData` is ignored."""
     if source := entry.config_map:
         place = Place(("templateFrom", index, "configMap"), "ConfigMap", source.name)
         held = _found(objects.config_maps, place)
@@ -92,7 +92,7 @@ def in_config_map(entry: TemplateFrom, index: int, objects: TemplateObjects) -> 
 
 
 def in_secret(entry: TemplateFrom, index: int, objects: TemplateObjects) -> Iterator[Piece]:
-    """Templates in a Secret."""
+    """Yield the templates in a Secret."""
     if source := entry.secret:
         place = Place(("templateFrom", index, "secret"), "Secret", source.name)
         held = _found(objects.secrets, place)
@@ -101,9 +101,9 @@ def in_secret(entry: TemplateFrom, index: int, objects: TemplateObjects) -> Iter
 
 
 def in_literal(entry: TemplateFrom, index: int, _objects: TemplateObjects) -> Iterator[Piece]:
-    """The template in the entry itself."""
+    """Yield the template in the entry itself."""
     if entry.literal is not None:
-        # The Go operator names such a template by its whole text, which makes messages unreadable.
+        # The Go operator uses the whole text as the name of such a template, which makes messages unreadable.
         name = f"templateFrom[{index}].literal"
         place = Place(("templateFrom", index, "literal"))
         decoding = entry.values_decoding_strategy
@@ -112,7 +112,7 @@ def in_literal(entry: TemplateFrom, index: int, _objects: TemplateObjects) -> It
 
 SECRET_ORDER: tuple[Kept, ...] = (in_config_map, in_secret, in_literal)
 MANIFEST_ORDER: tuple[Kept, ...] = (in_literal, in_config_map, in_secret)
-"""The two orders differ only for an entry with several sources, where the last one wins."""
+"""The two orders differ only for an entry with several sources, of which the last one wins."""
 
 
 def _values(templates: Mapping[str, str], target: str, field_path: tuple[str, ...]) -> Iterator[Piece]:

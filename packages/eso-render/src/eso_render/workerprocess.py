@@ -1,7 +1,7 @@
-"""The process that computes what may be slow: reads one job after the other, answers each.
+"""The process for slow rendering: it reads one job after the other and answers each.
 
-It begins with nothing of its parent but one socket, holds no credentials, writes no files, and is ended from outside:
-by the parent at the deadline, by its own alarm should the parent not be able to, and by the kernel with the parent.
+It inherits only one socket from its parent, holds no credentials and writes no files. It is ended from outside: by the
+parent at the deadline, by its own alarm if the parent cannot, and by the kernel if the parent ends.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from eso_api.externalsecret import Target
+from eso_api.template import Template
 from eso_render.errors import RenderError
 from eso_render.jobs import HEADER, READY, Answer, Budget, Job
 from eso_render.passing import packed, unpacked
+from eso_render.secret import render_secret
+from kubebase.meta import ObjectMeta
 
 _OUR_PACKAGES: Final = ("eso_", "gotmpl")
+_WARM_UP: Final = Target(template=Template(data={"key": "{{ now }}"}))
 _GRACE: Final = 1.0
 _NO_MEMORY: Final = "the templates need more memory than a template may take; use fewer or smaller values"
 
@@ -27,6 +32,7 @@ _NO_MEMORY: Final = "the templates need more memory than a template may take; us
 def main(memory: int) -> None:
     """Serve until the parent closes the socket, which is this process's standard input."""
     _confine(memory)
+    render_secret(_WARM_UP, {}, owner=ObjectMeta())  # loads all code now: the first job has as much time as the others
     with socket.socket(fileno=0) as parent:
         _send(parent, READY)
         while header := _received(parent, HEADER.size):
@@ -41,14 +47,14 @@ def _answered(raw: bytes) -> bytes:
         return packed(Answer(job.work(render=Budget(job))))
     except MemoryError:
         return packed(Answer(problem=RenderError(_NO_MEMORY, phase="execute")))
-    except Exception as problem:  # noqa: BLE001 - told to the parent, which raises it
+    except Exception as problem:  # noqa: BLE001 - sent to the parent, which raises it
         return packed(Answer(problem=_told(problem)))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _told(problem: Exception) -> Exception:
-    """Our own errors speak of no value. Of all others only the kind is told."""
+    """Return an error that is safe to send: our own errors contain no values; of others only the type is reported."""
     if type(problem).__module__.startswith(_OUR_PACKAGES):
         return problem
     return RenderError(f"internal error ({type(problem).__name__})", phase="execute")
@@ -56,7 +62,7 @@ def _told(problem: Exception) -> Exception:
 
 def _confine(memory: int) -> None:
     with contextlib.suppress(OSError):
-        # Where memory is short, this process is to go, and not the one with the work of everybody.
+        # If memory runs out, the kernel should kill this process rather than the operator.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     os.nice(5)
     for limit, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
@@ -69,7 +75,7 @@ def _send(parent: socket.socket, message: bytes) -> None:
 
 
 def _received(parent: socket.socket, size: int) -> bytes:
-    """So many bytes; none when the parent is gone."""
+    """Receive that many bytes; none if the parent has closed the socket."""
     parts = bytearray()
     while len(parts) < size:
         part = parent.recv(min(size - len(parts), 2**20))

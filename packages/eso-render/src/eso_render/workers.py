@@ -1,10 +1,10 @@
-"""A few worker processes, shared by all namespaces, for what may be slow.
+"""A few worker processes for slow rendering, shared by all namespaces.
 
-    run -> a turn, round robin over the namespaces that wait -> a process -> its answer, or its end at the deadline
+    run -> a turn, round robin over the waiting namespaces -> a process -> its answer, or its end at the deadline
 
-No namespace has all of them: one is left for the others, however much one namespace asks for. Processes start when they
-are needed, end after a while without work, and end with this process. One that was stopped in the middle of its work,
-at the deadline or because nobody waits for the answer any more, is not used again.
+No namespace can occupy all workers: one always remains for the others. Processes start on demand, end after an idle
+time, and end with this process. A worker that was interrupted, at the deadline or because its caller was cancelled, is
+not reused.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from typing import Any, Final
 from eso_render.errors import RenderError
 from eso_render.jobs import HEADER, READY, Answer, Job
 from eso_render.passing import packed, unpacked_values
-from kuberun.children import bound_to_parent
-from kuberun.fairness import FairSlots
+from kubebase.children import bound_to_parent
+from kubebase.fairness import FairSlots
 
 _START_SECONDS: Final = 30.0
 _IDLE_SECONDS: Final = 120.0
 _ANSWER_BYTES: Final = 64 * 2**20
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TZDIR")
-"""All that a worker sees of ours: there may be credentials in the rest."""
+"""The only environment variables that a worker receives: the others may contain credentials."""
 _ADVICE: Final = "let templates and patterns do less, or use smaller values"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How many processes, and how much of the machine each piece of work may take."""
+    """The number of processes, and the limits of each job."""
 
     processes: int = 2
     seconds: float = 10.0
-    """After which a worker is killed. Longer than the bound of the templates themselves, which tells more."""
+    """A worker is killed after this time. It is longer than the limit of the templates, whose error is more precise."""
     memory: int = 128 * 2**20
-    """Address space of each process, in bytes. All of them fit beside the operator into the chart's memory limit."""
+    """Address space of each process in bytes. All workers and the operator fit into the chart's memory limit."""
 
 
 class StoppedError(RenderError):
-    """The work did not come to its end. The message says what to do; nothing of the work is in it."""
+    """The work was interrupted. The message says what to do and contains no part of the work."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, phase="execute")
 
 
 class Workers:
-    """One for the process."""
+    """The worker pool of the process."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Workers:
         *,
         waiting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        """`waiting` surrounds the time until an answer is there."""
+        """Create the pool. `waiting` is entered while waiting for an answer."""
         self._settings = settings
         self._waiting = waiting
         self._turns = FairSlots(settings.processes, greed=1)
@@ -74,7 +74,7 @@ class Workers:
         return self._settings.seconds
 
     async def run(self, job: Job, share: str) -> Any:
-        """What the job makes, or the error it raises. `share` is the namespace whose turn it takes."""
+        """Return the result of the job, or raise its error. `share` is the namespace whose turn it takes."""
         message = packed(job)
         async with self._waiting(), self._turns.turn(share):
             answer = await self._answered(message)

@@ -1,5 +1,24 @@
-"""Everything the author of a provider needs, and nothing more. Start at `provider.py`."""
+"""The public API for provider authors: import from `eso_sdk` only, and in tests from `eso_sdk.testing`.
 
+    class, decorators, marks    Store, Generator, Provider, store_kind, reads, finds, pushes, audiences, ...
+    configuration               Fragment, SecretKeySelector, ServiceAccountSelector, CaProvider, SecretBytes
+    requests and answers        RemoteRef, PushItem, Found, Value, PushOutcome, Validation, ChangeEvent, ...
+    errors                      the module `errors` (`raise errors.not_found(key)`), ProviderError
+    tools                       property_in, pushed_value, Matcher, HttpRequest, status_error, run
+
+The HTTP kit and `Matcher` are loaded on first use: a provider without HTTP does not load aiohttp.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
+from eso_api.shapes import Fragment
+from eso_api.values import SecretBytes
+from eso_sdk import errors
+from eso_sdk.addresses import AddressPolicy
+from eso_sdk.extract import property_in, pushed_value
+from eso_sdk.main import run
 from eso_sdk.provider import (
     ALWAYS,
     REFERENCE,
@@ -26,30 +45,110 @@ from eso_sdk.provider import (
     store_kind,
     when,
 )
+from eso_wire.errors import ProviderError
+from eso_wire.values import (
+    ChangeEvent,
+    ChangeType,
+    ConditionReport,
+    DeleteItem,
+    FindQuery,
+    Found,
+    Generated,
+    GenerateRequest,
+    Heartbeat,
+    Limits,
+    MetadataPolicy,
+    PushItem,
+    PushOutcome,
+    PushPrecondition,
+    RemoteRef,
+    SourceSecret,
+    Token,
+    Validation,
+    ValidationState,
+    ValueMetadata,
+    WatchItem,
+)
+
+if TYPE_CHECKING:
+    from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, status_error
+    from eso_sdk.matching import Matcher
+
+_LOADED_LATER: Final = {
+    "HttpAnswer": "eso_sdk.http",
+    "HttpClient": "eso_sdk.http",
+    "HttpRequest": "eso_sdk.http",
+    "Matcher": "eso_sdk.matching",
+    "status_error": "eso_sdk.http",
+}
 
 __all__ = [
     "ALWAYS",
     "REFERENCE",
     "STORE",
+    "AddressPolicy",
+    "CaProvider",
     "Call",
+    "ChangeEvent",
+    "ChangeType",
     "Check",
+    "ConditionReport",
     "ConfigMapKey",
+    "DeleteItem",
+    "FindQuery",
+    "Found",
+    "Fragment",
+    "GenerateRequest",
+    "Generated",
     "Generator",
+    "Heartbeat",
+    "HttpAnswer",
+    "HttpClient",
+    "HttpRequest",
+    "Limits",
+    "Matcher",
+    "MetadataPolicy",
     "Provider",
+    "ProviderError",
+    "PushItem",
+    "PushOutcome",
+    "PushPrecondition",
     "Pushed",
+    "RemoteRef",
+    "SecretBytes",
+    "SecretKeySelector",
     "ServiceAccount",
+    "ServiceAccountSelector",
+    "SourceSecret",
     "Store",
+    "Token",
+    "Validation",
+    "ValidationState",
     "Value",
+    "ValueMetadata",
+    "WatchItem",
     "WholeSecret",
     "annotation",
     "audiences",
     "default_key",
+    "errors",
     "finds",
     "generator_kind",
     "lifetime",
+    "property_in",
+    "pushed_value",
     "pushes",
     "reads",
+    "run",
     "sibling",
+    "status_error",
     "store_kind",
     "when",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name whose module is not loaded yet."""
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LOADED_LATER[name]), name)

@@ -1,9 +1,9 @@
-"""Who a call speaks for: the service account whose token comes with it (`auth.serviceAccountRef` of a store).
+"""The service account of a call, proved by the token sent with it (`auth.serviceAccountRef` of a store).
 
     authorization metadata -> TokenGate -> Verifier (`jwks.py`, `tokenreview.py`) -> ServiceAccount, or a refusal
 
-TLS has said before that it is the operator who calls. A token narrows that down to one account, for providers that
-treat accounts differently. It is checked here and goes no further: author code sees the account, never the token.
+TLS has already authenticated the operator. A token identifies one account, for providers that treat accounts
+differently. It is verified here and goes no further: author code sees the account, never the token.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Metadata = Iterable[tuple[str, str | bytes]]
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccount:
-    """An account that a cluster vouches for. `uid` is empty where the token does not say it."""
+    """A service account that a cluster vouches for. `uid` is empty if the token does not contain it."""
 
     namespace: str
     name: str
@@ -38,28 +38,28 @@ class ServiceAccount:
 
     @property
     def username(self) -> str:
-        """As Kubernetes spells it."""
+        """Return the user name in the format of Kubernetes."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
 
 class TokenPolicy(StrEnum):
-    """What becomes of calls without a token, once tokens are verified."""
+    """How calls without a token are treated if tokens are verified."""
 
     REQUIRED = "required"
     OPTIONAL = "optional"
 
 
 class Verifier(Protocol):
-    """Says whose token it is. Raises `refused` for a bad one, `undecided` when it cannot tell."""
+    """Finds the account of a token. Raises `refused` for an invalid token, `undecided` if it cannot tell."""
 
     async def verify(self, token: str) -> ServiceAccount: ...
 
 
 class TokenGate:
-    """Lets calls in by their token.
+    """Admits calls by their token.
 
-    Without a verifier no token is needed, and one that comes is ignored: refusing it would protect nobody, since the
-    same call without it is served. It is said once in the log, because whoever sends tokens expects a check.
+    Without a verifier no token is needed, and a token is ignored: refusing it would protect nothing, because the same
+    call without it is served. One warning is logged, because the sender of a token expects a check.
     """
 
     def __init__(self, verifier: Verifier | None = None, policy: TokenPolicy = TokenPolicy.REQUIRED) -> None:
@@ -68,7 +68,7 @@ class TokenGate:
         self._warned = False
 
     async def account(self, metadata: Metadata) -> ServiceAccount | None:
-        """The verified account of a call; None for a call that may come without."""
+        """Return the verified account of a call; None for a call that needs no token."""
         sent = [value for key, value in metadata if key == AUTHORIZATION_KEY]
         if self._verifier is None:
             self._warn_of_unverified(sent)
@@ -90,21 +90,21 @@ class TokenGate:
 
 
 def refused(problem: str) -> ProviderError:
-    """The token is not good. Says what is wrong with it, and never what is in it."""
+    """Return the error for an invalid token. It says what is wrong, and never quotes the token."""
     return ProviderError(
         ErrorReason.CREDENTIALS_REJECTED, f"the token of the store's auth.serviceAccountRef is refused: {problem}"
     )
 
 
 def undecided(problem: str) -> ProviderError:
-    """The token may be good: whoever could tell was not reached."""
+    """Return the error for a token that could not be checked because the authority was not reachable."""
     return ProviderError(
         ErrorReason.BACKEND_UNAVAILABLE, f"the token of the store's auth.serviceAccountRef cannot be checked: {problem}"
     )
 
 
 def account_of(subject: object, uid: object = "") -> ServiceAccount:
-    """The account a username names."""
+    """Return the account that a user name denotes."""
     found = _SUBJECT.fullmatch(subject) if isinstance(subject, str) else None
     if found is None:
         raise refused("it belongs to no service account")
@@ -112,7 +112,7 @@ def account_of(subject: object, uid: object = "") -> ServiceAccount:
 
 
 def check_account(account: ServiceAccount | None, context: Context) -> None:
-    """A namespaced store speaks for accounts of its own namespace only; the operator sees to that too."""
+    """Refuse a namespaced store that uses an account of another namespace; the operator checks this too."""
     namespace = context.store.namespace
     if account is not None and namespace and account.namespace != namespace:
         raise ProviderError(

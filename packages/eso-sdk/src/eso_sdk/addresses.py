@@ -7,7 +7,7 @@ makes the connection. Unless the administrator allows them with `--allow-address
 |---|---|
 | loopback, unspecified | reaches the provider's own pod: its metrics, a sidecar |
 | link-local, known metadata services | hands out the credentials of the machine |
-| multicast | is no server |
+| multicast | addresses a group, not a server |
 
 The rule looks at the IP address that is dialled, after name resolution, so a name cannot hide it. Spellings of an IPv4
 address inside an IPv6 one (mapped, NAT64, 6to4) are judged by the IPv4 address.
@@ -20,14 +20,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kubebase.addresses import Address, is_metadata_service, unwrapped
+
 LOOPBACK: Final = "loopback"
 LINK_LOCAL: Final = "link-local"
 
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-_METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "168.63.129.16")))
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _KEYWORDS: Final[dict[str, tuple[_Network, ...]]] = {
     LOOPBACK: (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128")),
     LINK_LOCAL: (ipaddress.ip_network("169.254.0.0/16"), ipaddress.ip_network("fe80::/10")),
@@ -57,14 +56,14 @@ class AddressPolicy:
                 networks += _KEYWORDS.get(entry) or (ipaddress.ip_network(entry),)
             except ValueError:
                 raise AddressPolicyError(
-                    f'"{entry}" is no address to allow; write loopback, link-local, an IP address or a network such as'
-                    " 10.1.0.0/16"
+                    f'"{entry}" is not an address to allow; write loopback, link-local, an IP address or a network'
+                    " such as 10.1.0.0/16"
                 ) from None
         return cls(tuple(networks))
 
     def check(self, address: str) -> None:
         """Raise `ForbiddenAddressError` if this IP address may not be dialled."""
-        ip = _judged(ipaddress.ip_address(address.partition("%")[0]))
+        ip = unwrapped(ipaddress.ip_address(address.partition("%")[0]))
         if (what := _forbidden(ip)) and not any(ip in network for network in self.allowed):
             raise ForbiddenAddressError(f"resolves to {what}")
 
@@ -73,19 +72,10 @@ ORDINARY: Final = AddressPolicy()
 """Nothing is allowed besides ordinary addresses."""
 
 
-def _judged(ip: _Address) -> _Address:
-    """Unwrap an IPv4 address that is spelled inside an IPv6 one."""
-    if isinstance(ip, ipaddress.IPv4Address):
-        return ip
-    if ip in _NAT64:
-        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip.ipv4_mapped or ip.sixtofour or ip
-
-
-def _forbidden(ip: _Address) -> str:
+def _forbidden(ip: Address) -> str:
     """Name the kind of address if it is refused by default; empty if it is not."""
     if ip.is_loopback or ip.is_unspecified:
         return "a loopback address"
-    if ip.is_link_local or ip in _METADATA:
+    if is_metadata_service(ip):
         return "a link-local address or a cloud's metadata service"
     return "a multicast address" if ip.is_multicast else ""

@@ -1,7 +1,7 @@
-"""What author code answers with, and the look at it: a value with its metadata, an existence check, a push.
+"""The answers of author code, and their checks: a value with its metadata, an existence check, a push.
 
-Nothing makes an author run a type checker. What is no answer is refused here with the method's name and the type, never
-with the content: it would be sent as another value than the backend has (`bytes(7)` is seven zeros), or fail far away.
+Authors may not run a type checker, so the type of each answer is checked here. An error names the method and the type,
+never the content. Unchecked, a wrong type could become a wrong value: `bytes(7)` is seven zeros.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One remote value and what the backend says about it.
+    """One remote value and the backend's metadata about it.
 
-    With a version in its metadata, readers that have that version already are not sent the value again.
+    If the metadata contains a version, readers that already have that version do not receive the value again.
     """
 
     raw: SecretBytes
@@ -29,13 +29,13 @@ class Value:
 
     @classmethod
     def of(cls, raw: bytes | SecretBytes, *, version: str = "") -> Value:
-        """A value with nothing but its version."""
+        """Make a value whose only metadata is its version."""
         return cls(secret(raw, "Value.of"), ValueMetadata(provider_version=version))
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Whether a key is there, and in which version."""
+    """Whether a key exists, and its version."""
 
     exists: bool
     version: str = ""
@@ -43,17 +43,18 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What a push did, and the version it made."""
+    """The outcome of a push, and the version it created."""
 
     outcome: PushOutcome
     version: str = ""
 
 
-# --- what is made of answers -----------------------------------------------------------------------------------------
+# --- conversion of answers
+# -----------------------------------------------------------------------------------------------
 
 
 def secret(raw: object, method: str) -> SecretBytes:
-    """Bytes that can no longer print."""
+    """Wrap bytes so that they cannot be printed."""
     if isinstance(raw, SecretBytes):
         return raw
     if not isinstance(raw, (bytes, bytearray, memoryview)):
@@ -62,7 +63,7 @@ def secret(raw: object, method: str) -> SecretBytes:
 
 
 def secrets(answer: object, method: str) -> dict[str, SecretBytes]:
-    """Named values that can no longer print."""
+    """Wrap named values so that they cannot be printed."""
     if not isinstance(answer, Mapping):
         raise unfit(method, answer, "a mapping of names to bytes")
     if strange := [name for name in answer if not isinstance(name, str)]:
@@ -71,14 +72,14 @@ def secrets(answer: object, method: str) -> dict[str, SecretBytes]:
 
 
 def value(answer: object, method: str = "get") -> Value:
-    """Whatever form an author answered in, as a `Value`."""
+    """Convert every accepted form of answer to a `Value`."""
     if isinstance(answer, Value):
         return replace(answer, raw=secret(answer.raw, method))
     return Value(secret(answer, method))
 
 
 def answers(given: object, count: int, method: str = "get_many") -> Sequence[Any]:
-    """What `get_many`, `push_many` or `delete_many` answers: one for each item."""
+    """Check the answer of `get_many`, `push_many` or `delete_many`: one entry for each item."""
     one, many = ("reference", "references") if method == "get_many" else ("item", "items")
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
         raise unfit(method, given, f"a list with one answer for each {one}, in their order")
@@ -104,7 +105,7 @@ def push_of(answer: object) -> Pushed:
 
 
 def existed_of(answer: object) -> bool:
-    """Whether a deletion found something; an author who does not say did not look."""
+    """Return whether a deletion found something; None counts as False."""
     if answer is not None and not isinstance(answer, bool):
         raise unfit("delete", answer, "bool")
     return bool(answer)
@@ -119,7 +120,7 @@ def found_of(answer: object) -> Found:
 
 
 def stream_of(answer: AsyncIterator[T], method: str) -> AsyncIterator[T]:
-    """What a method yields; one that returns instead gives a coroutine."""
+    """Check that a method yields. A method that returns instead gives a coroutine."""
     if not hasattr(answer, "__aiter__"):
         if close := getattr(answer, "close", None):
             close()
@@ -146,7 +147,7 @@ def warnings_of(answer: object) -> tuple[str, ...]:
 
 
 def unfit(method: str, answer: object, wanted: str) -> ProviderError:
-    """An answer that cannot be sent."""
+    """Return the error for an answer of the wrong type."""
     return ProviderError(
         ErrorReason.INTERNAL,
         f"the provider failed: {method} answered with {type(answer).__name__}; it must answer with {wanted}",

@@ -1,6 +1,7 @@
-"""What an opened store and an opened generator have in common: a typed configuration, its credentials, the call.
+"""The common base of an opened store and an opened generator: a typed configuration, its credentials, the call.
 
-One instance is one session: a configuration at one credential identity, opened once and used by many calls at a time.
+One instance is one session: a configuration with one credential identity, opened once and used by many concurrent
+calls.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from eso_sdk.accounts import ServiceAccount
 from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.credentials import Credentials
 from eso_wire.values import Credential, ObjectRef, Operation, SecretMap, Token, Validation, ValidationState
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 if TYPE_CHECKING:
     from eso_sdk.http import HttpClient
@@ -34,18 +35,18 @@ C = TypeVar("C", bound=msgspec.Struct)
 
 
 class ApiCalls(Protocol):
-    """Counts what a provider asks its backend."""
+    """Counts a provider's calls to its backend."""
 
     def count(self, call: str, status: str, seconds: float, *, api: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call that is being answered. `deadline` is on the clock's monotonic scale, a little before the caller's.
+    """The call being answered. `deadline` is in the clock's monotonic time, slightly before the caller's deadline.
 
-    `caller` is the object that the call is made for, on the operator's word: for logs, audit and quotas. A read may
-    serve many objects, of other namespaces too, and then names the first of them. Do not let a result depend on it,
-    unless the kind declares `caller_namespace`: then `caller.namespace` is that of everybody whom the answer reaches.
+    `caller` is the object for which the call is made, as stated by the operator: for logs, audit and quotas. A read may
+    serve many objects, also of other namespaces, and then names only the first. Results must not depend on it, unless
+    the kind declares `caller_namespace`: then `caller.namespace` is that of every receiver of the answer.
     """
 
     request_id: str
@@ -57,15 +58,17 @@ class Call:
     idempotency_key: str = ""
     """Equal for repetitions of one push, delete, generation or cleanup."""
     account: ServiceAccount | None = None
-    """Whose verified token came with the call; None when tokens are not verified, or not required. In `open`, the
-    account of the call that opens the session: calls of other accounts get sessions of their own."""
+    """The account of the call's verified token; None if tokens are not verified or not required.
+
+    In `open`, this is the account of the call that opens the session: calls of other accounts get their own sessions.
+    """
     traceparent: str = ""
-    """W3C trace context to pass on to a backend that traces; empty when the operator sent none."""
+    """W3C trace context to pass on to a backend that traces; empty if the operator sent none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening(Generic[C]):
-    """Everything a session is made of."""
+    """The parts of a session."""
 
     config: C = field(repr=False)
     holder: ObjectRef
@@ -74,19 +77,19 @@ class Opening(Generic[C]):
     clock: Clock
     api_calls: ApiCalls
     addresses: AddressPolicy = ORDINARY
-    """Which addresses of a spec may be dialled."""
+    """The addresses of a spec to which connections are allowed."""
 
 
 CURRENT_CALL: ContextVar[Call] = ContextVar("current_call")
 
 
 class Backend(Generic[C]):
-    """Base of `Store` and `Generator`. Authors override; the server constructs."""
+    """Base of `Store` and `Generator`. Authors override methods; the server creates instances."""
 
     OPERATIONS: ClassVar[frozenset[Operation]] = frozenset()
-    """What the kind does; set by its decorator."""
+    """The operations of the kind; set by its decorator."""
     API_NAME: ClassVar[str] = ""
-    """Value of the label `provider` in the metrics of calls to the backend; empty for that of the whole provider."""
+    """Value of the label `provider` in the metrics of backend calls; if empty, the provider's name."""
 
     def __init__(self, opening: Opening[C]) -> None:
         self.config: C = opening.config
@@ -100,17 +103,17 @@ class Backend(Generic[C]):
 
     @classmethod
     def check_config(cls, config: C) -> tuple[str, ...]:
-        """Look at the configuration alone: warnings, or raise `invalid_config`. No outside calls: admission asks it."""
+        """Check the configuration alone, without outside calls: return warnings or raise `invalid_config`."""
         del config
         return ()
 
     async def open(self) -> None:
-        """Log in, connect. Called once, before anything else."""
+        """Log in, connect. Called once, before any other method."""
 
     async def close(self) -> None:
-        """Let go of what `open` took. Called once, when no call uses the session any more.
+        """Release the resources of `open`. Called once, when no call uses the session any more.
 
-        Also called when `open` failed or ran out of time: then only a part of what it sets may be there.
+        Also called if `open` failed or timed out: then only some of its resources may exist.
         """
 
     async def validate(self) -> Validation:
@@ -118,35 +121,35 @@ class Backend(Generic[C]):
         return Validation(ValidationState.READY)
 
     def renew(self, sent: Iterable[Credential]) -> None:
-        """Take the tokens of a later call; called by the server."""
+        """Take over the tokens of a later call. Called by the server."""
         self._credentials.renew(sent)
 
     # --- what an author may use --------------------------------------------------------------------------------------
 
     @property
     def call(self) -> Call:
-        """The call that is being answered."""
+        """Return the call in progress."""
         return CURRENT_CALL.get()
 
     def secret(self, reference: SecretKeySelector | RequiredSecretKeySelector) -> SecretBytes:
-        """The value a reference of the configuration names."""
+        """Return the value of a reference in the configuration."""
         return self._credentials.secret(reference)
 
     def whole_secret(self, reference: SecretSelector | SecretKeySelector) -> SecretMap:
-        """All keys of the Secret a reference of the configuration names."""
+        """Return all keys of the Secret that a reference in the configuration names."""
         return self._credentials.whole(reference)
 
     def token(self, reference: ServiceAccountSelector) -> Token:
-        """The newest token of the service account a reference names. Ask each time: tokens live for minutes."""
+        """Return the newest token of the service account. Call this every time: tokens live for minutes."""
         return self._credentials.token(reference)
 
     def ca(self, reference: CaProvider) -> bytes:
-        """The CA bundle a reference of the configuration names."""
+        """Return the CA bundle of a reference in the configuration."""
         return self._credentials.secret(reference).reveal()
 
     def http_client(self, subject: str, **settings: Any) -> HttpClient:
         """Make a client for a backend that speaks HTTP; the author closes it in `close`. Settings: `HttpSettings`."""
-        # Imported here: providers whose backend speaks something else do not pay for it.
+        # Imported here, so that providers of other backends do not load it.
         from eso_sdk.http import HttpClient, HttpSettings
 
         return HttpClient(HttpSettings(subject, **settings), policy=self.addresses, clock=self.clock)
@@ -164,7 +167,7 @@ class Backend(Generic[C]):
 
 
 def config_type(backend: type[Backend[C]]) -> type[C]:
-    """The configuration a class is written for: the argument of its `Store[...]` or `Generator[...]`."""
+    """Return the configuration type of a class: the argument of its `Store[...]` or `Generator[...]`."""
     for base in backend.__mro__:
         for origin in getattr(base, "__orig_bases__", ()):
             match get_args(origin):

@@ -1,10 +1,10 @@
-"""The items of one call, side by side: each with an outcome of its own, also when time is up for some of them.
+"""The items of one call, processed concurrently: each has its own outcome, also if some run out of time.
 
-    side_by_side(items, work, late) -> result of each, in their order; `late` makes those of items that were given up
-    answered(outcomes)              -> raises when there is none among them that the backend gave
+    side_by_side(items, work, late) -> result of each, in order; `late` makes the result of items that were abandoned
+    answered(outcomes)              -> raises if the backend answered none of them
 
-A caller whose own deadline passes gets nothing at all. So items end at the deadline of their call (`Call.deadline`),
-which is before that of the caller: what was read until then still arrives.
+A caller whose deadline has passed gets no answer at all. So items end at the deadline of their call (`Call.deadline`),
+which is before that of the caller: results up to then still arrive.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import TypeVar
 
 from eso_sdk.backend import CURRENT_CALL
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class NotAnsweredError(ProviderError):
-    """The time of the call was over before the backend had answered.
+    """The call ran out of time before the backend answered.
 
-    It does not say how much time that was: no two calls have the same, and conditions would change with every try.
+    The message does not contain the time limit: it differs between calls, and conditions would change with every retry.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ async def side_by_side(
     gate: asyncio.Semaphore,
     clock: Clock,
 ) -> tuple[R, ...]:
-    """Every item in a task of its own, as many at a time as the gate lets through. Cancelling it cancels them all."""
+    """Process every item in its own task, limited by the gate. Cancelling this cancels all of them."""
     if not items:
         return ()
     seconds = CURRENT_CALL.get().deadline - clock.monotonic()
@@ -49,7 +49,7 @@ async def side_by_side(
         async with gate:
             return await work(item)
 
-    if len(items) == 1:  # most calls: without a task of its own
+    if len(items) == 1:  # most calls; no extra task needed
         try:
             async with Deadline(clock, seconds):
                 return (await gated(items[0]),)
@@ -68,7 +68,7 @@ async def side_by_side(
 
 
 def answered(outcomes: Sequence[object]) -> None:
-    """A call of which nothing was answered in time fails as a whole: it is the backend that hangs, not an item."""
+    """Raise if no item was answered in time: then the backend hangs, and the whole call fails."""
     late = [outcome for outcome in outcomes if isinstance(outcome, NotAnsweredError)]
     if late and len(late) == len(outcomes):
         raise late[0]

@@ -1,11 +1,11 @@
-"""Whether and how the tokens of calls are verified: from flags to a `TokenGate`.
+"""Command-line flags for the verification of call tokens, and the `TokenGate` they configure.
 
-    nothing                          no token is needed, and none is looked at
-    --token-jwks, --token-issuer     by signature (`jwks.py`)
-    --token-review                   by asking the API server (`tokenreview.py`)
+    no flags                         tokens are neither needed nor read
+    --token-jwks, --token-issuer     verify the signature (`jwks.py`)
+    --token-review                   ask the API server (`tokenreview.py`)
 
-`--token-audience` says for whom tokens must be made; the operator asks for `external-secrets-provider/NAME`, NAME being
-the provider's class, or NAMESPACE/SERVICE for a store that names the Service itself.
+`--token-audience` names the audience that tokens must have. The operator requests `external-secrets-provider/NAME`,
+where NAME is the provider's class, or NAMESPACE/SERVICE for a store that names the Service itself.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from eso_sdk.accounts import TokenGate, TokenPolicy, Verifier
 from eso_sdk.jwks import JwksSettings, JwksVerifier
 from eso_sdk.outbound import is_trustworthy
 from eso_sdk.tokenreview import ReviewSettings, ReviewVerifier
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 _TRUE = frozenset({"1", "true", "yes"})
 
 
 class CallAuthError(ValueError):
-    """The flags make no sense together; the text says what to change."""
+    """The flags contradict each other; the text says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def token_gate(auth: CallAuth | None, clock: Clock) -> TokenGate:
 
 
 def add_flags(parser: argparse.ArgumentParser, given: Mapping[str, str]) -> None:
-    """The flags; `given` holds what the environment says, by the flag's name in capitals."""
+    """Add the flags. `given` holds defaults from the environment, by the flag's name in capitals."""
     parser.add_argument(
         "--token-audience",
         action="append",
@@ -65,14 +65,16 @@ def add_flags(parser: argparse.ArgumentParser, given: Mapping[str, str]) -> None
         "--token-jwks",
         default=given.get("TOKEN_JWKS", ""),
         metavar="FILE_OR_URL",
-        help="public keys of whoever issues them",
+        help="public keys of the token issuer: a file or an address",
     )
-    parser.add_argument("--token-issuer", default=given.get("TOKEN_ISSUER", ""), help="their issuer, with --token-jwks")
+    parser.add_argument(
+        "--token-issuer", default=given.get("TOKEN_ISSUER", ""), help="issuer of the tokens, with --token-jwks"
+    )
     parser.add_argument(
         "--token-jwks-ca",
         default=given.get("TOKEN_JWKS_CA", ""),
         metavar="FILE",
-        help="authority of the keys' address; else the system's",
+        help="CA certificates for the address of --token-jwks; by default the system's",
     )
     parser.add_argument(
         "--token-review",
@@ -89,7 +91,7 @@ def add_flags(parser: argparse.ArgumentParser, given: Mapping[str, str]) -> None
 
 
 def call_auth(chosen: argparse.Namespace, environment: Mapping[str, str]) -> CallAuth | None:
-    """What the flags ask for. Raises `CallAuthError`."""
+    """Return the settings of the flags; None if tokens are not verified. Raises `CallAuthError`."""
     if not (chosen.token_jwks or chosen.token_review):
         if chosen.token_audience or chosen.token_issuer:
             raise CallAuthError("--token-audience and --token-issuer need --token-jwks or --token-review")
@@ -97,7 +99,7 @@ def call_auth(chosen: argparse.Namespace, environment: Mapping[str, str]) -> Cal
     if chosen.token_jwks and chosen.token_review:
         raise CallAuthError("--token-jwks and --token-review exclude each other")
     if not chosen.token_audience:
-        raise CallAuthError("--token-audience is needed: whoever accepts tokens for anybody accepts stolen ones")
+        raise CallAuthError("--token-audience is needed: a provider that accepts every audience accepts stolen tokens")
     by = _review(environment) if chosen.token_review else _jwks(chosen)
     return CallAuth(tuple(chosen.token_audience), by, _policy(chosen.token_policy))
 
@@ -119,7 +121,7 @@ def _jwks(chosen: argparse.Namespace) -> JwksSettings:
 
 
 def _policy(text: str) -> TokenPolicy:
-    """A default of the environment is not held against the choices."""
+    """Parse the policy: argparse does not check a default from the environment against the choices."""
     try:
         return TokenPolicy(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""From the configuration a call carries to the typed config of its kind: decoded, checked, its references in bounds."""
+"""Turn the configuration of a call into the typed config of its kind: decode it, and check it and its references."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from eso_wire.values import Context, KindRole
 from eso_wire.versions import ProtocolVersion
 
 KEEPS_CALLERS_APART: Final = ProtocolVersion(2, 2)
-"""Since when an operator shares no read between namespaces if a kind says so."""
+"""The first protocol version in which operators do not share reads between namespaces if a kind forbids it."""
 
 _PATH = re.compile(r" - at `([^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`")
 
 
 def kind_of(provider: Provider, context: Context, role: KindRole) -> ServedKind:
-    """The class that answers this call."""
+    """Return the kind that answers this call."""
     served = provider.served.get(context.config.kind)
     if served is None or served.role is not role:
         kinds = ", ".join(str(info.kind) for info in provider.kind_infos if info.role is role) or "none"
@@ -37,7 +37,7 @@ def kind_of(provider: Provider, context: Context, role: KindRole) -> ServedKind:
 
 
 def _for_block(provider: Provider, served: ServedKind, context: Context) -> ServedKind:
-    """Look at a v1 block again: an operator that knows no conditions takes the first kind with the key."""
+    """Select the kind again for a v1 block: an operator that ignores conditions takes the first kind with the key."""
     config = context.config
     bridged = (config.ref.api_version, config.ref.kind) != (config.kind.api_version, config.kind.kind)
     if served.v1_when is None or not bridged or config.spec_json is None:
@@ -49,16 +49,16 @@ def _for_block(provider: Provider, served: ServedKind, context: Context) -> Serv
 
 
 def depends_on_caller(served: ServedKind, context: Context) -> bool:
-    """Whether a session for this configuration must not be shared between namespaces."""
+    """Return whether a session for this configuration must not be shared between namespaces."""
     spec = context.config.spec_json
     always = any(not each.pointer for each in served.caller_dependences)
     if always or not served.caller_dependences or spec is None:
-        return bool(served.caller_dependences)  # without a look at the configuration, which every call would pay for
+        return bool(served.caller_dependences)  # without decoding the configuration, which is slow
     return pointers.depends_on_caller(served.caller_dependences, _plain(spec.reveal()))
 
 
 def check_caller(served: ServedKind, context: Context) -> None:
-    """Refuse what an older operator would mix up: it shares reads of a cluster-scoped store between namespaces."""
+    """Refuse calls of an older operator that would share the reads of a cluster-scoped store between namespaces."""
     cluster_scoped = not context.store.namespace
     if cluster_scoped and context.protocol < KEEPS_CALLERS_APART and depends_on_caller(served, context):
         raise ProviderError(
@@ -71,7 +71,7 @@ def check_caller(served: ServedKind, context: Context) -> None:
 
 
 def _plain(spec: bytes) -> Any:
-    """The configuration as JSON; None if it is none, which `decoded` says properly."""
+    """Decode the configuration as JSON; None if it is invalid, which `decoded` reports."""
     try:
         return msgspec.json.decode(spec)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -79,7 +79,7 @@ def _plain(spec: bytes) -> Any:
 
 
 def decoded(served: ServedKind, context: Context) -> Any:
-    """The typed configuration of a call."""
+    """Return the typed configuration of a call."""
     spec = context.config.spec_json
     if spec is None:
         raise ProviderError(
@@ -99,7 +99,7 @@ def decoded(served: ServedKind, context: Context) -> Any:
 
 
 def _problem(words: str) -> str:
-    """Which field is wrong. The decoder's own words may quote what it found."""
+    """Return the error text with the wrong field. The decoder's own message may quote its content."""
     path = found.group(1) if (found := _PATH.search(words)) else "$"
     where = path.removeprefix("$").replace(".", "/") or "/"
     if missing := _MISSING.match(words):

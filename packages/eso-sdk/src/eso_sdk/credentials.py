@@ -1,7 +1,7 @@
-"""What the operator sent for the references of a configuration.
+"""The credentials that the operator sent for the references of a configuration.
 
-The operator follows references, a provider never does. Here an author's reference finds its value, and a reference
-that points out of its namespace is refused a second time.
+The operator resolves references; a provider never does. This module finds the value of a reference for the author, and
+checks again that no reference points to a forbidden namespace.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ class Credentials:
         self._values = {credential.pointer: credential.value for credential in sent}
 
     def renew(self, sent: Iterable[Credential]) -> None:
-        """Take newer tokens of the same accounts. Everything else is equal: it is part of the session's identity."""
+        """Replace tokens by newer ones of the same accounts. Other credentials are part of the session's identity."""
         self._values.update({each.pointer: each.value for each in sent if isinstance(each.value, Token)})
 
     def secret(self, reference: Reference) -> SecretBytes:
-        """The value of one key of a Secret, or a CA bundle."""
+        """Return the value of one key of a Secret, or a CA bundle."""
         pointer, value = self._of(reference)
         if isinstance(value, SecretBytes):
             return value
         raise credentials_not_found(f"{pointer} was not sent as one value")
 
     def token(self, reference: Reference) -> Token:
-        """A token of a service account."""
+        """Return a token of a service account."""
         pointer, value = self._of(reference)
         if isinstance(value, Token):
             return value
         raise credentials_not_found(f"{pointer} was not sent as a token")
 
     def whole(self, reference: Reference) -> SecretMap:
-        """All keys of a Secret."""
+        """Return all keys of a Secret."""
         pointer, value = self._of(reference)
         if isinstance(value, SecretBytes | Token):
             raise credentials_not_found(f"{pointer} was not sent as a whole Secret")
@@ -60,7 +60,7 @@ class Credentials:
         return pointer, self._values[pointer]
 
     def _pointer(self, reference: Reference) -> str:
-        """By identity; an equal copy that the author made will do, and equal references name the same thing."""
+        """Find the pointer by identity, or by equality for a copy that the author made."""
         same = (found.pointer for found in self._pointed if found.reference is reference)
         equal = (found.pointer for found in self._pointed if found.reference == reference)
         if (pointer := next(same, None) or next(equal, None)) is None:
@@ -69,10 +69,10 @@ class Credentials:
 
 
 def check_namespaces(config: Any, context: Context) -> None:
-    """Refuse references that name another namespace than the one credentials may come from.
+    """Refuse references to a namespace from which credentials must not come.
 
-    Only what stands in a cluster-scoped object may name namespaces: whoever writes those may read everywhere. The
-    generators of v1 have always ignored the namespace of a reference; there it is the operator that pins it.
+    Only a cluster-scoped object may name namespaces: its author may read everywhere. v1 generators have always ignored
+    the namespace of a reference; there the operator pins it.
     """
     holder = context.config.ref
     if not holder.namespace or holder.api_version.startswith(f"{GENERATORS_GROUP}/"):
@@ -83,16 +83,15 @@ def check_namespaces(config: Any, context: Context) -> None:
 
 
 def check_scope(context: Context) -> None:
-    """What a namespaced store is used with is of its own namespace: caller, configuration and credentials.
+    """Refuse a namespaced store whose caller, configuration or credentials are from another namespace.
 
-    The operator sees to that before it calls, and this is for every call: a session that another call has opened does
-    not look again.
+    The operator checks this before it calls. The check runs in every call, because an open session does not repeat it.
     """
     home = context.store.namespace
     used = {
         "caller": context.caller.namespace,
         "configuration": context.config.ref.namespace,
-        # Nothing came from any namespace if there is none.
+        # Without an auth namespace no credential came from any namespace.
         "credentials": context.auth_namespace or home,
     }
     for what, namespace in used.items():

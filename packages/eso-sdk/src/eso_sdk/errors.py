@@ -1,7 +1,8 @@
-"""The errors an author may raise: `raise not_found(ref.key)`.
+"""The errors that authors may raise: `raise errors.not_found(ref.key)`.
 
-Each is a `ProviderError` with its reason. Say what failed, which key, what to do next; never a value. Whatever else
-author code raises becomes INTERNAL with its type and place only (`redaction.py`).
+Each is a `ProviderError` with its reason. Say what failed, which key, and what to do next; never a value. Any other
+exception of author code becomes INTERNAL with only its type and place (`redaction.py`).
+`docs/guides/provider-errors.md` says how the operator reacts to each error.
 """
 
 from __future__ import annotations
@@ -10,48 +11,51 @@ from eso_wire.errors import ErrorReason, ProviderError
 
 
 class CutStream(Exception):  # noqa: N818 - what happens to the stream, not an error of the author
-    """Ends a find before its last page, without an error: for providers that inject faults."""
+    """End a find before its last page, without an error: for providers that inject faults."""
 
 
 def not_found(key: str) -> ProviderError:
-    """The backend has no such key. Only when the backend said so: deletion policies act on it."""
+    """Return the error "the key does not exist".
+
+    Raise it only if the backend reports that: deletion policies act on it.
+    """
     return ProviderError(ErrorReason.SECRET_NOT_FOUND, f'"{key}" does not exist')
 
 
 def property_not_found(key: str, path: str) -> ProviderError:
-    """The key is there, but not that property of it."""
+    """Return the error "the key exists, but it has no such property"."""
     return ProviderError(ErrorReason.PROPERTY_NOT_FOUND, f'"{key}" has no property "{path}"')
 
 
 def version_not_found(key: str, version: str) -> ProviderError:
-    """The key is there, but not in that version."""
+    """Return the error "the key exists, but it has no such version"."""
     return ProviderError(ErrorReason.VERSION_NOT_FOUND, f'"{key}" has no version "{version}"')
 
 
 def not_json(key: str) -> ProviderError:
-    """A map was asked for, and the value is no JSON object."""
+    """Return the error "a map was requested, but the value is not a JSON object"."""
     return ProviderError(
         ErrorReason.BACKEND_ERROR, f'the value of "{key}" is no JSON object; read it as a single value instead'
     )
 
 
 def invalid_config(path: str, problem: str) -> ProviderError:
-    """The configuration cannot be used. `path` names the field (`/auth/role`), never its content."""
+    """Return the error "the configuration is unusable". `path` names the field (`/auth/role`), never its content."""
     return ProviderError(ErrorReason.CONFIG_INVALID, f"{path or '/'}: {problem}")
 
 
 def credentials_not_found(what: str) -> ProviderError:
-    """A credential that the configuration refers to was not sent."""
+    """Return the error "a credential that the configuration refers to was not sent"."""
     return ProviderError(ErrorReason.CREDENTIALS_NOT_FOUND, what)
 
 
 def rejected(what: str, *, backend_code: str = "") -> ProviderError:
-    """The backend does not accept the credentials."""
+    """Return the error "the backend rejects the credentials"."""
     return ProviderError(ErrorReason.CREDENTIALS_REJECTED, what, backend_code=backend_code)
 
 
 def denied(key: str, *, backend_code: str = "") -> ProviderError:
-    """The credentials are good, but not for this key."""
+    """Return the error "the credentials are valid, but do not permit access to this key"."""
     return ProviderError(
         ErrorReason.PERMISSION_DENIED, f'the backend denies access to "{key}"', backend_code=backend_code
     )
@@ -62,7 +66,7 @@ def already_exists(key: str) -> ProviderError:
 
 
 def not_ours(key: str) -> ProviderError:
-    """The key exists without our mark, so it is neither overwritten nor deleted."""
+    """Return the error "the key exists without our mark, so it is neither overwritten nor deleted"."""
     return ProviderError(
         ErrorReason.OWNERSHIP_CONFLICT,
         f'remote key "{key}" exists and was not created by External Secrets; delete it or choose another remoteKey',
@@ -70,19 +74,19 @@ def not_ours(key: str) -> ProviderError:
 
 
 def version_differs(key: str) -> ProviderError:
-    """The key does not have the version that the push expects."""
+    """Return the error "the key does not have the version that the push expects"."""
     return ProviderError(ErrorReason.PRECONDITION_FAILED, f'"{key}" no longer has the expected version')
 
 
 def throttled(retry_after: float = 0.0, *, backend_code: str = "") -> ProviderError:
-    """The backend wants fewer calls; `retry_after` in seconds, 0 when it did not say."""
+    """Return the error "the backend throttles calls". `retry_after` is in seconds; 0 if the backend names no time."""
     return ProviderError(
         ErrorReason.RATE_LIMITED, "the backend limits its calls", retry_after=retry_after, backend_code=backend_code
     )
 
 
 def unavailable(what: str, *, backend_code: str = "") -> ProviderError:
-    """The backend cannot be reached."""
+    """Return the error "the backend cannot be reached"."""
     return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, what, backend_code=backend_code)
 
 
@@ -91,12 +95,12 @@ def timed_out(what: str) -> ProviderError:
 
 
 def backend_error(what: str, *, backend_code: str = "") -> ProviderError:
-    """The backend answered with an error of its own."""
+    """Return the error "the backend returned an error"."""
     return ProviderError(ErrorReason.BACKEND_ERROR, what, backend_code=backend_code)
 
 
 def invalid_request(what: str) -> ProviderError:
-    """The request makes no sense to this backend, whatever its configuration is."""
+    """Return the error "this backend cannot serve such a request, whatever its configuration"."""
     return ProviderError(ErrorReason.INVALID_REQUEST, what)
 
 
@@ -105,5 +109,30 @@ def too_large(key: str) -> ProviderError:
 
 
 def unsupported(what: str) -> ProviderError:
-    """This kind does not do that."""
+    """Return the error "this kind does not support the operation"."""
     return ProviderError(ErrorReason.UNSUPPORTED_OPERATION, what)
+
+
+def error_for_status(status: int, subject: str, *, retry_after: float = 0.0) -> ProviderError | None:
+    """Return the usual error for an HTTP status; None for 2xx. `subject` names the backend.
+
+    404 becomes BACKEND_ERROR: only the caller knows whether it means "no such key", a wrong path or a proxy.
+    """
+    code = str(status)
+    match status:
+        case _ if 200 <= status < 300:
+            return None
+        case 401:
+            return rejected(f"{subject} does not accept the credentials: status 401", backend_code=code)
+        case 403:
+            message = f"{subject} denies access: status 403"
+            return ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code=code)
+        case 413:
+            message = f"{subject} says that the request is too large: status 413"
+            return ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, message, backend_code=code)
+        case 429:
+            return throttled(retry_after, backend_code=code)
+        case _ if status >= 500:
+            return unavailable(f"{subject} answers with status {code}", backend_code=code)
+        case _:
+            return backend_error(f"{subject} answers with status {code}", backend_code=code)

@@ -1,4 +1,4 @@
-"""What is inside a remote value: one property by a gjson path, the members of a JSON object, the payload of a push."""
+"""Access to the inside of a remote value: a property by gjson path, the members of a JSON object, a push's payload."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from eso_wire.values import PushItem, RemoteRef
 
 
 class NotAnObjectError(ValueError):
-    """The value is no JSON object. Says nothing about the value."""
+    """The value is not a JSON object. The message does not quote the value."""
 
 
 def property_of(raw: bytes, path: str) -> bytes | None:
-    """What a gjson path finds in a value; None when it finds nothing. A null is found, and empty."""
+    """Return the property at a gjson path; None if there is none. A null exists, and is empty."""
     try:
         found = get(raw, path)
     except GjsonError as exc:
@@ -24,7 +24,7 @@ def property_of(raw: bytes, path: str) -> bytes | None:
 
 
 def property_in(raw: bytes, ref: RemoteRef) -> bytes:
-    """The property that a reference names, or the whole value when it names none."""
+    """Return the property that a reference names, or the whole value if it names none."""
     found = property_of(raw, ref.property) if ref.property else raw
     if found is None:
         raise property_not_found(ref.key, ref.property)
@@ -32,19 +32,19 @@ def property_in(raw: bytes, ref: RemoteRef) -> bytes:
 
 
 def pushed_value(item: PushItem) -> bytes:
-    """The one value of a push. Whole Secrets reach only stores that say they write them."""
+    """Return the value of a push. Whole Secrets reach only stores that declare them with `@pushes`."""
     if isinstance(item.payload, SecretBytes):
         return item.payload.reveal()
     raise unsupported(f'"{item.remote.key}" takes one value, not a whole Secret')
 
 
 def json_map(raw: bytes) -> dict[str, bytes]:
-    """The members of a JSON object: strings unquoted, null as nothing, everything else as it is written."""
+    """Return the members of a JSON object: strings unquoted, null as empty bytes, all others as written."""
     try:
         members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         return {name: _member(bytes(member)) for name, member in members.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # A decoding error quotes what it found.
+        # A decoding error quotes the value.
         raise NotAnObjectError("the value is no JSON object") from None
 
 

@@ -1,8 +1,8 @@
-"""What surrounds every call: who may make it, how many run, how long one may take, what is logged and counted.
+"""The frame around every call: authorization, concurrency limit, deadline, log line and metrics.
 
     peer identity -> in-flight limit -> token -> decode -> deadline -> Service -> encode -> status, log line, metrics
 
-Author code runs inside; nothing that it does leaves in another form than an answer or a `ProviderError`.
+Author code runs inside. Everything it does leaves the frame as an answer or as a `ProviderError`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from eso_wire.values import (
     SubscribeMessage,
     SubscribeOpen,
 )
-from kuberun.deadline import Deadline
+from kubebase.deadline import Deadline
 
 DEFAULT_DEADLINE: Final = 60.0
 MAX_SUBSCRIPTIONS: Final = 256
 OPENING_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
 HANDSHAKE: Final = "Handshake"
-"""Needs no token: it is how the operator learns what there is to ask for, on nobody's behalf."""
+"""Needs no token: the operator asks which kinds exist, for no particular object."""
 _MAX_REQUEST_ID: Final = 128
 _EARLY_SHARE: Final = 0.1
 _LEAST_EARLY: Final = 0.2
@@ -73,7 +73,7 @@ class Rpc(Protocol):
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of one call for its log line."""
+    """The data of one call for its log line."""
 
     method: str
     request_id: str = ""
@@ -87,7 +87,7 @@ class _Record:
     failed: str = ""
 
     def ids(self) -> dict[str, str]:
-        """What ties this call to the log of whoever made it."""
+        """Return the ids that connect this call to the caller's log."""
         trace = {} if self.trace is None else {"trace_id": self.trace.trace_id}
         return {"request_id": self.request_id, **trace}
 
@@ -112,7 +112,7 @@ class Frame:
     # --- one entry for each form of call -----------------------------------------------------------------------------
 
     async def unary(self, method: Method, raw: bytes, rpc: Rpc) -> bytes:
-        """One request, one answer."""
+        """Handle one request with one answer."""
         answer = b""
 
         async def work(record: _Record) -> None:
@@ -127,7 +127,7 @@ class Frame:
         return answer
 
     async def find(self, raw: bytes, rpc: Rpc) -> None:
-        """One request, pages until the last."""
+        """Handle one request with pages until the last."""
 
         async def work(record: _Record) -> None:
             context, query = codec.from_find_request(parsed(pb.FindSecretsRequest, raw))
@@ -138,10 +138,10 @@ class Frame:
         await self._call("FindSecrets", rpc, work)
 
     async def subscribe(self, incoming: AsyncIterator[bytes], rpc: Rpc) -> None:
-        """A stream both ways, until the caller leaves or the process drains. Long by nature: no deadline of ours.
+        """Handle a bidirectional stream until the caller leaves or the process drains. It has no deadline of ours.
 
-        The first message is read before anything is decided, as it is for every other call: a client that is refused
-        while it still writes is told of a broken stream instead of the reason.
+        The first message is read before any decision, as for every other call: a client that is refused while it still
+        writes sees a broken stream instead of the reason.
         """
         first = await self._first(incoming)
 
@@ -195,7 +195,7 @@ class Frame:
             await rpc.abort(*abort_details(error))
 
     def _admit(self, rpc: Rpc) -> None:
-        """The certificate was checked by TLS; here, whether it is the one workload that may call."""
+        """Check that the client may call, and that the in-flight limit allows it. TLS has verified the certificate."""
         if self.allowed_clients.isdisjoint(peer_spiffe_ids(rpc)):
             raise ProviderError(
                 ErrorReason.PERMISSION_DENIED, "this client is not allowed to call the provider; see --allowed-client"
@@ -205,10 +205,10 @@ class Frame:
 
     @asynccontextmanager
     async def _deadline(self, rpc: Rpc, record: _Record, context: Context | None) -> AsyncIterator[None]:
-        """The caller's deadline or ours, whichever comes first. A call without one gets ours.
+        """Apply the caller's deadline or ours, whichever is earlier. A call without a deadline gets ours.
 
-        It ends a little before: a caller whose deadline has passed hears nothing of why. First time is up for author
-        code, then, with half of that little left, for the call.
+        It ends slightly before the caller's: a caller whose deadline has passed does not see the reason. First author
+        code runs out of time; when half of the margin is left, the call does.
         """
         longest = self.service.provider.limits.max_deadline or DEFAULT_DEADLINE
         asked = rpc.time_remaining()
@@ -246,7 +246,7 @@ class Frame:
         )
 
     async def _first(self, incoming: AsyncIterator[bytes]) -> bytes | None:
-        """The first message of a stream; None when there is none, or none in time."""
+        """Return the first message of a stream; None if none arrives in time."""
         try:
             async with Deadline(self.service.clock, OPENING_SECONDS):
                 return await anext(aiter(incoming), None)
@@ -254,7 +254,7 @@ class Frame:
             return None
 
     async def _until_draining(self, streaming: Coroutine[Any, Any, None]) -> None:
-        """A stream that never ends must not hold up a shutdown; the caller comes back and finds another replica."""
+        """Run a stream until the process drains: an endless stream must not delay a shutdown."""
         stream = asyncio.ensure_future(streaming)
         drained = asyncio.ensure_future(self.draining.wait())
         try:
@@ -290,12 +290,12 @@ def busy(what: str) -> ProviderError:
 
 
 def earliness(seconds: float) -> float:
-    """How long before the end of that time an answer has to be on its way."""
+    """Return how long before the deadline an answer must be sent."""
     return min(max(seconds * _EARLY_SHARE, _LEAST_EARLY), _MOST_EARLY, max(seconds, 0.0) / 2)
 
 
 def failed_items(answer: object) -> str:
-    """How many items failed, by reason. The call itself is fine, so nothing else in the log would tell of them."""
+    """Count the failed items by reason. The call itself succeeds, so the log would not mention them otherwise."""
     results = answer if isinstance(answer, tuple) else ()
     reasons = Counter(reason for result in results if (reason := _reason(result)))
     return ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
@@ -319,7 +319,7 @@ def encoded(message: Message) -> bytes:
 
 
 def _request_id(rpc: Rpc) -> str:
-    """From the metadata: a handshake has no envelope, and an envelope may not decode."""
+    """Read the id from the metadata: a handshake has no envelope, and an envelope may be malformed."""
     found = _metadata(rpc, REQUEST_ID_KEY)
     return found[:_MAX_REQUEST_ID] if isinstance(found, str) else ""
 

@@ -1,4 +1,4 @@
-"""A generator, as its author writes it."""
+"""The base class of generators."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from eso_wire.values import Generated, GenerateRequest, Operation
 
 
 class Generator(Backend[C]):
-    """Makes values. Override `cleanup` when something stays behind at the backend."""
+    """Generates values. Override `cleanup` if generation leaves something at the backend."""
 
     async def generate(self, request: GenerateRequest) -> Generated | Mapping[str, bytes | SecretBytes]:
-        """New values; with a state, if they have to be cleaned up."""
+        """Return new values; with a state if they need cleanup."""
         raise NotImplementedError
 
     async def cleanup(self, state: SecretBytes) -> bool | None:
-        """Take back what `generate` made; False says it was gone already. Asked again after a failure."""
+        """Remove what `generate` created; return False if it was already gone. Called again after a failure."""
         raise NotImplementedError
 
     async def cleanup_lost(self, idempotency_key: str) -> bool | None:
-        """Take back what `generate` made under this key, if anything: its answer got lost, and so did the state.
+        """Remove what `generate` created under this key, if anything: its answer, with the state, was lost.
 
-        Override it where the backend can find that, for example by a name that has the key in it.
+        Override it if the backend can find that, for example by a name that contains the key.
         """
         del idempotency_key
         message = "this generator cannot tell what a call made whose answer got lost"

@@ -1,10 +1,10 @@
-"""Property lookup: one value out of a JSON document by a gjson path.
+"""Property lookup: one value of a JSON document by a gjson path.
 
     get(document, 'users.#(name=="jane").roles.0') -> Result(exists, text, raw)
 
-The path language and its results are those of gjson 1.18, so that a `property` written for External Secrets finds the
-same here. It is lenient: a document that is no JSON simply has no properties. Only a bound that is hit is an error,
-`GjsonError`, which names the bound and never a value.
+The path language and its results are those of gjson 1.18, so a `property` written for External Secrets finds the same
+value here. The lookup is lenient: a document that is not JSON has no properties. The only error is an exceeded limit,
+`GjsonError`, which names the limit and never a value.
 
     gjson.py            the walk: objects, arrays, queries, multipaths, pipes
     gjson_paths.py      the grammar of paths
@@ -57,23 +57,22 @@ MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 MAX_PATH_CHARS: Final = 4096
 MAX_DEPTH: Final = 100
 MAX_WORK: Final = 8 * MAX_DOCUMENT_BYTES
-"""Bytes that one lookup may look at or make: a path can name the same document many times over."""
+"""Bytes that one lookup may read or create: a path can name the same document many times."""
 _COST_OF_A_STEP: Final = 64
 _COST_OF_A_TOKEN: Final = 160
 _COST_OF_AN_ESCAPE: Final = 32
-"""A comma, bracket or escape takes as long as that many bytes of text: too much work is refused before it has kept the
-process from everything else for long."""
+"""Cost of a comma, bracket or escape in bytes of text: too much work is refused before it blocks the process."""
 
 _OPENING_OBJECT: Final = 0x7B
 
 
 class GjsonError(ValueError):
-    """A document or path is beyond a bound."""
+    """A document or path exceeds a limit."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """What a path finds. `text` is the value as a property, `raw` its JSON; a null exists and has no text."""
+    """The result of a path. `text` is the value as a property, `raw` its JSON; a null exists and has no text."""
 
     exists: bool
     text: bytes
@@ -84,7 +83,7 @@ class Result:
 
 
 def get(document: bytes, path: str) -> Result:
-    """Look up one path. Never fails but with `GjsonError`."""
+    """Look up one path. Raises only `GjsonError`."""
     if len(document) > MAX_DOCUMENT_BYTES:
         raise GjsonError(f"the document has more than {MAX_DOCUMENT_BYTES} bytes")
     if len(path) > MAX_PATH_CHARS:
@@ -97,7 +96,7 @@ def get(document: bytes, path: str) -> Result:
 
 
 def weight(document: bytes) -> int:
-    """How much work it is to go through a document once."""
+    """Return the cost of one pass over a document."""
     tokens = sum(map(document.count, b",[]{}"))
     return len(document) + _COST_OF_A_TOKEN * tokens + _COST_OF_AN_ESCAPE * document.count(b"\\")
 
@@ -114,7 +113,7 @@ class _Lookup:
             raise GjsonError("the path asks for too much work on this document; ask for less at once")
 
     def select(self, document: bytes, path: bytes, depth: int) -> Value:
-        """The value of a path in a document."""
+        """Return the value of a path in a document."""
         _check_depth(depth)
         self.charge(weight(document) + _COST_OF_A_STEP)
         if len(path) > 1:
@@ -138,7 +137,7 @@ class _Lookup:
         return search.value if search.pipe is None else self.select(search.value.raw, search.pipe, depth + 1)
 
     def _made(self, document: bytes, path: bytes, depth: int) -> tuple[bytes, bytes] | None:
-        """The document that a modifier or literal makes, and the rest of the path; None when the path has none."""
+        """Return the result of a modifier or literal and the rest of the path; None if the path starts with neither."""
         if path.startswith(b"!"):
             return literal(path)
         found = modifier(path)
@@ -163,7 +162,7 @@ class _Lookup:
         return text
 
     def _dig(self, document: bytes, path: bytes, depth: int) -> bytes:
-        """Everything a path finds in a document or in any value inside it."""
+        """Return everything that a path finds in a document or in any value inside it."""
         found: list[bytes] = []
         self._dig_into(parse(document), path, found, depth + 1)
         return b"[" + b",".join(found) + b"]"
@@ -178,17 +177,17 @@ class _Lookup:
 
 
 class _Search:
-    """The walk through one document along dots. Keys may match more than once, so a dead end goes on to the next."""
+    """The walk through one document along dots. A key may match several members; after a dead end the next is tried."""
 
     def __init__(self, lookup: _Lookup, document: bytes) -> None:
         self.value = MISSING
-        # Set as soon as the last step before a pipe is reached, found or not: the pipe then works on what there is.
+        # Set at the last step before a pipe, whether it matches or not: the pipe is applied to whatever was found.
         self.pipe: bytes | None = None
         self._lookup = lookup
         self._document = document
 
     def inside(self, opening: int, path: bytes, depth: int) -> tuple[int, bool]:
-        """Walk into the object or array that opens here. Gives where it ends, and whether the search is over."""
+        """Walk into the object or array that opens here. Return where it ends, and whether the search is over."""
         _check_depth(depth)
         if self._document[opening] == _OPENING_OBJECT:
             return self._in_object(opening + 1, path, depth + 1)
@@ -252,7 +251,7 @@ class _Search:
         return (found.end() if found else len(document)), False
 
     def _count(self, position: int, step: ArrayStep, depth: int) -> tuple[int, bool]:
-        """`#`, the number of entries, or `#.path`, what the path finds in each of them."""
+        """Evaluate `#`, the number of entries, or `#.path`, the path's result in each entry."""
         spans = list(elements(self._document, position))
         end = _array_end(self._document, spans[-1][1] if spans else position)
         if step.each is None:
@@ -311,7 +310,7 @@ def _name(selector: Selector) -> bytes:
 
 
 def _array_end(document: bytes, position: int) -> int:
-    """Where the array closes whose last entry ends here."""
+    """Return where the array closes whose last entry ends here."""
     found = ELEMENT_OR_END.search(document, position)
     return found.end() if found and found.group() == b"]" else len(document)
 

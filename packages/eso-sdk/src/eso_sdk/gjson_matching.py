@@ -16,7 +16,7 @@ Part = tuple[str | None, ...]
 
 
 def matches(text: bytes, pattern: bytes) -> bool:
-    """Whether all of a text fits a pattern."""
+    """Return whether the whole text matches a pattern."""
     parts = _parts(pattern)
     if parts is None:
         return False
@@ -36,7 +36,7 @@ def matches(text: bytes, pattern: bytes) -> bool:
 
 
 def effort(text: bytes, pattern: bytes) -> int:
-    """How many characters a match may have to look at; parts with `?` have no quick search."""
+    """Return how many characters a match may have to examine; parts with `?` have no fast search."""
     return len(text) * (1 + len(pattern) // 16) if b"?" in pattern else len(text) + len(pattern)
 
 
@@ -45,7 +45,7 @@ def _fits(text: str, position: int, part: Part) -> bool:
 
 
 def _first_fit(text: str, position: int, end: int, part: Part) -> int:
-    """Where the first fit of a part ends; -1 when there is none before `end`."""
+    """Return where the first match of a part ends; -1 if there is none before `end`."""
     found = _compiled(part).search(text, position, end)
     return found.end() if found else -1
 
@@ -57,7 +57,7 @@ def _compiled(part: Part) -> re.Pattern[str]:
 
 @lru_cache(maxsize=128)
 def _parts(pattern: bytes) -> tuple[Part, ...] | None:
-    """What stands between the stars; None for a pattern that ends inside an escape, which fits nothing."""
+    """Split a pattern at its stars; None for a pattern that ends inside an escape, which matches nothing."""
     parts: list[Part] = []
     part: list[str | None] = []
     characters = iter(pattern.decode("utf-8", "surrogateescape"))

@@ -1,6 +1,6 @@
 """The modifiers of gjson (`@keys`, `@flatten`, …): each turns one document into another.
 
-`@dig` is not here: it walks paths, so it belongs to the lookup in `gjson.py`.
+`@dig` walks paths, so it is part of the lookup in `gjson.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _flatten(document: bytes, argument: bytes) -> bytes:
 
 
 def _flattened(value: Value, depth: int) -> bytes:
-    """Arrays inside an array dissolved, down to the last."""
+    """Flatten nested arrays completely."""
     if depth > _MAX_DEPTH:
         raise TooDeepError(f"the document nests deeper than {_MAX_DEPTH} levels")
     entries = (entry for _, entry in pairs(value))

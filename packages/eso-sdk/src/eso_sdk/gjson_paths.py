@@ -1,7 +1,7 @@
 """The grammar of gjson paths: how one step, query, multipath or modifier is cut off the front of a path.
 
-A path is read as it is walked, because what its characters mean depends on what is there: `#` is a key in an object and
-an operator in an array. Nothing here looks at a document.
+A path is parsed while it is walked, because the meaning of its characters depends on the document: `#` is a key in an
+object and an operator in an array. This module never looks at a document.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NOT_IN_NAMES = re.compile(rb"[\x00-\x1f\[\]{}()#|!]")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`#(path operator value)`, which keeps the first entry that fits, or all of them."""
+    """`#(path operator value)`, which keeps the first matching entry, or all of them."""
 
     path: bytes
     operator: bytes
@@ -54,7 +54,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One component of a path, and what follows: `rest` after a dot (None at the end), `pipe` after a pipe."""
+    """One component of a path and what follows it: `rest` after a dot (None at the end), `pipe` after a pipe."""
 
     part: bytes
     rest: bytes | None = None
@@ -63,14 +63,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class KeyStep(Step):
-    """A component meant for an object."""
+    """A component for an object."""
 
     wild: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayStep(Step):
-    """A component meant for an array: an index, `#` (count, or `each` entry), or a query."""
+    """A component for an array: an index, `#` (count, or `each` entry), or a query."""
 
     index: int | None = None
     each: bytes | None = None
@@ -83,7 +83,7 @@ class ArrayStep(Step):
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """One path of a multipath, with the name it has in the result; an empty name follows from the path."""
+    """One path of a multipath, with its name in the result; an empty name is derived from the path."""
 
     name: bytes
     path: bytes
@@ -91,7 +91,7 @@ class Selector:
 
 @lru_cache(maxsize=256)
 def key_step(path: bytes) -> KeyStep:
-    """The first component of a path that is applied to an object."""
+    """Parse the first component of a path for an object."""
     part = bytearray()
     position, wild = 0, False
     while found := _KEY_SYNTAX.search(path, position):
@@ -117,7 +117,7 @@ def key_step(path: bytes) -> KeyStep:
 
 @lru_cache(maxsize=256)
 def array_step(path: bytes) -> ArrayStep:
-    """The first component of a path that is applied to an array. There are no escapes here."""
+    """Parse the first component of a path for an array, where escapes do not exist."""
     position, hashed = 0, False
     each, query = None, None
     while found := _ARRAY_SYNTAX.search(path, position):
@@ -141,7 +141,7 @@ def array_step(path: bytes) -> ArrayStep:
 
 
 def starts_pipe(rest: bytes) -> bool:
-    """Whether what follows a dot works on the result so far, as after a pipe: a multipath or a modifier."""
+    """Return whether the text after a dot applies to the result so far, as after a pipe: a multipath or a modifier."""
     if rest.startswith(b"@"):
         found = _MODIFIER_END.search(rest)
         return rest[1 : found.start() if found else len(rest)] in MODIFIERS
@@ -149,7 +149,7 @@ def starts_pipe(rest: bytes) -> bool:
 
 
 def _index(part: bytes) -> int | None:
-    # Longer than any array; also keeps int() away from thousands of digits.
+    # No array is longer; this also keeps int() from parsing thousands of digits.
     return int(part) if part.isdigit() and len(part) < 20 else None
 
 
@@ -159,7 +159,7 @@ _ENDLESS = Query(b"", b"", b"", keeps_all=False)
 
 
 def _query(path: bytes) -> tuple[Query, int]:
-    """The query at the front of a path and where it ends; one that does not end asks for nothing and ends at -1."""
+    """Parse the query at the front of a path and return its end; an unterminated one matches nothing and ends at -1."""
     operator_at, end, escaped = _query_layout(path)
     if end < 0:
         return _ENDLESS, -1
@@ -177,7 +177,7 @@ def _query(path: bytes) -> tuple[Query, int]:
 
 
 def _query_layout(path: bytes) -> tuple[int, int, bool]:
-    """Where the operator starts (0: there is none), where the query closes, and whether a string has escapes."""
+    """Return where the operator starts (0: none), where the query closes, and whether a string has escapes."""
     depth, operator_at, escaped = 1, 0, False
     position = 2
     while found := _QUERY_SYNTAX.search(path, position):
@@ -205,7 +205,7 @@ def _query_layout(path: bytes) -> tuple[int, int, bool]:
 
 
 def selectors(path: bytes) -> tuple[tuple[Selector, ...] | None, bytes]:
-    """The paths of a multipath and what follows it; None when it does not end, and then nothing follows."""
+    """Parse the paths of a multipath and return what follows; None and nothing if it is unterminated."""
     found: list[Selector] = []
     depth, start, colon, in_modifier = 1, 1, 0, False
     position = 1
@@ -238,7 +238,7 @@ def _selector(path: bytes, start: int, colon: int, end: int) -> Selector:
 
 
 def last_name(path: bytes) -> bytes:
-    """The name a multipath gives to a result: its last component, or `_` when that is no plain name."""
+    """Return the name that a multipath gives to a result: its last component, or `_` if that is not a plain name."""
     end = len(path)
     at = max(path.rfind(b"|"), path.rfind(b"."))
     while at > 0 and path[at - 1 : at] == b"\\":
@@ -249,12 +249,12 @@ def last_name(path: bytes) -> bytes:
 
 
 def split_at_pipe(path: bytes) -> tuple[bytes, bytes | None]:
-    """A path cut at its first pipe outside of queries; None when there is none."""
+    """Split a path at its first pipe outside of queries; None if there is no pipe."""
     if b"|" not in path:
         return path, None
     if path.startswith(b"{"):
-        # As the original does it: the first character after the bracket decides what is skipped, so a multipath that
-        # starts with a quoted name keeps its pipe.
+        # Like the original: the first character after the bracket decides what is skipped, so a multipath that starts
+        # with a quoted name keeps its pipe.
         left = path[: 1 + len(squashed(path[1:]))]
         return (left, path[len(left) + 1 :]) if path[len(left) : len(left) + 1] == b"|" else (path, None)
     position = 0
@@ -273,7 +273,7 @@ def split_at_pipe(path: bytes) -> tuple[bytes, bytes | None]:
 
 
 def _query_end(path: bytes, position: int) -> int:
-    """Where the bracket at `position` closes, counting only brackets of its own kind."""
+    """Return where the bracket at `position` closes, counting only brackets of its kind."""
     opening = path[position : position + 1]
     closing = b")" if opening == b"(" else b"]"
     depth = 0
@@ -293,7 +293,7 @@ def _query_end(path: bytes, position: int) -> int:
 
 
 def modifier(path: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Name, argument and rest of a path that starts with a modifier; None when it is none."""
+    """Return name, argument and rest of a path that starts with a modifier; None otherwise."""
     found = _MODIFIER_END.search(path, 1)
     name = path[1 : found.start() if found else len(path)]
     if name not in MODIFIERS:
@@ -316,9 +316,9 @@ def _plain_argument(text: bytes) -> bytes:
 
 
 def literal(path: bytes) -> tuple[bytes, bytes] | None:
-    """Text and rest of a path that starts with a literal value (`!true`, `!"text"`); None when it is none.
+    """Return text and rest of a path that starts with a literal (`!true`, `!"text"`); None otherwise.
 
-    A string or a number is read like the inside of a bracket, so it takes the rest of the path with it.
+    A string or a number is read like the inside of a bracket, so it extends to the end of the path.
     """
     if path[1:2] and path[1:2] in b'{["+-0123456789':
         end = balanced(path, 2)

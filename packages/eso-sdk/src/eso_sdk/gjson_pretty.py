@@ -1,4 +1,4 @@
-"""The layouts of `@pretty` and `@ugly`, and whether a document is JSON at all (`@valid`)."""
+"""The layouts of `@pretty` and `@ugly`, and the check whether a document is JSON (`@valid`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How `@pretty` writes: arrays of scalars that fit the width stay on one line."""
+    """The layout of `@pretty`: arrays of scalars that fit the width stay on one line."""
 
     width: int = 80
     prefix: bytes = b""
@@ -27,12 +27,12 @@ class Layout:
 
 
 def compacted(document: bytes) -> bytes:
-    """Without blanks between the tokens."""
+    """Remove the blanks between tokens."""
     return _STRING_OR_BLANKS.sub(lambda found: found.group(1) or b"", document)
 
 
 def prettified(document: bytes, layout: Layout) -> bytes:
-    """Each member on its own line."""
+    """Put each member on its own line."""
     value = parse(document)
     printer = _Printer(layout)
     if value.exists:
@@ -42,15 +42,15 @@ def prettified(document: bytes, layout: Layout) -> bytes:
 
 
 class TooDeepError(ValueError):
-    """A document nests deeper than is followed."""
+    """A document is nested deeper than the limit."""
 
 
 class _Printer:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.out = bytearray()
-        # Where the current line began. The first entry of an array counts its line break, the others do not: so does
-        # the original, and whether an array fits depends on it.
+        # Start of the current line. As in the original, the first entry of an array counts its line break and the
+        # others do not; whether an array fits depends on it.
         self._line_start = 0
 
     def write(self, value: Value, depth: int) -> None:
@@ -110,7 +110,7 @@ class _Printer:
 
 
 def _flat(value: Value, room: int, depth: int = 0) -> bytes | None:
-    """An array on one line; None when it holds an object or does not fit."""
+    """Return an array on one line; None if it contains an object or does not fit."""
     if value.is_object or depth > _MAX_DEPTH:
         return None
     if value.kind is not Kind.JSON:
@@ -125,7 +125,7 @@ def _flat(value: Value, room: int, depth: int = 0) -> bytes | None:
 
 
 def is_valid(document: bytes) -> bool:
-    """Whether a document is JSON by the book: one value and blanks around it."""
+    """Return whether a document is strictly valid JSON: one value, with blanks around it."""
     expected, position, stack = _VALUE, 0, bytearray()
     while found := _TOKEN.match(document, position):
         position = found.end()
@@ -141,7 +141,7 @@ _VALUE, _VALUE_OR_CLOSE, _KEY, _KEY_OR_CLOSE, _COLON, _END = range(6)
 
 
 def _follow(expected: int, token: bytes, stack: bytearray) -> int | None:
-    """What may follow a token: a state of the machine, None when the token may not stand here."""
+    """Return the state that follows a token; None if the token is not allowed here."""
     in_object = stack[-1:] == b"{"
     match token:
         case b"s" if expected in (_KEY, _KEY_OR_CLOSE):

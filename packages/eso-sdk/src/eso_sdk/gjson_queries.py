@@ -12,7 +12,7 @@ T = TypeVar("T", bytes, float)
 
 
 def answers(value: Value, query: Query) -> bool:
-    """Whether a value fits the comparison of a query; without one it only has to exist."""
+    """Return whether a value satisfies the comparison of a query; without a comparison it only has to exist."""
     wanted = query.value
     if wanted.startswith(b"~"):
         value, wanted = _as_truth(value, wanted[1:])
@@ -34,7 +34,7 @@ def answers(value: Value, query: Query) -> bool:
 
 
 def _as_truth(value: Value, wanted: bytes) -> tuple[Value, bytes]:
-    """`~true` and its kin: what a value counts as, put as a boolean that is compared with true."""
+    """Evaluate `~true` and its variants: turn the value into a boolean to compare with true."""
     match wanted:
         case b"*":
             holds = value.exists
@@ -80,7 +80,7 @@ def _compare(ours: T, operator: bytes, theirs: T) -> bool:
 
 
 def _compare_truth(operator: bytes, wanted: bytes, *, same: bytes, beyond: bytes, other: bytes) -> bool:
-    """Compare a boolean with a text. True is beyond false upwards, false beyond true downwards."""
+    """Compare a boolean with a text; false orders before true."""
     if operator == b"=":
         return wanted == same
     if operator == b"!=":

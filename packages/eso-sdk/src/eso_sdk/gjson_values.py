@@ -1,7 +1,7 @@
 """JSON as gjson reads it: lenient scanning over the bytes of a document, with values that keep their own text.
 
-The scanner never builds a tree and never fails: what is not JSON is passed over, and what ends too early ends there. It
-knows nothing of paths.
+The scanner never builds a tree and never fails: it skips what is not JSON, and a value that ends too early ends there.
+It knows no paths.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final
 
 BLANKS: Final = bytes(range(0x21))
-"""What counts as space around values: every control character, too."""
+"""Characters that count as space around values, including every control character."""
 
 OPENING: Final = re.compile(rb"[{\[]")
 KEY_OR_END: Final = re.compile(rb'["}]')
@@ -43,7 +43,7 @@ _SIMPLE_ESCAPES = {
 }
 _HEX4 = re.compile(rb"[0-9a-fA-F]{4}")
 _QUOTES = {
-    # Bytes that are no UTF-8, as they were decoded.
+    # Bytes that are not UTF-8, as they were decoded.
     **dict.fromkeys(range(0xDC80, 0xDD00), "\\ufffd"),
     **{code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0x2029)},
     **{ord(character): f"\\{short}" for character, short in zip('\b\f\n\r\t\\"', 'bfnrt\\"', strict=True)},
@@ -51,7 +51,7 @@ _QUOTES = {
 
 
 class Kind(Enum):
-    """What a value is. JSON stands for objects and arrays."""
+    """The kind of a value. JSON stands for objects and arrays."""
 
     NULL = "null"
     FALSE = "false"
@@ -63,7 +63,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Value:
-    """One value and its text in the document. A value of a secret: it does not print."""
+    """One value and its text in the document. It may be a secret, so its repr omits the text."""
 
     kind: Kind
     raw: bytes
@@ -82,7 +82,7 @@ class Value:
 
     @property
     def text(self) -> bytes:
-        """The value as a property lookup gives it."""
+        """Return the value as a property lookup returns it."""
         match self.kind:
             case Kind.STRING:
                 whole = STRING.fullmatch(self.raw)
@@ -122,7 +122,7 @@ MISSING: Final = Value(Kind.NULL, b"")
 
 
 def parse(document: bytes) -> Value:
-    """The first value of a document; an object or array keeps everything after it, too."""
+    """Return the first value of a document; an object or array keeps everything after it, too."""
     start = len(document) - len(document.lstrip(BLANKS))
     if start == len(document) or not VALUE_START.match(document, start):
         return MISSING
@@ -153,7 +153,7 @@ def kind_at(document: bytes, start: int) -> Kind:
 
 
 def span(document: bytes, start: int) -> int:
-    """Where the value that starts here ends; -1 for a string without its end."""
+    """Return where the value that starts here ends; -1 for an unterminated string."""
     match kind_at(document, start):
         case Kind.JSON:
             return balanced(document, start + 1)
@@ -167,9 +167,9 @@ def span(document: bytes, start: int) -> int:
 
 
 def balanced(document: bytes, position: int) -> int:
-    """Where the bracket opened before `position` closes; the end of the document when it does not.
+    """Return where the bracket opened before `position` closes; the end of the document if it does not.
 
-    Kinds of brackets are not told apart: in a well-formed document they match.
+    Kinds of brackets are not distinguished: in a well-formed document they match.
     """
     depth = 1
     while True:
@@ -183,7 +183,7 @@ def balanced(document: bytes, position: int) -> int:
 
 
 def squashed(text: bytes) -> bytes:
-    """The leading bracketed part or string of a text, or all of it when it does not end."""
+    """Return the leading bracketed part or string of a text, or all of it if it is unterminated."""
     if text.startswith(b'"'):
         found = STRING.match(text)
         return found.group() if found else text
@@ -191,7 +191,7 @@ def squashed(text: bytes) -> bytes:
 
 
 def pairs(value: Value) -> Iterator[tuple[Value, Value]]:
-    """Members of an object with their keys, entries of an array without; a scalar is its own only entry."""
+    """Yield the members of an object with keys, the entries of an array without; a scalar is its own only entry."""
     if value.is_object:
         yield from _members(value.raw)
     elif value.is_array:
@@ -202,7 +202,7 @@ def pairs(value: Value) -> Iterator[tuple[Value, Value]]:
 
 
 def elements(document: bytes, position: int) -> Iterator[tuple[int, int]]:
-    """Start and end of each entry of the array opened before `position`."""
+    """Yield start and end of each entry of the array opened before `position`."""
     while (found := ELEMENT_OR_END.search(document, position)) and found.group() != b"]":
         position = span(document, found.start())
         if position < 0:
@@ -222,7 +222,7 @@ def _members(document: bytes) -> Iterator[tuple[Value, Value]]:
 
 
 def _end(pattern: re.Pattern[bytes], document: bytes, position: int) -> int:
-    """The end of a match of a pattern that always matches."""
+    """Return the end of a match of a pattern that always matches."""
     found = pattern.match(document, position)
     return found.end() if found else position
 
@@ -231,7 +231,7 @@ def _end(pattern: re.Pattern[bytes], document: bytes, position: int) -> int:
 
 
 def unescaped(text: bytes) -> bytes:
-    """The content of a JSON string. A bad escape or, after an escape, a control character ends it."""
+    """Return the content of a JSON string. It ends at an invalid escape or, after an escape, at a control character."""
     if b"\\" not in text:
         return text
     out = bytearray()
@@ -271,12 +271,12 @@ def _hex4(text: bytes, position: int) -> int:
 
 
 def quoted(text: bytes) -> bytes:
-    """A text as a JSON string that is also safe inside HTML; bytes that are no UTF-8 become U+FFFD."""
+    """Encode a text as a JSON string that is also safe inside HTML; bytes that are not UTF-8 become U+FFFD."""
     return b'"' + text.decode("utf-8", "surrogateescape").translate(_QUOTES).encode() + b'"'
 
 
 def parsed_float(text: bytes) -> float:
-    """A number as Go reads it: 0 for what is none, infinity for what is too large."""
+    """Parse a number as Go does: 0 for an invalid one, infinity for one that is too large."""
     if _DECIMAL_FLOAT.fullmatch(text) or _NAMED_FLOAT.fullmatch(text):
         return float(text)
     if _HEX_FLOAT.fullmatch(text):
@@ -288,7 +288,7 @@ def parsed_float(text: bytes) -> float:
 
 
 def rendered(number: float) -> bytes:
-    """The shortest decimal that reads back as the same number, never with an exponent."""
+    """Return the shortest decimal that parses to the same number, never with an exponent."""
     if number != number:  # noqa: PLR0124 - the one value that is not equal to itself
         return b"NaN"
     if number in (float("inf"), float("-inf")):

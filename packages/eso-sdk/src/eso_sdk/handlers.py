@@ -1,4 +1,4 @@
-"""The calls of the protocol as gRPC handlers. Messages stay bytes here: what does not parse is answered, not raised."""
+"""The calls of the protocol as gRPC handlers. Messages stay bytes here, so that malformed ones get an answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eso_sdk.methods import STORES, UNARY, Method
 
 
 def generic_handlers(frame: Frame) -> tuple[grpc.GenericRpcHandler, ...]:
-    """One for each service."""
+    """Return one handler for each service."""
     services: dict[str, dict[str, grpc.RpcMethodHandler[bytes, bytes]]] = defaultdict(dict)
     for method in UNARY:
         services[method.service][method.name] = _unary(frame, method)

@@ -1,4 +1,4 @@
-"""The standard gRPC health service: serving, and not serving from the moment a shutdown begins."""
+"""The standard gRPC health service: serving, and not serving as soon as a shutdown begins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES = ("", INFO, STORES, GENERATORS)
 
 
 class Health:
-    """Answers for the process as a whole (the empty name) and for each of its services."""
+    """Reports the health of the whole process (the empty name) and of each service."""
 
     def __init__(self) -> None:
         self._servicer: Any = aio_health.HealthServicer()
@@ -27,5 +27,5 @@ class Health:
             await self._servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     async def draining(self) -> None:
-        """For good: a process that ends does not come back."""
+        """Report not serving permanently: a shutdown is never undone."""
         await self._servicer.enter_graceful_shutdown()

@@ -29,11 +29,12 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from eso_sdk.addresses import AddressPolicy, ForbiddenAddressError
-from eso_sdk.errors import backend_error, invalid_config, rejected, throttled, timed_out, unavailable
+from eso_sdk.errors import backend_error, error_for_status, invalid_config, timed_out, unavailable
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.tls import in_memory_file
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.addresses import METADATA_HOSTS
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 
 MAX_ANSWER: Final = 4 * 1024 * 1024
 MAX_RETRY_AFTER: Final = 3600.0
@@ -42,7 +43,6 @@ REACH_SECONDS: Final = 15.0
 CONNECTIONS: Final = 32
 
 _CHUNK: Final = 64 * 1024
-_METADATA_HOSTS: Final = frozenset({"metadata.google.internal", "instance-data.ec2.internal"})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _KEEPING_METHOD: Final = frozenset({307, 308})
 _PLAIN_URL: Final = re.compile(r"[!-~]+")
@@ -53,7 +53,7 @@ _NO_LIMIT: Final = aiohttp.ClientTimeout(total=None, sock_connect=None)  # each 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request. Everything but the method may hold credentials."""
+    """One request. Everything except the method may contain credentials."""
 
     method: str
     url: URL = field(repr=False)
@@ -63,7 +63,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What came back, whatever its status is."""
+    """An answer with any status."""
 
     status: int
     headers: CIMultiDictProxy[str] = field(repr=False)
@@ -72,7 +72,7 @@ class HttpAnswer:
 
 Send = Callable[[HttpRequest], Awaitable[HttpAnswer]]
 Login = Callable[[HttpRequest, HttpAnswer, Send], Awaitable[HttpAnswer]]
-"""Gets a request, its answer of status 401 and the way to send more requests; returns the answer to go on with."""
+"""Receives a request, its answer with status 401 and a function to send more; returns the answer to use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,10 @@ class HttpSettings:
     seconds: float = REQUEST_SECONDS
     """Deadline of a request that names none. The deadline of the call applies as well."""
     login: Login | None = None
-    """Logs in when the backend answers with 401. For a scheme that logs in a connection (NTLM), set `connections` to 1
-    and send one request at a time."""
+    """Logs in after an answer with 401.
+
+    For a scheme that authenticates a connection (NTLM), set `connections` to 1 and send one request at a time.
+    """
 
 
 class HttpClient:
@@ -153,7 +155,7 @@ class HttpClient:
         return self._session
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """Check the very address that is about to be dialled."""
+        """Create a socket after checking the exact address to be dialled."""
         family, kind, protocol, _name, address = info
         self._policy.check(str(address[0]))
         made = socket.socket(family=family, type=kind, proto=protocol)
@@ -173,7 +175,7 @@ class HttpClient:
                 with closing(self._socket(info)) as made:
                     await loop.sock_connect(made, info[4])
             except OSError as exc:
-                # A forbidden address is the better explanation if another one is merely not reachable.
+                # A forbidden address explains more than another address that is merely unreachable.
                 refused = refused if isinstance(refused, ForbiddenAddressError) else exc
             else:
                 return
@@ -195,7 +197,7 @@ class HttpClient:
         raise backend_error(f"{self._settings.subject} redirects more than {self._settings.redirects} times")
 
     def _check_behind_proxy(self, url: URL) -> None:
-        """Check what can be told of an address that a proxy will dial: here nothing but the proxy is ever dialled."""
+        """Check the addresses that a proxy will dial, as far as the name reveals them: we dial only the proxy."""
         if _first_hop(url) == url:
             return
         try:
@@ -218,7 +220,7 @@ class HttpClient:
             return HttpAnswer(response.status, response.headers, bytes(body))
 
     def _redirected(self, request: HttpRequest, status: int, location: str) -> HttpRequest:
-        """Build the next request. Credentials may be anywhere in it, so it never goes to another host."""
+        """Build the next request. It may contain credentials anywhere, so it never goes to another host."""
         try:
             target = request.url.join(url_of(location))
             same = target.origin() == request.url.origin()
@@ -236,7 +238,7 @@ class HttpClient:
 
     @contextmanager
     def _own_words(self, seconds: float) -> Iterator[None]:
-        """Turn whatever the library raises into an error that quotes nothing."""
+        """Turn the library's exceptions into errors that quote nothing."""
         subject, place = self._settings.subject, self._settings.field
         try:
             yield
@@ -263,7 +265,7 @@ class HttpClient:
 
 
 class HttpStatusError(ProviderError):
-    """An upgrade that was answered with a status instead."""
+    """The server answered an upgrade request with a status."""
 
     def __init__(self, status: int, subject: str) -> None:
         super().__init__(ErrorReason.BACKEND_ERROR, f"{subject} answers with status {status}", backend_code=str(status))
@@ -280,10 +282,10 @@ def _first_hop(url: URL) -> URL:
 
 
 def _told_by_name(host: str) -> list[str]:
-    """Return the addresses that a host means without any name server: a number in any spelling, this machine."""
+    """Return the addresses of a host that needs no name server: a number in any spelling, or this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return ["127.0.0.1"]
-    if host.rstrip(".") in _METADATA_HOSTS:
+    if host.rstrip(".") in METADATA_HOSTS:
         return ["169.254.169.254"]
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -293,35 +295,17 @@ def _told_by_name(host: str) -> list[str]:
 
 
 def url_of(text: str) -> URL:
-    """Read a URL without changing its spelling: somebody may have signed it. ValueError if it is none."""
+    """Parse a URL without changing its spelling: its sender may have signed it. Raises ValueError if it is invalid."""
     return URL(text, encoded=_PLAIN_URL.fullmatch(text) is not None)
 
 
 def status_error(answer: HttpAnswer, subject: str, clock: Clock) -> ProviderError | None:
-    """Return the usual error for a status; None for 2xx. 404 is a backend error: only the caller knows its meaning."""
-    code = str(answer.status)
-    match answer.status:
-        case status if 200 <= status < 300:
-            return None
-        case 401:
-            return rejected(f"{subject} does not accept the credentials: status 401", backend_code=code)
-        case 403:
-            return ProviderError(
-                ErrorReason.PERMISSION_DENIED, f"{subject} denies access: status 403", backend_code=code
-            )
-        case 413:
-            message = f"{subject} says that the request is too large: status 413"
-            return ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, message, backend_code=code)
-        case 429:
-            return throttled(retry_after(answer.headers, clock.now()), backend_code=code)
-        case status if status >= 500:
-            return unavailable(f"{subject} answers with status {code}", backend_code=code)
-        case _:
-            return backend_error(f"{subject} answers with status {code}", backend_code=code)
+    """Return the usual error for the status of an answer (`errors.error_for_status`); None for 2xx."""
+    return error_for_status(answer.status, subject, retry_after=retry_after(answer.headers, clock.now()))
 
 
 def retry_after(headers: Mapping[str, str] | CIMultiDict[str], now: datetime) -> float:
-    """Read Retry-After in seconds, as a number or a date; 0 if it says nothing useful."""
+    """Parse Retry-After to seconds, from a number or a date; 0 if it is unusable."""
     text = headers.get("Retry-After", "")
     try:
         seconds = float(text) if text.isdecimal() else (_date(text) - now).total_seconds()
@@ -331,7 +315,7 @@ def retry_after(headers: Mapping[str, str] | CIMultiDict[str], now: datetime) ->
 
 
 def ca_bundle(text: str, field_path: str = "/caBundle") -> bytes:
-    """Decode a `caBundle` to PEM. Some people encode it once more than the field itself does."""
+    """Decode a `caBundle` to PEM. Some users encode it twice."""
     try:
         bundle = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
@@ -352,7 +336,7 @@ def tls_context(
         context = ssl.create_default_context(cadata=bundle.decode("ascii") if bundle else None)
     except (ssl.SSLError, ValueError):
         raise invalid_config(field_path, "holds no certificates in PEM") from None
-    # Authorities of many installations lack the key identifiers that the strict mode of newer Pythons demands.
+    # Authorities of many installations lack the key identifiers that the strict mode of newer Pythons requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if certificate or key:
         try:
@@ -364,12 +348,12 @@ def tls_context(
 
 
 def _no_password() -> str:
-    """Without this, OpenSSL would ask on the terminal and wait."""
+    """Fail for an encrypted key: otherwise OpenSSL would prompt on the terminal and wait."""
     raise ValueError("the client key is encrypted")
 
 
 def forbidden_address(place: str, problem: ForbiddenAddressError) -> ProviderError:
-    """The error for a field whose address may not be dialled."""
+    """Return the error for a field with a forbidden address."""
     return invalid_config(
         place,
         f"{problem}, which stores may not reach; use another address, or let the administrator start the provider with"

@@ -1,6 +1,6 @@
-"""Which calls may share a session: those with the same configuration, the same credentials and the same account.
+"""Which calls may share a session: those with the same configuration, credentials and account.
 
-The digest covers everything that decides whose eyes a session has. It never leaves the process.
+The digest covers everything that determines what a session may see. It never leaves the process.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from eso_wire.values import Context, Credential, Token
 
 
 def identity_of(context: Context, account: ServiceAccount | None = None, *, caller_namespace: str = "") -> bytes:
-    """Digest kind, configuration, credentials, auth namespace, and whose token came with the call.
+    """Digest kind, configuration, credentials, auth namespace and the account of the call's token.
 
-    `caller_namespace` is set where results depend on it.
+    `caller_namespace` is set if results depend on it.
     """
     digest = hashlib.sha256()
     for part in (caller_namespace.encode(), *_parts(context, account)):
-        # Lengths keep "ab" + "c" apart from "a" + "bc".
+        # Lengths distinguish "ab" + "c" from "a" + "bc".
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return digest.digest()
 
 
 def _parts(context: Context, account: ServiceAccount | None) -> Iterator[bytes]:
-    # The account, not its token: that one is renewed every hour, and nobody else becomes of it.
+    # The account, not its token: the token is renewed every hour, the account stays the same.
     for text in ("", "", "") if account is None else (account.namespace, account.name, account.uid):
         yield text.encode()
     config = context.config
@@ -46,7 +46,7 @@ def _credential(credential: Credential) -> Iterator[bytes]:
             yield b"value"
             yield value.reveal()
         case Token(name=name) as token if name:
-            # Whose token it is, not the token: that one is renewed every few minutes (`Credentials.renew`).
+            # The token's account, not the token, which is renewed every few minutes (`Credentials.renew`).
             yield b"account"
             yield from (text.encode() for text in (token.namespace, name, token.uid, *token.audiences))
             for key, text in sorted(token.annotations.items()):

@@ -1,9 +1,9 @@
-"""Tokens checked by their signature, with the public keys that an issuer publishes (JWKS, RFC 7517).
+"""Verify tokens by their signature, with the public keys that an issuer publishes (JWKS, RFC 7517).
 
     token -> algorithm allowed? -> key by its id -> signature -> issuer, audience, times -> ServiceAccount
 
-Keys come from a file or an address. They are read again every few minutes, and at once for a key id that is not known,
-but never more often than every few seconds, whatever tokens come.
+Keys come from a file or an address. They are read again every few minutes, and at once for an unknown key id, but never
+more often than every few seconds, whatever tokens arrive.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import structlog
 
 from eso_sdk.accounts import ServiceAccount, account_of, refused, undecided
 from eso_sdk.outbound import MAX_ANSWER_BYTES, Outbound, UnreachedError
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 if TYPE_CHECKING:
     from jwt.types import Options
 
 ALGORITHMS: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"})
-"""Signatures by a private key. Never a shared secret, and never none."""
+"""Signatures by a private key. Never a shared secret, and never `none`."""
 REFRESH_SECONDS: Final = 300.0
 PAUSE_SECONDS: Final = 5.0
 KEEP_SECONDS: Final = 3600.0
@@ -48,7 +48,7 @@ ReadKeys = Callable[[], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class JwksSettings:
-    """Whose tokens are good. `source` is an address or a file's path."""
+    """The trusted issuer. `source` is an address or a file path."""
 
     source: str
     issuer: str
@@ -105,7 +105,7 @@ class JwksVerifier:
 
 
 class Keys:
-    """The public keys of an issuer, as fresh as needed."""
+    """The public keys of an issuer, refreshed as needed."""
 
     def __init__(self, read: ReadKeys, clock: Clock) -> None:
         self._read = read
@@ -117,7 +117,7 @@ class Keys:
         self._reading = asyncio.Lock()
 
     async def key(self, key_id: str) -> jwt.PyJWK | None:
-        """The key with that id; None when the issuer has none. Raises `undecided` when that cannot be told."""
+        """Return the key with that id; None if the issuer has none. Raises `undecided` if that is unknown."""
         if self._clock.monotonic() - self._read_at >= REFRESH_SECONDS or key_id not in self._known:
             await self._refresh()
         if self._clock.monotonic() - self._read_at >= KEEP_SECONDS or (self._problem and key_id not in self._known):
@@ -125,7 +125,7 @@ class Keys:
         return self._known.get(key_id)
 
     async def _refresh(self) -> None:
-        """Ask once for all who wait, and not again right away."""
+        """Read the keys once for all waiting callers, and not again at once."""
         asked_at = self._clock.monotonic()
         async with self._reading:
             if self._tried_at >= asked_at or self._clock.monotonic() - self._tried_at < PAUSE_SECONDS:
@@ -167,11 +167,11 @@ def _file(path: Path) -> bytes:
 
 
 def _parsed(raw: bytes) -> dict[str, jwt.PyJWK]:
-    """The keys that can be used here, by id. Others may stand beside them: an issuer serves more than us."""
+    """Return the usable keys by id. The set may contain others, because an issuer also serves other clients."""
     try:
         document = msgspec.json.decode(raw, type=_Document)
     except (msgspec.DecodeError, RecursionError):
-        raise UnreachedError("the key set is no JWKS document") from None
+        raise UnreachedError("the key set is not a JWKS document") from None
     found = {key.key_id: key for entry in document.keys[:MAX_KEYS] if (key := _key(entry)) is not None and key.key_id}
     if not found:
         raise UnreachedError("the key set holds no public key for signatures")
@@ -195,7 +195,7 @@ def _header(token: str) -> tuple[str, str]:
     try:
         header = jwt.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError, TypeError):
-        raise refused("it is no signed JWT") from None
+        raise refused("it is not a signed JWT") from None
     match header:
         case {"alg": str() as algorithm, "kid": str() as key_id}:
             return algorithm, key_id
@@ -205,7 +205,7 @@ def _header(token: str) -> tuple[str, str]:
 
 def _moment(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise refused("one of its times is no number")
+        raise refused("one of its times is not a number")
     return value
 
 

@@ -1,7 +1,7 @@
-"""What makes a class a kind: `@store_kind` and `@generator_kind`.
+"""The decorators that turn a class into a kind: `@store_kind` and `@generator_kind`.
 
-A decorator says the names; everything else follows from the class: operations from what it overrides, credential paths
-and CRDs from the type of its configuration.
+A decorator gives the names. Everything else follows from the class: operations from the overridden methods, credential
+paths and CRDs from the type of its configuration.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ATTRIBUTE = "_eso_kind"
 
 @dataclass(frozen=True, slots=True)
 class ServedKind:
-    """One class and everything that is known of it before it is opened."""
+    """A class and everything known about it before it is opened."""
 
     backend: type[Backend[Any]]
     role: KindRole
@@ -45,9 +45,9 @@ class ServedKind:
     operations: frozenset[Operation]
     credentials: tuple[CredentialPath, ...]
     owned: tuple[AnyKind, ...]
-    """The kinds this provider defines: their CRDs are its own."""
+    """The kinds that this provider defines: it owns their CRDs."""
     bridged: tuple[AnyKind, ...] = ()
-    """Kinds that are defined elsewhere, and whose spec this class understands."""
+    """Kinds that are defined elsewhere and whose spec this class accepts."""
     v1_key: str = ""
     maintenance: str = "maintained"
     concurrency: int = 16
@@ -60,7 +60,7 @@ class ServedKind:
         ids = [
             KindId(kind.group, version, kind.name) for kind in (*self.owned, *self.bridged) for version in kind.versions
         ]
-        # The key of the v1 block goes to one kind only: that is whose configuration the block follows.
+        # Only one kind gets the key of the v1 block: the one whose configuration the block follows.
         infos = tuple(
             KindInfo(
                 kind,
@@ -83,7 +83,7 @@ ALWAYS: Final = CallerDependence()
 
 
 def when(pointer: str, *, unless: tuple[str, ...]) -> CallerDependence:
-    """Results depend on the caller's namespace, unless the configuration has one of these texts at that pointer."""
+    """Declare that results depend on the caller's namespace, unless the configuration has one of these texts there."""
     return CallerDependence(pointer, unless)
 
 
@@ -105,20 +105,20 @@ def store_kind(
     """Make a `Store` class a kind.
 
     Args:
-        kind: the kind's name; with `plural` and `group` it makes the CRD.
+        kind: the kind's name; the CRD is made from it, `plural` and `group`.
         plural: lower-case plural of `kind`.
         group: API group of the kind.
-        cluster: name of the cluster-scoped twin; None for none. Its plural is `cluster` before the other one.
-        objects: the kinds themselves, for those who wrote them by hand; instead of the four above.
+        cluster: name of the cluster-scoped twin; None for none. Its plural is `cluster` plus the other one.
+        objects: the kinds themselves, if they are written by hand; instead of the four above.
         v1_key: `spec.provider.<key>` of v1 stores whose block is this configuration.
-        v1_when: which of those blocks; several kinds may share a key, each with a condition of its own.
-        caller_namespace: when results depend on the namespace of the caller (`ALWAYS`, `when(...)`): then calls of two
-            namespaces never share a session, and the operator never shares their reads. Without it a read may be made
-            once for callers of several namespaces, and `call.caller` names the first of them only.
-        push_metadata: type of `spec.data[].metadata`, if references in it are to be followed (`PushItem.resolved`).
+        v1_when: which of those blocks; several kinds may share a key, each with its own condition.
+        caller_namespace: when results depend on the caller's namespace (`ALWAYS`, `when(...)`). Then calls of two
+            namespaces never share a session, and the operator never shares their reads. Without it, one read may serve
+            callers of several namespaces, and `call.caller` names only the first.
+        push_metadata: type of `spec.data[].metadata`, if its references are to be resolved (`PushItem.resolved`).
         maintenance: maintained, deprecated, unmaintained or experimental.
         concurrency: how many calls of one session run at a time.
-        operations: narrows what the class offers; it cannot offer what it does not override.
+        operations: narrows the operations of the class; it cannot add operations that the class does not override.
     """
 
     def decorate(store: type[S]) -> type[S]:
@@ -156,11 +156,11 @@ def generator_kind(
     """Make a `Generator` class a kind.
 
     Args:
-        kind: the kind's name; with `plural` and `group` it makes the CRD.
+        kind: the kind's name; the CRD is made from it, `plural` and `group`.
         plural: lower-case plural of `kind`.
         group: API group of the kind.
-        objects: the kinds themselves, for those who wrote them by hand; instead of the three above.
-        bridged: kinds of the core (v1alpha1 generators) that have the same spec and are served too.
+        objects: the kinds themselves, if they are written by hand; instead of the three above.
+        bridged: kinds of the core (v1alpha1 generators) with the same spec, which are served too.
         maintenance: maintained, deprecated, unmaintained or experimental.
         concurrency: how many calls of one session run at a time.
     """
@@ -185,10 +185,10 @@ def generator_kind(
 
 
 def served_kind(backend: type[Backend[Any]]) -> ServedKind:
-    """What a decorator found out about a class."""
+    """Return the kind that a decorator has attached to a class."""
     found = vars(backend).get(_ATTRIBUTE)
     if not isinstance(found, ServedKind):
-        raise TypeError(f"{backend.__name__} is no kind; decorate it with @store_kind or @generator_kind")
+        raise TypeError(f"{backend.__name__} is not a kind; decorate it with @store_kind or @generator_kind")
     return found
 
 

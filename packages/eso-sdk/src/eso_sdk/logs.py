@@ -1,8 +1,9 @@
-"""Log lines of a provider process: one JSON object each, on standard error, with constant events and bound keys.
+"""Log lines of a provider process: one JSON object each, on standard error, with a constant `msg` and bound keys.
 
-    {"level":"info","ts":"2030-01-01T00:00:00Z","event":"call handled","method":"GetSecrets","code":"OK", ...}
+    {"level":"info","ts":"2030-01-01T00:00:00Z","msg":"call handled","method":"GetSecrets","code":"OK", ...}
 
-Nothing else is printed. Libraries and crashes are heard by their type and place only: their texts may hold anything.
+Nothing else is printed. Messages of libraries and crashes are logged with type and place only: their texts may contain
+secrets. A field named `traceback` may be longer than others (`tracebacks.py`).
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from typing import Any, Final, TextIO
 
 import structlog
 
-from eso_sdk.redaction import seat
-from kuberun.clock import Clock, rfc3339
+from eso_sdk.tracebacks import MAX_TRACEBACK, seat
+from kubebase.clock import Clock, rfc3339
 
 _MAX_TEXT: Final = 512
 
 
 def configure(clock: Clock, stream: TextIO = sys.stderr) -> None:
-    """Make every logger of the process, and its last words, go that way. To be called before anything logs."""
+    """Configure every logger and exception hook of the process. Call this before anything logs."""
 
     def stamped(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         return {"level": event.pop("level", "info"), "ts": rfc3339(clock.now()), **event}
@@ -37,6 +38,7 @@ def configure(clock: Clock, stream: TextIO = sys.stderr) -> None:
             structlog.stdlib.add_log_level,
             _printable,
             stamped,
+            structlog.processors.EventRenamer("msg"),
             structlog.processors.JSONRenderer(serializer=_compact),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
@@ -49,14 +51,14 @@ def configure(clock: Clock, stream: TextIO = sys.stderr) -> None:
 
 
 def loop_exception_handler(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What asyncio would print with a traceback."""
+    """Log an error of background work, which asyncio would print with a traceback."""
     exc = context.get("exception")
     where = seat(exc) if isinstance(exc, BaseException) else "unknown"
     structlog.get_logger("eso_sdk").error("background work failed", error=where)
 
 
 class _LibraryHandler(logging.Handler):
-    """What a library reports: where and how bad, not its text."""
+    """Logs the place and severity of a library's message, not its text."""
 
     def emit(self, record: logging.LogRecord) -> None:
         place = f"{PurePath(record.pathname).name}:{record.lineno}"
@@ -70,19 +72,19 @@ def _last_words(_type: type[BaseException], exc: BaseException, _trace: Tracebac
 
 
 def _last_words_elsewhere(found: Any) -> None:
-    """Of a thread, or of what cannot be raised because it happened while memory was freed."""
+    """Log an error of a thread, or one that cannot be raised because it occurred during garbage collection."""
     if found.exc_value is not None and not isinstance(found.exc_value, SystemExit):
         structlog.get_logger("eso_sdk").error("work aside failed", error=seat(found.exc_value))
 
 
 def _printable(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Names and numbers are printed; anything else by its type."""
+    """Print names and numbers; replace everything else by its type."""
     for name, value in event.items():
         match value:
             case None | bool() | int() | float():
                 continue
             case str():
-                event[name] = value[:_MAX_TEXT]
+                event[name] = value[: MAX_TRACEBACK if name == "traceback" else _MAX_TEXT]
             case _:
                 event[name] = f"<{type(value).__name__}>"
     return event

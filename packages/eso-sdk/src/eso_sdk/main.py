@@ -3,8 +3,8 @@
     def main() -> None:
         raise SystemExit(run(PROVIDER))
 
-Flags, or the same as environment variables: `--tls-dir` is `ESO_PROVIDER_TLS_DIR`. Exit codes: 0 after a shutdown on
-request, 1 when serving failed, 2 when the command line makes no sense.
+Every flag has an environment variable: `--tls-dir` is `ESO_PROVIDER_TLS_DIR`. Exit codes: 0 after a requested shutdown,
+1 if serving failed, 2 for an invalid command line.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ import structlog
 
 from eso_sdk.provider import Provider
 from eso_wire.versions import SUPPORTED, ProtocolVersion
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 _PREFIX: Final = "ESO_PROVIDER_"
 
@@ -32,8 +32,8 @@ def run(
     *,
     protocols: tuple[ProtocolVersion, ...] = SUPPORTED,
 ) -> int:
-    """Serve until told to stop; the exit code says how it went. Other protocols are for tests of the operator."""
-    # gRPC's own lines bypass our logs; they are for its developers.
+    """Serve until stopped and return the exit code. Other protocols are for tests of the operator."""
+    # gRPC's own log lines bypass our logs and are meant for its developers.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from eso_sdk.addresses import AddressPolicy, AddressPolicyError
     from eso_sdk.callauth import CallAuthError, call_auth
@@ -60,6 +60,7 @@ def run(
         allowed_clients=tuple(chosen.allowed_client),
         listen=chosen.listen,
         metrics=chosen.metrics,
+        live=chosen.live,
         ready_file=chosen.ready_file,
         drain_seconds=chosen.drain,
         tls_wait_seconds=chosen.tls_wait,
@@ -89,7 +90,7 @@ def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.Argu
     clients = [name for name in from_environment("ALLOWED_CLIENT", "").split(",") if name]
     ready_file = from_environment("READY_FILE", "")
     reachable = [entry for entry in from_environment("ALLOW_ADDRESS", "").split(",") if entry]
-    parser.add_argument("--listen", default=from_environment("LISTEN", "0.0.0.0:8080"), help="host:port for gRPC")
+    _add_addresses(parser, from_environment)
     parser.add_argument(
         "--tls-dir",
         type=Path,
@@ -102,11 +103,6 @@ def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.Argu
         default=clients,
         metavar="SPIFFE_ID",
         help="identity that may call, spiffe://cluster.local/ns/NAMESPACE/sa/external-secrets; may be repeated",
-    )
-    parser.add_argument(
-        "--metrics",
-        default=from_environment("METRICS", "127.0.0.1:0"),
-        help="host:port for /metrics, /healthz and /readyz; port 0 takes a free one, empty means none",
     )
     parser.add_argument(
         "--allow-address",
@@ -132,6 +128,21 @@ def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.Argu
     add_flags(parser, ours)
     parser.add_argument("--manifest", action="store_true", help="print provider.json and end")
     return parser
+
+
+def _add_addresses(parser: argparse.ArgumentParser, from_environment: Callable[[str, str], str]) -> None:
+    """Add the flags for the addresses on which the process listens."""
+    parser.add_argument("--listen", default=from_environment("LISTEN", "0.0.0.0:8080"), help="host:port for gRPC")
+    parser.add_argument(
+        "--metrics",
+        default=from_environment("METRICS", "127.0.0.1:0"),
+        help="host:port for /metrics, /healthz and /readyz; port 0 takes a free one, empty means none",
+    )
+    parser.add_argument(
+        "--live",
+        default=from_environment("LIVE", ""),
+        help="host:port for /healthz and /readyz alone, so that probes need no open metrics; empty means none",
+    )
 
 
 def _seconds(text: str) -> float:

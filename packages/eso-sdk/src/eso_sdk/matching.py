@@ -1,32 +1,58 @@
-"""Which remote keys a find means, for backends that cannot search themselves."""
+"""Decide which remote keys a find matches, for backends that cannot search themselves.
+
+A tenant writes the pattern, and one process serves many tenants. RE2 needs time in proportion to the compiled pattern
+times the key. A pattern that compiles to more than `_MAX_MEMORY` is therefore refused: with RE2's default of 8 MiB, one
+key could take minutes. Between keys, `accepts` lets other calls run.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 import re2
 
+from eso_sdk.considered import CONSIDERED
 from eso_sdk.errors import invalid_request
 from eso_wire.values import FindQuery
 
+SLICE_STEPS: Final = 1_000_000
+"""Instructions of the pattern times characters of the keys: at worst some 20 ms of work."""
+_MAX_MEMORY: Final = 256 * 1024
 _OPTIONS = re2.Options()
-_OPTIONS.max_mem = 8 * 1024 * 1024
+_OPTIONS.max_mem = _MAX_MEMORY
 _OPTIONS.log_errors = False
 
 
 class Matcher:
-    """A query, ready to be held against keys. Patterns are RE2, as in Go: no look-around, no catastrophic cases."""
+    """A compiled query. Patterns are RE2, as in Go: no look-around, no catastrophic backtracking."""
 
     def __init__(self, query: FindQuery) -> None:
         try:
             self._name = re2.compile(query.name_regexp, _OPTIONS)
-        except re2.error:
-            raise invalid_request("the name pattern is no RE2 regular expression") from None
+        except re2.error as failed:
+            if b"too large" in failed.args[0]:
+                raise invalid_request(
+                    "find.name.regexp is too large once its repetitions are expanded; use smaller counts in {n,m}, or *"
+                ) from None
+            raise invalid_request("find.name.regexp is not an RE2 regular expression") from None
         self._path = query.path
         self._tags = query.tags
+        self._steps = 0
+
+    async def accepts(self, key: str, tags: Mapping[str, str] | None = None) -> bool:
+        """Like `matches`, but let other calls run after each slice of work, and count the key. For loops over keys."""
+        if (considered := CONSIDERED.get()) is not None:
+            considered.keys += 1
+        self._steps += self._name.programsize * len(key)
+        if self._steps > SLICE_STEPS:
+            self._steps = 0
+            await asyncio.sleep(0)  # noqa: TID251 - no time passes: yields to other calls
+        return self.matches(key, tags)
 
     def matches(self, key: str, tags: Mapping[str, str] | None = None) -> bool:
-        """The path is a prefix, the pattern is found anywhere in the key, all tags have these values."""
+        """Return whether a key matches: path as prefix, pattern anywhere in the key, all tags with these values."""
         carried = tags or {}
         return (
             key.startswith(self._path)

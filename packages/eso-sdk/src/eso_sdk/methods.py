@@ -1,8 +1,8 @@
-"""The calls of the protocol, one row each: how its message decodes, who answers, how the answer is encoded.
+"""The calls of the protocol, one row each: how to decode the message, which method answers, how to encode the answer.
 
     bytes -> message -> (Context, request) -> Service -> answer -> message -> bytes
 
-Streams have rows too; how they are run is in `frame.py`.
+Streams have rows too; `frame.py` runs them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GENERATORS: Final = f"{_PACKAGE}.GeneratorProvider"
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A call with one request. `decode` gives the envelope (None in a handshake) and the request itself."""
+    """A call with one request. `decode` returns the envelope (None in a handshake) and the request itself."""
 
     service: str
     name: str
@@ -114,8 +114,8 @@ SUBSCRIBE_PATH: Final = f"/{STORES}/Subscribe"
 
 
 def parsed(message: type[Message], raw: bytes) -> Any:
-    """The message in these bytes. What does not parse is the caller's mistake; its words would quote the bytes."""
+    """Parse the message. Malformed bytes are the caller's error; the parser's own message would quote them."""
     try:
         return message.FromString(raw)
     except (DecodeError, ValueError):
-        raise invalid_request(f"the request is no {message.DESCRIPTOR.name}") from None
+        raise invalid_request(f"the request is not a {message.DESCRIPTOR.name}") from None

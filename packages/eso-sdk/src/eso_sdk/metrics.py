@@ -1,7 +1,7 @@
-"""What a provider process counts, in a registry of its own.
+"""The metrics of a provider process, in their own registry.
 
 Labels are closed sets (methods, codes, reasons) or names that the author wrote; never a key, a name or a value of a
-user, so that the number of series stays small whatever is asked.
+user. So the number of series stays small, whatever is requested.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 _LATENCY_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_MAX_CALL_NAMES: Final = 200  # an author who names calls by key would otherwise fill the memory
+_MAX_CALL_NAMES: Final = 200  # otherwise an author who names calls by key would fill the memory
 _OTHER: Final = "other"
 
 
 class ApiCallSeries(Collector):
-    """Calls to the backend, under the name that dashboards know; it lacks `_total`, hence no declared type."""
+    """Calls to the backend, under the name that dashboards use; it lacks `_total`, hence no declared type."""
 
     def __init__(self, provider: str, registry: CollectorRegistry) -> None:
         self._provider = provider
@@ -79,5 +79,5 @@ class Metrics:
         )
 
     def exposition(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""The kinds a configuration type becomes: an object in a namespace and, on request, its cluster-scoped twin.
+"""The kinds made from a configuration type: a namespaced object and, on request, its cluster-scoped twin.
 
 `spec` is the configuration plus `common`, the behaviour that every kind of store shares.
 """
@@ -14,7 +14,7 @@ from eso_api.shapes import shaped
 from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import OwnedStatus, cluster_config, namespaced_config
 from eso_api.v2.policy import ClusterPolicy, Policy
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 AnyKind = CustomKind[Any]
 
@@ -31,7 +31,7 @@ def cluster_twin(config: type[msgspec.Struct], kind: str, *, group: str, plural:
 
 
 def generator_object(config: type[msgspec.Struct], kind: str, *, group: str, plural: str) -> AnyKind:
-    """A generator's kind: its configuration alone."""
+    """Make a generator's kind: its configuration alone."""
     return namespaced_config(_object(config, kind, None), group, plural, GENERATOR_CATEGORIES)
 
 

@@ -1,6 +1,7 @@
-"""The only place of the SDK that opens connections: to whoever can tell whether a token is good.
+"""The only place of the SDK that opens connections: to verify tokens.
 
-One bounded answer to one request, or `UnreachedError` with words that quote nothing. Backends are not asked from here.
+One bounded answer to one request, or `UnreachedError` with a message that quotes nothing. Calls to backends do not use
+it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 
 if TYPE_CHECKING:
     import aiohttp
@@ -26,7 +27,7 @@ _CHUNK: Final = 64 * 1024
 
 
 class UnreachedError(Exception):
-    """No answer; the text says why."""
+    """No answer arrived; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """Asks one server, which shows a certificate of `ca_file` (empty: of the system's authorities)."""
+    """Sends requests to one server and verifies its certificate with `ca_file` (None: the system's authorities)."""
 
     clock: Clock
     ca_file: Path | None = None
@@ -49,7 +50,7 @@ class Outbound:
         return await self._ask("POST", url, headers, body)
 
     async def _ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        # Most providers verify no tokens; those do not pay for the import.
+        # Most providers verify no tokens and do not need this import.
         import aiohttp
 
         host = urlsplit(url).hostname or ""
@@ -70,12 +71,12 @@ class Outbound:
             raise UnreachedError(f"{host} was not reached ({type(exc).__name__})") from None
 
     def _trust(self) -> ssl.SSLContext:
-        """Made anew for each request: requests are rare, and authorities change."""
+        """Create the context for each request: requests are rare, and authorities change."""
         return ssl.create_default_context(cafile=self.ca_file)
 
 
 def is_trustworthy(url: str) -> bool:
-    """Whether nobody on the way can change what an address answers: TLS, or this machine itself."""
+    """Return whether responses of an address arrive unmodified: over TLS, or from this machine itself."""
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and _is_here(parts)))

@@ -1,6 +1,7 @@
-"""That an author's methods are of the sort that the server calls: said when the class is defined, not at every call.
+"""Check the methods of an author's class when it is defined: coroutine, generator or plain function.
 
-A `def` where an `async def` is due would only be noticed by the first user of the store, as a TypeError without a name.
+Otherwise a `def` instead of an `async def` would fail only at the first call, as a TypeError that does not name the
+method.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _STREAMS: Final = frozenset({"find", "subscribe"})
 
 
 def check_overrides(backend: type[Backend[Any]], base: type[Backend[Any]]) -> None:
-    """Raises TypeError for the first method that overrides one of the base as another sort of function."""
+    """Raise TypeError for the first overridden method that is of another sort than the method of the base."""
     for name, original in inspect.getmembers(base, inspect.isroutine):
         method = inspect.unwrap(getattr(backend, name))
         if name.startswith("_") or method is original or not inspect.isroutine(method):
@@ -25,7 +26,7 @@ def check_overrides(backend: type[Backend[Any]], base: type[Backend[Any]]) -> No
 
 
 def _wrong(name: str, method: Callable[..., Any], original: Callable[..., Any]) -> str:
-    """What is wrong with it, and what to write."""
+    """Return the problem and its correction; empty if nothing is wrong."""
     if name in _STREAMS:
         plain = inspect.iscoroutinefunction(method) or inspect.isgeneratorfunction(method)
         return f"must give an async iterator: write `async def {name}(self, ...)` with `yield` in it" if plain else ""

@@ -1,11 +1,11 @@
-"""Where a configuration refers to credentials: in its type, as patterns, and in one decoded object, as pointers.
+"""The credential references of a configuration: as patterns of its type, and as pointers in a decoded object.
 
-    type of the config  -> patterns  -> handshake -> the operator reads what the references name
-    decoded config      -> pointers  -> `credentials.py` finds what was sent for one reference
+    type of the config  -> patterns  -> handshake -> the operator resolves the references
+    decoded config      -> pointers  -> `credentials.py` finds the value that was sent for a reference
 
-A reference is known by its type: `SecretKeySelector`, `RequiredSecretKeySelector`, `SecretSelector`,
-`ServiceAccountSelector`, `ObjectKeySelector`, `CaProvider`. Marks on the field (`eso_api.marks`) say what its type does
-not: that a whole Secret or a ConfigMap is meant, which key, whom a token is for and how long it lives.
+The type identifies a reference: `SecretKeySelector`, `RequiredSecretKeySelector`, `SecretSelector`,
+`ServiceAccountSelector`, `ObjectKeySelector`, `CaProvider`. Marks on the field (`eso_api.marks`) add what the type does
+not express: a whole Secret or a ConfigMap, a default key, the audience and lifetime of a token.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _KINDS: Final[dict[type, CredentialKind]] = {
     CaProvider: CredentialKind.CA_PROVIDER,
 }
 Marks = Mapping[str, Any]
-"""What the marks of a field say, by their names."""
+"""The marks of a field, by name."""
 
-_MAX_DEPTH: Final = 32  # a type that refers to itself would go on forever
+_MAX_DEPTH: Final = 32  # a recursive type would never end
 
 
 def patterns_of(config: type[msgspec.Struct]) -> tuple[CredentialPath, ...]:
-    """Every place in that type where a reference may stand."""
+    """Return every place in that type where a reference may be."""
     found = {(path.pattern, path.kind): path for path in _in_type(types.type_info(config), "", {}, 0)}
     return tuple(found[key] for key in sorted(found))
 
@@ -66,12 +66,12 @@ class Pointed:
 
 
 def references_in(config: Any) -> Iterator[Pointed]:
-    """Every reference of a decoded configuration, with the pointer to it."""
+    """Yield every reference of a decoded configuration with its pointer."""
     yield from _in_value(config, "")
 
 
 def escaped(segment: str) -> str:
-    """A member name as a JSON pointer spells it."""
+    """Escape a member name for a JSON pointer."""
     return segment.replace("~", "~0").replace("/", "~1")
 
 
@@ -96,7 +96,7 @@ def _in_type(type_: types.Type, pattern: str, marked: Marks, depth: int) -> Iter
 
 
 def _path(pattern: str, kind: CredentialKind, marked: Marks) -> CredentialPath:
-    """Describe one reference, with everything that the marks of its field say."""
+    """Describe one reference, including the marks of its field."""
     if marked.get(marks.WHOLE):
         return CredentialPath(pattern, CredentialKind.WHOLE_SECRET)
     if marked.get(marks.CONFIG_MAP):
@@ -105,7 +105,7 @@ def _path(pattern: str, kind: CredentialKind, marked: Marks) -> CredentialPath:
         return CredentialPath(pattern, kind, default_key=marked.get(marks.DEFAULT_KEY, ""))
     rules = [AudienceRule(AudienceSource(rule.source), *rule[1:]) for rule in marked.get(marks.AUDIENCES, ())]
     life = marked.get(marks.LIFETIME, marks.Lifetime(0))
-    # What an operator that does not know rules uses instead.
+    # The fallback for operators that do not support rules.
     plain = tuple(name for rule in rules for name in (rule.names if _is_text(rule) else rule.otherwise))
     if all(map(_is_text, rules)):
         rules = []

@@ -1,6 +1,6 @@
-"""`/metrics`, `/healthz` and `/readyz` over plain HTTP, for kubelets and Prometheus. Nothing else, no values, no input.
+"""`/metrics`, `/healthz` and `/readyz` over plain HTTP, for kubelets and Prometheus; no values, no input.
 
-A server of a few lines: GET only, one request a connection, bounded in size, time and number.
+A minimal server: GET only, one request per connection, limited in size, time and number.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 
 _REQUEST_SECONDS: Final = 5.0
 _MAX_LINE: Final = 8192
@@ -22,16 +22,16 @@ _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(slots=True)
 class Probes:
-    """What a process tells about itself."""
+    """The probes of a process; metrics only if there is an exposition."""
 
     clock: Clock
-    exposition: Callable[[], bytes]
     ready: Callable[[], bool]
+    exposition: Callable[[], bytes] | None = None
     _server: asyncio.Server | None = field(default=None, init=False)
     _open: int = field(default=0, init=False)
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; says on which host and port."""
+        """Listen, and return host and port."""
         self._server = await asyncio.start_server(self._serve, host, port, limit=_MAX_LINE)
         name, number, *_ = self._server.sockets[0].getsockname()
         return name, number
@@ -49,27 +49,27 @@ class Probes:
                     writer.write(self._answer(await _request_line(reader)))
                     await writer.drain()
         except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
-            pass  # whoever speaks no HTTP, or too slowly, gets no answer
+            pass  # a client that sends no HTTP, or sends too slowly, gets no answer
         finally:
             self._open -= 1
             writer.close()
 
     def _answer(self, request_line: bytes) -> bytes:
         match request_line.split(b" ")[:2]:
-            case [b"GET", b"/metrics"]:
+            case [b"GET", b"/metrics"] if self.exposition is not None:
                 return _response("200 OK", self.exposition())
             case [b"GET", b"/healthz"]:
                 return _response("200 OK", b"ok\n")
             case [b"GET", b"/readyz"]:
                 return _response("200 OK", b"ok\n") if self.ready() else _response("503 Service Unavailable", b"no\n")
             case [b"GET", _]:
-                return _response("404 Not Found", b"/metrics /healthz /readyz\n")
+                return _response("404 Not Found", b"this address does not serve that path\n")
             case _:
                 return _response("405 Method Not Allowed", b"")
 
 
 async def _request_line(reader: asyncio.StreamReader) -> bytes:
-    """The first line, with the headers read away."""
+    """Read the first line and discard the headers."""
     first = await reader.readuntil(b"\n")
     for _ in range(_MAX_HEADERS):
         if (await reader.readuntil(b"\n")).strip() == b"":

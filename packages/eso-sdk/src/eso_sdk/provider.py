@@ -1,8 +1,8 @@
-"""A provider: its name, its version and the kinds it serves. What an author's module ends with.
+"""A provider: its name, its version and the kinds it serves.
 
     PROVIDER = Provider(name="notes", version="1.0.0", kinds=(Notes,))
 
-This module is also the door to everything an author needs to write those kinds.
+This module also exports everything that authors need to write those kinds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from eso_sdk.objects import AnyKind
 from eso_sdk.store import Store, finds, pushes, reads
 from eso_wire.values import Context, KindId, KindInfo, Limits
 from eso_wire.versions import SUPPORTED, ProtocolVersion
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 __all__ = [
     "ALWAYS",
@@ -64,19 +64,19 @@ __all__ = [
 ]
 
 NAME_PATTERN: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
-"""A provider's name stands in labels, metrics, file names and Service names."""
+"""A provider's name is used in labels, metrics, file names and Service names."""
 
 DEFAULT_LIMITS: Final = Limits(
     max_batch_items=500, max_message_bytes=16 * 1024 * 1024, max_in_flight=256, max_deadline=60.0
 )
 
 BeforeCall = Callable[[str, Context | None, Clock], Awaitable[None]]
-"""Gets the call's name in the protocol and its envelope (None in a handshake); what it raises is the call's error."""
+"""Receives the protocol's name of the call and its envelope (None in a handshake); an exception fails the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One provider process serves one of these."""
+    """The kinds, version and settings of one provider process."""
 
     name: str
     version: str
@@ -84,9 +84,9 @@ class Provider:
     limits: Limits = DEFAULT_LIMITS
     features: tuple[str, ...] = ()
     api_name: str = ""
-    """Value of the label `provider` in the metrics of calls to the backend; empty for the provider's name."""
+    """Value of the label `provider` in the metrics of backend calls; if empty, the provider's name."""
     before_call: BeforeCall | None = field(default=None, repr=False)
-    """Awaited before every call that is admitted, within its deadline: for providers that inject faults."""
+    """Awaited before every admitted call, within its deadline: for providers that inject faults."""
     served: dict[KindId, ServedKind] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -103,16 +103,21 @@ class Provider:
 
     @property
     def kind_infos(self) -> tuple[KindInfo, ...]:
-        """What the handshake says."""
+        """Return the kinds as announced in the handshake."""
         return tuple(info for backend in self.kinds for info in served_kind(backend).infos)
 
     @property
     def kinds_for_crds(self) -> tuple[AnyKind, ...]:
-        """The kinds this provider defines; what its entry point in `eso.kinds` names."""
+        """Return the kinds that this provider defines; its entry point in `eso.kinds` refers to them."""
         return tuple(kind for backend in self.kinds for kind in served_kind(backend).owned)
 
+    @property
+    def packages(self) -> frozenset[str]:
+        """Return the top-level names of the author's packages that define the kinds, without the SDK itself."""
+        return frozenset(backend.__module__.partition(".")[0] for backend in self.kinds) - {"eso_sdk"}
+
     def manifest(self, protocols: tuple[ProtocolVersion, ...] = SUPPORTED) -> dict[str, Any]:
-        """`provider.json`: what an image says about the provider in it, as plain JSON."""
+        """Return the content of `provider.json`, which describes the provider of an image, as plain JSON."""
         return {
             "name": self.name,
             "version": self.version,

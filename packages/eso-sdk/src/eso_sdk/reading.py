@@ -1,4 +1,4 @@
-"""Get, check and find at one session: items side by side, each with an outcome of its own."""
+"""Get, check and find in one session: items run concurrently, each with its own outcome."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from eso_api.values import SecretBytes
 from eso_sdk.answers import Value, answers, check_of, found_of, secrets, stream_of, value
 from eso_sdk.batches import side_by_side
+from eso_sdk.considered import CONSIDERED, Considered
 from eso_sdk.errors import CutStream, too_large, unsupported
 from eso_sdk.redaction import Redactor
 from eso_sdk.store import Answer, Store, makes_maps, members_of, reads_batches
@@ -33,14 +34,14 @@ from eso_wire.values import (
 PAGE_ITEMS: Final = 100
 PAGE_BYTES: Final = 4 * 1024 * 1024
 
-_ITEM_OVERHEAD: Final = 512  # what surrounds a value on the wire: ids, metadata
+_ITEM_OVERHEAD: Final = 512  # overhead of a value on the wire: ids, metadata
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What every read of one call has in common."""
+    """The shared parts of all reads of one call."""
 
     store: Store[Any]
     gate: asyncio.Semaphore
@@ -50,7 +51,7 @@ class Reading:
     # --- get ---------------------------------------------------------------------------------------------------------
 
     async def get(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
-        """One result for each item, in their order."""
+        """Return one result for each item, in order."""
         results = await self._many(items) if self._batches else await self._each(items)
         return _within(results, self.max_bytes)
 
@@ -59,7 +60,7 @@ class Reading:
         return reads_batches(type(self.store))
 
     async def _many(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
-        """One call to the author's `get_many`. Only maps that the author makes in `get_map` are read one by one."""
+        """Call the author's `get_many` once. Only maps that the author makes in `get_map` are read one by one."""
         together = [item for item in items if self._is_batched(item) and not self._refusal(item)]
         got: dict[str, Answer | ProviderError] = {}
         if together:
@@ -88,7 +89,7 @@ class Reading:
             if item.shape is Shape.MAP:
                 return GetResult(item.item_id, secrets(await self.store.get_map(item.ref), "get_map"))
             return self._of_answer(item, await self.store.get(item.ref))
-        except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
+        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
             return GetResult(item.item_id, self.redactor.of_exception(exc))
 
     def _of_answer(self, item: GetItem, answer: Answer | ProviderError) -> GetResult:
@@ -117,7 +118,7 @@ class Reading:
     # --- check -------------------------------------------------------------------------------------------------------
 
     async def check(self, items: Sequence[GetItem]) -> tuple[CheckResult, ...]:
-        """One result for each item, in their order."""
+        """Return one result for each item, in order."""
 
         def late(item: GetItem, error: ProviderError) -> CheckResult:
             return CheckResult(item.item_id, error=error)
@@ -127,19 +128,20 @@ class Reading:
     async def _check_item(self, item: GetItem) -> CheckResult:
         try:
             checked = check_of(await self.store.check(item.ref))
-        except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
+        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
             error = self.redactor.of_exception(exc)
-            # "Is it there?" is answered by "no" as well as by "not found".
+            # An existence check may answer with "no" or with "not found".
             return CheckResult(item.item_id) if error.is_not_found else CheckResult(item.item_id, error=error)
         return CheckResult(item.item_id, checked.exists, checked.version)
 
     # --- find --------------------------------------------------------------------------------------------------------
 
     async def find(self, query: FindQuery) -> AsyncGenerator[FindPage, None]:
-        """Pages of what matches; the last one says that it is the last."""
+        """Yield the pages of matches; the last one is marked."""
         limit = min(query.page_size or PAGE_ITEMS, MAX_PAGE_ITEMS)
         page: list[Found] = []
-        size = 0
+        size, considered = 0, Considered()
+        CONSIDERED.set(considered)
         async with self.gate, closing(stream_of(self.store.find(query), "find")) as matches:
             try:
                 async for answer in matches:
@@ -154,11 +156,11 @@ class Reading:
                     size += cost
             except CutStream:
                 return
-        yield FindPage(tuple(page), last=True)
+        yield FindPage(tuple(page), last=True, considered=considered.keys)
 
 
 def find_operations(query: FindQuery) -> set[Operation]:
-    """What a query needs a store to do."""
+    """Return the operations that a query needs."""
     parts = {
         Operation.FIND_BY_NAME: query.name_regexp,
         Operation.FIND_BY_TAGS: query.tags,
@@ -168,7 +170,7 @@ def find_operations(query: FindQuery) -> set[Operation]:
 
 
 def missing(store: Store[Any], needed: Iterable[Operation]) -> ProviderError | None:
-    """The refusal of what a store does not offer."""
+    """Return the refusal if a store lacks one of the operations."""
     if absent := sorted(set(needed) - store.OPERATIONS):
         return unsupported(f"this kind does not offer {', '.join(absent)}")
     return None
@@ -176,7 +178,7 @@ def missing(store: Store[Any], needed: Iterable[Operation]) -> ProviderError | N
 
 @asynccontextmanager
 async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """An author's generator must not outlive the call, also when the caller leaves in the middle."""
+    """Close an author's generator with the call, also if the caller leaves early."""
     try:
         yield stream
     finally:
@@ -185,7 +187,7 @@ async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
 
 
 def _within(results: tuple[GetResult, ...], max_bytes: int) -> tuple[GetResult, ...]:
-    """What does not fit into one message is refused item by item, so that the rest still arrives."""
+    """Refuse the items that do not fit into one message, so that the others still arrive."""
     left = max_bytes
     fitting = []
     for result in results:

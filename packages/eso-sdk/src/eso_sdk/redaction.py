@@ -1,61 +1,51 @@
-"""Keeps what a request carried out of the words that leave: errors, conditions, warnings.
+"""Masks the secrets of a request in all texts that leave the provider: errors, conditions, warnings.
 
-Authors write messages, and backends echo what they were sent. So every text of an answer is searched for the
-credentials and values of its request, also in the spellings in which such things usually come back. And an exception
-that no author meant for users shows its type and place only, never its words.
+Authors write messages, and backends repeat parts of requests. So every text of a response is searched for the
+credentials and values of its request (`kubebase.masking`). An exception that is not a `ProviderError` shows its type
+and the author's line, never its text; its traceback is logged.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import PurePath
-from typing import Any
-from urllib.parse import quote, quote_plus
 
-import msgspec
+import structlog
 
 from eso_api.values import SecretBytes
+from eso_sdk.tracebacks import seat, traceback_of
 from eso_wire.bounds import MAX_MESSAGE_CHARS
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.masking import SENSIBLE, without_short
 from eso_wire.values import Context, Credential, SecretMap, Token
+from kubebase.masking import Mask
 
-_MASK = "…"
-_SHORTEST = 4  # shorter strings occur in any sentence; replacing them would only destroy it
-_PREFIX = 16  # a longer secret is known by its first characters: echoes are often cut off
-_HEAD = 12 * 1024  # how much of a secret is looked at: what is longer than any text cannot stand in it as a whole
-_LONGEST_DOCUMENT = 64 * 1024
-_LONGEST_TEXT = 8 * MAX_MESSAGE_CHARS
 _BACKEND_CODE_CHARS = 128
+
+_log = structlog.get_logger("eso_sdk.author")
 
 
 class Redactor:
-    """Masks the secrets of one request in texts. `names` are its keys: short values may be part of them."""
+    """Masks the secrets of one request in texts.
 
-    __slots__ = ("_forms", "_names", "_secrets")
+    `names` are the keys of the request: short values may be part of them. `packages` are those of the author: an
+    unexpected exception is reported at their innermost line.
+    """
 
-    def __init__(self, secrets: Iterable[SecretBytes], names: Iterable[str] = ()) -> None:
-        self._secrets = tuple(secrets)
-        self._names = tuple(names)
-        self._forms: tuple[str, ...] | None = None
+    __slots__ = ("_logged", "_mask", "_packages")
+
+    def __init__(
+        self, secrets: Iterable[SecretBytes], names: Iterable[str] = (), packages: frozenset[str] = frozenset()
+    ) -> None:
+        self._mask = Mask((secret.reveal() for secret in secrets), names)
+        self._packages = packages
+        self._logged: set[str] = set()
 
     def text(self, text: str) -> str:
-        """The text without any of the secrets, and not longer than a message may be."""
-        spellings = self._spellings()
-        cut = text[:_LONGEST_TEXT]
-        for form in (form for form in spellings if len(form) >= SENSIBLE):
-            cut = _masked(cut, form)
-        cut = without_short(cut, [form for form in spellings if len(form) < SENSIBLE], self._names, _MASK)
-        if len(text) > _LONGEST_TEXT and spellings:
-            # The end may be the begin of a secret, too short to be known.
-            cut = cut[:-_PREFIX]
-        return cut[:MAX_MESSAGE_CHARS]
+        """Return the text without any of the secrets, shortened to the maximum length of a message."""
+        return self._mask.text(text)[:MAX_MESSAGE_CHARS]
 
     def error(self, error: ProviderError) -> ProviderError:
-        """The same error, fit to leave."""
+        """Return the same error with all secrets masked."""
         return ProviderError(
             error.reason,
             self.text(error.message),
@@ -66,33 +56,35 @@ class Redactor:
         )
 
     def of_exception(self, exc: BaseException) -> ProviderError:
-        """Whatever author code raised, as an error fit to leave."""
+        """Convert any exception of author code to a masked error. Exceptions that the author did not map are logged."""
         match exc:
             case ProviderError():
                 return self.error(exc)
             case BaseExceptionGroup(exceptions=(first, *_)):
                 return self.of_exception(first)
+        place = seat(exc, self._packages)
+        self._log_once(exc, place)
+        match exc:
             case TimeoutError():
                 return ProviderError(ErrorReason.BACKEND_TIMEOUT, "the backend did not answer in time")
             case ConnectionError():
-                return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"the backend was not reached: {seat(exc)}")
+                return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"the backend was not reached: {place}")
             case _:
-                return ProviderError(ErrorReason.INTERNAL, f"the provider failed: {seat(exc)}")
+                return ProviderError(ErrorReason.INTERNAL, f"the provider failed: {place}")
+
+    def _log_once(self, exc: BaseException, place: str) -> None:
+        """Log an exception once for each place in a call: a batch may fail hundreds of times for one reason."""
+        if place not in self._logged:
+            self._logged.add(place)
+            _log.error("unexpected exception; raise an error of eso_sdk", error=place, traceback=traceback_of(exc))
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """What leaves this block as an exception is a `ProviderError` fit to leave. Cancellation passes."""
+        """Convert every exception of the block to a masked `ProviderError`. Cancellation passes unchanged."""
         try:
             yield
         except Exception as exc:  # noqa: BLE001 - this is where every failure of author code gets its one form
             raise self.of_exception(exc) from None
-
-    def _spellings(self) -> tuple[str, ...]:
-        """Made when the first error asks for them: most requests have none. Longest first, as one may hold another."""
-        if self._forms is None:
-            found = {form for secret in self._secrets for form in _forms(secret.reveal())}
-            self._forms = tuple(sorted((form for form in found if len(form) >= _SHORTEST), key=len, reverse=True))
-        return self._forms
 
 
 def secrets_of(
@@ -100,7 +92,10 @@ def secrets_of(
     payloads: Iterable[SecretBytes | SecretMap] = (),
     resolved: Iterable[Credential] = (),
 ) -> Iterator[SecretBytes]:
-    """Every secret a request carried: its credentials, the values to write, and what their metadata refers to."""
+    """Yield every secret of a request.
+
+    These are its credentials, the values to write, and those that their metadata refers to.
+    """
     for credential in (*context.config.credentials, *resolved):
         yield from _of_credential(credential)
     for payload in payloads:
@@ -108,16 +103,6 @@ def secrets_of(
             yield payload
         else:
             yield from payload.values()
-
-
-def seat(exc: BaseException) -> str:
-    """Type and place of an exception, for logs and messages: `KeyError at notes.py:41`."""
-    trace = exc.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return type(exc).__name__
-    return f"{type(exc).__name__} at {PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
 def _of_credential(credential: Credential) -> Iterator[SecretBytes]:
@@ -128,62 +113,3 @@ def _of_credential(credential: Credential) -> Iterator[SecretBytes]:
             yield token
         case Mapping() as whole:
             yield from whole.values()
-
-
-def _masked(text: str, form: str) -> str:
-    """The text without that secret, also where only its first part is repeated."""
-    if len(form) <= _PREFIX:
-        return text.replace(form, _MASK)
-    parts: list[str] = []
-    at = 0
-    while (found := text.find(form[:_PREFIX], at)) >= 0:
-        end = found + _PREFIX
-        while end < len(text) and end - found < len(form) and text[end] == form[end - found]:
-            end += 1
-        parts += [text[at:found], _MASK]
-        at = end
-    return "".join((*parts, text[at:]))
-
-
-def _forms(raw: bytes) -> Iterator[str]:
-    head = raw[:_HEAD]
-    text = head.decode(errors="replace").strip()
-    if not text:
-        return
-    yield from _spelled(text)
-    yield base64.b64encode(head).decode().rstrip("=")
-    yield base64.urlsafe_b64encode(head).decode().rstrip("=")
-    yield head.hex()
-    # A key file or a JSON document is rarely echoed as a whole.
-    for line in text.splitlines():
-        yield from _spelled(line.strip())
-    for leaf in _leaves(raw):
-        yield from _spelled(leaf)
-
-
-def _spelled(text: str) -> Iterator[str]:
-    yield text
-    yield quote(text, safe="")
-    yield quote_plus(text)
-    yield json.dumps(text)[1:-1]
-    yield repr(text)[1:-1]
-
-
-def _leaves(raw: bytes) -> Iterator[str]:
-    if raw[:1] not in (b"{", b"[") or len(raw) > _LONGEST_DOCUMENT:
-        return
-    try:
-        document = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return
-    pending: list[Any] = [document]
-    while pending:
-        match pending.pop():
-            case str() as text:
-                yield text
-            case dict() as members:
-                pending.extend(members.values())
-            case list() as entries:
-                pending.extend(entries)
-            case _:
-                continue

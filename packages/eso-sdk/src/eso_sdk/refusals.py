@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
 from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.bounded import BoundedDict
 
 MAX_REFUSALS: Final = 1024
 
@@ -18,7 +18,10 @@ REFUSALS: Final = frozenset(
         ErrorReason.BACKEND_ERROR,
     }
 )
-"""Answers that the same credentials will get again. Everything else may pass, and the operator backs off by itself."""
+"""Errors that the same credentials will get again.
+
+All other errors may be transient, and the operator backs off for them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Refusals:
     """The refused logins of one process, by identity and credentials. Bounded: the oldest is forgotten first."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, _Refusal] = OrderedDict()
+        self._known: BoundedDict[bytes, _Refusal] = BoundedDict(MAX_REFUSALS)
 
     def check(self, key: bytes, now: float) -> None:
         """Raise the last refusal again while its pause lasts."""
@@ -57,8 +60,6 @@ class Refusals:
         known = self._known.pop(key, None)
         failures = 1 if known is None else known.failures + 1
         self._known[key] = _Refusal(failures, now + pauses.after(failures), error)
-        while len(self._known) > MAX_REFUSALS:
-            self._known.popitem(last=False)
 
     def forget(self, key: bytes) -> None:
         self._known.pop(key, None)

@@ -1,4 +1,4 @@
-"""`eso provider new NAME`: a provider that runs and passes the conformance suite, to be filled in."""
+"""`eso provider new NAME`: a working provider that passes the conformance suite, to be completed by its author."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from eso_sdk.provider import NAME_PATTERN
 
 
 class ScaffoldError(ValueError):
-    """Nothing was written; the text says why."""
+    """No files were written; the text says why."""
 
 
 def write(folder: Path, name: str) -> tuple[Path, ...]:
-    """Write the distribution into a folder that is new or empty; the files written."""
+    """Write the distribution into a new or empty folder; return the written files."""
     if not NAME_PATTERN.fullmatch(name):
         raise ScaffoldError(
             f'"{name}" is no name for a provider: use up to 40 lower-case letters, digits and dashes, a letter first'
@@ -37,7 +37,7 @@ def write(folder: Path, name: str) -> tuple[Path, ...]:
 
 
 def _plural(word: str) -> str:
-    """As English has it for most words; authors of the others correct it in `store_kind`."""
+    """Form the usual English plural; authors correct the exceptions in `store_kind`."""
     if word.endswith(("s", "x", "z", "ch", "sh")):
         return f"{word}es"
     if word.endswith("y") and word[-2:-1] not in ("", *"aeiou"):
@@ -56,10 +56,10 @@ version = "0.1.0"
 description = "External Secrets provider for $name"
 readme = "README.md"
 requires-python = ">=3.11"
-dependencies = ["eso-api", "eso-sdk", "eso-wire"]
+dependencies = ["eso-sdk"]
 
 [project.optional-dependencies]
-test = ["eso-conformance", "pytest", "pytest-asyncio"]
+test = ["eso-sdk[testing]"]
 
 [project.scripts]
 eso-provider-$name = "$module.provider:main"
@@ -104,14 +104,29 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import ClassVar
 
-from eso_api.references import SecretKeySelector
-from eso_api.shapes import Fragment
-from eso_api.values import SecretBytes
-from eso_sdk import Check, Provider, Store, errors, finds, reads, store_kind
-from eso_sdk.extract import property_in, pushed_value
-from eso_sdk.main import run
-from eso_sdk.matching import Matcher
-from eso_wire.values import DeleteItem, FindQuery, Found, PushItem, PushOutcome, RemoteRef, SourceSecret
+from eso_sdk import (
+    Check,
+    DeleteItem,
+    FindQuery,
+    Found,
+    Fragment,
+    Matcher,
+    Provider,
+    PushItem,
+    PushOutcome,
+    RemoteRef,
+    SecretBytes,
+    SecretKeySelector,
+    SourceSecret,
+    Store,
+    errors,
+    finds,
+    property_in,
+    pushed_value,
+    reads,
+    run,
+    store_kind,
+)
 
 
 class ${kind}Config(Fragment, frozen=True, kw_only=True):
@@ -127,7 +142,7 @@ class ${kind}Config(Fragment, frozen=True, kw_only=True):
 class $kind(Store[${kind}Config]):
     """One logged-in use of the backend. Methods run concurrently."""
 
-    # Stand in for the backend, by its address: values, and who pushed them. Replace them with calls to yours.
+    # They stand in for the backend: values by its address, and the mark of each. Replace them with calls to yours.
     backends: ClassVar[dict[str, dict[str, bytes]]] = {}
     owners: ClassVar[dict[tuple[str, str], str]] = {}
 
@@ -149,28 +164,34 @@ class $kind(Store[${kind}Config]):
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
         matcher = Matcher(query)
         for key, value in sorted(self.values.items()):
-            if matcher.matches(key):
+            if await matcher.accepts(key):
                 yield Found(key, SecretBytes(value))
 
     async def check(self, ref: RemoteRef) -> Check:
         return Check(exists=ref.key in self.values)
 
     async def push(self, item: PushItem, _: SourceSecret) -> PushOutcome:
-        self._check_owner(item)
-        existed = item.remote.key in self.values
-        self.values[item.remote.key] = pushed_value(item)
-        self.owners[self.config.url, item.remote.key] = item.owner_token
-        return PushOutcome.UPDATED if existed else PushOutcome.CREATED
+        self._check(item)
+        key, value = item.remote.key, pushed_value(item)
+        before = self.values.get(key)
+        if before == value:
+            return PushOutcome.UNCHANGED
+        self.values[key] = value
+        self.owners[self.config.url, key] = item.owner_token
+        return PushOutcome.CREATED if before is None else PushOutcome.UPDATED
 
     async def delete(self, item: DeleteItem) -> bool:
-        self._check_owner(item)
+        self._check(item)
         self.owners.pop((self.config.url, item.remote.key), None)
         return self.values.pop(item.remote.key, None) is not None
 
-    def _check_owner(self, item: PushItem | DeleteItem) -> None:
-        """Leave alone what somebody else pushed."""
-        if self.owners.get((self.config.url, item.remote.key), item.owner_token) != item.owner_token:
-            raise errors.not_ours(item.remote.key)
+    def _check(self, item: PushItem | DeleteItem) -> None:
+        """Refuse what this backend cannot hold, and to change a value that does not carry our mark."""
+        key = item.remote.key
+        if item.remote.property:
+            raise errors.invalid_request(f'"{key}" holds one value; leave out the property')
+        if key in self.values and self.owners.get((self.config.url, key)) != item.owner_token:
+            raise errors.not_ours(key)
 
 
 PROVIDER = Provider(name="$name", version="0.1.0", kinds=($kind,))
@@ -189,19 +210,15 @@ from collections.abc import AsyncIterator
 import pytest
 from $module.provider import PROVIDER
 
-from eso_conformance.fixture import Fixture, from_plain
-from eso_conformance.plugin import conformance_tests
-from eso_conformance.subject import Identity, Target
-from eso_sdk.testing.server import CLIENT_ID, ProviderServer
+from eso_sdk.testing import Fixture, Target, conformance_server, conformance_tests, from_plain
 
-test_conformance = conformance_tests("read", "write")
+test_conformance = conformance_tests("read", "write", "tls")
 
 
 @pytest.fixture
 async def conformance_target() -> AsyncIterator[Target]:
-    async with ProviderServer(PROVIDER) as server:
-        client = server.authority.leaf(CLIENT_ID)
-        yield Target(server.address, Identity(client.ca, client.certificate, client.key.reveal()))
+    async with conformance_server(PROVIDER) as target:
+        yield target
 
 
 @pytest.fixture

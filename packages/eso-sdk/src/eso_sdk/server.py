@@ -1,8 +1,8 @@
-"""A provider process's server: gRPC over mutual TLS, health, probes, and an orderly end.
+"""The server of a provider process: gRPC over mutual TLS, health, probes, and an orderly shutdown.
 
     start -> SERVING -> (SIGTERM) drain: NOT_SERVING, no new calls, running ones finish -> stop
 
-`serve` is the whole life of such a process; `Server` its parts, for tests and for those who run a loop of their own.
+`serve` is the whole life of a process. `Server` is for tests and for programs that run their own loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from eso_sdk.tlsfolder import TlsFolder, wait_for_certificates
 from eso_wire.options import SERVER_OPTIONS
 from eso_wire.tls import ServerCertificates, TlsMaterial, TlsMaterialError
 from eso_wire.versions import SUPPORTED, ProtocolVersion
-from kuberun.clock import Clock, SystemClock
+from kubebase.clock import Clock, SystemClock
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -57,23 +57,25 @@ class ServeOptions:
     allowed_clients: tuple[str, ...]
     listen: str = "127.0.0.1:0"
     metrics: str = ""
-    """Where the probes listen; empty for nowhere."""
+    """Address for metrics and probes; empty for none."""
+    live: str = ""
+    """Address for probes without metrics; empty for none."""
     ready_file: Path | None = None
-    """Written once the server listens, with its addresses as JSON; gone when it ended."""
+    """Written with the addresses as JSON once the server listens; removed when it ends."""
     drain_seconds: float = 25.0
     tls_wait_seconds: float = 60.0
     protocols: tuple[ProtocolVersion, ...] = SUPPORTED
     call_auth: CallAuth | None = None
-    """How tokens of calls are verified; None for not at all."""
+    """How tokens of calls are verified; None means not at all."""
     addresses: AddressPolicy = ORDINARY
-    """Which addresses of specs may be dialled, besides the ordinary ones."""
+    """The special addresses to which specs may refer."""
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     max_connection_age: float | None = None
-    """Seconds; None for that of the protocol. Established connections outlive their certificates, hence a bound."""
+    """Seconds; None for the protocol's default. It limits for how long a connection outlives its certificate."""
 
 
 class Server:
-    """One provider, served in this loop."""
+    """One provider, served in this event loop."""
 
     def __init__(self, provider: Provider, options: ServeOptions, clock: Clock | None = None) -> None:
         if not options.allowed_clients:
@@ -99,12 +101,14 @@ class Server:
         self.metrics_address = ""
         self._ready = False
         self._health = Health()
-        self._probes = Probes(self.clock, self.metrics.exposition, lambda: self._ready)
+        self.live_address = ""
+        self._probes = Probes(self.clock, lambda: self._ready, self.metrics.exposition)
+        self._live = Probes(self.clock, lambda: self._ready)
         self._grpc: aio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen and say so. Waits for the certificates first."""
+        """Wait for the certificates, then listen and report it."""
         certificates = await self._certificates()
         server = aio.server(options=self._grpc_options())
         server.add_generic_rpc_handlers(generic_handlers(self.frame))
@@ -119,7 +123,9 @@ class Server:
         self._sweeping = asyncio.get_running_loop().create_task(self.sessions.sweep())
         self.address = spelled_address(host, port)
         if self.options.metrics:
-            self.metrics_address = await self._start_probes()
+            self.metrics_address = await _listening(self._probes, self.options.metrics)
+        if self.options.live:
+            self.live_address = await _listening(self._live, self.options.live)
         self._ready = True
         await self._health.serving()
         _log.info("serving", provider=self.provider.name, address=self.address, metrics=self.metrics_address)
@@ -127,10 +133,11 @@ class Server:
             _write_ready(self.options.ready_file, self.describe())
 
     def describe(self) -> dict[str, Any]:
-        """What the ready file says."""
+        """Return the content of the ready file."""
         return {
             "address": self.address,
             "metrics": self.metrics_address,
+            "live": self.live_address,
             "name": self.provider.name,
             "pid": os.getpid(),
         }
@@ -148,8 +155,9 @@ class Server:
             self._sweeping.cancel()
         await self.sessions.close()
         await self._probes.stop()
+        await self._live.stop()
         if self.options.ready_file is not None:
-            with suppress(OSError):  # gone already, or never was one
+            with suppress(OSError):  # it may not exist
                 self.options.ready_file.unlink()
         _log.info("stopped", provider=self.provider.name)
 
@@ -179,24 +187,17 @@ class Server:
             options["grpc.max_send_message_length"] = size
         return list(options.items())
 
-    async def _start_probes(self) -> str:
-        host, port = address_parts(self.options.metrics)
-        try:
-            return spelled_address(*await self._probes.start(host, port))
-        except OSError as exc:
-            raise ServeError(f"cannot listen on {self.options.metrics} for metrics: {exc.strerror}") from None
-
 
 def serve(provider: Provider, options: ServeOptions) -> int:
-    """Serve until SIGTERM or SIGINT, then drain. The exit code says how it went."""
+    """Serve until SIGTERM or SIGINT, then drain, and return the exit code."""
     return asyncio.run(_serve(provider, options))
 
 
 def address_parts(address: str) -> tuple[str, int]:
-    """`host:port`, taken apart."""
+    """Split `host:port`."""
     host, separator, port = address.rpartition(":")
     if not separator or not host or not port.isdigit() or int(port) > 65535:
-        raise ServeError(f'"{address}" is no address; write host:port')
+        raise ServeError(f'"{address}" is not an address; write host:port')
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -214,7 +215,7 @@ async def _serve(provider: Provider, options: ServeOptions) -> int:
     starting = loop.create_task(server.start())
     stopping = loop.create_task(asked.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():  # told to stop while it waited for certificates
+    if not starting.done():  # stopped while waiting for certificates
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         return EXIT_OK
@@ -227,8 +228,16 @@ async def _serve(provider: Provider, options: ServeOptions) -> int:
     return EXIT_OK
 
 
+async def _listening(probes: Probes, address: str) -> str:
+    host, port = address_parts(address)
+    try:
+        return spelled_address(*await probes.start(host, port))
+    except OSError as exc:
+        raise ServeError(f"cannot listen on {address} for probes and metrics: {exc.strerror}") from None
+
+
 def _write_ready(path: Path, content: dict[str, Any]) -> None:
-    """At once or not at all: whoever waits for the file reads it as soon as it is there."""
+    """Write the file atomically: a waiting process reads it as soon as it exists."""
     partial = path.parent / f"{path.name}.part"
     try:
         partial.write_text(json.dumps(content), encoding="utf-8")

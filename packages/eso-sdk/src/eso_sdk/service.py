@@ -1,9 +1,9 @@
-"""What a provider answers, as values: from a decoded call to its session and author code, and back.
+"""The answers of a provider, as values: from a decoded call to its session and author code, and back.
 
     handshake, validate, get, find, check, push, delete, subscribe, generate, cleanup
 
-The same whether a call came over gRPC (`handlers.py`) or in memory (`testing`). Every exception that leaves is a
-`ProviderError` with its words redacted. Deadlines, limits, logs and metrics are the business of the caller.
+It is the same for calls over gRPC (`handlers.py`) and in memory (`testing`). Every exception that leaves it is a
+`ProviderError` with a redacted message. The caller handles deadlines, limits, logs and metrics.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from eso_api.values import SecretBytes
 from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.answers import generated_of, validation_of
 from eso_sdk.backend import CURRENT_CALL, ApiCalls, Opening
@@ -59,7 +60,7 @@ from eso_wire.values import (
     ValidationMode,
 )
 from eso_wire.versions import SUPPORTED, ProtocolVersion, select, spelled
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 STORE, GENERATOR = KindRole.STORE, KindRole.GENERATOR
 _MESSAGE_OVERHEAD = 64 * 1024
@@ -83,7 +84,7 @@ class Service:
         object.__setattr__(self, "beat", Beat(self.clock, self.heartbeat_seconds))
 
     def handshake(self, hello: Hello) -> Handshake:
-        """Who we are, and the highest protocol version both sides speak; none when there is none."""
+        """Describe this provider and select the highest protocol version of both sides; None if they share none."""
         provider = self.provider
         return Handshake(
             selected=select(self.protocols, hello.supported),
@@ -99,8 +100,8 @@ class Service:
     # --- stores ------------------------------------------------------------------------------------------------------
 
     async def validate(self, context: Context, mode: ValidationMode, role: KindRole = STORE) -> Validation:
-        """What we think of a configuration. What is wrong with it is an answer; not knowing is an error."""
-        redactor = Redactor(secrets_of(context))
+        """Validate a configuration. A problem of the configuration is an answer; being unable to tell is an error."""
+        redactor = self._redactor(secrets_of(context))
         with redactor.guard():
             self._check_protocol(context)
             served = kind_of(self.provider, context, role)
@@ -114,8 +115,9 @@ class Service:
             return await examined(served, ask, context, redactor)
 
     async def get(self, context: Context, items: tuple[GetItem, ...]) -> tuple[GetResult, ...]:
-        redactor = Redactor(secrets_of(context), (item.ref.key for item in items))
-        # An item that is not offered is refused by itself; a call of nothing else is refused as a whole.
+        redactor = self._redactor(secrets_of(context), (item.ref.key for item in items))
+        # A single unsupported item is refused alone; a call that consists of one unsupported operation fails as a
+        # whole.
         wanted = {Operation.GET_MAP if item.shape is Shape.MAP else Operation.GET for item in items}
         async with self._store(context, redactor, len(items), wanted if len(wanted) == 1 else ()) as (store, session):
             results = await self._reading(store, session, redactor).get(items)
@@ -123,14 +125,14 @@ class Service:
             return results
 
     async def check(self, context: Context, items: tuple[GetItem, ...]) -> tuple[CheckResult, ...]:
-        redactor = Redactor(secrets_of(context), (item.ref.key for item in items))
+        redactor = self._redactor(secrets_of(context), (item.ref.key for item in items))
         async with self._store(context, redactor, len(items), {Operation.EXISTS}) as (store, session):
             results = await self._reading(store, session, redactor).check(items)
             self._weigh(session, [result.error for result in results])
             return results
 
     async def find(self, context: Context, query: FindQuery) -> AsyncGenerator[FindPage, None]:
-        redactor = Redactor(secrets_of(context))
+        redactor = self._redactor(secrets_of(context))
         async with self._store(context, redactor, 1, find_operations(query)) as (store, session):
             if not store.OPERATIONS & _FINDS:
                 raise missing(store, {Operation.FIND_BY_NAME}) or invalid_request("nothing to find by")
@@ -141,7 +143,7 @@ class Service:
     async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
         resolved = (credential for item in batch.items for credential in item.resolved)
         payloads = (item.payload for item in batch.items)
-        redactor = Redactor(secrets_of(context, payloads, resolved), (item.remote.key for item in batch.items))
+        redactor = self._redactor(secrets_of(context, payloads, resolved), (item.remote.key for item in batch.items))
         _repeatable(batch.idempotency_key)
         async with self._store(context, redactor, len(batch.items), {Operation.PUSH}) as (store, session):
             results = await Writing(store, session.gate, redactor).push(batch)
@@ -149,7 +151,7 @@ class Service:
             return results
 
     async def delete(self, context: Context, batch: DeleteBatch) -> tuple[DeleteResult, ...]:
-        redactor = Redactor(secrets_of(context), (item.remote.key for item in batch.items))
+        redactor = self._redactor(secrets_of(context), (item.remote.key for item in batch.items))
         _repeatable(batch.idempotency_key)
         async with self._store(context, redactor, len(batch.items), {Operation.DELETE}) as (store, session):
             results = await Writing(store, session.gate, redactor).delete(batch.items)
@@ -157,9 +159,9 @@ class Service:
             return results
 
     async def subscribe(self, opened: SubscribeOpen, incoming: AsyncIterator[SubscribeMessage], emit: Emit) -> None:
-        """Until the author's changes end or the caller leaves. Takes no place in the session's gate: it only waits."""
+        """Run until the author's changes end or the caller leaves. It only waits, so it takes no place in the gate."""
         context = opened.context
-        redactor = Redactor(secrets_of(context))
+        redactor = self._redactor(secrets_of(context))
         async with self._store(context, redactor, 1, {Operation.SUBSCRIBE}) as (store, _session):
             await Subscription(store, opened, emit, self.beat).run(incoming)
 
@@ -167,14 +169,14 @@ class Service:
 
     async def generate(self, context: Context, request: GenerateRequest) -> Generated:
         previous = () if request.previous_state is None else (request.previous_state,)
-        redactor = Redactor(secrets_of(context, previous))
+        redactor = self._redactor(secrets_of(context, previous))
         _repeatable(request.idempotency_key)
         with redactor.guard():
             async with self._session(context, GENERATOR, redactor) as session, session.gate:
                 return generated_of(await cast(Generator[Any], session.backend).generate(request))
 
     async def cleanup(self, context: Context, request: CleanupRequest) -> CleanupOutcome:
-        redactor = Redactor(secrets_of(context, (request.state,)))
+        redactor = self._redactor(secrets_of(context, (request.state,)))
         _repeatable(request.idempotency_key)
         with redactor.guard():
             served = kind_of(self.provider, context, GENERATOR)
@@ -194,7 +196,7 @@ class Service:
     async def _store(
         self, context: Context, redactor: Redactor, count: int, needed: Iterable[Operation] = ()
     ) -> AsyncIterator[tuple[Store[Any], Session]]:
-        """The opened store of a call, once it is known that the store does what is asked."""
+        """Open the store of a call after checking that it supports the operations."""
         with redactor.guard():
             if count > (limit := self.provider.limits.max_batch_items) > 0:
                 raise invalid_request(f"a call takes at most {limit} items")
@@ -230,12 +232,12 @@ class Service:
         return Session(key, backend, asyncio.Semaphore(served.concurrency))
 
     def _weigh(self, session: Session, outcomes: list[object]) -> None:
-        """What the outcomes of all items say of the whole."""
+        """Draw conclusions for the session and the call from the outcomes of all items."""
         self._recall(session.key, outcomes)
         answered(outcomes)
 
     def _recall(self, key: bytes, outcomes: Iterable[object]) -> None:
-        """A login that the backend no longer accepts is not used again; the next call makes a new one."""
+        """Drop a session whose login the backend no longer accepts; the next call logs in again."""
         for outcome in outcomes:
             if isinstance(outcome, ProviderError) and outcome.reason is ErrorReason.CREDENTIALS_REJECTED:
                 self.sessions.forget(key)
@@ -244,6 +246,9 @@ class Service:
     def _reading(self, store: Store[Any], session: Session, redactor: Redactor) -> Reading:
         room = (self.provider.limits.max_message_bytes or 4 * 1024 * 1024) - _MESSAGE_OVERHEAD
         return Reading(store, session.gate, redactor, max(room, 1024))
+
+    def _redactor(self, secrets: Iterable[SecretBytes], names: Iterable[str] = ()) -> Redactor:
+        return Redactor(secrets, names, self.provider.packages)
 
     def _check_protocol(self, context: Context) -> None:
         if context.protocol not in self.protocols:
@@ -257,11 +262,11 @@ _FINDS = frozenset({Operation.FIND_BY_NAME, Operation.FIND_BY_TAGS, Operation.FI
 
 
 def _key(served: ServedKind, context: Context) -> bytes:
-    """Which session a call uses."""
+    """Return the key of the session that a call uses."""
     namespace = context.caller.namespace if depends_on_caller(served, context) else ""
     return identity_of(context, CURRENT_CALL.get().account, caller_namespace=namespace)
 
 
 def _repeatable(idempotency_key: str) -> None:
-    """Let author code see that two calls are the same one."""
+    """Let author code recognise a repeated call."""
     CURRENT_CALL.set(replace(CURRENT_CALL.get(), idempotency_key=idempotency_key))

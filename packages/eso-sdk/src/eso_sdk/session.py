@@ -1,11 +1,11 @@
-"""Opened stores and generators, kept as long as they are used.
+"""Opened stores and generators, kept while they are used.
 
-    use(key, make) -> the session for that key, opened at most once; closed when forgotten and no call uses it,
+    use(key, make) -> the session for that key, opened at most once; closed when it is forgotten and no call uses it,
                       or at once if it did not open
 
-Logging in to a backend costs more than a read, so a session outlives its call. What bounds that: a number of sessions
-(of the namespace that has most, the one used longest ago goes first), a time without use, and the key, which changes
-with any credential.
+A login to a backend costs more than a read, so a session outlives its call. It is limited by the number of sessions
+(the least recently used one of the namespace with the most sessions is evicted), by an idle timeout, and by the key,
+which changes with every credential.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any, Final
 import structlog
 
 from eso_sdk.backend import Backend
-from eso_sdk.redaction import seat
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
-from kuberun.fairness import FairTable
+from eso_sdk.tracebacks import seat
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
+from kubebase.fairness import FairTable
 
 MAX_SESSIONS: Final = 256
 IDLE_SECONDS: Final = 600.0
@@ -34,7 +34,7 @@ _log = structlog.get_logger("eso_sdk.session")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An opened backend, whose eyes it has, and how many calls it takes at a time."""
+    """An opened backend, its identity, and the gate that limits its concurrent calls."""
 
     key: bytes
     backend: Backend[Any]
@@ -48,7 +48,7 @@ class _Entry:
         self.key = key
         self.session = session
         self.opened = opened
-        """Done when `open` returned: with its exception, or None."""
+        """Done when `open` has returned: with its exception, or None."""
         self.opening: asyncio.Task[None] | None = None
         self.users = 0
         self.last_used = 0.0
@@ -77,15 +77,16 @@ class Sessions:
 
     @asynccontextmanager
     async def use(self, key: bytes, make: Callable[[], Session], owner: str = "") -> AsyncIterator[Session]:
-        """The session for `key`, made and opened if there is none. Whoever comes while it opens waits for that.
+        """Yield the session for `key`, created and opened if needed. Callers that arrive while it opens wait for it.
 
-        `owner` is the namespace on whose account it is kept: many sessions of one do not displace those of others.
+        `owner` is the namespace to which the session counts: many sessions of one namespace do not evict those of
+        others.
         """
         self.forget_idle()
         entry = self._entries.get(key) or self._start(key, make(), owner)
         entry.users += 1
         try:
-            # The future is shared: a caller that gives up must not take it away from the others.
+            # The future is shared: a caller that is cancelled must not cancel it for the others.
             if failure := await asyncio.shield(entry.opened):
                 raise failure
             yield entry.session
@@ -100,20 +101,20 @@ class Sessions:
             self._drop(entry)
 
     def forget_idle(self) -> None:
-        """Forget what nobody used for a while."""
+        """Evict sessions that have been idle too long."""
         now = self._clock.monotonic()
         for entry in [entry for entry in self._entries.values() if not entry.users and entry.opened.done()]:
             if now - entry.last_used >= self._idle:
                 self.forget(entry.key)
 
     async def sweep(self) -> None:
-        """Forget idle sessions also when no call comes. Runs until cancelled."""
+        """Evict idle sessions even if no calls arrive. Runs until cancelled."""
         while True:
             await self._clock.sleep(self._idle / 2)
             self.forget_idle()
 
     async def close(self) -> None:
-        """Forget all and wait until they are closed. What still opens is given up."""
+        """Evict all sessions and wait until they are closed. Sessions that are still opening are cancelled."""
         for entry in self._entries.values():
             self.forget(entry.key)
             if entry.opening is not None and not entry.opened.done():
@@ -131,7 +132,7 @@ class Sessions:
         return entry
 
     async def _open(self, entry: _Entry) -> None:
-        """In a task of its own, since the call that asked first may be cancelled while others wait."""
+        """Open the session in its own task: the first caller may be cancelled while others wait."""
         try:
             async with Deadline(self._clock, OPEN_SECONDS):
                 await entry.session.backend.open()
@@ -147,7 +148,7 @@ class Sessions:
             self._close_if_over(entry)
 
     def _give_up(self, entry: _Entry) -> None:
-        """Forget what did not open, and close it: it may hold what it took before it failed."""
+        """Drop a session that failed to open, and close it: it may hold resources from before the failure."""
         if self._entries.get(entry.key) is entry:
             self._entries.pop(entry.key)
             self._on_change(len(self._entries))
@@ -159,7 +160,7 @@ class Sessions:
         self._close_if_over(entry)
 
     def _close_if_over(self, entry: _Entry) -> None:
-        """Close what was opened, is forgotten, and used by no call."""
+        """Close a session that is open, evicted and unused."""
         opened = entry.opened.done() and not entry.opened.cancelled() and entry.opened.result() is None
         if entry.forgotten and not entry.users and opened:
             entry.forgotten = False
@@ -169,7 +170,7 @@ class Sessions:
         try:
             async with Deadline(self._clock, CLOSE_SECONDS):
                 await backend.close()
-        except Exception as exc:  # noqa: BLE001 - nobody waits for it; the session is gone either way
+        except Exception as exc:  # noqa: BLE001 - no caller waits; the session is gone either way
             _log.warning("session not closed cleanly", error=seat(exc))
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

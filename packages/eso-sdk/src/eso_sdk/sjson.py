@@ -1,11 +1,11 @@
-"""Property writes: one value into a JSON document, or out of it, by an sjson path; the rest keeps its text.
+"""Property writes: set or delete one value of a JSON document by an sjson path; the rest keeps its text.
 
     set_text(b'{"a":{"b":1}}', "a.c", b"x") -> b'{"a":{"b":1,"c":"x"}}'
 
-A dot goes one level down and makes objects on the way; a number makes or extends an array, `-1` appends to one; `:` in
-front says that a number is a key; a backslash takes the meaning from the next character. What is in the way of a longer
-path and is neither object nor array gives way to one. Paths with wildcards, queries, pipes or modifiers are refused:
-they name no place to write to.
+A dot goes one level down and creates objects on the way. A number creates or extends an array; `-1` appends to one. A
+leading `:` makes a number a key. A backslash escapes the next character. A scalar in the way of a longer path is
+replaced by an object or array. Paths with wildcards, queries, pipes or modifiers are refused, because they name no
+single place.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _NULL: Final = b"null,"
 
 
 class SjsonError(ValueError):
-    """A path cannot be written to, or a bound is hit. The message names no value."""
+    """The path cannot be written to, or a limit is exceeded. The message names no value."""
 
 
 def set_text(document: bytes, path: str, text: bytes) -> bytes:
-    """The document with a JSON string at the path; bytes that are no UTF-8 become U+FFFD."""
+    """Return the document with a JSON string at the path; bytes that are not UTF-8 become U+FFFD."""
     steps = _steps(document, path)
     return _bounded(_with(document, steps, _stringified(text)))
 
 
 def delete(document: bytes, path: str) -> bytes:
-    """The document without what is at the path; unchanged when there is nothing."""
+    """Return the document without the value at the path; unchanged if there is none."""
     return _without(document, _steps(document, path))
 
 
@@ -53,11 +53,11 @@ def delete(document: bytes, path: str) -> bytes:
 class _Step:
     name: bytes
     is_key: bool
-    """A colon stood in front: never an index."""
+    """Has a leading colon: never an index."""
 
     @property
     def index(self) -> int | None:
-        """The place in an array; None for a key. A step without a name counts as the first place."""
+        """Return the index in an array; None for a key. A step without a name counts as index 0."""
         return int(self.name or b"0") if not self.is_key and (self.name.isdigit() or not self.name) else None
 
     @property
@@ -94,7 +94,7 @@ def _steps(document: bytes, path: str) -> tuple[_Step, ...]:
 
 
 def _step(path: bytes) -> tuple[_Step, bytes | None]:
-    """The first component of a path, and the rest after its dot."""
+    """Parse the first component of a path; return it and the rest after its dot."""
     is_key = path.startswith(b":")
     position = int(is_key)
     name = bytearray()
@@ -129,9 +129,9 @@ def _with(document: bytes, steps: Sequence[_Step], text: bytes) -> bytes:
 
 
 def _built(steps: Sequence[_Step], text: bytes) -> bytes:
-    """A container with nothing but what the steps lead to."""
+    """Build a container with only the path of these steps in it."""
     if steps[0].opens_array:
-        # From the inside out, and bounded at every level: each of many indices may ask for megabytes of nulls.
+        # Built from the inside out and limited at every level: each of many indices may ask for megabytes of nulls.
         inner = _inner(steps, text)
         return _bounded(b"[" + _nulls(steps[0].index or 0) + inner + b"]")
     return b"{" + _member(steps, text) + b"}"
@@ -159,14 +159,14 @@ def _member(steps: Sequence[_Step], text: bytes) -> bytes:
 
 
 def _nulls(count: int) -> bytes:
-    """The entries that are missing in front of a new one."""
+    """Return the missing entries before a new one."""
     if count * len(_NULL) > MAX_DOCUMENT_BYTES:
         raise SjsonError(f"the result has more than {MAX_DOCUMENT_BYTES} bytes")
     return _NULL * count
 
 
 def _inner(steps: Sequence[_Step], text: bytes) -> bytes:
-    """What the first step leads to: the text, or new containers down to it."""
+    """Return the content of the first step: the text, or new containers down to it."""
     if len(steps) == 1:
         return text
     if steps[1].appends:
@@ -175,7 +175,7 @@ def _inner(steps: Sequence[_Step], text: bytes) -> bytes:
 
 
 def _stringified(text: bytes) -> bytes:
-    # Plain ASCII goes in as it is; anything else makes the whole text safe for HTML, too, as the original does.
+    # Plain ASCII stays as it is; any other text is also made safe for HTML, as in the original.
     return quoted(text) if _NEEDS_QUOTING.search(text) else b'"' + text + b'"'
 
 
@@ -203,7 +203,7 @@ def _without(document: bytes, steps: Sequence[_Step]) -> bytes:
 
 
 def _cut_before(document: bytes, start: int) -> tuple[bytes, bool]:
-    """What stays in front of a removed value, and whether it was the first of its container."""
+    """Return the text before a removed value, and whether it was the first of its container."""
     if document[_opening(document)] == ord("["):
         front = document[:start].rstrip(BLANKS)
         return (front[:-1], False) if front.endswith(b",") else (document[:start], True)
@@ -225,7 +225,7 @@ def _key_start(document: bytes, value_start: int) -> int:
 
 
 def _find(document: bytes, step: _Step) -> tuple[int, int] | None:
-    """Start and end of what one step leads to."""
+    """Return start and end of the value that one step leads to."""
     opening = _opening(document)
     if opening < 0:
         return None
@@ -257,6 +257,6 @@ def _last_entry(document: bytes) -> tuple[int, int] | None:
 
 
 def _opening(document: bytes) -> int:
-    """Where the document's object or array opens; -1 when it is neither."""
+    """Return where the document's object or array opens; -1 if it is neither."""
     start = len(document) - len(document.lstrip(BLANKS))
     return start if document[start : start + 1] in (b"{", b"[") else -1

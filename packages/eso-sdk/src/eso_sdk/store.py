@@ -1,4 +1,4 @@
-"""A store, as its author writes it: override what the backend can do; what is overridden is what the kind offers."""
+"""The base class of stores: the methods that a class overrides are the operations of its kind."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _PROMISES: Final = "_eso_promises"
 
 
 def finds(*by: Literal["name", "tags", "path"]) -> Callable[[F], F]:
-    """On `find`: which parts of a query it understands. Without it: name."""
+    """Declare on `find` which parts of a query it understands. Without this mark: the name."""
     return _marks({Operation(f"FIND_BY_{part.upper()}") for part in by})
 
 
 def reads(*more: Literal["metadata", "not_found"]) -> Callable[[F], F]:
-    """On `get` or `get_many`: it also fetches metadata as a value, or reliably tells "absent" from other failures."""
+    """Declare on `get` or `get_many` that it fetches metadata, or reliably tells an absent key from other failures."""
     names = {"metadata": Operation.METADATA_FETCH, "not_found": Operation.NOT_FOUND_SEMANTICS}
     return _marks({names[part] for part in more})
 
 
 def pushes(*more: Literal["whole_secret", "if_absent", "if_version"]) -> Callable[[F], F]:
-    """On `push`: it also writes whole Secrets, creates atomically only what is absent, or honours expected versions."""
+    """Declare on `push` that it writes whole Secrets, creates absent keys atomically, or compares expected versions."""
     names = {"whole_secret": Operation.PUSH_WHOLE_SECRET, "if_absent": Operation.PUSH_IF_ABSENT}
     return _marks({names[part] for part in more if part in names}, frozenset(more))
 
@@ -53,7 +53,7 @@ class Store(Backend[C]):
     """One opened store. Methods run concurrently, up to the kind's `concurrency`."""
 
     async def get(self, ref: RemoteRef) -> Answer:
-        """The value behind a remote reference. A store that reads in batches need not override it."""
+        """Return the value of a remote reference. A store that overrides `get_many` need not override this."""
         if not reads_batches(type(self)):
             raise unsupported(f'this store reads no values; "{ref.key}" was asked for')
         (answer,) = answers(await self.get_many([ref]), 1)
@@ -62,27 +62,27 @@ class Store(Backend[C]):
         return value(answer, "get_many")
 
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes | SecretBytes]:
-        """All properties of a remote key. Unless overridden: the members of the JSON object that `get` gives."""
+        """Return all properties of a remote key. By default: the members of the JSON object that `get` returns."""
         return members_of(value(await self.get(ref)).raw, ref.key)
 
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Answer | ProviderError]:
-        """For backends that read in batches: one answer or error for each reference, in their order.
+        """Read many references at once: return one answer or error for each, in their order.
 
-        What is wrong with one reference is an error in its place. What is raised here fails all of them.
+        If one reference fails, put its error in its place. An exception fails all of them.
         """
         raise NotImplementedError
 
     def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        """Everything that matches, one at a time; pages are made by the server."""
+        """Yield every key that matches, with its value. The SDK makes the pages."""
         del query
         raise unsupported("this store does not find keys")
 
     async def check(self, ref: RemoteRef) -> Check:
-        """Whether a key is there, without reading its value."""
+        """Tell whether a key exists, without reading its value."""
         raise unsupported(f'this store does not check keys; "{ref.key}" was asked for')
 
     async def push(self, item: PushItem, source: SourceSecret) -> PushOutcome | Pushed:
-        """Write one value. A store that overrides `push_many` need not override it."""
+        """Write one value. A store that overrides `push_many` need not override this."""
         del source
         raise unsupported(f'this store writes nothing; "{item.remote.key}" was pushed')
 
@@ -101,23 +101,23 @@ class Store(Backend[C]):
         raise NotImplementedError
 
     async def delete(self, item: DeleteItem) -> bool:
-        """Remove one value; says whether it was there. What is not there is no error."""
+        """Remove one value, and return whether it existed. An absent key is not an error."""
         raise unsupported(f'this store deletes nothing; "{item.remote.key}" was to be deleted')
 
     def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
-        """Changes at the backend, from the resume token on. Called anew when the items change; never ends by itself.
+        """Yield changes of the backend, from the resume token on. Called again when the items change; never returns.
 
-        Begin with a `Heartbeat` that carries a token: a stream on which nothing happens can then be gone on with too.
+        Begin with a `Heartbeat` that carries a token, so that a stream without changes can be resumed too.
         """
         del items, resume_token
         raise unsupported("this store does not report changes")
 
     async def acknowledged(self, resume_token: str) -> None:
-        """What happened up to this token has been read since: a backend that keeps events until taken may drop them.
+        """Drop the events up to this token: the operator has read what they announced.
 
-        Opening a stream with a token says nothing of the kind. The token may be one of an earlier stream, of another
-        process, or forgotten; one that is not known is no error. What fails here is logged and the stream goes on: the
-        next token is for everything before it.
+        Opening a stream with a token is not an acknowledgement. The token may come from an earlier stream or another
+        process; an unknown token is not an error. An exception here is logged and the stream continues: the next token
+        covers everything before it.
         """
 
 
@@ -130,7 +130,7 @@ def members_of(raw: SecretBytes, key: str) -> Mapping[str, bytes]:
 
 
 def store_operations(store: type[Store[Any]]) -> frozenset[Operation]:
-    """What a class does: what it overrides, and what its methods are marked with."""
+    """Return the operations of a class: the methods that it overrides, and their marks."""
     found: set[Operation] = set()
     if _overrides(store, "get") or _overrides(store, "get_many"):
         found |= {Operation.GET, Operation.GET_MAP} | _marked(store.get) | _marked(store.get_many)
@@ -149,7 +149,7 @@ def store_operations(store: type[Store[Any]]) -> frozenset[Operation]:
 
 
 def promises(store: type[Store[Any]]) -> frozenset[str]:
-    """What `push` is marked with, expected versions included, which have no operation of their own."""
+    """Return the marks of `push`. Expected versions have a mark, but no operation."""
     found: frozenset[str] = getattr(store.push, _PROMISES, frozenset())
     return found | getattr(store.push_many, _PROMISES, frozenset())
 
@@ -159,7 +159,7 @@ def reads_batches(store: type[Store[Any]]) -> bool:
 
 
 def makes_maps(store: type[Store[Any]]) -> bool:
-    """Tell whether a class makes maps by a method of its own, and not from the values that it reads."""
+    """Return whether a class has its own method for maps, instead of deriving them from the values it reads."""
     return _overrides(store, "get_map")
 
 

@@ -1,8 +1,8 @@
-"""One subscription: an author's changes, heartbeats between them, and watches that come and go.
+"""One subscription: an author's changes, heartbeats between them, and changing watches.
 
 SubscribeOpen -> author's subscribe(items, token) -> ChangeEvent ... Heartbeat ...
 SubscribeUpdate -> the same again with the new items, from the last token on
-SubscribeAck -> author's acknowledged(token), beside the stream
+SubscribeAck -> author's acknowledged(token), concurrently with the stream
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import structlog
 from eso_sdk.answers import stream_of
 from eso_sdk.errors import invalid_request
 from eso_sdk.reading import closing
-from eso_sdk.redaction import Redactor, seat
+from eso_sdk.redaction import Redactor
 from eso_sdk.store import Store
+from eso_sdk.tracebacks import seat
 from eso_wire.bounds import MAX_WATCHES
 from eso_wire.values import (
     ChangeEvent,
@@ -29,14 +30,14 @@ from eso_wire.values import (
     SubscribeUpdate,
     WatchItem,
 )
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 
 _log = structlog.get_logger("eso_sdk.subscription")
 
 HEARTBEAT_SECONDS: Final = 30.0
 ACKNOWLEDGE_SECONDS: Final = 30.0
-"""How long an author may take to let the backend forget. The caller acknowledges about once a minute."""
+"""Time limit for the author's acknowledgement. The caller acknowledges about once a minute."""
 
 Event = ChangeEvent | Heartbeat
 Emit = Callable[[Event], Awaitable[None]]
@@ -44,14 +45,14 @@ Emit = Callable[[Event], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """When to say "still here"."""
+    """The interval of heartbeats."""
 
     clock: Clock
     seconds: float = HEARTBEAT_SECONDS
 
 
 class Subscription:
-    """Runs until the author's changes end, the caller leaves, or something fails."""
+    """Runs until the author's changes end, the caller leaves, or an error occurs."""
 
     def __init__(self, store: Store[Any], opened: SubscribeOpen, emit: Emit, beat: Beat) -> None:
         self._store = store
@@ -65,7 +66,7 @@ class Subscription:
         self._settled = asyncio.Event()
 
     async def run(self, incoming: AsyncIterator[SubscribeMessage]) -> None:
-        """Until the changes end. The caller may stop talking; it is still told."""
+        """Run until the changes end. If the caller stops sending, it still receives events."""
         async with asyncio.TaskGroup() as group:
             beats = group.create_task(self._heartbeats())
             listening = group.create_task(self._listen(incoming))
@@ -75,7 +76,7 @@ class Subscription:
                 task.cancel()
 
     async def _follow(self) -> None:
-        """The author's changes, begun anew whenever the watches change."""
+        """Follow the author's changes; restart them whenever the watches change."""
         while True:
             self._changed.clear()
             changes = asyncio.ensure_future(self._changes())
@@ -95,7 +96,7 @@ class Subscription:
                 await self._write(event)
 
     async def _heartbeats(self) -> None:
-        """The first one at once: it says that the subscription stands."""
+        """Send heartbeats. The first is sent at once: it confirms the subscription."""
         while True:
             await self._write(Heartbeat(self._beat.clock.now(), self._resume_token))
             await self._beat.clock.sleep(self._beat.seconds)
@@ -114,7 +115,7 @@ class Subscription:
                     assert_never(never)
 
     async def _acknowledgements(self) -> None:
-        """One at a time; of those that come meanwhile only the last, which is for all before it."""
+        """Pass on acknowledgements one at a time; of those that arrive meanwhile, the last covers all others."""
         while True:
             await self._settled.wait()
             self._settled.clear()
@@ -122,12 +123,12 @@ class Subscription:
                 await self._acknowledge(self._acknowledged)
 
     async def _acknowledge(self, token: str) -> None:
-        """The stream outlives what goes wrong here: what the backend still has comes again, or goes with the next."""
+        """Acknowledge one token. The stream survives a failure: a later acknowledgement covers this one."""
         try:
             async with Deadline(self._beat.clock, ACKNOWLEDGE_SECONDS):
                 await self._store.acknowledged(token)
         except Exception as exc:  # noqa: BLE001 - author code may raise anything
-            # Type and place only: what the author wrote into the message may be anything.
+            # Type and place only: the author's message may contain secrets.
             reason = Redactor(()).of_exception(exc).reason.value
             _log.warning("acknowledgement failed; a later one covers it", reason=reason, error=seat(exc))
 
@@ -140,7 +141,7 @@ class Subscription:
         self._changed.set()
 
     async def _write(self, event: Event) -> None:
-        """One message at a time, each to its end: gRPC loses a status that follows a write which was given up."""
+        """Write one message at a time, each to its end: gRPC loses a status that follows an abandoned write."""
         async with self._writing:
             writing = asyncio.ensure_future(self._emit(event))
             try:
@@ -150,7 +151,7 @@ class Subscription:
 
 
 async def _ended(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel and wait: an author's generator has to be closed before it is asked for the next one."""
+    """Cancel and wait: an author's generator must be closed before the next one starts."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""Certificates in a folder, as a mounted Secret shows them: read when they change, and waited for at the start.
+"""Certificates in a folder, as mounted from a Secret: read when they change, and awaited at the start.
 
-The operator issues a provider's certificates, usually after its pod started. So their absence is a reason to wait, and
-only then an error.
+The operator issues a provider's certificates, usually after its pod has started. So the server first waits for missing
+certificates, and fails only after that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from eso_wire.tls import CA_FILE, CERTIFICATE_FILE, KEY_FILE, TlsMaterial, TlsMaterialError, load_material
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 _FILES: Final = (CA_FILE, CERTIFICATE_FILE, KEY_FILE)
 _POLL_SECONDS: Final = 0.5
@@ -35,7 +35,7 @@ class TlsFolder:
         self._material: TlsMaterial | None = None
 
     def __call__(self) -> TlsMaterial:
-        """What is there now, or the last good set while a new one is being written."""
+        """Return the current certificates, or the last good set while a new one is being written."""
         with self._lock:
             stamp = self._stamped()
             if self._material is None or stamp != self._stamp:
@@ -58,7 +58,7 @@ class TlsFolder:
         self._material = fresh
 
     def _stamped(self) -> Stamp:
-        """Changes when a file does, also behind the symbolic links of a mounted Secret."""
+        """Return a stamp that changes with the files, also behind the symbolic links of a mounted Secret."""
         stamps = []
         for name in _FILES:
             try:
@@ -70,7 +70,7 @@ class TlsFolder:
 
 
 async def wait_for_certificates(source: TlsFolder, clock: Clock, seconds: float) -> TlsMaterial:
-    """The first usable set; raises TlsMaterialError, saying what is wrong, when there is none in that time."""
+    """Wait for the first usable set; after that time raise TlsMaterialError with the reason."""
     until = clock.monotonic() + seconds
     told = False
     while True:

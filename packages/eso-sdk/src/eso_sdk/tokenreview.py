@@ -1,14 +1,13 @@
-"""Tokens checked by the API server that issued them: it knows also of accounts and pods that were deleted since.
+"""Verify tokens by asking the API server that issued them, which also knows deleted accounts and pods.
 
-The provider asks with the credentials of its own pod, which need the right to create `tokenreviews`. Answers are
-remembered for a moment by the token's digest, so a token costs one question a minute.
+The provider authenticates with its pod's credentials, which need the right to create `tokenreviews`. Answers are cached
+by the token's digest, so a token costs one request per minute.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ import msgspec
 from eso_sdk.accounts import ServiceAccount, account_of, refused, undecided
 from eso_sdk.outbound import Answer, Outbound, UnreachedError
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.clock import Clock
+from kubebase.bounded import ExpiringDict
+from kubebase.clock import Clock
 
 POD_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ACCEPTED_SECONDS: Final = 60.0
@@ -32,7 +32,7 @@ _PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 @dataclass(frozen=True, slots=True)
 class ReviewSettings:
-    """Which API server is asked, and as whom. The file is read for every question: its token is renewed."""
+    """The API server and the credentials for it. The token file is read for every request, because it is rotated."""
 
     server: str
     token_file: Path
@@ -40,7 +40,7 @@ class ReviewSettings:
 
     @classmethod
     def of_pod(cls, environment: Mapping[str, str], folder: Path = POD_FOLDER) -> ReviewSettings | None:
-        """As every pod finds its API server; None outside of one."""
+        """Find the API server as every pod does; None outside a pod."""
         host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
             return None
@@ -49,30 +49,25 @@ class ReviewSettings:
 
 
 class ReviewVerifier:
-    """Accepts what the API server accepts, for some audiences."""
+    """Accepts the tokens that the API server accepts for some audiences."""
 
     def __init__(self, settings: ReviewSettings, audiences: tuple[str, ...], clock: Clock) -> None:
         self._settings = settings
         self._audiences = audiences
-        self._clock = clock
         self._outbound = Outbound(clock, settings.ca_file)
-        self._answers: OrderedDict[bytes, tuple[float, ServiceAccount | ProviderError]] = OrderedDict()
+        self._answers: ExpiringDict[bytes, ServiceAccount | ProviderError] = ExpiringDict(MAX_REMEMBERED, clock)
         self._asking = asyncio.Semaphore(MAX_QUESTIONS)
 
     async def verify(self, token: str) -> ServiceAccount:
         digest = hashlib.sha256(token.encode(errors="replace")).digest()
-        answer = self._remembered(digest)
+        answer = self._answers.get(digest)
         if answer is None:
             async with self._asking:
-                # While this call waited, another one with the same token may have been answered.
-                answer = self._remembered(digest) or await self._ask(digest, token)
+                # Another call with the same token may have been answered while this one waited.
+                answer = self._answers.get(digest) or await self._ask(digest, token)
         if isinstance(answer, ProviderError):
             raise refused_again(answer)
         return answer
-
-    def _remembered(self, digest: bytes) -> ServiceAccount | ProviderError | None:
-        until, answer = self._answers.get(digest, (0.0, None))
-        return answer if until > self._clock.monotonic() else None
 
     async def _ask(self, digest: bytes, token: str) -> ServiceAccount | ProviderError:
         status = _status(await self._review(token))
@@ -81,10 +76,7 @@ class ReviewVerifier:
             answer, seconds = self._account(status), ACCEPTED_SECONDS
         except ProviderError as exc:
             answer, seconds = exc, REFUSED_SECONDS
-        self._answers[digest] = (self._clock.monotonic() + seconds, answer)
-        self._answers.move_to_end(digest)
-        while len(self._answers) > MAX_REMEMBERED:
-            self._answers.popitem(last=False)
+        self._answers.put(digest, answer, seconds)
         return answer
 
     async def _review(self, token: str) -> Answer:
@@ -107,7 +99,7 @@ class ReviewVerifier:
             raise refused(f"the API server does not know it, or not for the audience {' or '.join(self._audiences)}")
         confirmed = status.get("audiences")
         if not isinstance(confirmed, list) or set(self._audiences).isdisjoint(map(str, confirmed)):
-            # An authenticator that knows no audiences accepts tokens that were meant for others.
+            # An authenticator without audience support accepts tokens that were issued for others.
             raise refused("the API server does not confirm that it is meant for this provider")
         match status.get("user"):
             case {"username": username, **rest}:
@@ -117,7 +109,7 @@ class ReviewVerifier:
 
 
 def refused_again(error: ProviderError) -> ProviderError:
-    """A remembered refusal, as a new exception: one that is raised twice drags its first traceback along."""
+    """Copy a cached refusal: raising the same exception twice would keep its first traceback."""
     return ProviderError(ErrorReason.CREDENTIALS_REJECTED, error.message)
 
 
@@ -141,4 +133,4 @@ def _status(answer: Answer) -> Mapping[str, Any]:
         case {"status": dict() as status}:
             return status
         case _:
-            raise undecided("the API server answered with something that is no TokenReview")
+            raise undecided("the API server answered with something other than a TokenReview")

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration is the answer to a validation; not being able to tell is an error of the call."""
+"""Validation: a problem of the configuration is an answer; being unable to tell is an error of the call."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ VERDICTS: Final = frozenset(
         ErrorReason.NAMESPACE_DENIED,
     }
 )
-"""Reasons that speak of the configuration, and stay true until it changes."""
+"""Reasons that concern the configuration, and hold until it changes."""
 
 
 def checked(served: ServedKind, context: Context, redactor: Redactor) -> Validation:
-    """By looking at the configuration alone. No session, no backend: this is what admission asks."""
+    """Validate the configuration alone, without session or backend: admission uses this."""
     try:
         warnings = warnings_of(served.backend.check_config(decoded(served, context)))
     except Exception as exc:  # noqa: BLE001 - sorted into answers and errors right here
@@ -38,7 +38,7 @@ def checked(served: ServedKind, context: Context, redactor: Redactor) -> Validat
 async def examined(
     served: ServedKind, ask: Callable[[], Awaitable[Validation]], context: Context, redactor: Redactor
 ) -> Validation:
-    """By asking the backend, after looking at the configuration."""
+    """Validate the configuration alone, then ask the backend."""
     alone = checked(served, context, redactor)
     if alone.state is not ValidationState.READY:
         return alone
@@ -56,7 +56,7 @@ def _verdict(error: ProviderError, served: ServedKind) -> Validation:
 
 
 def _fit(validation: Validation, served: ServedKind, redactor: Redactor) -> Validation:
-    """With its words redacted, and no operation that the kind does not have."""
+    """Redact the texts and remove operations that the kind does not have."""
     narrowed = served.operations if validation.operations is None else validation.operations & served.operations
     return replace(
         validation,

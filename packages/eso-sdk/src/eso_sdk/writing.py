@@ -1,4 +1,4 @@
-"""Push and delete at one session: items side by side, each with an outcome of its own."""
+"""Push and delete in one session: items run concurrently, each with its own outcome."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ R = TypeVar("R", PushResult, DeleteResult)
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What every write of one call has in common."""
+    """The shared parts of all writes of one call."""
 
     store: Store[Any]
     gate: asyncio.Semaphore
     redactor: Redactor
 
     async def push(self, batch: PushBatch) -> tuple[PushResult, ...]:
-        """One result for each item, in their order."""
+        """Return one result for each item, in order."""
         if writes_groups(type(self.store)):
             return await self._grouped(batch.items, lambda items: self._push_group(items, batch.source), _not_pushed)
 
@@ -49,7 +49,7 @@ class Writing:
         return await side_by_side(batch.items, push_item, late=_not_pushed, gate=self.gate, clock=self.store.clock)
 
     async def delete(self, items: Sequence[DeleteItem]) -> tuple[DeleteResult, ...]:
-        """One result for each item, in their order."""
+        """Return one result for each item, in order."""
         if deletes_groups(type(self.store)):
             return await self._grouped(items, self._delete_group, _not_deleted)
         return await self._grouped(items, self._delete_in_turn, _not_deleted)
@@ -60,7 +60,7 @@ class Writing:
         work: Callable[[Sequence[I]], Awaitable[Sequence[R]]],
         late: Callable[[I, ProviderError], R],
     ) -> tuple[R, ...]:
-        """The items of each remote key together, the keys side by side; results in the order of the items."""
+        """Process the items of each remote key together, the keys concurrently; results in the order of items."""
         groups: dict[str, list[I]] = {}
         for item in items:
             groups.setdefault(item.remote.key, []).append(item)
@@ -86,7 +86,7 @@ class Writing:
         return [self._deleted(item, outcome) for item, outcome in zip(items, outcomes, strict=True)]
 
     async def _delete_in_turn(self, items: Sequence[DeleteItem]) -> Sequence[DeleteResult]:
-        """Properties of one remote key one after the other: two changes of one value at once would lose one."""
+        """Delete the properties of one remote key one after the other: of concurrent changes, one would be lost."""
         return [await self._delete_item(item) for item in items]
 
     async def _outcomes(
@@ -95,21 +95,21 @@ class Writing:
         try:
             return answers(await ask(), count, method)
         except Exception as exc:  # noqa: BLE001 - the failure of a group is that of its items
-            return [exc] * count
+            return [self.redactor.of_exception(exc)] * count
 
     def _pushed(self, item: PushItem, outcome: object) -> PushResult:
         try:
             pushed = push_of(_raised(outcome))
-        except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
+        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
             return PushResult(item.item_id, self.redactor.of_exception(exc))
         return PushResult(item.item_id, pushed.outcome, pushed.version)
 
     def _deleted(self, item: DeleteItem, outcome: object) -> DeleteResult:
         try:
             return DeleteResult(item.item_id, existed=existed_of(_raised(outcome)))
-        except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
+        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
             error = self.redactor.of_exception(exc)
-            # What is not there is deleted.
+            # An absent value counts as deleted.
             return DeleteResult(item.item_id) if error.is_not_found else DeleteResult(item.item_id, error=error)
 
     async def _push_item(self, item: PushItem, source: SourceSecret) -> PushResult:
@@ -117,19 +117,19 @@ class Writing:
             return PushResult(item.item_id, refusal)
         try:
             outcome: object = await self.store.push(item, source)
-        except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
+        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
             outcome = exc
         return self._pushed(item, outcome)
 
     async def _delete_item(self, item: DeleteItem) -> DeleteResult:
         try:
             outcome: object = await self.store.delete(item)
-        except Exception as exc:  # noqa: BLE001 - one item's failure is one item's result
+        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
             outcome = exc
         return self._deleted(item, outcome)
 
     def _refusal(self, item: PushItem) -> ProviderError | None:
-        """A condition that the author does not honour must not be dropped in silence."""
+        """Refuse preconditions that the author does not support: they must not be ignored silently."""
         needed = {Operation.PUSH if isinstance(item.payload, SecretBytes) else Operation.PUSH_WHOLE_SECRET}
         if item.precondition is PushPrecondition.IF_ABSENT:
             needed.add(Operation.PUSH_IF_ABSENT)
@@ -139,7 +139,7 @@ class Writing:
 
 
 def _raised(outcome: object) -> object:
-    """Raise what an author gave as an error."""
+    """Raise an outcome that is an error."""
     if isinstance(outcome, Exception):
         raise outcome
     return outcome

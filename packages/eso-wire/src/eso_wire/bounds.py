@@ -1,26 +1,26 @@
-"""How much one message may hold. Both ends refuse or shorten what goes beyond; neither trusts the other to stay below.
+"""Limits of one message. Both ends refuse or shorten what exceeds them; neither trusts the other to comply.
 
-Identifiers and collections beyond a bound are refused; text for people is shortened, because a long explanation is no
-reason to lose the answer it comes with.
+Identifiers and collections above a limit are refused. Text for people is shortened: a long explanation is no reason to
+lose the answer that contains it.
 """
 
 from __future__ import annotations
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""One gRPC message, either way."""
+"""One gRPC message, in either direction."""
 
 # --- identifiers -----------------------------------------------------------------------------------------------------
 MAX_KEY_CHARS = 4096
 """A remote key, a property, a path, a regular expression, a key of a map of values."""
 MAX_NAME_CHARS = 1024
-"""A name that people or programs gave: object names, item ids, versions, kinds, idempotency keys, labels."""
+"""A name given by people or programs: object names, item ids, versions, kinds, idempotency keys, labels."""
 MAX_TOKEN_CHARS = 65_536
-"""A service account's token; also a resume token."""
+"""A service account token, or a resume token."""
 
 # --- text for people -------------------------------------------------------------------------------------------------
 MAX_MESSAGE_CHARS = 2048
 MAX_DETAIL_BYTES = 4096
-"""A call's error travels in trailing metadata, for which HTTP/2 peers reserve little."""
+"""The error of a call travels in trailing metadata, for which HTTP/2 peers reserve little space."""
 
 # --- collections -----------------------------------------------------------------------------------------------------
 MAX_BATCH_ITEMS = 500
@@ -30,26 +30,26 @@ MAX_PAGE_ITEMS = 1000
 MAX_MAP_ENTRIES = 10_000
 """Properties of one remote key; keys of one pushed or generated Secret."""
 MAX_CREDENTIALS = 500
-"""References followed for one configuration."""
+"""Resolved references of one configuration."""
 MAX_KINDS = 200
 MAX_PATHS = 200
 """Credential paths of one kind."""
 MAX_WATCHES = 10_000
 """Watches in one message of a subscription, and watch ids in one event."""
 MAX_ANNOTATIONS = 1000
-"""Of a service account."""
+"""Annotations of a service account."""
 MAX_SHORT_LIST = 100
 """Versions, features, audiences, operations, warnings, conditions, dependencies, attributes, tags, labels."""
 
 # --- documents -------------------------------------------------------------------------------------------------------
 MAX_SPEC_BYTES = 1024 * 1024
-"""A configuration as JSON: what an object of the API server can hold."""
+"""A configuration as JSON; the size of an object that the API server can store."""
 MAX_STATE_BYTES = 1024 * 1024
-"""State of a generator: it is stored in an object as well."""
+"""State of a generator, which is stored in an object as well."""
 MAX_STRUCT_DEPTH = 32
 MAX_STRUCT_NODES = 10_000
 """Provider metadata of a pushed value."""
 
 # --- time ------------------------------------------------------------------------------------------------------------
 MAX_SECONDS = 10 * 365 * 24 * 3600.0
-"""No delay, interval or deadline is longer."""
+"""Upper limit of every delay, interval and deadline."""

@@ -1,4 +1,4 @@
-"""What can go wrong at a provider, as one closed list of reasons, and the one exception that carries it.
+"""Provider failures as a closed list of reasons, and the exception that carries them.
 
     ProviderError(reason, message, retry, ...)    call level: raised; item level: a value inside a result
 
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class ErrorReason(StrEnum):
-    """Why an item or a call failed. The names are those of the wire without their prefix."""
+    """Why an item or a call failed. The names are those of the wire without the prefix."""
 
     UNSPECIFIED = "UNSPECIFIED"
     SECRET_NOT_FOUND = "SECRET_NOT_FOUND"  # noqa: S105 - a reason, not a credential
@@ -41,7 +41,7 @@ class ErrorReason(StrEnum):
 
 
 class RetryClass(StrEnum):
-    """Whether waiting helps."""
+    """Whether a retry can help."""
 
     UNSPECIFIED = "UNSPECIFIED"
     NEVER = "NEVER"
@@ -69,7 +69,7 @@ _RETRY_OF: dict[ErrorReason, RetryClass] = {
 
 
 def retry_of(reason: ErrorReason) -> RetryClass:
-    """The class a reason has unless its sender says otherwise."""
+    """Return the retry class of a reason for which the sender gives none."""
     return _RETRY_OF.get(reason, RetryClass.AFTER_CHANGE)
 
 
@@ -86,7 +86,7 @@ class Subject:
 
 
 class ProviderError(Exception):
-    """A call or an item failed. `retry_after` is in seconds; 0 means the sender did not say."""
+    """A call or an item failed. `retry_after` is in seconds; 0 means unspecified."""
 
     def __init__(
         self,
@@ -108,11 +108,11 @@ class ProviderError(Exception):
 
     @property
     def is_not_found(self) -> bool:
-        """The remote key, property or version is not there: an answer of the backend, not a failure to reach it."""
+        """Return whether the backend reported that the remote key, property or version does not exist."""
         return self.reason in NOT_FOUND_REASONS
 
     def __eq__(self, other: object) -> bool:
-        """Errors travel as values inside results: equal ones say the same."""
+        """Compare by content, because errors travel as values inside results."""
         return isinstance(other, ProviderError) and type(other) is type(self) and self._said() == other._said()
 
     def __hash__(self) -> int:

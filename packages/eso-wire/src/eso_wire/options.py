@@ -1,4 +1,4 @@
-"""gRPC settings of both ends. They belong together: a keepalive that one side sends, the other must allow."""
+"""gRPC settings of both ends. They belong together: the server must allow the keepalives that the client sends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eso_wire.bounds import MAX_MESSAGE_BYTES
 Options = tuple[tuple[str, int | str], ...]
 
 REQUEST_ID_KEY = "x-eso-request-id"
-"""Metadata of every call: the same id stands in the logs of both sides."""
+"""Metadata of every call: the request id that appears in the logs of both sides."""
 TRACEPARENT_KEY = "traceparent"
 """Metadata of every call: the trace it belongs to (`trace.py`)."""
 AUTHORIZATION_KEY = "authorization"
@@ -35,7 +35,7 @@ CLIENT_OPTIONS: Options = (
     ("grpc.http2.max_pings_without_data", 0),
     # Two channels to one address with different certificates must not share a connection.
     ("grpc.use_local_subchannel_pool", 1),
-    # The operator retries, within one policy and one deadline; a second loop below it would multiply the calls.
+    # The operator retries, within one policy and one deadline; gRPC's own retries would multiply the calls.
     ("grpc.enable_retries", 0),
     ("grpc.service_config", json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})),
     ("grpc.initial_reconnect_backoff_ms", 250),
@@ -44,11 +44,11 @@ CLIENT_OPTIONS: Options = (
 
 SERVER_OPTIONS: Options = (
     *_SIZES,
-    # An established connection outlives its certificate and its CA; its age is what bounds that.
+    # An established connection outlives its certificate and its CA; the maximum age limits for how long.
     ("grpc.max_connection_age_ms", MAX_CONNECTION_AGE_MS),
     ("grpc.max_connection_age_grace_ms", CONNECTION_AGE_GRACE_MS),
     ("grpc.max_concurrent_streams", MAX_CONCURRENT_STREAMS),
-    # Two servers on one port would split the calls between an old and a new process without telling anybody.
+    # Two servers on one port would silently split the calls between an old and a new process.
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
     ("grpc.http2.max_ping_strikes", 0),

@@ -1,6 +1,6 @@
-"""JSON pointers into a configuration: with `*` for every member or entry, and relative to another place.
+"""JSON pointers into a configuration, with `*` for every member or entry, and relative pointers.
 
-Both ends use them: the operator to follow references, a provider to know which configuration it was sent.
+The operator uses them to resolve references, a provider to recognise the configuration it received.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any, Final
 from eso_wire.values import CallerDependence, SpecCondition
 
 MAX_STEPS: Final = 20_000
-"""How many members and entries are looked at, at most."""
+"""Maximum number of visited members and entries."""
 
 Place = tuple[str, Any]
-"""A pointer, and what is there."""
+"""A pointer and the value there."""
 
 
 class TooLargeError(ValueError):
-    """There is more to look at in a document than anybody should have to wait for."""
+    """A document has more places to visit than the limit."""
 
 
 def expand(document: Any, patterns: Sequence[str]) -> list[list[Place]]:
-    """Every place that each pattern means, in the document's order. What is absent or null is left out.
+    """Find every place that each pattern matches, in document order. Absent and null values are omitted.
 
-    One walk for all of them, which goes only where a pattern leads; TooLargeError after MAX_STEPS.
+    All patterns share one walk, which visits only matching places; TooLargeError after MAX_STEPS.
     """
     walk = _Walk([[] for _ in patterns])
     walk.below(document, [_trie(patterns)], "")
@@ -32,7 +32,7 @@ def expand(document: Any, patterns: Sequence[str]) -> list[list[Place]]:
 
 
 def at(document: Any, pointer: str) -> Any:
-    """What is at a pointer without `*`; None when nothing is."""
+    """Return the value at a pointer without `*`; None if there is none."""
     for part in map(_unescaped, pointer.split("/")[1:]):
         document = _member(document, part)
     return document
@@ -53,23 +53,23 @@ def relative(start: str, path: str) -> str | None:
 
 
 def has_text(document: Any, pointer: str, texts: Collection[str]) -> bool:
-    """Whether one of these texts is at a pointer; an empty text stands for nothing, null or an empty text there."""
+    """Return whether one of these texts is at a pointer; an empty text also matches an absent or null value."""
     found = at(document, pointer)
     return ("" if found is None else found) in texts if found is None or isinstance(found, str) else False
 
 
 def depends_on_caller(dependences: Iterable[CallerDependence], document: Any) -> bool:
-    """Whether what a configuration gives depends on the namespace of the caller."""
+    """Return whether the results of a configuration depend on the caller's namespace."""
     return any(not each.pointer or not has_text(document, each.pointer, each.unless) for each in dependences)
 
 
 def stands_for(condition: SpecCondition | None, document: Any) -> bool:
-    """Whether a v1 block is one that a kind serves."""
+    """Return whether a kind serves this v1 block."""
     return condition is None or has_text(document, condition.pointer, condition.values)
 
 
 class _Node:
-    """A place in the patterns: where they lead from here, and which of them end here."""
+    """A node of the pattern trie: the next steps, and the patterns that end here."""
 
     __slots__ = ("ends", "next")
 
@@ -96,7 +96,7 @@ class _Walk:
         self._left = MAX_STEPS
 
     def below(self, value: Any, nodes: list[_Node], walked: str) -> None:
-        """Note the patterns that end here, and go on with the others."""
+        """Record the patterns that end here, and follow the others."""
         if value is None:
             return
         for node in nodes:
@@ -111,7 +111,7 @@ class _Walk:
                 self.below(member, on, f"{walked}/{_escaped(name)}")
 
     def _members(self, value: Any, nodes: list[_Node]) -> Iterator[Place]:
-        """Those that a pattern may mean; all of them only if one has a `*` here."""
+        """Yield the members that a pattern may match; all of them only if one has a `*` here."""
         if not any("*" in node.next for node in nodes):
             names = dict.fromkeys(part for node in nodes for part in node.next)
             yield from ((name, member) for name in names if (member := _member(value, name)) is not None)

@@ -1,8 +1,8 @@
-"""Why a connection to a provider fails, in one word and one sentence.
+"""Find out why a connection to a provider fails: a reason and a sentence.
 
-gRPC reports every failed handshake as UNAVAILABLE. When that happens, this module makes one TLS connection of its own
-with the same certificates and reads the cause from where it shows: name resolution, connect, the server's certificate,
-or the alert by which the server refuses ours. It is a diagnosis after a failure; it opens no call.
+gRPC reports every failed handshake as UNAVAILABLE. In that case this module opens its own TLS connection with the same
+certificates and finds the cause: name resolution, connecting, the server's certificate, or the alert by which the
+server rejects ours. It runs only after a failure, and makes no gRPC call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eso_wire.tls import TlsMaterial, TlsMaterialError, in_memory_file
 
 
 class TlsProblemKind(StrEnum):
-    """The values are reasons of conditions."""
+    """Kinds of problems; the values are condition reasons."""
 
     DNS_FAILURE = "DNSFailure"
     REFUSED = "Refused"
@@ -33,7 +33,7 @@ class TlsProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TlsProblem:
-    """What stands in the way, for a condition: `kind` is its reason, `message` its text."""
+    """A connection problem, for a condition: `kind` is its reason, `message` its text."""
 
     kind: TlsProblemKind
     message: str
@@ -55,9 +55,9 @@ async def diagnose(
     deadline: float,
     refused: Callable[[str], bool] = _nothing,
 ) -> TlsProblem | None:
-    """None when a connection can be made and the server accepts our certificate. `deadline` is in seconds.
+    """Return the problem, or None if the server accepts our connection. `deadline` is in seconds.
 
-    A host that leads to an address which is `refused` is not connected to, not even to find out more.
+    If the host resolves to a `refused` address, no connection is attempted.
     """
     where = f"{host}:{port}"
     try:
@@ -116,7 +116,10 @@ async def _addresses(host: str, port: int) -> list[str]:
 async def _connect(
     addresses: list[str], port: int, context: ssl.SSLContext, server_name: str
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """To the first address that lets us; the last one's error counts. A certificate is judged once, wherever it is."""
+    """Connect to the first address that accepts; only the last address' connection error is raised.
+
+    Certificate errors are raised at once: they are the same at every address.
+    """
     for address in addresses[:-1]:
         with contextlib.suppress(ConnectionError):
             return await asyncio.open_connection(address, port, ssl=context, server_hostname=server_name)
@@ -124,10 +127,10 @@ async def _connect(
 
 
 async def _verdict(reader: asyncio.StreamReader, where: str) -> TlsProblem | None:
-    """In TLS 1.3 the server judges our certificate after the handshake.
+    """Wait for the server's verdict on our certificate, which TLS 1.3 delivers after the handshake.
 
-    One that accepts it greets us (HTTP/2 settings). One that refuses it sends an alert, or, as gRPC's own servers do,
-    just closes.
+    A server that accepts the certificate sends HTTP/2 settings. One that rejects it sends an alert or, like gRPC's own
+    servers, just closes the connection.
     """
     try:
         if await reader.read(1):

@@ -3,8 +3,8 @@
     provider:  abort_details(error) -> code, text, trailing metadata (google.rpc.Status with an ErrorDetail inside)
     operator:  error_of(rpc_error)  -> ProviderError; without an ErrorDetail the gRPC code decides
 
-The text of a status without an ErrorDetail is not repeated: an unhandled exception of a server ends up there, and with
-it whatever that exception quoted.
+The text of a status without an ErrorDetail is not repeated: it may be the text of a server's unhandled exception, with
+any values that the exception quotes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DETAILS_KEY = "grpc-status-details-bin"
 _MAX_STATUS_BYTES = 64 * 1024
 _MAX_TEXT_CHARS = 256
 _STREAM_LOST = "Stream removed"
-"""What gRPC says on this side when a connection ends below a call; every other UNKNOWN was sent by a server."""
+"""gRPC's local message when a connection ends during a call; every other UNKNOWN was sent by a server."""
 
 CODE_OF: dict[ErrorReason, grpc.StatusCode] = {
     ErrorReason.UNSPECIFIED: grpc.StatusCode.UNKNOWN,
@@ -60,7 +60,7 @@ REASON_OF: dict[grpc.StatusCode, ErrorReason] = {
     grpc.StatusCode.UNKNOWN: ErrorReason.INTERNAL,
     grpc.StatusCode.INVALID_ARGUMENT: ErrorReason.INVALID_REQUEST,
     grpc.StatusCode.DEADLINE_EXCEEDED: ErrorReason.BACKEND_TIMEOUT,
-    # Never a reason of "not found": that one may delete a Secret, so it needs an explicit word for one item.
+    # Never a "not found" reason: that may delete a Secret, so it must be stated explicitly for one item.
     grpc.StatusCode.NOT_FOUND: ErrorReason.BACKEND_ERROR,
     grpc.StatusCode.ALREADY_EXISTS: ErrorReason.ALREADY_EXISTS,
     grpc.StatusCode.PERMISSION_DENIED: ErrorReason.PERMISSION_DENIED,
@@ -73,11 +73,11 @@ REASON_OF: dict[grpc.StatusCode, ErrorReason] = {
     grpc.StatusCode.INTERNAL: ErrorReason.INTERNAL,
     grpc.StatusCode.DATA_LOSS: ErrorReason.BACKEND_ERROR,
 }
-"""What a code means when nothing explains it. The codes that are missing say that the stream broke: TransportError."""
+"""The reason for a code without ErrorDetail. The missing codes mean that the stream broke: TransportError."""
 
 
 class TransportError(ProviderError):
-    """The provider process was not reached, or the stream to it broke. `cause` is what gRPC says about it."""
+    """The provider process was not reached, or the stream to it broke. `cause` is gRPC's message."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(ErrorReason.BACKEND_UNAVAILABLE, f"the provider was not reached: {cause}")
@@ -93,7 +93,7 @@ class Abort(NamedTuple):
 
 
 def abort_details(error: ProviderError) -> Abort:
-    """What a provider answers when a whole call fails."""
+    """Return the status with which a provider answers when a whole call fails."""
     code = CODE_OF[error.reason]
     text = prose(error.message, _MAX_TEXT_CHARS)
     status = Status(code=code.value[0], message=text)
@@ -104,7 +104,7 @@ def abort_details(error: ProviderError) -> Abort:
 
 
 def error_of(rpc_error: grpc.aio.AioRpcError) -> ProviderError:
-    """What the operator makes of a failed call."""
+    """Turn a failed call into a ProviderError."""
     detail = _detail_of(rpc_error)
     if detail is None:
         return _unexplained(rpc_error)
@@ -116,7 +116,7 @@ def error_of(rpc_error: grpc.aio.AioRpcError) -> ProviderError:
 
 
 def _fitting(detail: pb.ErrorDetail) -> pb.ErrorDetail:
-    """The same, with as much of its message as trailing metadata can take."""
+    """Shorten the message so that the detail fits into trailing metadata."""
     surplus = detail.ByteSize() - bounds.MAX_DETAIL_BYTES
     if surplus > 0:
         raw = detail.message.encode()
@@ -145,7 +145,7 @@ def _unpacked(raw: bytes) -> pb.ErrorDetail | None:
 def _unexplained(rpc_error: grpc.aio.AioRpcError) -> ProviderError:
     code, said = rpc_error.code(), rpc_error.details() or ""
     if code is grpc.StatusCode.UNAVAILABLE:
-        # Written by gRPC on this side: which address, what the system said.
+        # Written by gRPC on this side: the address and the system's message.
         return TransportError(prose(said, _MAX_TEXT_CHARS) or "unavailable")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in said:
         return ProviderError(

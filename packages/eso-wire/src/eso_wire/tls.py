@@ -1,7 +1,7 @@
-"""Mutual TLS for both ends: certificates as values, gRPC credentials made of them, and names of workloads.
+"""Mutual TLS for both ends: certificates as values, gRPC credentials from them, and names of workloads.
 
 There is no plaintext mode. Certificates change without a restart: a server asks its source at every handshake, a client
-opens a new channel when the fingerprint changes. Issuing certificates is not done here.
+opens a new channel when the fingerprint changes. This module does not issue certificates.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MAX_FILE_BYTES = 1024 * 1024
 
 
 class TlsMaterialError(Exception):
-    """Certificates that cannot be used: missing, unreadable, or not belonging together. Never quotes the key."""
+    """The certificates are missing, unreadable or do not belong together. The message never quotes the key."""
 
 
 @dataclass(frozen=True)
 class TlsMaterial:
-    """One end's certificates, as PEM: whom it trusts, who it is, and the key that proves it."""
+    """The certificates of one end, as PEM: its trusted CA, its own certificate and the private key."""
 
     ca: bytes
     certificate: bytes
@@ -45,7 +45,7 @@ class TlsMaterial:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with any of the three; tells nothing about the key."""
+        """Return a digest that changes with any of the three; it reveals nothing about the key."""
         digest = hashlib.sha256()
         for content in (self.ca, self.certificate, self.key.reveal()):
             digest.update(len(content).to_bytes(8, "big") + content)
@@ -57,11 +57,11 @@ class TlsMaterial:
 
     @cached_property
     def leaf(self) -> x509.Certificate:
-        """The certificate of this end itself, the first of its chain."""
+        """Return this end's own certificate, the first of its chain."""
         return _certificates(self.certificate, CERTIFICATE_FILE)[0]
 
     def check(self) -> None:
-        """Raise unless all three parse and the key belongs to the certificate. Says nothing about expiry."""
+        """Raise unless all three parse and the key belongs to the certificate. Expiry is not checked."""
         _certificates(self.ca, CA_FILE)
         try:
             public = load_pem_private_key(self.key.reveal(), password=None).public_key()
@@ -70,14 +70,14 @@ class TlsMaterial:
         else:
             message = ""
         if message:
-            # Raised here, so that no cause with a piece of the key comes along.
+            # Raised here, so that its cause cannot carry a piece of the key.
             raise TlsMaterialError(message)
         if _spki(public) != _spki(self.leaf.public_key()):
             raise TlsMaterialError(f"{KEY_FILE} does not belong to {CERTIFICATE_FILE}")
 
 
 def load_material(folder: Path) -> TlsMaterial:
-    """The three files of a mounted Secret. Raises TlsMaterialError when they cannot be used (yet)."""
+    """Load the three files of a mounted Secret. Raises TlsMaterialError if they are unusable, e.g. half-written."""
     material = TlsMaterial(
         ca=_read(folder / CA_FILE),
         certificate=_read(folder / CERTIFICATE_FILE),
@@ -91,7 +91,7 @@ def load_material(folder: Path) -> TlsMaterial:
 
 
 def channel_credentials(material: TlsMaterial) -> grpc.ChannelCredentials:
-    """For the operator: it shows its certificate and trusts only `ca`."""
+    """Create the operator's credentials: it presents its certificate and trusts only `ca`."""
     return grpc.ssl_channel_credentials(
         root_certificates=material.ca,
         private_key=material.key.reveal(),
@@ -100,10 +100,10 @@ def channel_credentials(material: TlsMaterial) -> grpc.ChannelCredentials:
 
 
 class ServerCertificates:
-    """For a provider: what it shows and whom it trusts, looked up again at every handshake.
+    """A provider's certificate and trusted CA, looked up again at every handshake.
 
-    The source may fail or deliver a half-written set at any time; the last good one stays in use, and `failure` says
-    why. gRPC calls from threads of its own.
+    The source may fail or return a half-written set at any time. Then the last good set stays in use, and `failure`
+    says why. gRPC calls this from its own threads.
     """
 
     def __init__(self, source: Callable[[], TlsMaterial]) -> None:
@@ -119,20 +119,20 @@ class ServerCertificates:
         return self._current
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Clients without a certificate of the trusted CA are refused in the handshake."""
+        """Create the server credentials. The handshake refuses clients without a certificate of the trusted CA."""
         return grpc.dynamic_ssl_server_credentials(
             _server_configuration(self._current), self._fetch, require_client_authentication=True
         )
 
     def refresh(self) -> bool:
-        """Take over what the source has now; True when that was something new. Never raises."""
+        """Load the source's current material; return True if it changed. Never raises."""
         try:
             fresh = self._source()
             if fresh.fingerprint == self._current.fingerprint:
                 self.failure = ""
                 return False
             fresh.check()
-        except Exception as error:  # noqa: BLE001 - whatever the source does, the handshake has to go on
+        except Exception as error:  # noqa: BLE001 - whatever the source does, the handshake must continue
             self.failure = str(error) if isinstance(error, TlsMaterialError) else type(error).__name__
             return False
         with self._lock:
@@ -142,7 +142,7 @@ class ServerCertificates:
         return True
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration:
-        # Always the whole configuration: "unchanged" would be relative to what another server of this object was given.
+        # Always the whole configuration: "unchanged" would be relative to what another server of this object received.
         self.refresh()
         return _server_configuration(self._current)
 
@@ -151,23 +151,23 @@ class ServerCertificates:
 
 
 def service_id(trust_domain: str, namespace: str, service: str) -> str:
-    """The name of a provider: the Service it runs behind."""
+    """Return the name of a provider: the Service it runs behind."""
     return f"spiffe://{trust_domain}/ns/{namespace}/svc/{service}"
 
 
 def client_id(trust_domain: str, namespace: str, service_account: str) -> str:
-    """The name of a caller: the service account it runs as."""
+    """Return the name of a caller: the service account it runs as."""
     return f"spiffe://{trust_domain}/ns/{namespace}/sa/{service_account}"
 
 
 class PeerContext(Protocol):
-    """The part of a servicer context that knows the peer."""
+    """The part of a servicer context that identifies the peer."""
 
     def auth_context(self) -> Mapping[str, Any]: ...
 
 
 def peer_spiffe_ids(context: PeerContext) -> tuple[str, ...]:
-    """The workload names in the certificate that the peer has proved to own; none without a certificate."""
+    """Return the workload names in the peer's verified certificate; none without a certificate."""
     return tuple(_text(name) for name in context.auth_context().get("peer_spiffe_id", ()))
 
 
@@ -209,7 +209,7 @@ def _text(name: bytes | str) -> str:
 
 @contextmanager
 def in_memory_file(content: bytes) -> Iterator[str]:
-    """Give content a path: OpenSSL loads keys from files only. It stays in memory where the system can do that."""
+    """Provide the content as a file, because OpenSSL loads keys from files only; in memory where the system can."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("eso-key", os.MFD_CLOEXEC)
         try:

@@ -1,8 +1,8 @@
-"""The trace a call belongs to, as W3C Trace Context spells it: `00-<trace id>-<parent id>-<flags>`.
+"""The trace of a call in W3C Trace Context format: `00-<trace id>-<parent id>-<flags>`.
 
-One trace is one piece of work, for instance one reconcile with all the calls it makes; each call has a parent id of its
-own. Nothing is recorded or sampled here: the ids tie log lines of several processes together, and go on to backends
-that trace.
+One trace is one piece of work, for example one reconcile with all its calls; each call has its own parent id. Nothing
+is recorded or sampled here: the ids connect the log lines of several processes, and are passed on to backends that
+trace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOT_SAMPLED: Final = "00"
 
 @dataclass(frozen=True, slots=True)
 class TraceParent:
-    """Where in which trace a call was made."""
+    """The position of a call in a trace."""
 
     trace_id: str
     parent_id: str
@@ -27,12 +27,12 @@ class TraceParent:
 
     @classmethod
     def within(cls, trace_id: str) -> Self:
-        """A new place in that trace."""
+        """Return a new position in that trace."""
         return cls(trace_id, new_trace_id()[:16])
 
     @classmethod
     def parsed(cls, text: str | bytes) -> Self | None:
-        """What a header says; None when it says nothing that can be used. A newer version may say more than ours."""
+        """Parse a header; None if it is unusable. Additional fields of newer versions are ignored."""
         found = _SPELLING.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST else None
         if found is None:
             return None
@@ -46,5 +46,5 @@ class TraceParent:
 
 
 def new_trace_id() -> str:
-    """Random, and never all zeros, which would mean "none"."""
+    """Return a random id, never all zeros, which would mean "none"."""
     return uuid.uuid4().hex

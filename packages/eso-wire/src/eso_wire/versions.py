@@ -1,7 +1,7 @@
 """Versions of the protocol and their negotiation.
 
-Each side supports its own minor and the one before, so a core works with providers one minor older and one minor newer.
-The provider chooses: the highest version that both sides named.
+Each side supports its own minor and the one before, so the operator works with providers one minor older and one minor
+newer. The provider chooses the highest version that both sides named.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class ProtocolVersion(NamedTuple):
-    """A major is a protobuf package of its own; a minor only adds."""
+    """A major has its own protobuf package; a minor only adds to it."""
 
     major: int
     minor: int
@@ -21,15 +21,15 @@ class ProtocolVersion(NamedTuple):
 
 
 CURRENT = ProtocolVersion(2, 2)
-"""2.1 adds conditional reads; 2.2 adds what backends with identities of their own need (see provider.proto)."""
+"""2.1 adds conditional reads; 2.2 adds features for backends with their own identities (see provider.proto)."""
 SUPPORTED = (ProtocolVersion(2, 1), CURRENT)
 
 
 def select(ours: Iterable[ProtocolVersion], theirs: Iterable[ProtocolVersion]) -> ProtocolVersion | None:
-    """The highest version both sides speak; None when there is none."""
+    """Return the highest version that both sides support; None if there is none."""
     return max(set(ours) & set(theirs), default=None)
 
 
 def spelled(versions: Iterable[ProtocolVersion]) -> str:
-    """For messages: `2.0, 2.1`."""
+    """Format versions for messages: `2.0, 2.1`."""
     return ", ".join(str(version) for version in sorted(versions)) or "none"

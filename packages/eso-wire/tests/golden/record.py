@@ -1,10 +1,10 @@
 """Record golden fixtures: `python packages/eso-wire/tests/golden/record.py`, once for each new protocol minor.
 
-    v<major>.<minor>/<sample>.hex     the bytes of each sample of eso_wire.testing.samples, as this version writes them
-    v<major>.<minor>/contract.json    every field, enum value and call of the contract
+v<major>.<minor>/<sample>.hex     the bytes of each sample of eso_wire.testing.samples, as this version writes them
+v<major>.<minor>/contract.json    every field, enum value and call of the contract
 
-What is recorded is never changed: existing files are left alone. The tests decode all of them with the code of today,
-so a change that an older peer would not understand fails with the name of what changed.
+Recordings never change: existing files are kept. The tests decode all of them with the current code, so a change that
+an older peer would not understand fails with the name of what changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much one function may make or walk through. The bounds of a whole render are in run.py."""
+"""Limits of what one function may create or traverse. The limits of a whole render are in run.py."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gotmpl.errors import FuncError
 MAX_TEXT = 4 * 2**20
 """No function returns more than this many characters."""
 MAX_ITEMS = 100_000
-"""Longest list a function makes out of nothing."""
+"""Longest list that a function creates from scratch."""
 MAX_VALUES = 500_000
-"""Most values a list or map may hold, counting what it holds twice twice: `list $x $x` in a loop grows without end."""
+"""Most values a list or map may hold; shared values count each time, because `list $x $x` in a loop grows fast."""
 MAX_DEPTH = 200
-"""Deepest nesting of lists and maps that is walked through."""
+"""Deepest nesting of lists and maps that is traversed."""
 
 
 def bounded(size: int) -> None:
@@ -27,7 +27,7 @@ def bounded_items(count: int) -> None:
 
 
 def bounded_value(value: Any) -> None:
-    """Refuse what would take forever to walk through, without walking through it: each part is counted once."""
+    """Refuse a value that would take too long to traverse. Each part is counted once, without a full traversal."""
     if isinstance(value, (list, dict)):
         _size(value, {}, 0)
 

@@ -1,4 +1,4 @@
-"""The functions every Go template has."""
+"""The built-in functions of Go templates."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Calls of functions by their names.
+"""Function calls.
 
-What can be decided when the template is parsed is decided then: arity, and the conversion of literals. A wrong one
-still fails only when it is reached, as in Go.
+Arity and the conversion of literals are decided when the template is parsed. As in Go, an invalid call still fails only
+when it is executed.
 
-The kinds of calls repeat how a call is counted, bounded and blamed instead of sharing a function for it: one more call
-for each function of each render is what the benchmark of templates would notice first.
+The kinds of calls repeat the code for counting, limits and errors instead of sharing a function: one more Python call
+per template call would be visible in the benchmark.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _WORD: Final = re.compile(r"\S+")
 _MARKS: Final = "\"'`.,;:!?()[]{}<>"
 _LONGEST_MESSAGE: Final = 1024
 _SHORTEST_SECRET: Final = 4
-"""Shorter words are everywhere by chance; taking them out of a message would leave nothing of it."""
+"""Shorter words occur everywhere by chance; removing them would leave nothing of a message."""
 
 
 class Missing:
-    """No value came through the pipeline."""
+    """Marks that no value came through the pipeline."""
 
 
 MISSING = Missing()
 
 
 class Identifier:
-    """The name of a function; where a value is wanted, its call without arguments."""
+    """The name of a function; as an operand, its call without arguments."""
 
     __slots__ = ("func", "name", "pos")
 
@@ -54,7 +54,7 @@ class Identifier:
 
 
 class Call:
-    """`name argument…`, and the value that comes through the pipeline if there is one."""
+    """`name argument…`, plus the piped value if there is one."""
 
     __slots__ = ("args", "func", "kinds", "operands", "word")
 
@@ -62,7 +62,7 @@ class Call:
         self.word = word
         self.args = args
         self.operands = operands
-        """The arguments, literals converted."""
+        """The arguments, with literals converted."""
         self.kinds = kinds
         self.func = word.func
 
@@ -160,7 +160,7 @@ class Decision(Call):
 
 
 class CallOfAValue(Call):
-    """`call`: values here are never functions, so it can only say so, naming the argument as it is written."""
+    """`call`: values are never functions here, so it always fails, naming the argument as written."""
 
     __slots__ = ()
 
@@ -179,7 +179,7 @@ class CallOfAValue(Call):
 
 
 def call(word: Identifier, args: list[Operand], *, piped: int) -> Call:
-    """The call of a function with its arguments, and one more if a value is piped into it."""
+    """Build the call of a function with its arguments, and one more if a value is piped into it."""
     func = word.func
     given, kinds = len(args), func.params
     if func.variadic is not None:
@@ -195,14 +195,14 @@ def call(word: Identifier, args: list[Operand], *, piped: int) -> Call:
 
 
 def _checked(run: Run, operand: Operand, value: Value, kind: GoType) -> Value:
-    """A literal fits already. An element of a map is special: nil there is an interface {} that holds nothing."""
+    """Check an argument. Literals are already converted. An element of a map may be nil, an empty interface {}."""
     if isinstance(operand, CONSTANTS):
         return value
     return check(run, value, kind, from_map=isinstance(operand, (Field, Chain, Identifier)))
 
 
 def check(run: Run, value: Value, kind: GoType, *, from_map: bool = False) -> Value:
-    """The value as an argument of that type, or the error Go gives."""
+    """Return the value as an argument of that type, or raise Go's error."""
     if kind.accepts(value):
         return value
     if value is None:
@@ -214,7 +214,7 @@ def check(run: Run, value: Value, kind: GoType, *, from_map: bool = False) -> Va
 
 
 def arity_error(func: Func, given: int, piped: int) -> str:
-    """Go's message for a wrong number of arguments, or nothing."""
+    """Return Go's message for a wrong number of arguments; empty if the number is right."""
     want = len(func.params)
     if func.variadic is not None:
         return f"wrong number of args for {func.name}: want at least {want} got {given}" if given + piped < want else ""
@@ -224,7 +224,7 @@ def arity_error(func: Func, given: int, piped: int) -> str:
 
 
 def invoke(run: Run, func: Func, arguments: Sequence[Value], node: Node) -> Value:
-    """Call it; whatever it raises becomes an error of the template that names the function."""
+    """Call the function; turn every exception into a template error that names the function."""
     try:
         return func.call(*arguments)
     except Exception as exc:  # noqa: BLE001 see failure
@@ -232,14 +232,14 @@ def invoke(run: Run, func: Func, arguments: Sequence[Value], node: Node) -> Valu
 
 
 def failure(run: Run, func: Func, node: Node, error: Exception) -> TemplateError:
-    """A defect in one function must not take the operator down, nor leak a value: only its kind is told."""
+    """Build the error of a failed call. An unexpected exception is reported by type only, so that it leaks no value."""
     if isinstance(error, TemplateError):
         return error
     run.node = node
     if isinstance(error, MemoryError):
         return run.over("needs more memory than there is")
     if isinstance(error, FuncError):
-        return run.error(f"error calling {func.name}: {_reason(error, run)}")
+        return run.error(f"error calling {func.name}: {_reason(error, run)}", error.hint)
     return run.error(f"error calling {func.name}: internal error ({type(error).__name__})")
 
 
@@ -257,9 +257,9 @@ def _shown(part: Quoted | Authored, run: Run) -> str:
 
 
 def _words_of(source: str, text: str) -> str:
-    """What the author wrote, word by word: what was made from data may be any part of it, in any spelling.
+    """Keep only the words that the author wrote: any other part may be made from data, in any spelling.
 
-    Words in a row that the source does not have are one secret, which may be a sentence.
+    Consecutive words that are not in the source count as one secret, which may be a sentence.
     """
     if spelled_out(text, source) == text:
         return text
@@ -272,7 +272,7 @@ def _words_of(source: str, text: str) -> str:
 
 
 def _joined(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
-    """Neighbours with nothing but space between them as one."""
+    """Join neighbouring spans with only space between them."""
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         if joined and not text[joined[-1][1] : start].strip():

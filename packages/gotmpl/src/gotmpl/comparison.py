@@ -1,4 +1,4 @@
-"""eq, ne, lt, le, gt, ge: comparison between Go's basic kinds."""
+"""eq, ne, lt, le, gt, ge: comparison of Go's basic kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FUNCTIONS = Functions()
 
 
 def _basic_kind(value: Value) -> str:
-    """Empty for what has no basic kind: nil, lists, maps, objects."""
+    """Return the basic kind; empty for values without one: nil, lists, maps, objects."""
     match value:
         case bool():
             return "bool"
@@ -29,7 +29,7 @@ def _basic_kind(value: Value) -> str:
 
 
 def _plain(value: Value) -> Value:
-    """The number a named number is; anything else as it is."""
+    """Return the number of a named number; other values unchanged."""
     number = value.go_int() if isinstance(value, GoObject) else None
     return value if number is None else number
 
@@ -40,7 +40,7 @@ def _incompatible(left: Value, right: Value) -> FuncError:
 
 @FUNCTIONS.add("eq", params=(VALUE,), variadic=VALUE)
 def equal(first: Value, *others: Value) -> bool:
-    """True if the first argument equals any of the others."""
+    """Return whether the first argument equals any of the others."""
     if not others:
         raise FuncError("missing argument for comparison")
     kind = _basic_kind(first)
@@ -59,7 +59,7 @@ def _equal_one(first: Value, other: Value, kind: str) -> bool:
 
 
 def _same_object(first: Value, other: Value) -> bool:
-    """Two values without a basic kind. Objects behind a pointer are the same only if they are one."""
+    """Compare two values without a basic kind. Objects behind a pointer are equal only if they are identical."""
     if first is not None and other is not None and go_kind(first) != go_kind(other):
         types = go_type(first), go_type(other)
         raise FuncError("non-comparable types ", Quoted(first, "s"), f": {types[0]}, {types[1]}: ", Quoted(other, "v"))

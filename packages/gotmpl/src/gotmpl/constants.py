@@ -1,6 +1,6 @@
 """Literals as arguments: converted to the type of the parameter when the template is parsed.
 
-One that does not fit still fails only when it is reached, as in Go.
+As in Go, an unsuitable literal still fails only when it is executed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from gotmpl.signatures import GoType
 from gotmpl.values import Value
 
 
-class Typed:
-    """A literal with the value it has for its parameter."""
+class _Literal:
+    """A node that stands for a literal of the template."""
 
-    __slots__ = ("literal", "value")
+    __slots__ = ("literal",)
 
-    def __init__(self, literal: Operand, value: Value) -> None:
+    def __init__(self, literal: Operand) -> None:
         self.literal = literal
-        self.value = value
 
     @property
     def pos(self) -> int:
@@ -26,27 +25,30 @@ class Typed:
 
     def __str__(self) -> str:
         return str(self.literal)
+
+
+class Typed(_Literal):
+    """A literal, converted for its parameter."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, literal: Operand, value: Value) -> None:
+        super().__init__(literal)
+        self.value = value
 
     def eval(self, run: Run, _dot: Value) -> Value:
         run.node = self
         return self.value
 
 
-class Refused:
-    """A literal that its parameter does not take."""
+class Refused(_Literal):
+    """A literal that its parameter does not accept."""
 
-    __slots__ = ("literal", "message")
+    __slots__ = ("message",)
 
     def __init__(self, literal: Operand, message: str) -> None:
-        self.literal = literal
+        super().__init__(literal)
         self.message = message
-
-    @property
-    def pos(self) -> int:
-        return self.literal.pos
-
-    def __str__(self) -> str:
-        return str(self.literal)
 
     def eval(self, run: Run, _dot: Value) -> Value:
         run.node = self
@@ -59,7 +61,7 @@ CONSTANTS = (Bool, String, Typed)
 
 
 def typed(node: Operand, kind: GoType) -> Operand:
-    """What stands for a node as an argument of that type: itself, unless it is a literal that needs converting."""
+    """Return the node for an argument of that type: unchanged unless it is a literal that needs converting."""
     match node:
         case String():
             return node if kind.constant in _TAKE_STRINGS else _refused(node, kind)
@@ -88,7 +90,7 @@ def _refused(node: Operand, kind: GoType) -> Refused:
 
 
 def _converted(number: Number, kind: GoType) -> Value:
-    """The number as a value of a type, or None if it does not fit."""
+    """Convert the number to a type; None if it does not fit."""
     match kind.constant:
         case "any":
             return number.ideal

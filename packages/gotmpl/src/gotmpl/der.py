@@ -1,6 +1,6 @@
-"""DER, as far as keys, certificates and keystores need it: elements apart, and put together.
+"""The parts of DER that keys, certificates and keystores need: reading and writing elements.
 
-Lengths must be minimal and definite, as Go demands.
+As in Go, lengths must be minimal and definite.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ SEQUENCE, SET, INTEGER, BIT_STRING, OCTET_STRING, NULL, OID, BMP_STRING = 0x30, 
 
 
 class DerError(ValueError):
-    """The text is Go's, and never holds content."""
+    """A DER error in Go's words; it never contains data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Element:
 
 
 def first(data: bytes, at: int = 0) -> Element:
-    """The element that starts at `at`."""
+    """Return the element that starts at `at`."""
     if at >= len(data):
         raise DerError("asn1: syntax error: sequence truncated")
     if data[at] & 0x1F == 0x1F or at + 1 >= len(data):
@@ -37,7 +37,7 @@ def first(data: bytes, at: int = 0) -> Element:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """The length, and where the content starts."""
+    """Return the length, and where the content starts."""
     short = data[at]
     if short < 0x80:
         return short, at + 1
@@ -68,7 +68,7 @@ def elements(data: bytes) -> list[Element]:
 
 
 def expect(data: bytes, tag: int) -> Element:
-    """The only element of the data, which must have that tag."""
+    """Return the only element of the data, which must have that tag."""
     if len(data) > 1 and data[0] != tag:
         raise DerError("asn1: structure error: tags don't match")
     element = first(data)
@@ -82,7 +82,7 @@ def integer(element: Element) -> int:
 
 
 def oid(element: Element) -> str:
-    """Dotted form of an object identifier."""
+    """Return the dotted form of an object identifier."""
     arcs: list[int] = []
     value = 0
     for byte in element.content:

@@ -13,7 +13,7 @@ _UNIT = re.compile(r"[^.0-9]*")
 
 
 def parse_duration(text: str) -> int | None:
-    """time.ParseDuration in nanoseconds, or None."""
+    """Parse a duration to nanoseconds like time.ParseDuration; None if it is invalid."""
     body = text[1:] if text[:1] in {"+", "-"} else text
     if len(body) > MAX_LENGTH:
         return None
@@ -33,7 +33,7 @@ def parse_duration(text: str) -> int | None:
 
 
 def duration_problem(text: str) -> tuple[str, str]:
-    """Go's words for a duration that does not parse, up to the quoted part; and the unit it does not know."""
+    """Return Go's message for an invalid duration up to the quoted part, and the unknown unit."""
     body = text[1:] if text[:1] in {"+", "-"} else text
     at = 0
     while at < len(body) and (found := _PART.match(body, at)) and (found[1] or found[2]):
@@ -49,7 +49,7 @@ def duration_problem(text: str) -> tuple[str, str]:
 
 
 def format_duration(nanos: int) -> str:
-    """Duration.String."""
+    """Format nanoseconds like Duration.String."""
     if nanos == 0:
         return "0s"
     sign, rest = ("-", -nanos) if nanos < 0 else ("", nanos)

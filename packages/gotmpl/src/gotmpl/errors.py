@@ -1,10 +1,10 @@
-"""What can go wrong with a template. The only exceptions this package raises.
+"""The errors of templates, the only exceptions of this package.
 
 TemplateError
 ├── ParseError      the text is not a template; `line` says where
 ├── ExecError       the template failed on these values; `line` and `column` say where
-└── LimitError      a bound was reached: output bytes, steps, depth, time
-FuncError           raised inside a function; its call adds where it happened and makes it an ExecError
+└── LimitError      a limit was exceeded: output bytes, steps, depth, time
+FuncError           raised inside a function; its call adds the place and turns it into an ExecError
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 
 class TemplateError(Exception):
-    """`str()` is the message users see, in Go's words."""
+    """`str()` is the message in Go's words; `hint` is what the author may have meant, or empty."""
 
-    def __init__(self, message: str, *, line: int = 0, column: int = 0) -> None:
+    def __init__(self, message: str, *, line: int = 0, column: int = 0, hint: str = "") -> None:
         super().__init__(message)
         self.line = line
         self.column = column
+        self.hint = hint
 
 
 class ParseError(TemplateError):
@@ -34,23 +35,24 @@ class LimitError(TemplateError):
 
 
 class Quoted(NamedTuple):
-    """A data value in a message. It is shown only as far as the template's own source spells it out."""
+    """A data value in a message. It is shown only if the template's own source contains it."""
 
     value: object
     verb: str = "v"
     origin: object = None
-    """The value this one was cut out of or rewritten from: if the source spells that out, this may be shown."""
+    """The value from which this one was derived: if the source contains it, this one may be shown."""
 
 
 class Authored(NamedTuple):
-    """A message the template's author composed. Its words are shown as far as the template's own source has them."""
+    """A message composed by the template's author. Only the words that the template's source contains are shown."""
 
     text: str
 
 
 class FuncError(Exception):
-    """A function refuses its arguments. Data values are in the message as Quoted only, never as text."""
+    """A function refuses its arguments. Data values are in the message only as Quoted, never as text."""
 
-    def __init__(self, *parts: str | Quoted | Authored) -> None:
+    def __init__(self, *parts: str | Quoted | Authored, hint: str = "") -> None:
         super().__init__("".join(part if isinstance(part, str) else "<redacted>" for part in parts))
         self.parts = parts
+        self.hint = hint

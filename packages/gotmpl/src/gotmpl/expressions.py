@@ -1,6 +1,6 @@
-"""Tokens -> pipelines: commands, terms, and the variables they declare.
+"""Tokens to pipelines: commands, terms, and the variables they declare.
 
-Names of functions and slots of variables are resolved on the way. Statements are in parser.py.
+Function names and variable slots are resolved on the way. Statements are in parser.py.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
+from gotmpl import hints
 from gotmpl.calls import Call, Identifier, call
 from gotmpl.errors import ParseError
 from gotmpl.lexer import Kind, Token, shown, tokens
@@ -19,26 +20,27 @@ from gotmpl.scope import Scope
 from gotmpl.signatures import Func
 
 MAX_NESTING = 60
-"""Deeper trees are refused: Python's stack is shallower than Go's."""
+"""Deeper trees are refused: Python's stack is smaller than Go's."""
 
 
 class Unparsable(Exception):  # noqa: N818 becomes a ParseError when the name is known
     """The text is not a template."""
 
-    def __init__(self, message: str, line: int, *, opened: int | None = None) -> None:
+    def __init__(self, message: str, line: int, *, opened: int | None = None, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.line = line
+        self.hint = hint
         self.opened = opened
-        """The line where the action in question started, if that is another one."""
+        """The line where the action started, if it is another one."""
 
     def in_template(self, name: str) -> ParseError:
         started = "" if self.opened is None else f" at {name}:{self.opened}"
-        return ParseError(f"template: {name}:{self.line}: {self.message}{started}", line=self.line)
+        return ParseError(f"template: {name}:{self.line}: {self.message}{started}", line=self.line, hint=self.hint)
 
 
 class Expressions:
-    """Reads pipelines from a text's tokens, one after the other."""
+    """Parses pipelines from the tokens of a text, one after the other."""
 
     def __init__(self, text: str, functions: Mapping[str, Func], left: str, right: str) -> None:
         self._text = text
@@ -50,7 +52,7 @@ class Expressions:
         self.scope = Scope()
         self._nesting = 0
         self.opened: Token | None = None
-        """Where the action being read starts; None between actions."""
+        """Where the current action starts; None between actions."""
 
     # Reading tokens.
 
@@ -83,8 +85,8 @@ class Expressions:
     def _line(self, token: Token) -> int:
         return 1 + self._text.count("\n", 0, token[1])
 
-    def fail(self, message: str, token: Token | None = None) -> NoReturn:
-        raise Unparsable(message, self._line(token or self.last))
+    def fail(self, message: str, token: Token | None = None, *, hint: str = "") -> NoReturn:
+        raise Unparsable(message, self._line(token or self.last), hint=hint)
 
     def descend(self) -> None:
         self._nesting += 1
@@ -108,12 +110,12 @@ class Expressions:
         return Declaration(pipe, names[0], self.bound(names[0], operator))
 
     def bound(self, name: str, operator: str, loop: int | None = None) -> int | None:
-        """The slot of a variable that is declared or assigned to; None if there is none."""
+        """Return the slot of a declared or assigned variable; None if there is none."""
         binding = self.scope.find(name) if operator == _ASSIGNS else self.scope.declare(name, loop)
         return binding.slot if binding is not None else None
 
     def commands(self, pos: int, context: str, end: int, *, written: str = "") -> Operand:
-        """One command stands for itself; one in parentheses, or several, make a pipe."""
+        """Parse commands: a single one stands for itself; one in parentheses, or several, make a pipe."""
         tokens = self.tokens
         first: Operand | None = None
         later: list[Command] = []
@@ -140,7 +142,7 @@ class Expressions:
         return Pipe(pos, first, later, written)
 
     def declarations(self, context: str) -> tuple[list[str], str]:
-        """The names before := or =, and that operator."""
+        """Parse the names before := or =, and that operator."""
         names: list[str] = []
         while True:
             kind, _, name, _ = self.peek()
@@ -177,7 +179,7 @@ class Expressions:
         return call(word, args, piped=1) if isinstance(word, Identifier) else Application(word, args)
 
     def _terms(self) -> tuple[Operand, list[Operand]]:
-        """The terms of one command: what it begins with, and its arguments."""
+        """Parse the terms of one command: its head and its arguments."""
         tokens = self.tokens
         terms: list[Operand] = []
         while True:
@@ -204,7 +206,7 @@ class Expressions:
         return terms[0], terms[1:]
 
     def _fields(self, node: Operand) -> Operand:
-        """A term with the fields that follow it without a space."""
+        """Parse a term with the fields that follow it without a space."""
         first = self.peek()
         last = first
         names: list[str] = []
@@ -227,7 +229,7 @@ class Expressions:
     def identifier(self, token: Token) -> Identifier:
         _, pos, name, _ = token
         if name not in self._functions:
-            self.fail(f"function {quote(name)} not defined")
+            self.fail(f"function {quote(name)} not defined", hint=hints.of_function(name, self._functions))
         return Identifier(pos, name, self._functions[name])
 
     def variable(self, token: Token) -> Variable:
@@ -237,7 +239,7 @@ class Expressions:
         return Variable(pos, (name,), *((binding.slot, binding.loop) if binding else (None, None)))
 
     def _known(self, name: str) -> None:
-        """At the head of a pipeline Go has looked one token further before it notices, and names that line."""
+        """Fail for an undefined variable. At the head of a pipeline, Go has read one more token and names its line."""
         if name not in self.scope.names:
             self.fail(f"undefined variable {quote(name)}")
 
@@ -290,4 +292,4 @@ _READERS: dict[int, Callable[[Expressions, Token], Operand]] = {
     Kind.RAW_STRING: Expressions.string,
 }
 _TERMS = [_READERS.get(kind) for kind in range(Kind.SHOWN_FIELD + 1)]
-"""What reads a term, by the kind of its first token."""
+"""The parser of a term, by the kind of its first token."""

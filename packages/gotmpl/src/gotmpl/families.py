@@ -1,7 +1,7 @@
 """Families of functions, imported when a template first uses one of their names.
 
-A program that renders one simple template should not pay for certificates and time zones. The names are written down in
-one place, beside the module; a test keeps the two in step.
+A program that renders one simple template should not load certificates and time zones. The names are listed in one
+place, beside the module; a test keeps both in sync.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Load = Callable[[], Mapping[str, Func]]
 
 
 def family(module: str) -> Load:
-    """The table called FUNCTIONS in a module."""
+    """Return a function that loads the table FUNCTIONS of a module."""
 
     def load() -> Mapping[str, Func]:
         table: Mapping[str, Func] = import_module(module).FUNCTIONS
@@ -25,7 +25,7 @@ def family(module: str) -> Load:
 
 
 class Functions(Mapping[str, Func]):
-    """Every name at once, every function when it is asked for. A later family overrides an earlier one."""
+    """All names at once; functions load on first use. A later family overrides an earlier one."""
 
     def __init__(self, families: Iterable[tuple[str, Load]]) -> None:
         self._sources: dict[str, Load] = {name: load for names, load in families for name in names.split()}

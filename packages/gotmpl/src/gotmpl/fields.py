@@ -1,12 +1,13 @@
-"""Fields and methods of values: what `.a.b` reads.
+"""Fields and methods of values: evaluation of `.a.b`.
 
-Only maps and the tables of Go objects are looked at, never a Python attribute.
+Only maps and the tables of Go objects are accessed, never a Python attribute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gotmpl import hints
 from gotmpl.errors import FuncError
 from gotmpl.run import MissingKey, Run
 from gotmpl.signatures import Func
@@ -19,18 +20,18 @@ CallMethod = Callable[[Run, Value, Func], Value]
 def read_chain(
     run: Run, receiver: Value, names: Sequence[str], *, in_interface: bool, call: CallMethod | None
 ) -> Value:
-    """Every step of a field chain; only the last one may take arguments."""
+    """Evaluate every step of a field chain; only the last one may take arguments."""
     for name in names[:-1]:
         value = read_field(run, receiver, name, in_interface=in_interface, call=None)
         if value is None and isinstance(receiver, dict) and name not in receiver:
-            return None  # what nothing holds is nothing too, where that is no error
+            return None  # a field of nothing is nothing, if that is not an error
         in_interface = has_interface_elements(receiver)
         receiver = value
     return read_field(run, receiver, names[-1], in_interface=in_interface, call=call)
 
 
 def read_field(run: Run, receiver: Value, name: str, *, in_interface: bool, call: CallMethod | None) -> Value:
-    """One step of a field chain. `call` is given where the name may be a method that takes arguments."""
+    """Evaluate one step of a field chain. `call` is set if the name may be a method with arguments."""
     if receiver is None:
         if in_interface:
             raise run.error(f"nil pointer evaluating interface {{}}.{name}")
@@ -63,7 +64,8 @@ def _read_entry(run: Run, receiver: dict[str, Value], name: str, call: CallMetho
         return receiver[name]
     if run.missing is MissingKey.NOTHING:
         return None
-    raise run.error(f'map has no entry for key "{name}"')
+    hint = hints.of_key(name, receiver) if receiver is run.data else ""
+    raise run.error(f'map has no entry for key "{name}"', hint)
 
 
 def _call_bare(run: Run, receiver: Value, method: Func) -> Value:

@@ -7,7 +7,10 @@ import struct
 
 
 def format_float(value: float, verb: str = "g", precision: int = -1) -> str:
-    """strconv.FormatFloat(value, verb, precision, 64) for b, e, E, f, F, g, G, x, X; -1 means the shortest digits."""
+    """Do as strconv.FormatFloat(value, verb, precision, 64) for b, e, E, f, F, g, G, x, X.
+
+    A precision of -1 means the shortest digits.
+    """
     if precision < 0 and verb == "g" and 1 <= abs(value) < 1e6:
         return repr(value).removesuffix(".0")
     if math.isnan(value):
@@ -30,7 +33,7 @@ def format_float(value: float, verb: str = "g", precision: int = -1) -> str:
 
 
 def _parts(value: float) -> tuple[str, int, int]:
-    """Sign, mantissa of 53 bits (fewer if subnormal), and the power of two it is multiplied with."""
+    """Return sign, mantissa of 53 bits (fewer if subnormal), and the power of two it is multiplied with."""
     sign = "-" if math.copysign(1, value) < 0 else ""
     if value == 0:
         return sign, 0, -1074
@@ -76,7 +79,7 @@ def _general(value: float, verb: str, precision: int) -> str:
 
 
 def shortest_digits(value: float) -> tuple[str, str, int]:
-    """Sign, significant digits without trailing zeros, and decimal exponent of the first one."""
+    """Return sign, significant digits without trailing zeros, and the decimal exponent of the first one."""
     sign = "-" if math.copysign(1, value) < 0 else ""
     if value == 0:
         return sign, "0", 0
@@ -99,7 +102,7 @@ def _shortest(value: float, verb: str) -> str:
 
 
 def plain(digits: str, exponent: int) -> str:
-    """Digits with a decimal point and no exponent."""
+    """Write digits with a decimal point and no exponent."""
     if exponent < 0:
         return "0." + "0" * (-exponent - 1) + digits
     if len(digits) <= exponent + 1:
@@ -108,7 +111,7 @@ def plain(digits: str, exponent: int) -> str:
 
 
 def format_float32(value: float) -> str:
-    """strconv.FormatFloat(value, 'g', -1, 32): the shortest digits that give the same float32."""
+    """Do as strconv.FormatFloat(value, 'g', -1, 32): return the shortest digits that give the same float32."""
     if not math.isfinite(value):
         return format_float(value)
     try:
@@ -123,7 +126,7 @@ def format_float32(value: float) -> str:
 
 
 def format_json(value: float) -> str:
-    """encoding/json: exponent form only below 1e-6 and from 1e21, without a padded exponent."""
+    """Format like encoding/json: exponent form only below 1e-6 and from 1e21, without a padded exponent."""
     sign, digits, exponent = shortest_digits(value)
     if value == 0 or -7 < exponent < 21:
         return sign + plain(digits, exponent)

@@ -1,6 +1,6 @@
-"""Go's fmt for one value: the verbs, their flags, and the marks for what does not fit (`%!d(string=x)`).
+"""Go's fmt for one value: verbs, flags, and the marks for mismatches (`%!d(string=x)`).
 
-Values never fail to print. printf.py reads formats; this module writes values.
+Formatting a value never fails. printf.py parses formats; this module formats values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Spec:
         self.verb = verb
 
     def but(self, **changes: Any) -> Spec:
-        """The same directive with something else about it."""
+        """Return the directive with some fields changed."""
         other = Spec()
         vars(other).update(vars(self) | changes)
         return other
@@ -42,14 +42,14 @@ _PLAIN = Spec()
 
 
 def display(value: Value) -> str:
-    """What an action prints: %v, and `<no value>` for nil."""
+    """Return what an action prints: %v, and `<no value>` for nil."""
     if isinstance(value, str):
         return value
     return "<no value>" if value is None else format_value(value, _PLAIN)
 
 
 def sprint(values: list[Value]) -> str:
-    """fmt.Sprint: a space between two operands when neither is a string."""
+    """Do as fmt.Sprint: put a space between two operands if neither is a string."""
     parts: list[str] = []
     for position, value in enumerate(values):
         if position and not isinstance(value, str) and not isinstance(values[position - 1], str):
@@ -63,7 +63,7 @@ def sprintln(values: list[Value]) -> str:
 
 
 def format_value(value: Value, spec: Spec) -> str:
-    """One value under one directive."""
+    """Format one value under one directive."""
     verb = spec.verb
     if verb == "T":
         return _text(go_type(value), spec)
@@ -92,7 +92,7 @@ def format_value(value: Value, spec: Spec) -> str:
 
 
 def spelled_out(value: Value, source: str, verb: str = "v") -> str:
-    """The value for an error message: what the source does not contain literally is replaced."""
+    """Format the value for an error message; parts that the source does not contain are replaced."""
     try:
         bounded_value(value)
     except FuncError:
@@ -128,7 +128,7 @@ def _without_zeros(text: str, spec: Spec) -> str:
 
 
 def _bad(value: Value, spec: Spec) -> str:
-    """The mark for a verb that does not fit; the value in it keeps the flags."""
+    """Return the mark for a verb that does not fit; the value in it keeps the flags."""
     return f"%!{spec.verb}({go_type(value)}={format_value(value, spec.but(verb='v'))})"
 
 
@@ -214,7 +214,7 @@ def _float(value: float, spec: Spec) -> str:
 
 
 def _with_point(number: str, verb: str, precision: int) -> str:
-    """`#` keeps the decimal point, and for %g the trailing zeros."""
+    """Keep the decimal point for `#`, and for %g the trailing zeros."""
     mark = _EXPONENT.get(verb, "e" if number.islower() or verb not in "EG" else "E")
     head, found, tail = number.partition(mark)
     if verb in "gGxX":

@@ -1,7 +1,7 @@
-"""Go's time package, as far as templates reach it: moments, the calendar, layouts.
+"""The parts of Go's time package that templates can use: times, the calendar, layouts.
 
-A moment counts nanoseconds since 1970 in UTC and knows its zone. The calendar is our own, because Go's has years before
-1 and after 9999. Nothing here reads a clock.
+A moment counts nanoseconds since 1970 in UTC and has a zone. The calendar is our own, because Go's has years before 1
+and after 9999. This module never reads a clock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gotmpl.durations import SECOND
 _DAY = 86400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST, _LATEST = -62135510400, 253402214400
-"""0001-01-02 and 9999-12-31: Python knows no zone rules beyond."""
+"""0001-01-02 and 9999-12-31: Python has no zone rules beyond."""
 
 MONTHS = tuple(
     "January February March April May June July August September October November December".split()  # noqa: SIM905 twelve quoted words are harder to read
@@ -27,7 +27,7 @@ DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sun
 
 @dataclass(frozen=True, slots=True)
 class Civil:
-    """A moment as its zone's clock and calendar show it."""
+    """The local date and time of a moment in its zone."""
 
     year: int
     month: int
@@ -41,7 +41,7 @@ class Civil:
 
 
 def days_before(year: int, month: int, day: int) -> int:
-    """Days from 1970-01-01 to a date of the proleptic Gregorian calendar; months count from March inside."""
+    """Return the days from 1970-01-01 to a date of the proleptic Gregorian calendar; months count from March inside."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -81,7 +81,7 @@ class Moment:
 
     @property
     def offset(self) -> int:
-        """Seconds east of UTC."""
+        """Return the seconds east of UTC."""
         if self.zone is UTC:
             return 0
         return int((self._local.utcoffset() or timedelta()).total_seconds())
@@ -115,7 +115,7 @@ def fixed_zone(seconds: int) -> tzinfo:
 
 
 def in_zone(moment: Moment, name: str) -> Moment:
-    """The moment in a zone of the tz database; an unknown one is UTC."""
+    """Convert the moment to a zone of the tz database; an unknown zone is UTC."""
     if name in {"", "UTC", "Local"}:
         return Moment(moment.nanos)
     try:
@@ -129,11 +129,11 @@ ELEMENT = re.compile(
     r"|Z07:00:00|Z070000|Z07:00|Z0700|Z07|002|01|02|03|04|05|06|15|PM|pm|(?<=_)2006|__2|_2(?!006)"
     r"|[.,](?:0+|9+)(?![0-9])|1|2|3|4|5"
 )
-"""The parts of a layout that stand for something."""
+"""The elements of a layout."""
 
 
 def format_moment(moment: Moment, layout: str) -> str:
-    """Time.Format."""
+    """Format like Time.Format."""
     civil = moment.civil
     return ELEMENT.sub(lambda found: _field(found.group(), moment, civil), layout)
 
@@ -201,5 +201,5 @@ def _offset(offset: int, colon: str, parts: int) -> str:
 
 
 def go_string(moment: Moment) -> str:
-    """Time.String, without the monotonic part."""
+    """Format like Time.String, without the monotonic part."""
     return format_moment(moment, "2006-01-02 15:04:05.999999999 -0700 MST")

@@ -1,7 +1,7 @@
 """JSON as encoding/json reads and writes it.
 
 Reading gives float64 for every number and keeps the last of duplicate keys; writing sorts keys and escapes <, > and &
-unless told otherwise. Error texts are Go's, with positions but without content beyond one character.
+unless told otherwise. Error texts are Go's, with positions, but with at most one character of content.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, StrMap, Value, go_typ
 
 MAX_QUICK = 2**20
 MAX_DEPTH = 200
-"""Deeper documents are refused: Go allows 10,000, Python's stack does not."""
+"""Deeper documents are refused: Go allows 10,000 levels, Python's stack does not."""
 
 
 def kind_of(value: Value) -> str:
-    """The word encoding/json has for a JSON value."""
+    """Return encoding/json's name of a JSON value's type."""
     return {str: "string", bool: "bool", float: "number", list: "array", dict: "object"}.get(type(value), "null")
 
 
 class JsonError(ValueError):
-    """The text is Go's. `value` is what a caller that ignores errors gets to see.
+    """A JSON error in Go's words. `value` is the result for callers that ignore errors.
 
-    Characters of what was read are in `parts` as Quoted only: a document may be a secret.
+    Characters of the input are in `parts` only as Quoted: a document may be a secret.
     """
 
     value: Value = None
@@ -137,7 +137,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 class _UnusualError(ValueError):
-    """Something the quick reader does not settle."""
+    """The fast reader cannot handle this input."""
 
 
 def _unusual(text: str) -> NoReturn:
@@ -153,9 +153,9 @@ _QUICK = json.JSONDecoder(parse_float=_float, parse_int=_float, parse_constant=_
 
 
 def decode(text: str) -> Value:
-    """The document as Go values; JsonError with Go's words if it is not JSON.
+    """Decode the document to Go values; raise JsonError in Go's words if it is not JSON.
 
-    The library reads what is well formed; what is not, or is beyond it, gets our own reader, which knows Go's words.
+    The library decodes well-formed documents; all others go to our own reader, which knows Go's messages.
     """
     if not text.isascii():
         text = _INVALID.sub("\ufffd", text) if '"' in text else text
@@ -175,7 +175,7 @@ def decode(text: str) -> Value:
 
 
 def decode_first(text: str) -> Value:
-    """The first document of a text, whatever follows it."""
+    """Decode the first document of a text, whatever follows it."""
     return _Reader(text).value(0)
 
 
@@ -192,7 +192,7 @@ class _Reader:
         raise JsonError("invalid character ", self._quoted(_shown(self._text[at])), f" {context}")
 
     def _quoted(self, shown: str) -> Quoted:
-        """Shown where the template itself spells out the document."""
+        """Quote a character; it is shown only if the template itself contains the document."""
         return Quoted(shown, origin=self._text)
 
     def _skip(self) -> str:

@@ -1,6 +1,6 @@
-"""Private keys: read from and written to DER, with Go's words for what is wrong.
+"""Read and write private keys in DER, with Go's error messages.
 
-`cryptography` is imported where it is needed, so that templates without keys do not pay for it.
+`cryptography` is imported on use, so that templates without keys do not load it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PrivateKey = Any
 
 
 class KeyFormatError(ValueError):
-    """Why bytes are not a private key; never holds any of them."""
+    """Why bytes are not a private key; it never contains any of them."""
 
 
 def from_pkcs8(der: bytes) -> PrivateKey:
@@ -34,7 +34,7 @@ def from_sec1(der: bytes) -> PrivateKey:
 
 
 def from_any(der: bytes) -> PrivateKey:
-    """PKCS#1, PKCS#8 or SEC 1, whichever fits."""
+    """Read a key in PKCS#1, PKCS#8 or SEC 1, whichever fits."""
     try:
         return _loaded(der, "") if _form(der) else _refuse(DerError("no private key"))
     except ValueError:
@@ -46,7 +46,7 @@ def _refuse(error: Exception) -> PrivateKey:
 
 
 def _form(der: bytes) -> str:
-    """Which of the three structures the bytes have; empty if none."""
+    """Return which of the three structures the bytes have; empty if none."""
     try:
         outer = first(der)
         parts = outer.children() if outer.tag == SEQUENCE and len(outer.raw) == len(der) else []
@@ -89,7 +89,7 @@ def _loaded(der: bytes, problem: str) -> PrivateKey:
 
 
 def _is_consistent(key: PrivateKey) -> bool:
-    """Go's checks of an RSA key, without the slow search for factors that the library would do."""
+    """Run Go's checks of an RSA key, without the library's slow search for factors."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
     if not isinstance(key, RSAPrivateKey):
@@ -101,7 +101,7 @@ def _is_consistent(key: PrivateKey) -> bool:
 
 
 def from_pem(text: bytes) -> PrivateKey:
-    """The key in the first block, read as the block's type says."""
+    """Read the key in the first block, according to the block's type."""
     block, _ = pem.decode(text)
     if block is None:
         raise KeyFormatError("no PEM data in input")
@@ -143,7 +143,7 @@ def _written(key: PrivateKey, form: str) -> bytes:
 
 
 def to_pem(key: PrivateKey) -> str:
-    """RSA, EC and DSA keys in their traditional forms, others as PKCS#8."""
+    """Write RSA, EC and DSA keys in their traditional forms, others as PKCS#8."""
     from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 
     match key:

@@ -1,7 +1,7 @@
-"""Template text -> tokens.
+"""Template text to tokens.
 
-The whole text is read at once into a list: templates are small, and a list lets the parser look ahead freely. Positions
-are indexes into the text; byte columns, which Go reports, are computed only when an error needs one.
+The whole text is tokenised at once into a list: templates are small, and a list lets the parser look ahead freely.
+Positions are indexes into the text; byte columns, which Go reports, are computed only for errors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gotmpl.quoting import quote, unicode_name
 
 
 class Kind:
-    """What a token is. Plain numbers: members of an Enum are slow to read, and the parser asks for every token."""
+    """The kind of a token. Plain numbers, because Enum members are slow and the parser reads one for every token."""
 
     ERROR = 0
     BOOL = 1
@@ -36,7 +36,7 @@ class Kind:
     STRING = 17
     TEXT = 18
     VARIABLE = 19
-    # Every kind from here on is a keyword and shows as <word> in messages.
+    # Every kind from here on is a keyword, shown as <word> in messages.
     BLOCK = 20
     BREAK = 21
     CONTINUE = 22
@@ -71,11 +71,11 @@ KEYWORDS = {
 
 
 Token = tuple[int, int, str, bool]
-"""Kind, position, text, and whether white space stands before it: a tuple, because one is made for every word."""
+"""Kind, position, text, and whether white space precedes it. A tuple, because one is made for every word."""
 
 
 def shown(token: Token) -> str:
-    """The token as messages quote it."""
+    """Return the token as messages quote it."""
     kind, _, text, _ = token
     if kind == Kind.EOF:
         return "EOF"
@@ -108,12 +108,12 @@ _INSIDE = (
     r"|(?P<number>[+-]?(?:[0-9]|\.[0-9])|[+-])"
     r")"
 )
-"""The next token of an action with the spaces before it. A name must be followed by something that may follow one."""
+"""The next token of an action with the spaces before it. A name must be followed by a valid character."""
 _USUAL = (
     r"([ \t\r\n]*+)(\.(?:{word})?+{end}|{word}{end}|\$[A-Za-z0-9_]*+{end}|\"(?:[^\\\"\n]|\\[^\n])*+\"|`[^`]*+`|[=|(),]"
     r"|[0-9]++(?=[ \t\r\n|)]|\Z)|:=)"
 )
-"""The tokens that nearly every action is made of: a part of what _INSIDE knows, as the spaces and the word."""
+"""The tokens of nearly every action, a subset of _INSIDE: the spaces and the word."""
 _NUMBER = re.compile(
     r"[+-]?(?:"
     r"0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][+-]?[0-9_]*)?"
@@ -127,7 +127,7 @@ _TERMINATORS = frozenset(" \t\r\n.,|:)(")
 
 
 def is_alphanumeric(char: str) -> bool:
-    """Go's letter, decimal digit or underscore; narrower than str.isalnum, which takes every numeral."""
+    """Return whether a character is Go's letter, decimal digit or underscore; str.isalnum accepts more numerals."""
     return char == "_" or char.isalpha() or char.isdecimal()
 
 
@@ -141,7 +141,7 @@ def _inside(right: str) -> re.Pattern[str]:
 
 @cache
 def _usual() -> tuple[_Match, _Match, Callable[[str, int, int], list[tuple[str, str]]]]:
-    """In the default delimiters: match an action that is only a field, one of usual tokens; find all those tokens."""
+    """Return matchers for the default delimiters: a field-only action, an action of usual tokens, all those tokens."""
     token = _USUAL.replace("{word}", _WORD).replace("{end}", r"(?=[ \t\r\n.,|:()]|}}|\Z)")
     tokens = token.replace("([", "(?:[", 1).replace("(\\.", "(?:\\.", 1)
     return (
@@ -163,7 +163,7 @@ class _Broken(Exception):  # noqa: N818 not an error of ours yet: the parser dec
 
 
 def tokens(text: str, left: str, right: str) -> list[Token]:
-    """Every token of a text; the last one is EOF or ERROR."""
+    """Return every token of a text; the last one is EOF or ERROR."""
     return _Lexer(text, left, right).tokens()
 
 
@@ -196,7 +196,7 @@ class _Lexer:
         return out
 
     def _action(self, start: int, pos: int) -> int:
-        """The tokens of the action whose inside begins at `pos`. Returns where text goes on."""
+        """Tokenise the action whose inside begins at `pos`. Return where the text continues."""
         if self._text.startswith("/*", pos):
             return self._comment(start, pos)
         if self._text.startswith("-" + self._right, pos):
@@ -205,7 +205,7 @@ class _Lexer:
         return usual or self._any_action(start, pos)
 
     def _lone_hyphen(self, start: int, pos: int) -> int:
-        """`{{- -}}`: no space is left before the second hyphen, so it does not trim. It is a number without digits."""
+        """Handle `{{- -}}`: no space precedes the second hyphen, so it does not trim; it is a number without digits."""
         end = pos + 1 + len(self._right)
         self._tokens += [
             (Kind.LEFT_DELIM, start, self._left, False),
@@ -215,7 +215,7 @@ class _Lexer:
         return end
 
     def _usual_action(self, start: int, pos: int) -> int | None:
-        """What _any_action does, quicker, for usual tokens; None if there are others or a lone parenthesis."""
+        """Tokenise an action of usual tokens fast; None if there are others or an unmatched parenthesis."""
         field, whole, one = _usual()
         text = self._text
         alone = field(text, pos)
@@ -265,7 +265,7 @@ class _Lexer:
         return pos
 
     def _any_action(self, start: int, pos: int) -> int:
-        """The tokens of one action, whatever they are."""
+        """Tokenise any action."""
         text, right, inside = self._text, self._right, _inside(self._right).match
         append = self._tokens.append
         append((Kind.LEFT_DELIM, start, self._left, False))
@@ -297,7 +297,7 @@ class _Lexer:
         return pos >= len(text) or text[pos] in _TERMINATORS or text.startswith(self._right, pos)
 
     def _number(self, pos: int) -> tuple[int, int]:
-        """The kind of the number at `pos`, and its end."""
+        """Return the kind of the number at `pos`, and its end."""
         end = self._scan_number(pos)
         if self._text[end : end + 1] not in {"+", "-"}:
             return Kind.NUMBER, end
@@ -307,7 +307,7 @@ class _Lexer:
         return Kind.COMPLEX, second
 
     def _scan_number(self, pos: int, start: int | None = None) -> int:
-        """The end of a number at `pos`, the second part of one that began at `start`."""
+        """Return the end of a number at `pos`, the second part of one that began at `start`."""
         start = pos if start is None else start
         found = _NUMBER.match(self._text, pos)
         end = found.end() if found else pos
@@ -317,13 +317,13 @@ class _Lexer:
         return end
 
     def _unusual(self, pos: int) -> tuple[int, int]:
-        """Kind and end of what the table does not know: names beyond ASCII, lone dots, signs, and every mistake."""
+        """Return kind and end of what the table does not cover: non-ASCII names, lone dots, signs, and every error."""
         text = self._text
         if pos >= len(text):
             raise _Broken(pos, "unclosed action")
         char = text[pos]
         if char == "." and pos + 1 == len(text):
-            return Kind.NUMBER, pos + 1  # a dot may start a number, and nothing says it does not
+            return Kind.NUMBER, pos + 1  # a dot may start a number, and nothing says otherwise
         if char in "\"`'":
             raise _Broken(pos, _UNTERMINATED[char])
         if char == ":":
@@ -361,7 +361,7 @@ _STARTS = {
     "`": Kind.RAW_STRING,
     **dict.fromkeys("0123456789", Kind.NUMBER),
 }
-"""What the first character of any other usual token tells; the rest are names of functions."""
+"""The kind by first character of any other usual token; the rest are names of functions."""
 _UNTERMINATED = {
     '"': "unterminated quoted string",
     "`": "unterminated raw quoted string",

@@ -1,4 +1,4 @@
-"""What {{range}} goes over. The loop itself is a statement."""
+"""The values that {{range}} iterates over. The loop itself is a statement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gotmpl.values import Value, sorted_keys
 
 
 def entries(run: Run, container: Value, wanted: int) -> list[tuple[Value, Value]] | enumerate[Value]:
-    """Index or key, and element. Maps are sorted by key."""
+    """Return index or key, and element. Maps are sorted by key."""
     if isinstance(container, list):
         return enumerate(container)
     if isinstance(container, dict):

@@ -1,4 +1,4 @@
-"""Number and character constants, as Go's parser reads them."""
+"""Number and character constants, parsed as in Go."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEX_FLOAT = re.compile(r"[+-]?0[xX](?=_?[0-9a-fA-F]|\.[0-9a-fA-F])[0-9a-fA-F_]*
 
 
 def parse_number(pos: int, text: str, *, is_char: bool = False, is_complex: bool = False) -> Number | str:
-    """The constant with every type it can take, or the message of the parse error."""
+    """Return the constant with every type it can take, or the message of the parse error."""
     if is_char:
         code, whole = unquote_char(text)
         if code is None:
@@ -66,7 +66,7 @@ MAX_DIGITS = 200
 
 
 def integer(text: str) -> int | None:
-    """strconv.ParseInt with base 0: prefixes, a leading 0 is octal, underscores only between digits."""
+    """Parse like strconv.ParseInt with base 0: prefixes, a leading 0 is octal, underscores only between digits."""
     if len(text) > MAX_DIGITS:
         return None
     if _DECIMAL.match(text):
@@ -86,7 +86,7 @@ def integer(text: str) -> int | None:
 
 
 def real(text: str) -> float | None:
-    """strconv.ParseFloat: decimal, or hexadecimal with an exponent."""
+    """Parse like strconv.ParseFloat: decimal, or hexadecimal with an exponent."""
     try:
         if _HEX_FLOAT.match(text):
             return float.fromhex(text.replace("_", ""))
@@ -107,7 +107,7 @@ def _complex(text: str) -> complex | None:
 
 
 def _simplified(pos: int, text: str, value: complex) -> Number:
-    """A complex constant without imaginary part is also a real one."""
+    """Treat a complex constant without imaginary part as a real one, too."""
     number = Number(pos, text)
     number.complex_value = value
     if value.imag == 0:

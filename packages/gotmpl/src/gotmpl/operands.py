@@ -1,11 +1,10 @@
 """Operands: literals, the dot, fields, variables, chains.
 
-A node of a template evaluates itself: what the parser builds is the program, and nothing is compiled after it. `eval`
+A node of a template evaluates itself: the parser's result is the program; there is no separate compilation. `eval`
 takes the run and the dot. It sets `run.node` exactly where Go would, so that the place in an error message is Go's;
 `str(node)` is the source in Go's normal form, which error messages quote as `at <…>`.
 
-Plain classes, here and in the other modules of nodes: a tree is made for every text, and these are made faster than
-dataclasses.
+All node modules use plain classes: a tree is built for every text, and plain classes are faster than dataclasses.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class String:
 
 
 class Number:
-    """A constant; which of the forms are set says what Go type it can become."""
+    """A constant; the forms that are set say which Go types it can become."""
 
     __slots__ = ("complex_value", "float_value", "int_value", "is_rune", "pos", "text", "uint_value")
 
@@ -80,7 +79,7 @@ class Number:
 
     @property
     def ideal(self) -> Value:
-        """The value of an untyped constant: int if it is one, else float64 or complex128. None if it overflows int."""
+        """Return the value of an untyped constant: int, else float64 or complex128. None if it overflows int."""
         if self.complex_value is not None:
             return self.complex_value
         if self.is_rune:
@@ -143,14 +142,14 @@ class Field:
         return self.read(run, dot, None)
 
     def read(self, run: Run, dot: Value, call: CallMethod | None) -> Value:
-        """The value; the last name may be a method that takes arguments."""
+        """Return the value; the last name may be a method with arguments."""
         run.node = self
         in_interface = self.loop is not None and bool(run.vars[self.loop])
         return read_chain(run, dot, self.names, in_interface=in_interface, call=call)
 
 
 class Variable:
-    """`$x.a.b`; the first name holds the dollar sign. `slot` is None if nothing binds the name here."""
+    """`$x.a.b`; the first name includes the dollar sign. `slot` is None if the name is not bound here."""
 
     __slots__ = ("loop", "names", "pos", "slot")
 
@@ -170,7 +169,7 @@ class Variable:
         return self.read(run, dot, None)
 
     def read(self, run: Run, _dot: Value, call: CallMethod | None) -> Value:
-        """The value; the last name may be a method that takes arguments."""
+        """Return the value; the last name may be a method with arguments."""
         run.node = self
         if self.slot is None:
             raise run.error(f"undefined variable: {self.names[0]}")
@@ -198,7 +197,7 @@ class Chain:
         return self.read(run, dot, None)
 
     def read(self, run: Run, dot: Value, call: CallMethod | None) -> Value:
-        """The value; the last name may be a method that takes arguments."""
+        """Return the value; the last name may be a method with arguments."""
         run.node = self
         if isinstance(self.node, Nil):
             raise run.error(f"indirection through explicit nil in {self}")
@@ -206,7 +205,7 @@ class Chain:
 
 
 class Group:
-    """`(pipeline)` where a value is wanted."""
+    """`(pipeline)` as a value."""
 
     __slots__ = ("inner", "pos")
 
@@ -222,7 +221,7 @@ class Group:
 
 
 def as_command(node: Node) -> str:
-    """How Go shows what a command begins with: a group without its parentheses."""
+    """Format the head of a command like Go: a group without its parentheses."""
     return str(node.inner if isinstance(node, Group) else node)
 
 

@@ -1,4 +1,4 @@
-"""Tokens -> statements that execute themselves, with Go's grammar and Go's words for every mistake.
+"""Tokens to statements that execute themselves, with Go's grammar and Go's error messages.
 
 The name of the template is not needed here: a text is parsed once for all keys that have it.
 """
@@ -74,7 +74,7 @@ class _Parser(Expressions):
         self._definition(name, context)
 
     def _definition(self, name: str, context: str) -> None:
-        """The body of a template of its own. A second one replaces only an empty one; an empty one replaces nothing."""
+        """Parse a defined template. A second one replaces only an empty one; an empty one replaces nothing."""
         outer = self.scope, self._range_depth
         self.scope, self._range_depth = Scope(), 0
         body, stop = self._body()
@@ -89,7 +89,7 @@ class _Parser(Expressions):
             self.fail(f"template: multiple definition of template {quote(name)}")
 
     def _body(self) -> tuple[Body, _Stop]:
-        """Statements up to {{end}} or {{else}}."""
+        """Parse statements up to {{end}} or {{else}}."""
         body: Body = []
         self.peek()
         self.descend()
@@ -169,7 +169,7 @@ class _Parser(Expressions):
         return Range(pipe, loop, body, otherwise)
 
     def _otherwise(self, kind: int) -> Body:
-        """The {{else}} part; `else if` and `else with` continue a chain of their own kind without another {{end}}."""
+        """Parse the {{else}} part; `else if` and `else with` continue the chain without another {{end}}."""
         if kind != Kind.RANGE and self.peek()[0] == kind:
             return [self.if_or_with(self.next())]
         body, stop = self._body()

@@ -1,6 +1,7 @@
-"""PEM blocks, found and written as Go's encoding/pem does.
+"""PEM blocks, read and written as Go's encoding/pem does.
 
-A block starts and ends at the beginning of a line. What is malformed is skipped, and the search goes on after its END.
+A block starts and ends at the beginning of a line. A malformed block is skipped, and the search continues after its
+END.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Block:
 
 
 def decode(data: bytes) -> tuple[Block | None, bytes]:
-    """The first block and what follows it; without a block, None and all of the data."""
+    """Return the first block and what follows it; without a block, None and all of the data."""
     at = 0
     while True:
         end = data.find(_END, at)
@@ -40,7 +41,7 @@ def decode(data: bytes) -> tuple[Block | None, bytes]:
 
 
 def blocks(data: bytes) -> tuple[list[Block], bytes]:
-    """Every block, and the rest in which there is none."""
+    """Return every block, and the rest without blocks."""
     found: list[Block] = []
     block, rest = decode(data)
     while block is not None:
@@ -50,7 +51,7 @@ def blocks(data: bytes) -> tuple[list[Block], bytes]:
 
 
 def _block(data: bytes, at: int, end: int) -> tuple[Block, bytes] | None:
-    """The block whose type starts at `at` and whose END line starts at the line break `end`."""
+    """Return the block whose type starts at `at` and whose END line starts at the line break `end`."""
     line, body = _line(data, at)
     if not line.endswith(_DASHES):
         return None
@@ -78,7 +79,7 @@ def _block(data: bytes, at: int, end: int) -> tuple[Block, bytes] | None:
 
 
 def _line(data: bytes, at: int) -> tuple[bytes, int]:
-    """The line without trailing blanks, and where the next one starts."""
+    """Return the line without trailing blanks, and where the next one starts."""
     end = data.find(b"\n", at)
     if end < 0:
         return data[at:].rstrip(b" \t"), len(data)
@@ -98,7 +99,7 @@ def _text(raw: bytes) -> str:
 
 
 def encode(block: Block) -> str | None:
-    """The block as text with lines of 64 characters; None if a header cannot be written."""
+    """Format the block with lines of 64 characters; None if a header cannot be written."""
     if any(":" in name for name in block.headers):
         return None
     lines = [f"-----BEGIN {block.type}-----"]

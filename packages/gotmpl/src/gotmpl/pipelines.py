@@ -1,4 +1,4 @@
-"""Pipelines, and the commands in them that do not call a function by its name."""
+"""Pipelines, and the commands in them that do not call a function by name."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gotmpl.values import Value
 
 
 class Command(Operand, Protocol):
-    """An operand that takes the value which comes through the pipeline."""
+    """An operand that takes the piped value."""
 
     def eval(self, run: Run, dot: Value, final: Value | Missing = MISSING, /) -> Value: ...
 
 
 class Application:
-    """`.when.Format "2006"`, `x | $y.Method`: a term that is given arguments. Only methods can take them."""
+    """`.when.Format "2006"`, `x | $y.Method`: a term with arguments. Only methods can take them."""
 
     __slots__ = ("args", "word")
 
@@ -62,7 +62,7 @@ class Application:
 
 
 class Pipe:
-    """`a | b | c`, with the variables it declares. What a {{range}} declares, the loop sets."""
+    """`a | b | c`, with the variables it declares. The loop sets the variables of a {{range}}."""
 
     __slots__ = ("first", "later", "pos", "written")
 
@@ -85,7 +85,7 @@ class Pipe:
 
 
 class Declaration(Pipe):
-    """`$x := …` and `$x = …`. Inside an action of its own it shows nothing."""
+    """`$x := …` and `$x = …`. As an action it shows nothing."""
 
     __slots__ = ("name", "slot")
 
@@ -93,7 +93,7 @@ class Declaration(Pipe):
         super().__init__(pipe.pos, pipe.first, pipe.later, pipe.written)
         self.name = name
         self.slot = slot
-        """None if nothing binds the name here, as Go finds out when it gets there."""
+        """None if the name is not bound here; as in Go, that fails on execution."""
 
     def eval(self, run: Run, dot: Value) -> Value:
         value = Pipe.eval(self, run, dot)

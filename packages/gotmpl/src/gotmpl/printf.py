@@ -1,4 +1,4 @@
-"""fmt.Sprintf: reads a format and hands each value to formatting.py."""
+"""fmt.Sprintf: parses a format and passes each value to formatting.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIMPLE = re.compile(r"%([sdv])")
 
 
 def _quick(template: str, values: list[Value]) -> str:
-    """Most formats: %s and %v of strings, %d and %v of integers, one for each value. Empty if it is not one of them."""
+    """Handle most formats: %s and %v of strings, %d and %v of integers, one per value. Empty for all others."""
     pieces = _SIMPLE.split(template)
     if len(pieces) != 2 * len(values) + 1 or any("%" in piece for piece in pieces[::2]):
         return ""
@@ -113,7 +113,7 @@ class _Printer:
         return format_value(value, spec)
 
     def _index(self) -> None:
-        """An explicit argument index, `[2]`. One that is wrong spoils the directive."""
+        """Parse an explicit argument index, `[2]`. An invalid one invalidates the directive."""
         self._after_index = False
         template = self._template
         if self._char() != "[":
@@ -134,7 +134,7 @@ class _Printer:
             self._good_index = False
 
     def _star(self) -> int | None:
-        """The next operand as a width or precision; None if it is not a usable integer."""
+        """Return the next operand as a width or precision; None if it is not a usable integer."""
         self._at += 1
         self._after_index = False
         if self._used >= len(self._values):

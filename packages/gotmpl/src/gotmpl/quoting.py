@@ -1,7 +1,7 @@
-r"""Go's quoted forms: `"…"` with escapes, `U+0041 'A'`, and the reading of string and character literals.
+r"""Go's quoted forms: `"…"` with escapes, `U+0041 'A'`, and the parsing of string and character literals.
 
-Text is `str` in which a byte that is not UTF-8 stands as a lone surrogate (the surrogateescape convention), so every
-byte string survives unchanged; quoting shows such a byte as \xNN, as Go does.
+Text is `str` in which a byte that is not UTF-8 is a lone surrogate (the surrogateescape convention), so every byte
+string survives unchanged; quoting shows such a byte as \xNN, as Go does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def quote(text: str, mark: str = '"') -> str:
 
 
 def can_backquote(text: str) -> bool:
-    """strconv.CanBackquote: whether the text can stand between backquotes as it is."""
+    """Return whether the text can stand unchanged between backquotes (strconv.CanBackquote)."""
     return not _NOT_BETWEEN_BACKQUOTES.search(text)
 
 
@@ -66,7 +66,7 @@ _NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v":
 
 
 def unquote(literal: str) -> str | None:
-    """The value of a Go string literal, or None if it is malformed."""
+    """Return the value of a Go string literal; None if it is malformed."""
     mark, body = literal[0], literal[1:-1]
     if mark == "`":
         return body.replace("\r", "")
@@ -101,7 +101,7 @@ def _piece(found: re.Match[str], mark: str) -> bytes | None:
 
 
 def unquote_char(literal: str) -> tuple[int | None, bool]:
-    """The first code point of a Go character constant, None if it is malformed; and whether it is the only one."""
+    """Return the first code point of a Go character constant (None if malformed), and whether it is the only one."""
     body = literal[1:-1]
     if not body.startswith("\\"):
         if not body:

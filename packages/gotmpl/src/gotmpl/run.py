@@ -1,4 +1,4 @@
-"""One execution of a template: its output, its variables, its bounds, and where it is.
+"""One execution of a template: its output, variables, limits and position.
 
 `node` is the node visited last. Go reports errors there, so every node sets it and none names a place itself.
 """
@@ -14,19 +14,19 @@ from gotmpl.quoting import quote
 from gotmpl.values import Value, to_bytes
 
 _STEPS_BETWEEN_LOOKS = 4
-"""One step may be a function that works on megabytes, and a look at the clock costs less than most of them."""
+"""One step may be a function that works on megabytes, and checking the clock costs less than most steps."""
 
 
 class MissingKey(Enum):
-    """What reading a field of a map does if the map lacks it; Go's option of that name."""
+    """How reading an absent field of a map behaves; Go's option of that name."""
 
     ERROR = "error"
     NOTHING = "default"
-    """There is no value: prints `<no value>`, and a function gets nil."""
+    """There is no value: prints `<no value>`, and a function receives nil."""
 
 
-class Limits(NamedTuple):
-    """Bounds of one execution. A template that reaches one fails with a LimitError that names it."""
+class TemplateLimits(NamedTuple):
+    """Limits of one execution. A template that exceeds one fails with a LimitError that names it."""
 
     output_bytes: int = 4 * 2**20
     steps: int = 200_000
@@ -35,15 +35,15 @@ class Limits(NamedTuple):
     """Nested {{template}} calls."""
     seconds: float = 2.0
     clock: Callable[[], float] | None = None
-    """A monotonic clock; without one there is no time bound."""
+    """A monotonic clock; without one there is no time limit."""
 
 
 class Node(Protocol):
-    """A piece of a template that an error can happen at; `str()` is its source in Go's normal form."""
+    """A part of a template where an error can occur; `str()` is its source in Go's normal form."""
 
     @property
     def pos(self) -> int:
-        """Where it begins: an index into the text."""
+        """Return the start position: an index into the text."""
 
 
 class Whole(Protocol):
@@ -54,18 +54,18 @@ class Whole(Protocol):
 
 class Run:
     missing: MissingKey
-    """Set by the engine, like all that is the same for each of its runs."""
+    """Set by the engine, like everything that all its runs share."""
     __slots__ = (
         *("_deadline", "_limits", "alarm", "data", "depth", "left", "missing", "name", "node", "out", "root", "steps"),
         *("template", "text", "vars"),
     )
 
-    def __init__(self, name: str, text: str, limits: Limits, data: Value, root: Whole) -> None:
+    def __init__(self, name: str, text: str, limits: TemplateLimits, data: Value, root: Whole) -> None:
         self.name = name
         self.root = root
-        """What has that name: an inclusion of it starts over."""
+        """The template of that name; including it starts over."""
         self.text = text
-        """The source: what it spells out, messages may show."""
+        """The source; messages may show what it contains."""
         self.template = name
         """The template being executed: the text itself, or one that it defines."""
         self.data = data
@@ -73,7 +73,7 @@ class Run:
         self.left = limits.output_bytes
         self.steps = limits.steps
         self.alarm = limits.steps
-        """When fewer steps than this are left, it is time to look at the bounds."""
+        """The limits are checked when fewer steps than this are left."""
         self.depth = 0
         self.node: Node | None = None
         self.vars: list[Value] = []
@@ -81,17 +81,17 @@ class Run:
         self._deadline: float | None = None
 
     def overflow(self) -> LimitError:
-        """For whoever took more than is `left`. There is no method to write: it is done where the text is made."""
+        """Return the error for output beyond `left`. Nodes append their output themselves."""
         return self.over(f"output is larger than {self._limits.output_bytes} bytes")
 
     def step(self) -> None:
-        """Count one iteration, call or inclusion. Hot places do this themselves."""
+        """Count one iteration, call or inclusion. Performance-critical code does this inline."""
         self.steps -= 1
         if self.steps < self.alarm:
             self.tick()
 
     def tick(self) -> None:
-        """Look at the bounds, and say when to look again."""
+        """Check the limits, and schedule the next check."""
         if self.steps < 0:
             raise self.over(f"more than {self._limits.steps} steps")
         self._check_time()
@@ -112,9 +112,9 @@ class Run:
             raise self.over(f"exceeded maximum template depth ({self._limits.depth})")
         self.step()
 
-    def error(self, message: str) -> ExecError:
+    def error(self, message: str, hint: str = "") -> ExecError:
         text, line, column = self._located(message)
-        return ExecError(text, line=line, column=column)
+        return ExecError(text, line=line, column=column, hint=hint)
 
     def over(self, message: str) -> LimitError:
         text, line, column = self._located(message)

@@ -1,7 +1,7 @@
 """Variables, resolved to slots when a template is parsed.
 
-Go keeps a stack of names at run time; scoping is lexical, so the slot of every use is known before. Go's parser is more
-generous than its execution: it still knows in {{else}} what the body before declared. So there are two lists.
+Go keeps a stack of names at run time; scoping is lexical, so the slot of every use is known in advance. Go's parser is
+more lenient than its execution: in {{else}} it still accepts variables of the body before. So there are two lists.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Scope:
     def __init__(self) -> None:
         self.bindings = [_ROOT]
         self.names = ["$"]
-        """What the parser takes for a variable, bound or not."""
+        """The names that the parser accepts as variables, bound or not."""
         self.size = 1
         self.dot_loop: int | None = None
         """Like Binding.loop, for the dot."""
@@ -55,10 +55,10 @@ class Scope:
         return len(self.bindings), len(self.names)
 
     def unbind(self, mark: tuple[int, int]) -> None:
-        """A body ends: what it declared is not bound any more."""
+        """End a body: unbind its variables."""
         del self.bindings[mark[0] :]
 
     def forget(self, mark: tuple[int, int]) -> None:
-        """A statement ends: what it declared is not a variable any more."""
+        """End a statement: forget its variables."""
         del self.bindings[mark[0] :]
         del self.names[mark[1] :]

@@ -1,9 +1,9 @@
 """Functions as templates see them: a name, Go parameter types, and a Python callable.
 
-Types do two jobs, as in Go: they turn constants of the source into values when the template is compiled, and they check
-values when the function is called.
+As in Go, types convert constants of the source when the template is compiled, and check values when the function is
+called.
 
-Plain classes with slots, not dataclasses: those take longer to import than all of this, and every call looks in here.
+Plain classes with slots, not dataclasses, which take longer to import, and every call uses this module.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from gotmpl.values import NilSlice, NilStrSlice, StrSlice, Uint32, Value, go_type
+from gotmpl.values import NilSlice, Uint32, Value, go_type
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 class GoType:
-    """A parameter type. `constant` names the literals it takes: bool, string, integer, unsigned, float, any, none."""
+    """A parameter type. `constant` names the accepted literals: bool, string, integer, unsigned, float, any, none."""
 
     __slots__ = ("accepted", "box", "constant", "name", "nilable", "python")
 
@@ -37,7 +37,7 @@ class GoType:
         self.box = box
         """Wraps a constant, so that %T and later calls see the right type."""
         self.accepted = None if constant == "any" else python
-        """The Python types of its values; None if it takes any."""
+        """The Python types of its values; None if it accepts any."""
 
     def accepts(self, value: Value) -> bool:
         return self.constant == "any" or type(value) in self.python
@@ -58,11 +58,10 @@ UINT32: Final = GoType("uint32", (Uint32,), "unsigned", box=Uint32)
 FLOAT64: Final = GoType("float64", (float,), "float")
 DICT: Final = GoType("map[string]interface {}", (dict,), nilable=True)
 LIST: Final = GoType("[]interface {}", (list, NilSlice), nilable=True)
-STRINGS: Final = GoType("[]string", (StrSlice, NilStrSlice), nilable=True)
 
 
 class Func:
-    """One function. It gets checked, converted arguments and returns a Go value, or raises FuncError."""
+    """One function. It receives checked, converted arguments and returns a Go value, or raises FuncError."""
 
     __slots__ = ("call", "cost", "lazy", "name", "params", "variadic")
 
@@ -81,9 +80,9 @@ class Func:
         self.params = params
         self.variadic = variadic
         self.lazy = lazy
-        """`and`, `or` or `call`: calls.py treats these itself."""
+        """`and`, `or` or `call`, which calls.py handles itself."""
         self.cost = cost
-        """Steps one call takes of the bound; more than one for what is slow by design."""
+        """Steps that one call counts; more than one for slow functions."""
 
     def type_of(self, position: int) -> GoType:
         if position < len(self.params):

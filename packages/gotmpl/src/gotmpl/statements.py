@@ -1,4 +1,4 @@
-"""Statements: what a template does in order.
+"""Statements: the actions of a template, in order.
 
 `execute` returns a signal (None, BREAK or CONTINUE), so that loops need no exceptions.
 """
@@ -36,7 +36,7 @@ def perform(body: Body, run: Run, dot: Value) -> Signal:
 
 
 def is_empty(body: Body) -> bool:
-    """Nothing but definitions and white space."""
+    """Return whether a body consists only of definitions and white space."""
     return all(isinstance(node, Text) and not node.text.strip(" \t\r\n") for node in body)
 
 
@@ -55,7 +55,7 @@ class Text:
 
 
 class Action:
-    """`{{pipeline}}`: its value, shown."""
+    """`{{pipeline}}`: shows its value."""
 
     __slots__ = ("pipe", "pos")
 
@@ -78,7 +78,7 @@ class Action:
 
 
 class ShownField:
-    """`{{.name}}`, an action in one node."""
+    """`{{.name}}`: an action in one node."""
 
     __slots__ = ("loop", "name", "pos")
 
@@ -124,7 +124,7 @@ class If:
 
 
 class With(If):
-    """Like If, and the value is the dot of the body."""
+    """Like If, but the value becomes the dot of the body."""
 
     __slots__ = ()
 
@@ -134,7 +134,7 @@ class With(If):
 
 
 class Loop:
-    """What a {{range}} binds. A slot is None if it assigns to a name that nothing binds here."""
+    """The variables of a {{range}}. A slot is None if it assigns to a name that is not bound here."""
 
     __slots__ = ("flag", "names", "slots")
 
@@ -145,7 +145,7 @@ class Loop:
         self.slots = slots
 
     def bind(self, run: Run, container: Value) -> None:
-        """Each variable holds the container until the first element comes, as in Go."""
+        """Set each variable to the container until the first element, as in Go."""
         for name, slot in zip(self.names, self.slots, strict=True):
             if slot is None:
                 raise run.error(f"undefined variable: {name}")
@@ -198,7 +198,7 @@ class Continue:
 
 
 class Template:
-    """The body of a text, or one that it defines, with the number of slots its variables need."""
+    """The body of a text, or of a template it defines, with the number of slots for its variables."""
 
     __slots__ = ("body", "size")
 
@@ -212,13 +212,13 @@ class Template:
 
 
 class Parsed(NamedTuple):
-    """A text: what it does by itself, and the templates it defines."""
+    """A parsed text: its own body, and the templates it defines."""
 
     body: Template
     defined: Mapping[str, Template]
 
     def named(self, name: str) -> Template | None:
-        """What has the name that the text itself is given. None if the text has a body and defines that name too."""
+        """Return the template with the text's own name. None if the text has a body and also defines that name."""
         own = self.defined.get(name)
         if own is None or is_empty(own.body):
             return self.body
@@ -226,7 +226,7 @@ class Parsed(NamedTuple):
 
 
 class Include:
-    """`{{template "name" pipeline}}`: another template in this place."""
+    """`{{template "name" pipeline}}`: includes another template."""
 
     __slots__ = ("delimiters", "name", "pipe", "pos", "templates")
 
@@ -243,7 +243,7 @@ class Include:
         self.name = name
         self.pipe = pipe
         self.templates = templates
-        """Every template that the text defines, here or later."""
+        """Every template that the text defines, before or after this."""
 
     def __str__(self) -> str:
         left, right = self.delimiters

@@ -1,4 +1,4 @@
-"""The public door: a text becomes a template once, and renders many times."""
+"""The public interface: a text is parsed once and rendered many times."""
 
 from __future__ import annotations
 
@@ -10,29 +10,33 @@ from gotmpl.errors import LimitError
 from gotmpl.expressions import Unparsable
 from gotmpl.parser import parse
 from gotmpl.quoting import quote
-from gotmpl.run import Limits, MissingKey, Run
+from gotmpl.run import MissingKey, Run, TemplateLimits
 from gotmpl.signatures import Func
 from gotmpl.statements import Parsed
 from gotmpl.values import Value, joined
 
 MAX_CACHED = 2048
 MAX_TEXT = 2**20
-"""Longer texts are parsed each time: they would fill the cache's memory, not its slots."""
+"""Longer texts are not cached: they would use too much memory."""
 
 
 class Engine:
-    """Templates over one set of functions, parsed once for each text and its delimiters."""
+    """Templates with one set of functions, parsed once for each text and its delimiters."""
 
     def __init__(
-        self, functions: Mapping[str, Func], limits: Limits | None = None, *, missing: MissingKey = MissingKey.ERROR
+        self,
+        functions: Mapping[str, Func],
+        limits: TemplateLimits | None = None,
+        *,
+        missing: MissingKey = MissingKey.ERROR,
     ) -> None:
         self._functions = functions
         self._missing = missing
-        self._limits = limits or Limits()
+        self._limits = limits or TemplateLimits()
         self._cached = lru_cache(maxsize=MAX_CACHED)(self._parse)
 
     def render(self, text: str, data: Value, *, name: str = "tpl", left: str = "{{", right: str = "}}") -> str:
-        """One text over one value; `name` is what messages call it."""
+        """Render one text with one value; `name` is its name in messages."""
         try:
             parsed = (self._parse if len(text) > MAX_TEXT else self._cached)(text, left, right)
             root = (parsed.named(name) or _defined_twice(name, text)) if parsed.defined else parsed.body
@@ -51,5 +55,5 @@ class Engine:
 
 
 def _defined_twice(name: str, text: str) -> NoReturn:
-    """Go finds this out at the end of the text."""
+    """Raise Go's error for a duplicate definition, which it detects at the end of the text."""
     raise Unparsable(f"template: multiple definition of template {quote(name)}", 1 + text.count("\n"))

@@ -1,4 +1,4 @@
-"""time.Parse: text -> moment, by a layout, with Go's order of checks and Go's words."""
+"""time.Parse: text to moment by a layout, with Go's order of checks and Go's messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gotmpl.gotime import DAYS, ELEMENT, MONTHS, Moment, days_before, days_in, f
 
 
 class TimeError(ValueError):
-    """`message` if something is out of range; else `element` of the layout does not fit `rest` of the text."""
+    """Either a `message` for a value out of range, or the layout `element` that does not match `rest` of the text."""
 
     def __init__(self, element: str, rest: str, message: str = "") -> None:
         super().__init__(message or "cannot parse")
@@ -19,16 +19,16 @@ class TimeError(ValueError):
 
 
 def parse_moment(layout: str, text: str) -> Moment:
-    """time.Parse in UTC."""
+    """Parse as time.Parse in UTC."""
     return _Reader(layout, text).moment()
 
 
 class _MisfitError(Exception):
-    """The text does not start with what an element stands for."""
+    """The text does not match a layout element."""
 
 
 class _RangeError(Exception):
-    """A number has the right form and a wrong value."""
+    """A number is well formed but out of range."""
 
 
 class _Reader:
@@ -63,7 +63,7 @@ class _Reader:
         return self._assembled()
 
     def _skip(self, prefix: str) -> None:
-        """Literal text of the layout; one space stands for any number of them, and for none at the end."""
+        """Skip literal text of the layout; one space matches any number of them, and none at the end."""
         at = 0
         while at < len(prefix):
             if prefix[at] == " ":

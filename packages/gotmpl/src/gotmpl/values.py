@@ -82,7 +82,7 @@ class StrMap(dict[str, str]):
 
 
 class GoObject:
-    """A Go struct or pointer. Templates reach only what these tables name."""
+    """A Go struct or pointer. Templates can access only what these tables name."""
 
     __slots__ = ()
     go_type: ClassVar[str] = "struct {}"
@@ -91,28 +91,28 @@ class GoObject:
     """Name -> Func (see signatures.py); the receiver is passed first."""
     fields: ClassVar[Mapping[str, Callable[[Any], Value]]] = {}
     refusals: ClassVar[Mapping[str, str]] = {}
-    """Methods without parameters a template may not call, and why."""
+    """Methods without parameters that a template must not call, and why."""
     unexported: ClassVar[frozenset[str]] = frozenset()
-    """Fields of the struct that Go keeps to itself."""
+    """Unexported fields of the struct."""
 
     def go_string(self) -> str:
-        """What fmt prints with %v."""
+        """Return what fmt prints with %v."""
         return "{}"
 
     def go_syntax(self) -> str:
-        """What fmt prints with %#v."""
+        """Return what fmt prints with %#v."""
         return self.go_string()
 
     def copied(self) -> GoObject:
-        """What deepCopy makes of it."""
+        """Return what deepCopy makes of it."""
         return self
 
     def json_value(self) -> Value:
-        """What encoding/json makes of it."""
+        """Return what encoding/json makes of it."""
         return self.go_string()
 
     def go_int(self) -> int | None:
-        """The number it is, if its kind is one: a time.Month or time.Duration compares as a number."""
+        """Return its number if its kind is numeric: a time.Month or time.Duration compares as a number."""
         number = self.json_value() if self.kind in {"int", "int64"} else None
         return number if isinstance(number, int) else None
 
@@ -141,7 +141,7 @@ _TYPES: dict[type, tuple[str, str]] = {
 
 
 def go_type(value: Value) -> str:
-    """The dynamic type, as %T prints it."""
+    """Return the dynamic type, as %T prints it."""
     known = _TYPES.get(type(value))
     if known is not None:
         return known[0]
@@ -149,7 +149,7 @@ def go_type(value: Value) -> str:
 
 
 def go_kind(value: Value) -> str:
-    """reflect.Kind as text."""
+    """Return reflect.Kind as text."""
     known = _TYPES.get(type(value))
     if known is not None:
         return known[1]
@@ -157,14 +157,14 @@ def go_kind(value: Value) -> str:
 
 
 def truth(value: Value) -> bool:
-    """Whether `if` takes the value: anything but the zero value of its type; a struct is always true."""
+    """Return whether `if` accepts the value: anything but the zero value of its type; a struct is always true."""
     if isinstance(value, GoObject):
         return value.go_int() != 0
     return bool(value)
 
 
 def has_interface_elements(container: Value) -> bool:
-    """True if the static type of the elements is interface {}: error messages name it instead of the element's type."""
+    """Return whether the static type of the elements is interface {}: error messages then name that type."""
     return type(container) in {list, dict, NilSlice}
 
 
@@ -182,22 +182,22 @@ def to_text(raw: bytes) -> str:
 
 
 def byte_length(text: str) -> int:
-    """Go's len of a string."""
+    """Return Go's len of a string."""
     return len(text) if text.isascii() else len(to_bytes(text))
 
 
 def byte_slice(text: str, start: int, end: int) -> str:
-    """text[start:end] in bytes; a cut inside a character leaves its bytes."""
+    """Return text[start:end] in bytes; a cut inside a character leaves its bytes."""
     return text[start:end] if text.isascii() else to_text(to_bytes(text)[start:end])
 
 
 def sorted_keys(mapping: Mapping[str, Value]) -> list[str]:
-    """In the order of their bytes, which is that of their characters unless a byte stands alone."""
+    """Sort by bytes, which is the order of characters unless there are lone bytes."""
     return sorted(mapping) if "".join(mapping).isascii() else sorted(mapping, key=to_bytes)
 
 
 def joined(parts: list[str]) -> str:
-    """Concatenation. Bytes that form a character only together become that character again."""
+    """Concatenate. Bytes that form a character only together become that character again."""
     text = "".join(parts)
     if text.isascii() or not any("\udc80" <= char <= "\udcff" for char in text):
         return text

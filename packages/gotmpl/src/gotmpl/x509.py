@@ -1,6 +1,6 @@
-"""X.509 certificates: the few fields templates ask for, read straight from DER.
+"""X.509 certificates: the few fields that templates need, read directly from DER.
 
-Nothing here judges a certificate: no signature, date or purpose is checked.
+This module does not verify a certificate: no signature, date or purpose is checked.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _STANDARD = {
     "2.5.4.3": "CN",
     "2.5.4.5": "SERIALNUMBER",
 }
-"""In the order in which Go puts them before it reverses the whole name."""
+"""In the order in which Go adds them before it reverses the whole name."""
 
 
 class CertificateError(ValueError):
-    """Why bytes are not a certificate, in Go's words; never holds any of them."""
+    """Why bytes are not a certificate, in Go's words; it never contains any of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Certificate:
 
 
 def parse(raw: bytes) -> Certificate:
-    """One certificate and nothing after it."""
+    """Parse exactly one certificate."""
     outer = _element(raw, "x509: malformed certificate")
     if len(outer.raw) != len(raw):
         raise CertificateError("x509: trailing data")
@@ -128,7 +128,7 @@ def _name(part: Element) -> str:
 
 
 def _subject(name: Element) -> str:
-    """Standard attributes grouped by kind, others behind them; the last one first."""
+    """Format the subject: standard attributes grouped by kind, then others; the last one first."""
     known: dict[str, list[str]] = {}
     others: list[str] = []
     for group in name.children():

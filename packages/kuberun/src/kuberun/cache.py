@@ -1,12 +1,12 @@
 """The last known state of every object of one resource, by key and by named indexes.
 
-`Store.apply` takes the events of a watch in the order they were delivered and says what changed. Resource versions are
-compared for equality only: they are opaque, and the order of delivery is the order of the server.
+`Cache.apply` takes the events of a watch in the order of delivery and returns what changed. Resource versions are
+opaque and compared for equality only; the order of delivery is the order of the server.
 
-Objects are shared, not copied: whoever reads the store must treat them as frozen (`msgspec.structs.replace` or
-`copy.deepcopy` make one's own). What a method returns as a list or tuple is a snapshot that later events do not change.
-The store is bounded by the server's own collection: nothing is kept of an object that is gone, and the typed forms
-leave managedFields out, which is most of an object's bytes.
+Objects are shared, not copied: readers must treat them as frozen and copy them (`msgspec.structs.replace`,
+`copy.deepcopy`) before they change them. Lists and tuples that a method returns are snapshots; later events do not
+change them. The size of the cache is bounded by the server's collection: deleted objects are dropped, and the typed
+forms omit managedFields, which are most of an object's bytes.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from typing import Generic, TypeVar, assert_never
 
 import msgspec
 
-from kuberun.meta import Malformed, ObjectKey, key_of, meta_of, version_of
+from kubebase.meta import Malformed, ObjectKey, key_of, meta_of, version_of
 from kuberun.watch import Applied, Deleted, Event, Listed
 
 T = TypeVar("T")
 
 IndexFunction = Callable[[T], Iterable[Hashable]]
-"""The values an object is found under."""
+"""Returns the values under which an object is indexed."""
 
 
 class Origin(Enum):
     LISTED = "listed"
-    """There when we started."""
+    """The object existed when we started."""
     WATCHED = "watched"
-    """Happened while we were watching, or while the watch was interrupted."""
+    """The object changed while we watched, or while the watch was interrupted."""
     RESYNCED = "resynced"
-    """Nothing happened; the object is delivered again."""
+    """The object did not change; it is delivered again."""
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """What became of one object, from the state a consumer saw last to the present one.
+    """The change of one object, from the state a consumer saw last to the current one.
 
-    A Struct because a first list makes one for every object: it costs a tenth of a dataclass and no garbage collection.
+    A Struct, because the first list creates one per object: it costs a tenth of a dataclass and is not
+    garbage-collected.
     """
 
     key: ObjectKey
@@ -49,12 +50,12 @@ class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
     origin: Origin = Origin.WATCHED
 
     def __repr__(self) -> str:
-        """Not the objects: they may be Secrets."""
+        """Omit the objects: they may be Secrets."""
         return f"Change(key={self.key!s}, origin={self.origin.name})"
 
     @property
     def created(self) -> bool:
-        """New to the consumer, or another object under the same name."""
+        """Return whether the object is new to the consumer, or a new object under the same name."""
         return self.new is not None and (self.old is None or meta_of(self.old).uid != meta_of(self.new).uid)
 
     @property
@@ -63,20 +64,20 @@ class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
     @property
     def last(self) -> T | Malformed:
-        """The newest state there is: of a deleted object, the one before it went."""
+        """Return the newest known state; for a deleted object, its last state."""
         last = self.new if self.new is not None else self.old
         if last is None:
             raise AssertionError("a change of nothing into nothing is never delivered")
         return last
 
 
-class Store(Generic[T]):
+class Cache(Generic[T]):
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._objects: dict[ObjectKey, T | Malformed] = {}
         self._indexes = {name: _Index(name, values_of) for name, values_of in (indexes or {}).items()}
         self._listed = False
         self.revision = 0
-        """Another number after every event."""
+        """Changes with every event."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -85,7 +86,7 @@ class Store(Generic[T]):
         return key in self._objects
 
     def get(self, key: ObjectKey) -> T | Malformed | None:
-        """The object; `Malformed` if it exists but does not fit its type, which is not the same as gone."""
+        """Return the object; `Malformed` if it exists but does not fit its type, None if it does not exist."""
         return self._objects.get(key)
 
     def keys(self) -> tuple[ObjectKey, ...]:
@@ -98,7 +99,7 @@ class Store(Generic[T]):
         return [obj for obj in self._objects.values() if isinstance(obj, Malformed)]
 
     def find(self, index: str, value: Hashable) -> list[T]:
-        """The objects the named index has under this value."""
+        """Return the objects that the named index holds under this value."""
         found = (self._objects[key] for key in self._indexes[index].keys_of(value))
         return [obj for obj in found if not isinstance(obj, Malformed)]
 
@@ -106,7 +107,7 @@ class Store(Generic[T]):
         return tuple(self._indexes[index].keys_of(value))
 
     def apply(self, event: Event[T]) -> Sequence[Change[T]]:
-        """Take in one event of the watch; what changed by it, in order."""
+        """Apply one watch event and return the resulting changes in order."""
         self.revision += 1
         match event:
             case Listed(objects=objects):
@@ -126,12 +127,12 @@ class Store(Generic[T]):
                 assert_never(event)
 
     def everything(self, origin: Origin) -> Iterator[Change[T]]:
-        """Every object as if it had just been created (LISTED) or touched (RESYNCED)."""
+        """Yield every object as if it had just been created (LISTED) or touched (RESYNCED)."""
         for key, obj in self._objects.items():
             yield Change(key, None if origin is Origin.LISTED else obj, obj, origin)
 
     def _replace(self, objects: Sequence[T | Malformed]) -> list[Change[T]]:
-        """The store becomes this list: what is not in it has vanished while nobody watched."""
+        """Replace the content with this list. Objects missing from it were deleted while the watch was interrupted."""
         origin = Origin.WATCHED if self._listed else Origin.LISTED
         self._listed = True
         before, self._objects = self._objects, {}
@@ -148,7 +149,7 @@ class Store(Generic[T]):
 
     def _put(self, key: ObjectKey, old: T | Malformed | None, obj: T | Malformed, origin: Origin) -> Change[T] | None:
         if old is not None and version_of(old) == version_of(obj) != "":
-            self._objects[key] = old  # seen already: a list or a resumed stream repeats what was delivered before
+            self._objects[key] = old  # already seen: a list or a resumed stream repeats delivered objects
             return None
         if self._indexes:
             obj = self._indexed(key, old, obj)
@@ -165,7 +166,7 @@ class Store(Generic[T]):
         try:
             for index in self._indexes.values():
                 index.add(key, obj)
-        except Exception as error:  # noqa: BLE001 - one odd object must not stop the informer for all the others
+        except Exception as error:  # noqa: BLE001 - one odd object must not stop the informer for all others
             for index in self._indexes.values():
                 index.remove(key, obj)
             return Malformed(meta_of(obj), f"an index cannot read it ({type(error).__name__})")
@@ -174,7 +175,7 @@ class Store(Generic[T]):
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Nothing made meanwhile is garbage, and passes over a growing heap would cost more than the work itself."""
+    """Pause the garbage collector: the list creates no garbage, and collections of a growing heap are expensive."""
     paused = gc.isenabled()
     gc.disable()
     try:
@@ -185,12 +186,12 @@ def _collector_paused() -> Iterator[None]:
 
 
 class _Index(Generic[T]):
-    """Keys by value. It remembers nothing per object: the function is asked again about the old state."""
+    """Keys by value. Nothing is stored per object: removal computes the values of the old state again."""
 
     def __init__(self, name: str, values_of: IndexFunction[T]) -> None:
         self._name = name
         self._values_of = values_of
-        self._keys: dict[Hashable, dict[ObjectKey, None]] = {}  # dicts as sets that keep the order
+        self._keys: dict[Hashable, dict[ObjectKey, None]] = {}  # dicts serve as ordered sets
 
     def keys_of(self, value: Hashable) -> Iterable[ObjectKey]:
         return self._keys.get(value, ())

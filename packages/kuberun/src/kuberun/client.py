@@ -1,10 +1,10 @@
 """Typed verbs of the Kubernetes API.
 
-A verb takes a `Kind[T]` and gives back `T`: a Struct, a dict (`meta.raw`) or metadata only (`meta.metadata_of`, which
-also asks the server to send nothing else). Every call has a deadline and raises `ApiError`; nothing is retried.
+A verb takes a `Kind[T]` and returns `T`: a Struct, a dict (`meta.raw`) or metadata only (`meta.metadata_of`, for which
+the server sends only metadata). Every call has a deadline and raises `ApiError`; no call is retried.
 
-A decoded Struct has lost the fields it does not know, so it is never PUT back: `update` takes dicts only. Structs are
-written with `create`, or as the fields we own with `apply` and `merge_patch`.
+A decoded Struct lacks the fields that its type does not declare, so it must never be PUT back: `update` accepts dicts
+only. Write a Struct with `create`, or send the fields we own with `apply` and `merge_patch`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from kubebase.meta import JsonObject, Kind, Malformed, Object, ObjectKey, Page, Resource, key_of
 from kuberun import requests
 from kuberun.decoding import ObjectDecoder, error_text
 from kuberun.errors import BadAnswer
-from kuberun.meta import JsonObject, Kind, Malformed, Object, ObjectKey, Page, Resource, key_of
 from kuberun.requests import ALL, ANY, PLAIN, DeleteOptions, Metadata, PatchType, Request, Selection, WriteOptions
 from kuberun.source import ResourceSource
 from kuberun.transport import Transport
@@ -34,7 +34,7 @@ SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A service account token; it never shows in a repr."""
+    """A service account token; its repr omits the value."""
 
     value: str = field(repr=False)
     expires: datetime
@@ -42,7 +42,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class BoundObject:
-    """The object whose deletion ends a token."""
+    """The object a token is bound to; deleting the object invalidates the token."""
 
     api_version: str
     kind: str
@@ -51,7 +51,7 @@ class BoundObject:
 
 
 class Client:
-    """One API server."""
+    """A client for one API server."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -67,13 +67,13 @@ class Client:
         return await self._object(kind, request)
 
     def source(self, kind: Kind[T], selection: Selection = ALL) -> ResourceSource[T]:
-        """Pages and watch frames of a selection, for an informer."""
+        """Return the pages and watch frames of a selection, for an informer."""
         return ResourceSource(self._transport, kind, selection)
 
     async def pages(
         self, kind: Kind[T], selection: Selection = ALL, *, size: int = PAGE_SIZE
     ) -> AsyncIterator[Page[T]]:
-        """The objects page by page, all of one moment. A list that takes too long ends in `Gone`: start again."""
+        """Yield the objects page by page, all from one moment. A list that takes too long raises `Gone`."""
         source = self.source(kind, selection)
         token = ""
         while True:
@@ -84,7 +84,7 @@ class Client:
                 return
 
     async def list(self, kind: Kind[T], selection: Selection = ALL, *, size: int = PAGE_SIZE) -> Page[T]:
-        """All objects at once; what cannot be decoded is among them as `Malformed`."""
+        """Return all objects at once. Objects that cannot be decoded are included as `Malformed`."""
         items: list[T | Malformed] = []
         version = ""
         async for page in self.pages(kind, selection, size=size):
@@ -108,7 +108,7 @@ class Client:
     async def update(
         self, kind: Kind[JsonObject], obj: JsonObject, *, subresource: str = "", options: WriteOptions = PLAIN
     ) -> JsonObject:
-        """Replace the whole object; its resourceVersion, if it has one, must still be the current one."""
+        """Replace the whole object. If `obj` has a resourceVersion, it must be current."""
         if kind.type is not dict:
             raise TypeError(f"a {kind.resource.kind} decoded to {kind.type.__name__} lacks fields: patch or apply it")
         document = _document(kind, obj)
@@ -126,7 +126,7 @@ class Client:
         subresource: str = "",
         options: WriteOptions = PLAIN,
     ) -> T:
-        """Change the given fields; None removes one, and a list is replaced as a whole."""
+        """Change the given fields. None removes a field; a list is replaced as a whole."""
         return await self._patch(kind, key, patch, PatchType.MERGE, subresource=subresource, options=options)
 
     async def json_patch(
@@ -138,7 +138,7 @@ class Client:
         subresource: str = "",
         options: WriteOptions = PLAIN,
     ) -> T:
-        """Apply operations (RFC 6902) in order, all or none; a `test` that fails is an `Invalid`."""
+        """Apply operations (RFC 6902) in order, all or none. A `test` that fails raises `Invalid`."""
         return await self._patch(kind, key, operations, PatchType.JSON, subresource=subresource, options=options)
 
     async def apply(
@@ -151,9 +151,10 @@ class Client:
         subresource: str = "",
         options: WriteOptions = PLAIN,
     ) -> T:
-        """Server-side apply: `obj` holds all fields this manager wants, and only those.
+        """Apply an object server-side: `obj` contains all fields that this manager wants, and only those.
 
-        A field that another manager owns with another value is a `Conflict` whose causes name it, unless `force`.
+        If another manager owns a field with a different value, `Conflict` is raised with the field in its causes,
+        unless `force` is set.
         """
         document = _document(kind, obj)
         return await self._patch(
@@ -167,7 +168,7 @@ class Client:
         )
 
     async def delete(self, kind: Kind[Any], key: ObjectKey, options: DeleteOptions = ANY) -> None:
-        """Ask for the object's deletion; with finalizers on it, it is still there afterwards."""
+        """Request deletion of the object. An object with finalizers still exists afterwards."""
         await self._transport.request(requests.delete(kind.resource, key, options))
 
     async def delete_collection(self, kind: Kind[Any], selection: Selection, options: DeleteOptions = ANY) -> None:
@@ -185,7 +186,7 @@ class Client:
         *,
         options: WriteOptions = PLAIN,
     ) -> R:
-        """POST to a subresource, whose answer is of its own type."""
+        """POST to a subresource and decode the response as `result`."""
         request = requests.create_subresource(resource, key, subresource, msgspec.json.encode(body), options=options)
         return _decoded(await self._transport.request(request), result, request)
 
@@ -197,7 +198,7 @@ class Client:
         expiration_seconds: int | None = None,
         bound_to: BoundObject | None = None,
     ) -> Token:
-        """A token for a service account, good for the audiences and as long as the server allows (600 s at least)."""
+        """Issue a token for a service account; the server decides its lifetime (at least 600 s)."""
         spec: JsonObject = {"audiences": [*audiences]}
         if expiration_seconds is not None:
             spec["expirationSeconds"] = expiration_seconds
@@ -209,7 +210,7 @@ class Client:
         return Token(answer.status.token, answer.status.expiration_timestamp)
 
     async def read(self, path: str, result: type[R]) -> R:
-        """GET of a path that is no object: /version, discovery."""
+        """GET a path that is not an object, such as /version or discovery."""
         request = Request("GET", path)
         return _decoded(await self._transport.request(request), result, request)
 
@@ -243,7 +244,7 @@ class Client:
             decoder = self._decoders[kind] = ObjectDecoder(kind)
         found: T | Malformed = decoder.decode(body)
         if isinstance(found, Malformed):
-            raise BadAnswer(f"the answer is no {kind.resource.kind}: {found.error}", code=200, where=request.where)
+            raise BadAnswer(f"the answer is not a {kind.resource.kind}: {found.error}", code=200, where=request.where)
         return found
 
 
@@ -261,7 +262,7 @@ def _one(kind: Kind[Any]) -> Metadata:
 
 
 def _document(kind: Kind[Any], obj: Any) -> JsonObject:
-    """The object as JSON with its apiVersion and kind, which callers may leave out."""
+    """Return the object as JSON with its apiVersion and kind, which callers may omit."""
     document: JsonObject = obj if isinstance(obj, dict) else msgspec.to_builtins(obj)
     return {**document, "apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
 

@@ -1,7 +1,7 @@
 """status.conditions as values: set one, look one up. Pure.
 
-The rules of the API: one condition of a type, their order stays, and lastTransitionTime is the moment `status` last
-changed, whatever else changes. Setting what is already there gives back an equal list, so nothing has to be written.
+The rules of the API: one condition per type, in a stable order; lastTransitionTime is the time of the last change of
+`status`. Setting an unchanged condition returns an equal list, so nothing needs to be written.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from enum import StrEnum
 
 import msgspec
 
-from kuberun.clock import rfc3339
-from kuberun.meta import Condition
+from kubebase.clock import rfc3339
+from kubebase.meta import Condition
 from kuberun.redaction import bounded
 
 MAX_MESSAGE_BYTES = 32768
-"""The API's own bound of a condition message."""
+"""The API's own limit for a condition message."""
 
 
 class ConditionStatus(StrEnum):
@@ -27,7 +27,7 @@ class ConditionStatus(StrEnum):
 
 
 def set_condition(conditions: Sequence[Condition], new: Condition, now: datetime) -> list[Condition]:
-    """The conditions with `new` in the place of the one of its type, or at the end."""
+    """Replace the condition of the same type with `new`, or append it."""
     old = find_condition(conditions, new.type)
     since = old.last_transition_time if old is not None and old.status == new.status else None
     placed = msgspec.structs.replace(
@@ -51,12 +51,12 @@ def is_true(conditions: Sequence[Condition], type_: str) -> bool:
 
 
 def is_false(conditions: Sequence[Condition], type_: str) -> bool:
-    """Said to be false; not the same as not being said to be true."""
+    """Return whether the status is explicitly False; a missing or Unknown condition does not count."""
     return _has(conditions, type_, ConditionStatus.FALSE)
 
 
 def same_verdict(one: Condition | None, other: Condition | None) -> bool:
-    """Whether two conditions say the same, whenever they began to."""
+    """Return whether two conditions are equal apart from their times."""
     if one is None or other is None:
         return one is other
     return (one.type, one.status, one.reason, one.message) == (other.type, other.status, other.reason, other.message)
@@ -68,5 +68,5 @@ def _has(conditions: Sequence[Condition], type_: str, status: ConditionStatus) -
 
 
 def _keeps(condition: Condition, old: Condition) -> bool:
-    """Drops further conditions of the same type, which somebody may have written by hand."""
+    """Drop further conditions of the same type, which a user may have written by hand."""
     return condition is old or condition.type != old.type

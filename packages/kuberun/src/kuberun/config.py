@@ -1,6 +1,6 @@
-"""Finding the API server: which of the possible settings apply, and the pod's own service account.
+"""Choose the connection settings: a kubeconfig or the pod's own service account.
 
-Order, as controllers expect it: an explicit kubeconfig, KUBECONFIG, the pod we run in, ~/.kube/config.
+The order is the usual one of controllers: an explicit kubeconfig, KUBECONFIG, the pod we run in, ~/.kube/config.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from kubebase.clock import Clock, SystemClock
 from kuberun import kubeconfig as kubeconfig_files
-from kuberun.clock import Clock, SystemClock
 from kuberun.connection import Connection, Credential, Tls
 from kuberun.credentials import ReadCredentials, bearer, read_file
 from kuberun.errors import ConfigError
@@ -27,7 +27,7 @@ def load(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
-    """The settings that apply here; `ConfigError` says what is missing."""
+    """Return the settings that apply here; `ConfigError` says what is missing."""
     clock = clock or SystemClock()
     if kubeconfig is not None:
         return _from_files([kubeconfig], context, clock)
@@ -44,7 +44,7 @@ def load(
 def in_cluster(
     clock: Clock, *, environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
 ) -> Connection:
-    """The pod's service account. Its token is rotated by the kubelet, so it is read again and again."""
+    """Connect with the pod's service account. Its token is read repeatedly, because the kubelet rotates it."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise ConfigError("not in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
@@ -53,7 +53,7 @@ def in_cluster(
     def read() -> Credential:
         return Credential(bearer(read_file(token_file, origin).decode(errors="replace"), f"{origin}: {token_file}"))
 
-    read()  # a pod without a mounted token should say so at start, not at the first call
+    read()  # a pod without a mounted token fails at start, not at the first call
     namespace = service_account / "namespace"
     return Connection(
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",

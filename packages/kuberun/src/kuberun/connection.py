@@ -1,6 +1,6 @@
-"""Where an API server is and who we are to it: values that `config` makes and `transport` uses.
+"""The address of an API server and our identity there: values that `config` creates and `transport` uses.
 
-Anything that would let a reader act as us is kept out of every repr.
+Credentials are excluded from every repr.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What proves who we are: the whole Authorization header, or a client certificate, or both, or nothing."""
+    """Our proof of identity: the whole Authorization header, a client certificate, both, or neither."""
 
     authorization: str = field(default="", repr=False)
     certificate: ClientCertificate | None = None
 
 
 class CredentialSource(Protocol):
-    """Where credentials come from. They may change at any time: tokens expire, files are rotated."""
+    """A source of credentials. They may change at any time: tokens expire, files are rotated."""
 
     async def current(self) -> Credential: ...
 
     async def refreshed(self, rejected: Credential) -> Credential | None:
-        """Another credential after the server refused one; None when there is no other to try."""
+        """Return another credential after the server rejected one; None if there is no other."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to recognise the server. No `ca` means the machine's own trusted authorities."""
+    """How to verify the server. Without `ca`, the machine's trusted authorities are used."""
 
     ca: bytes | None = None
     server_name: str = ""
@@ -46,7 +46,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Everything needed to talk to one API server."""
+    """The settings to reach one API server."""
 
     server: str
     credentials: CredentialSource = field(repr=False)
@@ -54,4 +54,4 @@ class Connection:
     namespace: str = "default"
     proxy: str = field(default="", repr=False)  # may carry a password
     headers: tuple[tuple[str, str], ...] = ()  # impersonation
-    origin: str = ""  # which file and context, for messages
+    origin: str = ""  # file and context, for messages

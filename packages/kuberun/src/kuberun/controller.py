@@ -1,15 +1,15 @@
-"""A controller: feeds its queue from informers and runs a reconcile for each key, a few at a time.
+"""Feed a queue from informers and run a reconcile for each key, a few at a time.
 
     informers -> mappings -> queue -> reconcile -> outcome -> forget | delay | back off
 
-The outcome of a reconcile is a value, and this is the only place that turns it into what happens next. A whole operator
-on one screen is in `examples/labeller.py` of this distribution.
+The outcome of a reconcile is a value. Only this module turns it into a requeue. `examples/labeller.py` of this
+distribution shows a whole operator on one screen.
 
-A reconcile that waits for somebody else does so in `async with parked():` and gives its worker to another one
-meanwhile. If its object is gone by then, a run that only waits to read something ends there.
+A reconcile that waits for another system does so in `async with parked():` and frees its worker meanwhile. If its
+object is deleted during such a wait, and the run only waits to read something, the run is cancelled.
 
-A reconcile that raises, or that takes too long, is backed off like one that returns `Retry`: it never ends the process.
-Logs name the exception's type and place, never its text, which may hold anything.
+A reconcile that raises, or that exceeds its deadline, backs off like one that returns `Retry`: it never ends the
+process. Logs name the exception's type and place, never its text, which may contain secrets.
 """
 
 from __future__ import annotations
@@ -28,29 +28,30 @@ from typing import Any, Final, TypeVar, assert_never
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from kuberun.backoff import Backoff, Random, system_random
+from kubebase.backoff import Backoff, Random, system_random
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
+from kubebase.fairness import FairSlots
+from kubebase.meta import ObjectKey
 from kuberun.cache import Change
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
-from kuberun.fairness import FairSlots
 from kuberun.informer import Informer, Subscription, merge_into
-from kuberun.meta import ObjectKey
 from kuberun.permit import Permit, always, work_by
 from kuberun.triggers import Mapping
+from kuberun.turns import turns_of
 from kuberun.workqueue import Lane, QueueClosedError, Request, WorkQueue
 
 T = TypeVar("T")
 
 ASKED_AT: ContextVar[float] = ContextVar("asked_at")
-"""Inside a reconcile: when (monotonic) it was last asked for. An answer that was sought later is recent enough."""
+"""Inside a reconcile: the monotonic time of its latest request. Data read after that time is fresh enough."""
 
 _NEW: Final = object()
-"""The share of runs that have not begun: they take turns with those that come back from waiting."""
+"""The share of runs that have not started. They alternate with runs that resume after a wait."""
 
 _LONGEST_WAIT: ContextVar[Callable[[float], float]] = ContextVar("longest_wait")
 
 TRACE_ID: ContextVar[str] = ContextVar("trace_id")
-"""Inside a reconcile: 32 random hexadecimal digits that stand in its log lines, and in whatever it asks of others."""
+"""Inside a reconcile: 32 random hexadecimal digits that appear in its log lines and in its calls to other systems."""
 
 _log = structlog.get_logger(__name__)
 _MAPPING_RETRY = 30.0
@@ -58,12 +59,12 @@ _MAPPING_RETRY = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing left to do until something changes."""
+    """Nothing is left to do until something changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """In order; look again in that many seconds."""
+    """The object is in order; reconcile it again after `delay` seconds."""
 
     delay: float
     reason: str = "due"
@@ -72,10 +73,10 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Did not work; try again after a back-off, and not before `retry_after` seconds. The reason holds no values.
+    """The reconcile failed; retry after a back-off, and not before `retry_after` seconds. The reason holds no values.
 
-    `longest` lets the back-off of this object grow beyond the cap of the controller, for objects that are not worth a
-    look more often than that.
+    `longest` lets the back-off of this object grow beyond the controller's cap, for objects that are rarely worth a
+    retry.
     """
 
     reason: str
@@ -84,17 +85,17 @@ class Retry:
 
 
 def longest_wait(longest: float = 0.0) -> float:
-    """Inside a reconcile: the most seconds that pass before the next one if it ends in `Retry(longest=longest)`."""
+    """Inside a reconcile: return the longest delay until the next run if this one ends in `Retry(longest=longest)`."""
     wait = _LONGEST_WAIT.get(None)
     return 0.0 if wait is None else wait(longest)
 
 
 @asynccontextmanager
 async def parked(*, needless_when_gone: bool = False) -> AsyncIterator[None]:
-    """Inside a reconcile: wait for somebody else without holding a worker. Elsewhere it does nothing.
+    """Inside a reconcile: wait for another system without holding a worker. Elsewhere this does nothing.
 
-    `needless_when_gone` says that the answer changes nothing elsewhere, so that the run may end here, cancelled, when
-    its object is gone.
+    Pass `needless_when_gone` if the awaited answer has no effect on other systems. The run may then be cancelled here
+    when its object is deleted.
     """
     run = _RUN.get()
     if run is None:
@@ -108,7 +109,7 @@ async def parked(*, needless_when_gone: bool = False) -> AsyncIterator[None]:
 
 
 def detached() -> Context:
-    """A context for a task that may outlive the reconcile it is started in: what it waits for parks nobody."""
+    """Return a context for a task that may outlive the reconcile that starts it: `parked` in it has no effect."""
     context = copy_context()
     context.run(_RUN.set, None)
     return context
@@ -120,7 +121,7 @@ Reconcile = Callable[[ObjectKey], Awaitable[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A key that should have been through by now."""
+    """A key that has waited or run too long."""
 
     key: ObjectKey
     seconds: float
@@ -128,7 +129,7 @@ class Overdue:
 
 
 class _Run:
-    """One run: whether it holds a worker, and how many of its tasks wait for somebody else."""
+    """One run: whether it holds a worker, and how many of its tasks are parked."""
 
     def __init__(self, key: ObjectKey, workers: FairSlots) -> None:
         self._key = key
@@ -154,19 +155,19 @@ class _Run:
         self._back_at_work()
 
     def _back_at_work(self) -> None:
-        """Keep the worker, unless another task of this run has one, or waits again, or the run is over."""
+        """Keep the worker, unless the run has ended, already holds a worker, or one of its tasks is parked again."""
         if self.ended or self._waits or self._holder is not None:
             self._workers.release(self._key.namespace)
         else:
             self._holder = self._key.namespace
 
     def end(self) -> None:
-        """The run is over. A task of it that still waits takes no worker any more."""
+        """End the run. Its tasks that are still parked take no worker afterwards."""
         self.ended = True
         self._give_up()
 
     def end_if_waiting(self) -> None:
-        """Its object is gone: nobody needs what it waits for, if it waits for nothing else."""
+        """Cancel the run of a deleted object if every one of its waits is needless."""
         if self._needless and self._needless == self._waits and self._task is not None and not self.ended:
             self._task.cancel()
 
@@ -180,7 +181,7 @@ _RUN: ContextVar[_Run | None] = ContextVar("run", default=None)
 
 
 class Controller:
-    """`workers` reconciles at a time, each at most `deadline` seconds, never two of one key."""
+    """Runs up to `workers` reconciles at a time, each for at most `deadline` seconds, never two of one key."""
 
     def __init__(
         self,
@@ -208,23 +209,24 @@ class Controller:
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        """What must be synced before this controller may run."""
+        """Return the informers that must be synced before this controller may run."""
         return tuple(self._informers)
 
     def watch(self, informer: Informer[T], mapping: Mapping[T], *, own: bool = False) -> None:
-        """Changes seen by the informer become requests by way of the mapping. To be called before `run`.
+        """Turn changes seen by the informer into requests through the mapping. Call this before `run`.
 
-        `own` says that these are the objects that are reconciled: a run whose object is gone need not wait any longer.
+        Pass `own` if the informer holds the objects that are reconciled: a parked run is then cancelled when its object
+        is deleted.
         """
         self._feeds.append((informer.subscribe(), self._ending_runs(mapping) if own else mapping))
         if informer not in self._informers:
             self._informers.append(informer)
 
     async def run(self, permitted: Permit = always) -> None:
-        """Work until `stop`, then let what runs finish. Cancel it to end at once.
+        """Work until `stop`, then let running reconciles finish. Cancel it to end at once.
 
-        No reconcile starts, and none that runs changes anything, while `permitted` says no: a leader that was suspended
-        asks here, before anything else in the process has noticed that its lease is somebody else's by now.
+        While `permitted` returns false, no reconcile starts and no running reconcile writes. A leader that resumes
+        after a suspension therefore stops before it notices that another process holds its lease.
         """
         self._permitted = permitted
         async with asyncio.TaskGroup() as feeds:
@@ -235,11 +237,11 @@ class Controller:
                 task.cancel()
 
     def stop(self) -> None:
-        """Take no more work."""
+        """Start no further reconciles."""
         self.queue.close()
 
     def overdue(self, limit: float) -> list[Overdue]:
-        """Keys that run or wait for a worker longer than `limit` seconds, the worst first."""
+        """List the keys that have run or waited for a worker longer than `limit` seconds, the worst first."""
         running = [Overdue(key, age, running=True) for key, age in self.queue.running().items() if age > limit]
         waiting = [Overdue(key, age, running=False) for key, age in self.queue.waiting().items() if age > limit]
         return sorted(running + waiting, key=lambda late: -late.seconds)
@@ -255,20 +257,21 @@ class Controller:
     async def _dispatch(self, runs: asyncio.TaskGroup) -> None:
         while True:
             try:
-                await self.queue.wait()  # without a worker: those who come back from waiting need them all
+                await self.queue.wait()  # takes no worker: runs that resume after a wait need them all
             except QueueClosedError:
                 return
             await self._workers.acquire(_NEW)
             if (request := self.queue.take_now()) is None:
                 self._workers.release(_NEW)
             else:
-                runs.create_task(self._run_one(request))
+                turns = turns_of(asyncio.get_running_loop())
+                runs.create_task(turns.take(request.key.namespace, self._run_one(request)))
 
     async def _run_one(self, request: Request) -> None:
         run = f"{self.name}-{next(self._run_ids)}"
         trace_id = uuid.uuid4().hex
         work_by(self._permitted)
-        ASKED_AT.set(self.queue.asked_at(request.key))  # each run is a task, with a context of its own
+        ASKED_AT.set(self.queue.asked_at(request.key))  # each run is a task with its own context
         TRACE_ID.set(trace_id)
         _LONGEST_WAIT.set(lambda longest: self.queue.longest_wait(request.key, longest=longest))
         self._runs[request.key] = this = _Run(request.key, self._workers)
@@ -287,12 +290,12 @@ class Controller:
             return Retry("this process may not work at the moment")
         self._log.debug("reconcile starts", reason=request.reason, lane=request.lane.name)
         if request.lane <= Lane.SPEC_CHANGE:
-            self.queue.forget(request.key)  # what failed before was another wish
+            self.queue.forget(request.key)  # earlier failures were of another spec
         deadline = Deadline(self._clock, self._deadline)
         try:
             async with deadline:
                 return _checked(await self._reconcile(request.key))
-        except (Exception, asyncio.CancelledError) as error:  # one object's failure is never the process' end
+        except (Exception, asyncio.CancelledError) as error:  # the failure of one object never ends the process
             if _being_cancelled():
                 raise
             self._log.error(
@@ -315,9 +318,9 @@ class Controller:
                 assert_never(outcome)
 
     async def _feed(self, subscription: Subscription[T], mapping: Mapping[T]) -> None:
-        """Map changes as they come. One whose mapping fails is tried again with the next ones, or after a while.
+        """Map changes as they arrive. A change whose mapping fails is retried with the next changes or after a delay.
 
-        Of an object whose mapping fails again and again one change is kept, however often it changes.
+        Only one change is kept for each object whose mapping fails repeatedly, however often the object changes.
         """
         failed: dict[ObjectKey, Change[T]] = {}
         while True:
@@ -329,20 +332,20 @@ class Controller:
                 if not self._map(change, mapping):
                     failed[change.key] = change
                 if count % 500 == 0:
-                    await self._clock.sleep(0)  # a long list must not hold up everybody else
+                    await self._clock.sleep(0)  # a long list must not block other tasks
 
     def _map(self, change: Change[T], mapping: Mapping[T]) -> bool:
         try:
             for request in mapping(change):
                 self.queue.add(request)
-        except Exception as error:  # noqa: BLE001 - an odd object must not stop the feed for all the others
+        except Exception as error:  # noqa: BLE001 - one odd object must not stop the feed for all others
             self._log.error("mapping failed", key=str(change.key), error=type(error).__name__, place=place_of(error))
             return False
         return True
 
 
 def place_of(error: BaseException) -> str:
-    """File and line where an exception was raised: enough to find it, and no value in sight."""
+    """Return the file and line that raised the exception: enough to find it, without any value."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

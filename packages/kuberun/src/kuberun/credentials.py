@@ -1,6 +1,6 @@
-"""Credentials that are read: from a kubeconfig's own fields and from files that somebody else rotates.
+"""Credentials from the fields of a kubeconfig and from files that another process rotates.
 
-Credentials that a program hands out are in `exec_plugin`.
+For credentials from a program see `exec_plugin`.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import base64
 from collections.abc import Callable
 from pathlib import Path
 
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 from kuberun.connection import Credential
 from kuberun.errors import ConfigError
 
 REREAD_SECONDS = 60.0
-"""How old what was read from files may become. The kubelet rotates a token long before it expires."""
+"""Maximum age of credentials read from files. The kubelet rotates a token long before it expires."""
 
 _LARGEST_FILE = 1 << 20
 
 
 class ReadCredentials:
-    """Credentials made by a function that reads files; called again once a minute, and when the server refuses them."""
+    """Credentials from a function that reads files; called again every minute, and when the server rejects them."""
 
     def __init__(self, read: Callable[[], Credential], clock: Clock) -> None:
         self._read = read
@@ -35,7 +35,7 @@ class ReadCredentials:
             return self._credential
         try:
             return self._reread()
-        except ConfigError:  # being rotated, perhaps; the old one is good until the server says otherwise
+        except ConfigError:  # perhaps a rotation is under way; the old credential is valid until the server rejects it
             self._read_at = self._clock.monotonic()
             return self._credential
 
@@ -63,7 +63,7 @@ class FixedCredentials:
 
 
 def bearer(token: str, origin: str) -> str:
-    """An Authorization header for a token; `origin` names the token's place in messages."""
+    """Return the Authorization header for a token; `origin` names the token's source in messages."""
     token = token.strip()
     if not token:
         raise ConfigError(f"{origin}: the token is empty; log in again or mount a service account token")
@@ -77,7 +77,7 @@ def basic(username: str, password: str) -> str:
 
 
 def read_file(path: Path, origin: str) -> bytes:
-    """A small file; the error says who asked for it."""
+    """Read a small file; `origin` names the setting that refers to it in errors."""
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST_FILE + 1)

@@ -1,4 +1,4 @@
-"""From the bytes of one object to its Python type; what does not fit becomes a `Malformed`, not an exception."""
+"""Decode the bytes of one object to its Python type; an object that does not fit becomes `Malformed`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kuberun.meta import Kind, Malformed, Object, ObjectMeta, meta_of
+from kubebase.meta import Kind, Malformed, Object, ObjectMeta, meta_of
 from kuberun.redaction import bounded
 
 T = TypeVar("T")
@@ -19,8 +19,8 @@ _LONGEST_ERROR = 512
 class ObjectDecoder(Generic[T]):
     """Decodes objects of one kind, each on its own: one bad object must never hide the others.
 
-    Items of a list carry no apiVersion and kind, and metadata-only objects carry those of the metadata form; both get
-    the kind's own, so that an object looks the same however it was fetched.
+    Items of a list have no apiVersion and kind, and metadata-only objects have those of the metadata form. Both get the
+    kind's own, so that an object looks the same however it was fetched.
     """
 
     def __init__(self, kind: Kind[T]) -> None:
@@ -31,12 +31,12 @@ class ObjectDecoder(Generic[T]):
     def decode(self, raw: bytes | msgspec.Raw) -> T | Malformed:
         try:
             found = self._decoder.decode(raw)
-        except msgspec.DecodeError as exc:  # a ValidationError is one, too
+        except msgspec.DecodeError as exc:  # includes ValidationError
             return Malformed(_metadata(raw), error_text(exc))
         return self.labelled(found)
 
     def labelled(self, found: T) -> T:
-        """The object with the kind's own apiVersion and kind."""
+        """Set the kind's own apiVersion and kind on the object."""
         if isinstance(found, Object):
             found.api_version, found.kind = self._api_version, self._kind
         elif isinstance(found, dict):
@@ -45,12 +45,12 @@ class ObjectDecoder(Generic[T]):
 
 
 def error_text(error: msgspec.DecodeError) -> str:
-    """Which field, and what was expected; not what was found there."""
+    """Return which field is wrong and what was expected there, without the value that was found."""
     return bounded(_VALUE_IN_ERROR.sub(r"\1", str(error)), _LONGEST_ERROR)
 
 
 def _metadata(raw: bytes | msgspec.Raw) -> ObjectMeta:
-    """As much of the metadata as can be read, so that the object can at least be named."""
+    """Return as much of the metadata as can be read, so that the object can be named."""
     try:
         return meta_of(msgspec.json.decode(raw, type=dict))
     except msgspec.DecodeError:

@@ -1,19 +1,19 @@
-"""What can go wrong between us and an API server, as one tree.
+"""The errors of calls to an API server, as one tree.
 
     KubeError
     ├── ConfigError              the kubeconfig or the pod's service account cannot be used
     └── ApiError                 code, reason, message, details, where
-        ├── Unreachable          no HTTP answer: DNS, refused, TLS, time-out, cut, no credentials to be had just now
+        ├── Unreachable          no HTTP answer: DNS, refused, TLS, timeout, cut off, credentials unavailable for now
         ├── BadAnswer            an answer that is not what the API promises: not JSON, too large, of another shape
         ├── BadRequest           400
         ├── Unauthorized         401
         ├── Forbidden            403
         ├── NotFound             404
-        │   ├── ImpossibleName   no object can have such a name: nothing was asked
+        │   ├── ImpossibleName   no object can have such a name; no request was sent
         │   └── NotServed        404 without a Status: the API server does not know this resource (no such CRD)
         ├── MethodNotAllowed     405
         ├── NotAcceptable        406
-        ├── Conflict             409: somebody wrote in between, or (with causes) another field manager owns a field
+        ├── Conflict             409: the object changed, or (with causes) another field manager owns a field
         ├── AlreadyExists        409
         ├── Gone                 410: the resource version or continue token is too old
         ├── TooLarge             413
@@ -41,7 +41,7 @@ from kuberun.redaction import field_without_echo, without_echo, without_values
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One of several things wrong with a request: which field, which rule, what to do."""
+    """One problem of a request: the field, the rule and what to do."""
 
     field: str
     reason: str
@@ -50,7 +50,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """The structured part of a Status: which object, and why."""
+    """The structured part of a Status: the object and the reason."""
 
     name: str = ""
     group: str = ""
@@ -64,15 +64,15 @@ NO_DETAILS: Final = Details()
 
 
 class KubeError(Exception):
-    """Anything this package raises for reasons outside of the program."""
+    """Base of everything this package raises for reasons outside the program."""
 
 
 class ConfigError(KubeError):
-    """No usable connection settings; the message names the file, the entry and what to do."""
+    """The connection settings are unusable; the message names the file, the entry and what to do."""
 
 
 class ApiError(KubeError):
-    """A call to the API server did not do what it was asked for."""
+    """A call to the API server failed."""
 
     def __init__(self, code: int, reason: str, message: str, details: Details = NO_DETAILS, *, where: str = "") -> None:
         super().__init__(f"{where}: {message}" if where else message)
@@ -88,7 +88,7 @@ class ApiError(KubeError):
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds the server asks to wait, if it says so."""
+        """Return the seconds that the server asks us to wait, if any."""
         return self.details.retry_after
 
 
@@ -118,7 +118,7 @@ class NotServed(NotFound): ...
 
 
 class ImpossibleName(NotFound, ValueError):
-    """A name that no object can have, so there is none: nothing was asked."""
+    """A name that no object can have; no request was sent."""
 
     def __init__(self, message: str) -> None:
         super().__init__(404, "NotFound", message)
@@ -203,9 +203,9 @@ BY_CODE: Final[Mapping[int, type[ApiError]]] = {
 def from_status(
     code: int, body: bytes, headers: Mapping[str, str], *, where: str = "", sent: bytes | None = None
 ) -> ApiError:
-    """The error an HTTP answer (or the Status object of a watch frame) stands for.
+    """Return the error that an HTTP answer (or the Status object of a watch frame) stands for.
 
-    `sent` is the body of the request, so that none of its values can come back in a message.
+    `sent` is the body of the request; its values are removed from the message.
     """
     status = _read(body)
     if status is None:
@@ -262,13 +262,13 @@ def _error(code: int, status: _Status, headers: Mapping[str, str], *, where: str
 
 
 def _invalid_message(details: Details) -> str:
-    """Built from the causes: the server's own sentence repeats them, with the rejected values in between."""
+    """Build the message from the causes: the server's own sentence repeats them together with the rejected values."""
     what = f"{details.kind or 'the object'} {details.name!r}" if details.name else details.kind or "the request"
     return f"{what} is invalid: " + "; ".join(f"{cause.field}: {cause.message}" for cause in details.causes)
 
 
 def _without_status(code: int, headers: Mapping[str, str], where: str) -> ApiError:
-    """An answer that no Kubernetes code wrote: a proxy's error page, or the router's plain 404."""
+    """Return the error for an answer without a Kubernetes Status: a proxy's error page, or the router's plain 404."""
     details = replace(NO_DETAILS, retry_after=_retry_after(headers))
     if code == 404:
         message = "the API server does not know this path; is the resource (or its CustomResourceDefinition) installed?"
@@ -283,6 +283,6 @@ def _by_code(code: int) -> type[ApiError]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """The Retry-After header when it counts seconds; Kubernetes never sends the date form."""
+    """Return the Retry-After header if it counts seconds; Kubernetes never sends the date form."""
     text = headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else None

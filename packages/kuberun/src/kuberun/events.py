@@ -1,15 +1,14 @@
-"""Recorded events: what a controller tells people about an object (`kubectl describe`, `kubectl get events`).
+"""Recorded events: what a controller reports about an object (`kubectl describe`, `kubectl get events`).
 
     record() ──► bounded queue ──► run(): spam filter ──► create an Event, or count up the one that said the same
 
-`record` only puts a value into a queue: it never waits and never fails. `run` writes, one event at a time, and belongs
-to the caller's TaskGroup. Whatever goes wrong costs the event, never the reconcile; what was lost is counted.
+`record` only puts a value into a queue: it never waits and never fails. `run` writes one event at a time and belongs
+into the caller's TaskGroup. A failure costs the event, never the reconcile; lost events are counted.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,14 +16,15 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from kubebase.bounded import BoundedDict
+from kubebase.clock import Clock, rfc3339
+from kubebase.meta import JsonObject, ObjectKey, ObjectMeta, Resource, raw
 from kuberun.client import Client
-from kuberun.clock import Clock, rfc3339
 from kuberun.errors import ApiError, NotFound
-from kuberun.meta import JsonObject, ObjectKey, ObjectMeta, Resource, raw
 from kuberun.redaction import bounded
 
 MAX_MESSAGE_BYTES: Final = 1024
-"""The API's own bound of an event message."""
+"""The API's own limit for an event message."""
 
 _EVENTS: Final = raw(Resource("", "v1", "events", "Event"))
 _MAX_REASON_BYTES: Final = 128
@@ -39,27 +39,27 @@ class EventType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of one recorder."""
+class EventLimits:
+    """Limits of one recorder."""
 
     queued: int = 1000
-    remembered: int = 4096  # events that can be counted up, and objects whose rate is known
-    burst: int = 25  # events about one object at once
-    refill_seconds: float = 300.0  # and one more after each of these
+    remembered: int = 4096  # events that can be counted up, and objects with a known rate
+    burst: int = 25  # events about one object in a burst
+    refill_seconds: float = 300.0  # seconds until one more is allowed
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the events; each of them is in exactly one of these."""
+    """What happened to the events; each is in exactly one of these counters."""
 
     written: int = 0
     dropped: int = 0  # the queue was full
     filtered: int = 0  # too many about one object
-    failed: int = 0  # the API server did not take it
+    failed: int = 0  # the API server did not accept it
 
 
 class EventRecorder:
-    """Writes events in the name of one component (and of the instance it runs as)."""
+    """Writes events on behalf of one component (and of the instance it runs as)."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class EventRecorder:
         *,
         component: str,
         instance: str = "",
-        limits: Limits = Limits(),  # noqa: B008  immutable
+        limits: EventLimits = EventLimits(),  # noqa: B008  immutable
     ) -> None:
         self.counts = Counts()
         self._client = client
@@ -80,11 +80,11 @@ class EventRecorder:
         )  # bounded in `record`, so that `stop` always fits
         self._limits = limits
         self._stamp = 0
-        self._series: OrderedDict[_Subject, _Series] = OrderedDict()
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._series: BoundedDict[_Subject, _Series] = BoundedDict(limits.remembered)
+        self._buckets: BoundedDict[str, _Bucket] = BoundedDict(limits.remembered)
 
     def record(self, resource: Resource, about: ObjectMeta, kind: EventType, reason: str, message: str) -> None:
-        """Tell something about an object. Returns at once."""
+        """Queue an event about an object. Returns at once."""
         if self._queue.qsize() >= self._limits.queued:
             self.counts.dropped += 1
             return
@@ -100,7 +100,7 @@ class EventRecorder:
         self._queue.put_nowait(_Occurrence(subject, about.resource_version, self._clock.now()))
 
     async def run(self) -> None:
-        """Write what is recorded, until `stop` is called and everything before it is written, or until cancelled."""
+        """Write recorded events until cancelled, or until `stop` is called and all earlier events are written."""
         while (occurrence := await self._queue.get()) is not None:
             if not self._passes(occurrence.subject):
                 self.counts.filtered += 1
@@ -114,28 +114,25 @@ class EventRecorder:
                 self.counts.written += 1
 
     def stop(self) -> None:
-        """Let `run` end after what is queued now."""
+        """End `run` after the events that are queued now."""
         self._queue.put_nowait(None)
 
     def _passes(self, subject: _Subject) -> bool:
-        """The spam filter: a bucket of tokens for each object, so that one noisy object does not hide the others."""
+        """Apply the spam filter: each object has its own token bucket, so a noisy object does not hide the others."""
         now = self._clock.monotonic()
         name = subject.uid or f"{subject.kind}/{subject.key}"
-        bucket = self._buckets.pop(name, None) or _Bucket(float(self._limits.burst), now)
+        bucket = self._buckets.get(name) or _Bucket(float(self._limits.burst), now)
         bucket.tokens = min(self._limits.burst, bucket.tokens + (now - bucket.filled_at) / self._limits.refill_seconds)
         bucket.filled_at = now
-        self._buckets[name] = bucket  # the most recent is last, the oldest goes first
-        if len(self._buckets) > self._limits.remembered:
-            self._buckets.popitem(last=False)
+        self._buckets[name] = bucket
         if bucket.tokens < 1:
             return False
         bucket.tokens -= 1
         return True
 
     async def _write(self, occurrence: _Occurrence) -> None:
-        series = self._series.get(occurrence.subject)
+        series = self._series.use(occurrence.subject)
         if series is not None:
-            self._series.move_to_end(occurrence.subject)
             try:
                 await self._count_up(series, occurrence.at)
             except NotFound:  # events expire after an hour
@@ -155,8 +152,6 @@ class EventRecorder:
         self._series[occurrence.subject] = _Series(
             ObjectKey(event["metadata"]["namespace"], event["metadata"]["name"]), count=1
         )
-        if len(self._series) > self._limits.remembered:
-            self._series.popitem(last=False)
 
     def _event(self, occurrence: _Occurrence) -> JsonObject:
         subject = occurrence.subject
@@ -172,7 +167,7 @@ class EventRecorder:
         return {
             "metadata": {
                 "name": self._name(occurrence),
-                "namespace": subject.key.namespace or "default",  # where events about cluster-scoped objects live
+                "namespace": subject.key.namespace or "default",  # events about cluster-scoped objects live here
             },
             "involvedObject": {name: value for name, value in about.items() if value},
             "type": subject.type,
@@ -186,13 +181,13 @@ class EventRecorder:
         }
 
     def _name(self, occurrence: _Occurrence) -> str:
-        """The object's name and a time stamp that never repeats, as people know them from other components."""
+        """Return the object's name plus a unique time stamp, the format that other components use."""
         self._stamp = max(self._stamp + 1, int(occurrence.at.timestamp() * 1e9))
         return f"{occurrence.subject.key.name[:_MAX_NAME_STEM].rstrip('.-')}.{self._stamp:x}"
 
 
 class _Subject(NamedTuple):
-    """Events that agree in all of this are one event that happened several times."""
+    """Events that agree in all these fields are one event that occurred several times."""
 
     api_version: str
     kind: str
@@ -212,7 +207,7 @@ class _Occurrence:
 
 @dataclass(slots=True)
 class _Series:
-    """An Event we created, and how often it happened."""
+    """An Event we created, and how often it occurred."""
 
     key: ObjectKey
     count: int

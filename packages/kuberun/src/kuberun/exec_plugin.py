@@ -1,7 +1,7 @@
 """Credentials from an exec plugin: a program that prints an ExecCredential (client.authentication.k8s.io).
 
-The program runs without a terminal, under a deadline, once at a time; what it prints is never shown. Its answer is kept
-until the expiration it states, or until the server refuses it.
+The program runs without a terminal, under a deadline, and never twice at once. Its output is never shown. Its answer is
+cached until the expiration it states, or until the server rejects it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 from kuberun.connection import ClientCertificate, Credential
 from kuberun.credentials import bearer
 from kuberun.errors import ConfigError
@@ -30,7 +30,7 @@ _LARGEST_ANSWER = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """Which program, and what it is told."""
+    """The program to run, and its input."""
 
     command: str
     api_version: str
@@ -74,9 +74,9 @@ class ExecCredentials:
 
 
 class _Run(asyncio.SubprocessProtocol):
-    """One run of the program: its output up to a bound, and its end.
+    """One run of the program: its output up to a limit, and its exit.
 
-    Not asyncio's Process: that one never ends when somebody stops reading before the program stops printing.
+    asyncio's own Process is not used: it never ends if reading stops before the program stops printing.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ async def _started(plugin: ExecPlugin) -> tuple[asyncio.SubprocessTransport, _Ru
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env={**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _exec_info(plugin)},
-            start_new_session=True,  # so that the deadline also ends what the program started
+            start_new_session=True,  # so that the deadline also kills child processes of the program
         )
     except (OSError, ValueError) as exc:
         hint = f" {plugin.install_hint.strip()}" if plugin.install_hint else " Install it or correct the command."
@@ -155,7 +155,7 @@ class _Status(msgspec.Struct, rename="camel"):
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
-    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None  # what has no zone is no moment
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None  # a time without a zone is ambiguous
 
 
 class _ExecCredential(msgspec.Struct, rename="camel"):
@@ -168,7 +168,7 @@ def _read_answer(answer: bytes, plugin: ExecPlugin) -> tuple[Credential, datetim
     name = f"{plugin.origin}: the credential plugin {plugin.command!r}"
     try:
         found = msgspec.json.decode(answer, type=_ExecCredential)
-    except msgspec.DecodeError:  # its text may quote the answer
+    except msgspec.DecodeError:  # the error's text may quote the answer
         raise ConfigError(f"{name} did not print an ExecCredential; run it by hand to see what it prints.") from None
     if found.kind != "ExecCredential" or found.api_version != plugin.api_version:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """Probes over HTTP: /livez (and /healthz) for "restart me", /readyz for "send me work".
 
-A check is a small async function with a name. Each gets a bounded time; one that raises or hangs counts as failed. The
-watchdogs at the end watch for what no exception shows: keys that never get through, and caches nobody refreshes.
+A check is a small async function with a name. Each has a time limit; a check that raises or hangs counts as failed. The
+watchdogs at the end detect failures that raise no exception: keys that are never reconciled, and stale caches.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, NoReturn, Protocol
 
 from aiohttp import web
 
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 from kuberun.informer import Informer
 
 
@@ -25,7 +25,7 @@ class Healthy:
 
 @dataclass(frozen=True, slots=True)
 class Unhealthy:
-    """The reason is shown to whoever may reach the port: it holds names and numbers, no values."""
+    """The reason is visible to everyone who can reach the port: it holds names and numbers, never values."""
 
     reason: str
 
@@ -51,7 +51,7 @@ class HealthServer:
         self._ready[name] = check
 
     async def wait_listening(self) -> int:
-        """The port, once it answers; the one chosen by the system when none was asked for."""
+        """Wait until the server listens and return its port, which the system chooses if none was given."""
         await self._listening.wait()
         return self._port
 
@@ -91,12 +91,12 @@ class HealthServer:
                 return await check()
         except TimeoutError:
             return Unhealthy(f"no answer within {self._timeout:g} s")
-        except Exception as error:  # noqa: BLE001 - a probe answers, whatever breaks
+        except Exception as error:  # noqa: BLE001 - a probe must answer, whatever fails
             return Unhealthy(f"the check itself failed ({type(error).__name__})")
 
 
 class Worked(Protocol):
-    """What has keys that can be late; a controller."""
+    """A component whose keys can be overdue: a controller."""
 
     @property
     def name(self) -> str: ...
@@ -105,7 +105,7 @@ class Worked(Protocol):
 
 
 def no_overdue_keys(controllers: Sequence[Worked], limit: float) -> Check:
-    """Fails when some key has been waiting or running longer than `limit` seconds."""
+    """Make a check that fails if a key has waited or run longer than `limit` seconds."""
 
     async def check() -> Verdict:
         late = [(controller.name, controller.overdue(limit)) for controller in controllers]
@@ -124,7 +124,7 @@ def caches_synced(informers: Sequence[Informer[Any]]) -> Check:
 
 
 def caches_fresh(informers: Sequence[Informer[Any]], limit: float) -> Check:
-    """Fails when some cache has not heard from the API server for `limit` seconds."""
+    """Make a check that fails if a cache has not heard from the API server for `limit` seconds."""
 
     async def check() -> Verdict:
         stale = sorted(f"{informer.name} ({informer.age:.0f} s)" for informer in informers if informer.age > limit)

@@ -1,10 +1,10 @@
-"""One resource, watched once and kept in a store, for any number of consumers.
+"""One resource, watched once and kept in a cache, for any number of consumers.
 
-    Source -> Watcher -> Store -> Subscription (one per consumer) -> triggers
+    Source -> Watcher -> Cache -> Subscription (one per consumer) -> triggers
 
-Each consumer has a subscription of its own, which holds at most one change per key: a slow consumer delays nobody,
-costs at most one entry per object, and always finds the newest state. Nothing is ever dropped.
-A metadata-only informer is an informer over a metadata-only source (`kuberun.meta.metadata_of`).
+Each consumer has its own subscription, which holds at most one change per key: a slow consumer does not delay the
+others, costs at most one entry per object, and always sees the newest state. No change is ever dropped. A metadata-only
+informer is an informer over a metadata-only source (`kubebase.meta.metadata_of`).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Generic, NoReturn, TypeVar
 
-from kuberun.backoff import Random, system_random
-from kuberun.cache import Change, IndexFunction, Origin, Store
-from kuberun.clock import Clock
-from kuberun.deadline import happens_within
-from kuberun.meta import ObjectKey
+from kubebase.backoff import Random, system_random
+from kubebase.clock import Clock
+from kubebase.deadline import happens_within
+from kubebase.meta import ObjectKey
+from kuberun.cache import Cache, Change, IndexFunction, Origin
 from kuberun.watch import Event, Listed, Source, Watcher, WatchSettings
 
 T = TypeVar("T")
 
 
 class Subscription(Generic[T]):
-    """What one consumer has not seen yet, one change per key, in the order the keys changed first."""
+    """The changes that one consumer has not seen yet, one per key, in the order in which the keys first changed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -35,12 +35,12 @@ class Subscription(Generic[T]):
         return len(self._pending)
 
     async def take(self) -> list[Change[T]]:
-        """Everything unseen; waits until there is something."""
+        """Return all unseen changes; wait until there is at least one."""
         await self._arrived.wait()
         return self._drain()
 
     async def take_within(self, seconds: float) -> list[Change[T]]:
-        """Everything unseen; nothing, if nothing comes in that time."""
+        """Return all unseen changes; an empty list if none arrive within that time."""
         await happens_within(self._clock, seconds, self._arrived)
         return self._drain()
 
@@ -57,7 +57,7 @@ class Subscription(Generic[T]):
 
 
 class Informer(Generic[T]):
-    """Keeps `store` equal to what the server has, as soon as the network allows."""
+    """Keeps `cache` equal to the server's collection."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Informer(Generic[T]):
         draw: Random = system_random,
     ) -> None:
         self.name = name
-        self.store: Store[T] = Store(indexes)
+        self.cache: Cache[T] = Cache(indexes)
         self._clock = clock
         self._watcher = Watcher(source, clock=clock, name=name, settings=settings, draw=draw)
         self._subscriptions: list[Subscription[T]] = []
@@ -78,7 +78,7 @@ class Informer(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Whether the store has held the whole collection once. It stays true while a broken watch is repaired."""
+        """Return whether the cache has held the whole collection once. It stays true while a watch is interrupted."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -86,29 +86,26 @@ class Informer(Generic[T]):
 
     @property
     def age(self) -> float:
-        """Seconds since the server's last sign of life: how old the store may be."""
+        """Return the seconds since the server last responded: the maximum age of the cache."""
         return self._watcher.age
 
     def subscribe(self) -> Subscription[T]:
-        """A new consumer; it first gets every object there is."""
+        """Add a consumer. It first receives every object in the cache."""
         subscription: Subscription[T] = Subscription(self._clock)
-        subscription.put(self.store.everything(Origin.LISTED))
+        subscription.put(self.cache.everything(Origin.LISTED))
         self._subscriptions.append(subscription)
         return subscription
 
-    def unsubscribe(self, subscription: Subscription[T]) -> None:
-        self._subscriptions.remove(subscription)
-
     def resync(self) -> None:
-        """Deliver every object to every consumer once more, without asking the server."""
+        """Deliver every object to every consumer again, without asking the server."""
         for subscription in self._subscriptions:
-            subscription.put(self.store.everything(Origin.RESYNCED))
+            subscription.put(self.cache.everything(Origin.RESYNCED))
 
     async def run(self) -> NoReturn:
         await self._watcher.run(self._deliver)
 
     def _deliver(self, event: Event[T]) -> None:
-        changes = self.store.apply(event)
+        changes = self.cache.apply(event)
         for subscription in self._subscriptions:
             subscription.put(changes)
         if isinstance(event, Listed):
@@ -116,7 +113,7 @@ class Informer(Generic[T]):
 
 
 def merge_into(pending: dict[ObjectKey, Change[T]], changes: Iterable[Change[T]]) -> None:
-    """Add changes to those that somebody has not dealt with yet, so that one is left for each key."""
+    """Merge new changes into the pending ones, so that one change per key remains."""
     for change in changes:
         known = pending.get(change.key)
         if known is None:
@@ -128,7 +125,7 @@ def merge_into(pending: dict[ObjectKey, Change[T]], changes: Iterable[Change[T]]
 
 
 def _merged(known: Change[T], newer: Change[T]) -> Change[T] | None:
-    """Two changes seen as one; None when the object came and went unseen."""
+    """Combine two changes of an object; None if the object was created and deleted unseen."""
     if known.old is None and newer.new is None:
         return None
     origin = known.origin if newer.origin is Origin.RESYNCED or known.old is None else newer.origin

@@ -1,7 +1,7 @@
-"""kubeconfig files: reading, merging and turning one context into a `Connection`.
+"""Read kubeconfig files, merge them, and turn one context into a `Connection`.
 
-Several files merge like kubectl merges them: for each named entry, and for current-context, the first file wins.
-Messages name the file, the entry and what to do, never what is in a credential.
+Several files are merged as kubectl does it: for each named entry, and for current-context, the first file wins.
+Messages name the file, the entry and what to do, never the content of a credential.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
-import yaml
 
-from kuberun.clock import Clock
+from kubebase.clock import Clock
+from kubebase.yamlvalues import Rules, YamlError, read_one, text_scalar
 from kuberun.connection import ClientCertificate, Connection, Credential, CredentialSource, Tls
 from kuberun.credentials import FixedCredentials, ReadCredentials, basic, bearer, read_file
 from kuberun.errors import ConfigError
@@ -27,7 +27,7 @@ EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 
 
 class _Part(msgspec.Struct, rename="kebab", kw_only=True):
-    """Base of what a kubeconfig holds; unknown fields are other tools' business."""
+    """Base of the parts of a kubeconfig. Unknown fields belong to other tools and are ignored."""
 
 
 class Cluster(_Part):
@@ -104,7 +104,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[P]):
-    """A named part of a kubeconfig, and the file it came from: its relative paths start there."""
+    """A named part of a kubeconfig and the file it came from. Relative paths in it start at that file's folder."""
 
     file: Path
     name: str
@@ -116,7 +116,7 @@ class Entry(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """All files as one."""
+    """All files merged into one."""
 
     files: tuple[Path, ...]
     contexts: Mapping[str, Entry[Context]]
@@ -130,7 +130,7 @@ class Kubeconfig:
 
 
 def read(files: Sequence[Path]) -> Kubeconfig:
-    """Read and merge. Of several files some may be missing, as with kubectl; not all of them."""
+    """Read and merge the files. As with kubectl, some of several files may be missing, but not all."""
     present = [file for file in files if file.exists()] if len(files) > 1 else list(files)
     if not present:
         raise ConfigError(f"none of these kubeconfig files exists: {', '.join(map(str, files))}; set KUBECONFIG")
@@ -138,9 +138,9 @@ def read(files: Sequence[Path]) -> Kubeconfig:
 
 
 def parse_self_contained(text: bytes, name: str) -> Kubeconfig:
-    """Read a kubeconfig that somebody else wrote; `name` stands for its file in messages.
+    """Read a kubeconfig from an untrusted author; `name` stands for its file in messages.
 
-    Programs to run and files to read are refused, whichever entry names them: they would be ours, not the writer's.
+    Programs to run and files to read are refused in every entry: they would be those of this machine, not the author's.
     """
     config = _merged([(Path(name), _parsed(text, Path(name)))])
     for cluster in config.clusters.values():
@@ -184,7 +184,7 @@ def _merged(files: Sequence[tuple[Path, _File]]) -> Kubeconfig:
 
 
 def connection(config: Kubeconfig, context: str, clock: Clock) -> Connection:
-    """The connection one context describes; an empty name means current-context."""
+    """Return the connection that one context describes; an empty name means current-context."""
     chosen = _context(config, context)
     cluster = _entry(config.clusters, chosen.part.cluster, f"{config.origin}: context {chosen.name!r}: cluster")
     user = _entry(config.users, chosen.part.user, f"{config.origin}: context {chosen.name!r}: user", default=User())
@@ -200,19 +200,8 @@ def connection(config: Kubeconfig, context: str, clock: Clock) -> Connection:
     )
 
 
-class _Loader(yaml.CSafeLoader):
-    """Every scalar as text, so that a token of digits stays a token; msgspec makes the few booleans."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012  as PyYAML has it
-        first: [
-            (tag, pattern) for tag, pattern in resolvers if tag in {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}
-        ]
-        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-    }
-
-
 def _parsed(text: bytes, file: Path) -> _File:
-    document = _yaml(text, file, _Loader)
+    document = _yaml(text, file, Rules(scalar=text_scalar))  # msgspec converts the few booleans
     if document is None:
         return _File()
     try:
@@ -221,13 +210,11 @@ def _parsed(text: bytes, file: Path) -> _File:
         raise ConfigError(f"kubeconfig {file}: {exc}; compare it with the output of 'kubectl config view'") from exc
 
 
-def _yaml(text: bytes, file: Path, loader: type[yaml.CSafeLoader]) -> Any:
+def _yaml(text: bytes, file: Path, rules: Rules) -> Any:
     try:
-        return yaml.load(text, loader)  # noqa: S506  both loaders are safe loaders
-    except yaml.YAMLError as exc:  # its text quotes the line, which may be the one with the token
-        mark = getattr(exc, "problem_mark", None)
-        where = f" near line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"kubeconfig {file}: not valid YAML{where}") from None
+        return read_one(text, rules)
+    except YamlError as exc:
+        raise ConfigError(f"kubeconfig {file}: not valid YAML: {exc}") from None
 
 
 def _context(config: Kubeconfig, wanted: str) -> Entry[Context]:
@@ -348,7 +335,7 @@ def _plugin(spec: Exec, user: Entry[User], cluster: Entry[Cluster], origin: str)
 
 
 def _cluster_info(cluster: Entry[Cluster]) -> dict[str, Any]:
-    """The cluster as a plugin sees it; `config` is what the plugin's vendor stored in the kubeconfig for it."""
+    """Describe the cluster for a plugin; `config` is what the plugin's vendor stored in the kubeconfig for it."""
     part = cluster.part
     tls = _tls(cluster, f"{cluster.file}: cluster {cluster.name!r}")
     info = {
@@ -363,8 +350,8 @@ def _cluster_info(cluster: Entry[Cluster]) -> dict[str, Any]:
 
 
 def _extension(cluster: Entry[Cluster]) -> Any:
-    """Read again with numbers and booleans as such: the plugin's vendor chose their types."""
-    document = _yaml(read_file(cluster.file, "kubeconfig"), cluster.file, yaml.CSafeLoader)
+    """Read the plugin's extension again with typed numbers and booleans, as its vendor wrote them."""
+    document = _yaml(read_file(cluster.file, "kubeconfig"), cluster.file, Rules())
     for entry in document["clusters"]:
         if str(entry["name"]) == cluster.name:
             for extension in entry["cluster"].get("extensions") or ():
@@ -374,7 +361,7 @@ def _extension(cluster: Entry[Cluster]) -> Any:
 
 
 def _impersonation(user: Entry[User]) -> tuple[tuple[str, str], ...]:
-    """Whom we act for. Left out, we would act with more rights than the kubeconfig means."""
+    """Return the impersonation headers. Without them we would act with more rights than the kubeconfig grants."""
     part = user.part
     headers = [("Impersonate-User", part.as_user)] if part.as_user else []
     headers += [("Impersonate-Uid", part.as_uid)] if part.as_uid else []

@@ -1,18 +1,18 @@
-"""One lane of the work queue: keys that wait, taken in turns of their namespaces, oldest first within each."""
+"""One lane of the work queue: namespaces take turns; within a namespace the oldest key goes first."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
 
+from kubebase.meta import ObjectKey
 from kuberun.lazyheap import LazyHeap
-from kuberun.meta import ObjectKey
 
 Admits = Callable[[ObjectKey], bool]
 
 
 class FairLane:
-    """However many keys of one namespace wait, a key of another waits for one of them at most."""
+    """However many keys of one namespace wait, a key of another namespace waits for at most one of them."""
 
     def __init__(self) -> None:
         self._oldest: LazyHeap[ObjectKey] = LazyHeap()
@@ -33,16 +33,16 @@ class FairLane:
                 del self._turns[key.namespace]
 
     def oldest(self) -> tuple[float, ObjectKey] | None:
-        """Since when the key waits that has waited longest, and the key."""
+        """Return the key that has waited longest, and since when."""
         return self._oldest.peek()
 
     def admits(self, admits: Admits) -> bool:
-        """Tell whether somebody who waits may run."""
+        """Return whether any waiting key may run."""
         heads = (mine.peek() for mine in self._turns.values())
         return any(head is not None and admits(head[1]) for head in heads)
 
     def next(self, admits: Admits) -> ObjectKey | None:
-        """The key whose turn it is; None if nobody who waits may run. The turn goes to the next namespace."""
+        """Return the next key that may run and pass the turn to the next namespace; None if no key may run."""
         for namespace, mine in self._turns.items():
             head = mine.peek()
             if head is not None and admits(head[1]):

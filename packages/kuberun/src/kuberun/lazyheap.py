@@ -1,6 +1,6 @@
-"""A priority queue whose entries can be moved and removed: a heap that skips what is no longer meant.
+"""A priority queue whose entries can be moved and removed: a heap that skips outdated entries.
 
-Part of the work queue, apart because both its lanes and its timers need one.
+A module of its own, because both the lanes and the timers of the work queue need it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class LazyHeap(Generic[K]):
-    """Each key at most once, ordered by time and then by arrival. Dead entries never outnumber live ones for long."""
+    """Each key at most once, ordered by time, then by arrival. Outdated entries never outnumber live ones for long."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, K]] = []
@@ -24,7 +24,7 @@ class LazyHeap(Generic[K]):
         return len(self._live)
 
     def push(self, key: K, when: float) -> None:
-        """Put the key at `when`; an earlier position of the same key is given up."""
+        """Put the key at `when`, replacing its earlier position."""
         self._arrivals += 1
         self._live[key] = (when, self._arrivals)
         heapq.heappush(self._heap, (when, self._arrivals, key))

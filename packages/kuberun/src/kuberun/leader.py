@@ -1,16 +1,17 @@
-"""Leader election on a Lease: of several processes with the same lease, at most one works at a time.
+"""Leader election on a Lease: of all processes that share a lease, at most one works at a time.
 
     standby: the lease is free, released, or unchanged for its whole duration as seen by *our* clock -> take it
-    leader:  write it every few seconds; if no write was confirmed for `renew_deadline`, the lease is lost
+    leader:  renew it every few seconds; if no renewal was confirmed for `renew_deadline`, the lease is lost
 
-Only monotonic time measured here counts, so wrong wall clocks do no harm: a standby waits the full duration from when
-it saw the last change, and the leader counts from before it *sent* its last successful write. The leader therefore
-gives up `duration - renew_deadline` seconds before anybody else may take over; that is the time it has to stop working.
-A process that was suspended finds `leading` false the moment it wakes up; controllers ask before they start a
-reconcile, and each write of one asks again (`permit.py`), but a call that was under way when it fell asleep is beyond
-any lease.
+Only monotonic time measured in this process counts, so wrong wall clocks do no harm. A standby waits the full duration
+from when it saw the last change; the leader counts from before it *sent* its last successful write. The leader
+therefore stops `duration - renew_deadline` seconds before a standby may take over: that is its time to stop working. A
+suspended process finds `leading` false as soon as it wakes up. Controllers check it before they start a reconcile, and
+each write of a reconcile checks it again (`permit.py`). A call that was already under way before the suspension cannot
+be stopped.
+
 Every write carries the version it is based on, so two writers never both succeed. Two processes must never share an
-identity; `new_identity` makes one.
+identity; `new_identity` makes a unique one.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from typing import Any, NoReturn, Protocol
 
 import structlog
 
-from kuberun.backoff import Random, system_random
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.backoff import Random, system_random
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
+from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw, version_of
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
-from kuberun.meta import JsonObject, Kind, ObjectKey, Resource, raw, version_of
 
 LEASES = raw(Resource("coordination.k8s.io", "v1", "leases", "Lease"))
 
@@ -37,17 +38,17 @@ _log = structlog.get_logger(__name__)
 
 
 class LeadershipLostError(Exception):
-    """The lease could not be renewed in time, or somebody else holds it; work must stop at once."""
+    """The lease could not be renewed in time, or another process holds it; work must stop at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:
     duration: int = 15
-    """Seconds after which a silent leader may be replaced."""
+    """Seconds after which a standby may replace a leader that does not renew."""
     renew_deadline: float = 10.0
     """Seconds after which a leader that cannot renew gives up."""
     retry_period: float = 2.0
-    """Seconds between two attempts to renew or to take the lease."""
+    """Seconds between two attempts to renew or take the lease."""
 
     def __post_init__(self) -> None:
         if not 0 < self.retry_period < self.renew_deadline < self.duration:
@@ -63,7 +64,7 @@ class Leases(Protocol):
 
 
 def new_identity() -> str:
-    """A name for this process that no other has: the host, for people, and chance."""
+    """Make a unique name for this process: the host name, for people, and a random part."""
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
@@ -95,11 +96,11 @@ class LeaderElection:
 
     @property
     def leading(self) -> bool:
-        """Whether the lease is ours at this moment; false as soon as it may be somebody else's soon."""
+        """Return whether we hold the lease now; false in time before another process may take it."""
         return self._left() > 0
 
     async def run(self) -> NoReturn:
-        """Compete, then renew for ever. Raises LeadershipLostError when the lease is lost."""
+        """Compete for the lease, then renew it until cancelled. Raises LeadershipLostError when the lease is lost."""
         while not await self._try_to_take():
             await self._clock.sleep(self._settings.retry_period * (1 + 0.2 * self._draw()))
         self._log.info("leadership acquired")
@@ -109,7 +110,7 @@ class LeaderElection:
             await self._renew()
 
     async def release(self) -> None:
-        """Give the lease up so that a standby need not wait. To be called when nothing of ours is at work any more."""
+        """Release the lease so that a standby takes over at once. Call this after all work has stopped."""
         if not self.leading:
             return
         self._renewed_at = float("-inf")
@@ -146,7 +147,7 @@ class LeaderElection:
                 metadata = {"namespace": self._key.namespace, "name": self._key.name}
                 written = await self._client.create(LEASES, {"metadata": metadata, "spec": self._spec_on_taking()})
         except (Conflict, AlreadyExists):
-            return False  # somebody was quicker
+            return False  # another process was faster
         self._lease, self._renewed_at = written, sent_at
         return True
 
@@ -157,7 +158,7 @@ class LeaderElection:
 
     def _is_free(self) -> bool:
         spec = self._spec()
-        if spec.get("holderIdentity") in (None, "", self.identity):  # ours: a write whose answer we never got
+        if spec.get("holderIdentity") in (None, "", self.identity):  # ours: an earlier write whose answer was lost
             return True
         duration = spec.get("leaseDurationSeconds") or self._settings.duration
         return self._clock.monotonic() >= self._seen_at + float(duration)
@@ -176,12 +177,12 @@ class LeaderElection:
     # --- leader
 
     async def _renew(self) -> None:
-        """One attempt. A failure is no harm while the deadline is not reached."""
+        """Try once to renew the lease. A failure is harmless until the renew deadline passes."""
         if self._left() <= 0:
             raise self._lost("it could not be renewed in time")
         sent_at = self._clock.monotonic()
         try:
-            # Half of the deadline, so that one hanging connection leaves time for an attempt on another.
+            # Half of the deadline, so that after one hanging connection there is time for a second attempt.
             async with Deadline(self._clock, min(self._left(), self._settings.renew_deadline / 2)):
                 await self._write(lambda: {**self._spec(), **self._spec_on_renewing()})
         except (ApiError, OSError) as error:
@@ -190,19 +191,19 @@ class LeaderElection:
             self._renewed_at = sent_at
 
     async def _write(self, spec: Callable[[], JsonObject]) -> None:
-        """Write our lease. When it changed under us, look whose it is: the change may be an earlier write of ours."""
+        """Write our lease. On a conflict, check the holder: an earlier write of ours may have changed the lease."""
         try:
             self._lease = await self._client.update(LEASES, {**self._lease, "spec": spec()})
         except Conflict:
             self._lease = await self._client.get(LEASES, self._key)
             if self._spec().get("holderIdentity") != self.identity:
-                raise self._lost("somebody else holds it") from None
+                raise self._lost("another process holds it") from None
             self._lease = await self._client.update(LEASES, {**self._lease, "spec": spec()})
         except NotFound:
             raise self._lost("it was deleted") from None
 
     def _left(self) -> float:
-        """Seconds until the lease is lost unless it is renewed."""
+        """Return the seconds until the lease is lost unless it is renewed."""
         return max(self._renewed_at + self._settings.renew_deadline - self._clock.monotonic(), 0.0)
 
     def _lost(self, why: str) -> LeadershipLostError:

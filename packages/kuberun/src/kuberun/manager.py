@@ -1,9 +1,9 @@
-"""Runs a whole operator process: informers, controllers, leader election, probes and other services, in one TaskGroup.
+"""Runs a whole operator process: informers, controllers, leader election, probes and other services in one TaskGroup.
 
     start   probes, services, informers -> leadership -> caches synced -> controllers
-    stop    controllers take no more work and finish what runs, up to a deadline -> they are cancelled -> the lease is
-            released -> everything else is cancelled
-    crash   any component that raises, or ends by itself, takes the process down with an error that names it
+    stop    controllers take no more work and finish running reconciles, up to a deadline -> they are cancelled ->
+            the lease is released -> everything else is cancelled
+    crash   a component that raises, or ends by itself, ends the process with an error that names the component
 
 A standby keeps its caches warm while it waits for the lease. A second signal ends the draining at once.
 """
@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from kuberun.clock import Clock
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 from kuberun.controller import Controller, place_of
-from kuberun.deadline import Deadline
 from kuberun.health import HealthServer, caches_fresh, caches_synced, no_overdue_keys
 from kuberun.informer import Informer
 
@@ -31,7 +31,7 @@ Run = Callable[[], Awaitable[None]]
 
 
 class Election(Protocol):
-    """Leadership: `run` competes and then renews for ever; it raises when the lease is lost."""
+    """Leadership: `run` competes for the lease and then renews it until cancelled; it raises when the lease is lost."""
 
     async def run(self) -> None: ...
 
@@ -39,16 +39,16 @@ class Election(Protocol):
 
     @property
     def leading(self) -> bool:
-        """Whether this process may work, at this very moment."""
+        """Return whether this process may work right now."""
         ...
 
     async def release(self) -> None:
-        """Give the lease up; called when nothing of ours is at work any more. It does not raise."""
+        """Release the lease. Called after all work has stopped; does not raise."""
         ...
 
 
 class ComponentFailedError(Exception):
-    """A part of the process broke; the message says which and where."""
+    """A component of the process failed; the message says which and where."""
 
 
 class Manager:
@@ -78,30 +78,30 @@ class Manager:
             self._informers.append(informer)
 
     def add_controller(self, controller: Controller) -> None:
-        """The controller, and the informers it watches."""
+        """Add the controller and the informers it watches."""
         self._controllers.append(controller)
         for informer in controller.informers:
             self.add_informer(informer)
 
     def add_service(self, name: str, run: Run) -> None:
-        """Anything else that runs from start to stop, on leaders and standbys."""
+        """Add another component that runs from start to stop, on the leader and on standbys."""
         self._services.append((name, run))
 
     def add_watchdogs(self, *, overdue: float = 1800.0, stale: float = 600.0) -> None:
-        """Probes over everything added so far: liveness for overdue keys, readiness for the caches."""
+        """Add probes for everything added so far: liveness for overdue keys, readiness for the caches."""
         if self._health is not None:
             self._health.add_liveness("keys", no_overdue_keys(self._controllers, overdue))
             self._health.add_readiness("caches", caches_synced(self._informers))
             self._health.add_readiness("api-server", caches_fresh(self._informers, stale))
 
     def stop(self) -> None:
-        """Drain and end; called a second time, end at once."""
+        """Drain and end. A second call ends at once."""
         if self._stopping.is_set():
             self._forced.set()
         self._stopping.set()
 
     async def run_until_signalled(self) -> None:
-        """`run` for a process of its own: SIGTERM and SIGINT stop it, and memory is arranged for a long life."""
+        """Run as the main task of a process: SIGTERM and SIGINT stop it; garbage collection is tuned."""
         loop = asyncio.get_running_loop()
         signals = (signal.SIGTERM, signal.SIGINT)
         for number in signals:
@@ -139,7 +139,7 @@ class Manager:
                 await self._work()
         finally:
             competing.cancel()
-            await asyncio.wait({competing})  # no renewal may overtake the release
+            await asyncio.wait({competing})  # a late renewal must not undo the release
             await self._election.release()
 
     async def _work(self) -> None:
@@ -162,7 +162,7 @@ class Manager:
         return self._election is None or self._election.leading
 
     async def _finish(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Let what runs come to its end, until the deadline or a second signal."""
+        """Let running reconciles finish until the deadline or a second signal, then cancel them."""
         _log.info("draining", limit=self._drain)
         for controller in self._controllers:
             controller.stop()
@@ -181,10 +181,10 @@ def _nothing() -> None: ...
 
 
 def settle_memory() -> None:
-    """Arrange the garbage collector for a process that holds large caches.
+    """Tune the garbage collector for a process that holds large caches.
 
-    What the caches hold lives as long as the process: moved out of the collector's sight, it costs no passes; and the
-    higher thresholds make passes rare while lists are decoded.
+    Cached objects live as long as the process. Freezing them keeps them out of collections, and higher thresholds make
+    collections rare while lists are decoded.
     """
     gc.collect()
     gc.freeze()
@@ -197,12 +197,12 @@ async def _endless(name: str, run: Run) -> None:
 
 
 async def _named(name: str, run: Run) -> None:
-    """Run the component; its failure carries its name."""
+    """Run the component, and add its name to its failure."""
     try:
         await run()
     except Exception as error:
         what = type(error).__name__
-        if isinstance(error, OSError) and error.errno:  # the system's own words, say of a port that is taken
+        if isinstance(error, OSError) and error.errno:  # the system's own message, for example for a port in use
             what += f" ({os.strerror(error.errno)})"
         message = f"{name} failed: {what} at {place_of(error)}"
         _log.error("component failed", component=name, error=what, place=place_of(error))
@@ -210,7 +210,7 @@ async def _named(name: str, run: Run) -> None:
 
 
 async def _before(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
-    """Whether the work was done before the event happened; if not, it is cancelled."""
+    """Return whether the work finished before the event; cancel the work if it did not."""
     working = asyncio.ensure_future(work)
     waiting = asyncio.ensure_future(event.wait())
     try:
@@ -222,6 +222,6 @@ async def _before(event: asyncio.Event, work: Coroutine[Any, Any, object]) -> bo
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The failure that brought the others down: groups keep the order in which their tasks failed."""
+    """Return the failure that caused the others: groups keep the order in which their tasks failed."""
     first = failures.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

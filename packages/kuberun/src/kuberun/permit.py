@@ -1,9 +1,9 @@
-"""Whether what runs here may still change anything.
+"""The permission of the running code to write.
 
-A leader that was suspended wakes up in the middle of its reconciles, and their next writes may be on their way before
-the election has noticed that the lease is somebody else's. So a controller leaves its permit in the context of each
-reconcile, and the transport asks for it before everything but reading. Outside of reconciles everything is permitted:
-standbys serve metrics and keep their caches, too.
+A suspended leader wakes up in the middle of its reconciles, and their next writes may be sent before the election
+notices that another process holds the lease. So a controller stores its permit in the context of each reconcile, and
+the transport checks it before every request except reads. Outside of reconciles everything is permitted: standbys serve
+metrics and keep their caches, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PERMIT: ContextVar[Permit] = ContextVar("permit", default=always)
 
 
 def work_by(permit: Permit) -> None:
-    """From here on, in this task and those it starts."""
+    """Set the permit for this task and the tasks it starts."""
     _PERMIT.set(permit)
 
 

@@ -1,4 +1,4 @@
-"""Keeps what we sent, and what the server has stored, out of error messages.
+"""Removes sent and stored values from error messages of the server.
 
 API servers echo: a rejected patch quotes the whole patched object, a rejected value is repeated, an unreadable body is
 dumped in hex. All of that may be a password, and error messages end up in logs, events and status. Two nets, because
@@ -18,20 +18,20 @@ from typing import Any, Final
 
 import msgspec
 
-MAX_MESSAGE_BYTES = 2048
-"""Longer messages are cut: nobody reads them, and they travel into conditions and events."""
+from kubebase.masking import Mask
 
-_SHORTEST_VALUE = 4  # shorter strings occur in any sentence; replacing them would only destroy it
-_NAMES = frozenset({"apiVersion", "kind"})  # what an error message has to name
+MAX_MESSAGE_BYTES = 2048
+"""Longer messages are cut, because they are copied into conditions and events."""
+
+_NAMES = frozenset({"apiVersion", "kind"})  # facts that an error message must name
 _FREE_METADATA: Final = ("labels", "annotations")  # the rest of metadata are names, too
-_LOOKED_THROUGH: Final = 4 * MAX_MESSAGE_BYTES  # more than is shown: masks make a text shorter
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _ECHOED_VALUE = re.compile(r"(Invalid value|Unsupported value|Duplicate value|Not found|Too many): (?=\S)")
 _BARE_VALUE = re.compile(r"[^\s:\"{}\[\]]+(?=: |$|[,\]])")
 _GO_VALUE = re.compile(r"&?[\w.*\[\]]*(?:interface )?\{|map\[")
 _CUTS = (
-    # (what the server says, how much of it may stay)
+    # (text of the server, how much of it may stay)
     (re.compile(r"(the object provided is unrecognized(?: \(must be of type [\w.]+\))?).*", re.DOTALL), r"\1"),
     (re.compile(r"(, got )&.*", re.DOTALL), r"\1another type"),
     (re.compile(r"(, error found in #\d+ byte of ).*", re.DOTALL), r"\1the request"),
@@ -40,7 +40,7 @@ _CUTS = (
 
 
 def without_echo(text: str) -> str:
-    """The server's message without the values and bodies it is known to repeat."""
+    """Return the server's message without the values and bodies it is known to repeat."""
     for pattern, kept in _CUTS:
         text = pattern.sub(kept, text)
     parts: list[str] = []
@@ -53,7 +53,7 @@ def without_echo(text: str) -> str:
 
 
 def field_without_echo(field: str, message: str) -> str:
-    """The path of a rejected field, without a key that the message repeats as the rejected value: `data[…]`."""
+    """Return the path of a rejected field, without a key that the message repeats as the rejected value: `data[…]`."""
     for start, end in _echoes(message):
         for spelling in _spellings_of_echo(message[start:end].removesuffix(": ")):
             field = field.replace(f"[{spelling}]", "[…]")
@@ -61,18 +61,13 @@ def field_without_echo(field: str, message: str) -> str:
 
 
 def without_values(text: str, body: bytes | None) -> str:
-    """The text without any string that the request body carried as a value, and no longer than a message may be."""
-    shown = text[:_LOOKED_THROUGH]
-    values = _values_in(shown, body) if body else []
-    if len(text) > len(shown):
-        shown = _cut_before_value(shown, values) + "…"
-    for value in values:
-        shown = shown.replace(value, "…")
-    return bounded(shown, MAX_MESSAGE_BYTES)
+    """Return the text without any string that the request body carried as a value, bounded as messages are."""
+    masked = Mask(_values_of(body), within=text).text(text) if body else text
+    return bounded(masked, MAX_MESSAGE_BYTES)
 
 
 def bounded(text: str, limit: int) -> str:
-    """The text cut to at most `limit` bytes of UTF-8, with a mark where it was cut."""
+    """Return the text cut to at most `limit` bytes of UTF-8, with a mark where it was cut."""
     encoded = text.encode()
     if len(encoded) <= limit:
         return text
@@ -80,7 +75,7 @@ def bounded(text: str, limit: int) -> str:
 
 
 def _echoes(text: str) -> Iterator[tuple[int, int]]:
-    """Where values stand that the server repeats, each with the colon behind it."""
+    """Yield the positions of values that the server repeats, each with the colon behind it."""
     position = 0
     while found := _ECHOED_VALUE.search(text, position):
         position = _end_of_value(text, found.end())
@@ -97,7 +92,7 @@ def _spellings_of_echo(echo: str) -> Iterator[str]:
 
 
 def _end_of_value(text: str, start: int) -> int:
-    """Where the echoed value that begins at `start` ends, including the colon behind it.
+    """Return the end of the echoed value that begins at `start`, including the colon behind it.
 
     A rule of a CRD may have no value to show; then its sentence follows directly, and stays.
     """
@@ -120,23 +115,17 @@ def _end_of_json(text: str, start: int) -> int:
         return len(text)  # cannot tell where it ends: nothing after it is safe
 
 
-def _values_in(text: str, body: bytes) -> list[str]:
-    """Those values, in all spellings, whose beginning is in the text; the longest first, so that no remainder stays.
-
-    A body may hold a hundred thousand values, so each is first looked up by its beginning.
-    """
+def _values_of(body: bytes) -> Iterator[bytes]:
+    """Yield each value of the body, and its decoded form if it is base64, as the data of Secrets is."""
     try:
         document = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        return []
-    beginnings = {text[at : at + _SHORTEST_VALUE] for at in range(len(text))}
-    found = {
-        spelling
-        for value in _values(document)
-        for spelling in _spellings(value)
-        if len(spelling) >= _SHORTEST_VALUE and spelling[:_SHORTEST_VALUE] in beginnings
-    }
-    return sorted(found, key=len, reverse=True)
+    except (msgspec.DecodeError, RecursionError):
+        yield body
+        return
+    for value in _values(document):
+        yield value.encode()
+        with suppress(ValueError):
+            yield base64.b64decode(value, validate=True)
 
 
 def _values(document: Any) -> Iterator[str]:
@@ -154,24 +143,3 @@ def _values(document: Any) -> Iterator[str]:
             yield document
         case _:
             pass
-
-
-def _spellings(value: str) -> Iterator[str]:
-    """The value, as a server quotes it, and what it stands for if it is base64, as the data of Secrets is."""
-    texts = [value]
-    with suppress(ValueError):
-        texts.append(base64.b64decode(value, validate=True).decode().strip())
-    for text in texts:
-        yield text
-        yield json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _cut_before_value(text: str, values: list[str]) -> str:
-    """A text that was cut, without the beginning of a value that the cut has left at its end."""
-    for value in values:
-        start = text.find(value[:_SHORTEST_VALUE], max(len(text) - len(value), 0))
-        while start >= 0 and not value.startswith(text[start:]):
-            start = text.find(value[:_SHORTEST_VALUE], start + 1)
-        if start >= 0:
-            text = text[:start]
-    return text

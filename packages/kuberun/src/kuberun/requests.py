@@ -1,6 +1,6 @@
-"""Every verb of the Kubernetes API as a plain value: what is sent, before anything is sent.
+"""Every verb of the Kubernetes API as a plain value, built before anything is sent.
 
-Pure: `client` builds these, `transport` sends them. The mapping from verb to HTTP is here and nowhere else.
+Pure: `client` builds these requests, `transport` sends them. Only this module maps verbs to HTTP.
 
     get, list, watch          GET
     create                    POST    on the collection (or on a subresource)
@@ -19,16 +19,16 @@ from urllib.parse import quote
 
 import msgspec
 
+from kubebase.meta import ObjectKey, Resource
 from kuberun.errors import ImpossibleName
-from kuberun.meta import ObjectKey, Resource
 
 DEFAULT_DEADLINE: Final = 30.0
 """Seconds for one call, from connecting to the last byte of the answer."""
 LIST_DEADLINE: Final = 120.0
 WATCH_SLACK: Final = 15.0
-"""Seconds a watch may outlive the time-out it asked the server for."""
+"""Seconds by which a watch may outlive the timeout it requested from the server."""
 WATCH_IDLE: Final = 120.0
-"""Seconds without one byte after which a watch counts as dead. Bookmarks come about once a minute."""
+"""Seconds of silence after which a watch counts as dead. Bookmarks arrive about once a minute."""
 
 
 class Metadata(StrEnum):
@@ -46,7 +46,7 @@ class PatchType(StrEnum):
 
 
 class FieldValidation(StrEnum):
-    """What the server does about fields it does not know."""
+    """How the server treats unknown fields."""
 
     IGNORE = "Ignore"
     WARN = "Warn"
@@ -54,7 +54,7 @@ class FieldValidation(StrEnum):
 
 
 class Propagation(StrEnum):
-    """What becomes of the objects that a deleted object owns."""
+    """What happens to the objects that a deleted object owns."""
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
@@ -63,7 +63,7 @@ class Propagation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a write is done, next to what is written."""
+    """Options of a write."""
 
     field_manager: str = ""
     field_validation: FieldValidation | None = None
@@ -82,7 +82,7 @@ PLAIN: Final = WriteOptions()
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """Which object exactly may be deleted, and what becomes of its dependants."""
+    """Preconditions of a deletion, and what happens to the dependants."""
 
     uid: str = ""
     resource_version: str = ""
@@ -107,7 +107,7 @@ ANY: Final = DeleteOptions()
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource: everything by default."""
+    """The selected objects of a resource; everything by default."""
 
     namespace: str = ""
     label_selector: str = ""
@@ -121,7 +121,7 @@ ALL: Final = Selection()
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One HTTP request. Its body never shows in a repr: it may hold anything a user stores."""
+    """One HTTP request. Its repr omits the body, which may contain secrets."""
 
     method: str
     path: str
@@ -129,23 +129,23 @@ class Request(msgspec.Struct, frozen=True):
     accept: str = Metadata.FULL
     content_type: str = "application/json"
     body: bytes | None = None
-    compressed: bool = False  # may the answer be gzipped? worth it for lists only
+    compressed: bool = False  # whether the answer may be gzipped; worth it for lists only
     deadline: float = DEFAULT_DEADLINE
-    idle: float | None = None  # longest silence of a stream
+    idle: float | None = None  # longest silence of a stream, in seconds
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.target})"
 
     @property
     def target(self) -> str:
-        """Path and query, encoded as they go on the wire."""
+        """Return path and query as sent on the wire."""
         if not self.query:
             return self.path
         return f"{self.path}?{'&'.join([f'{name}={_encoded(value)}' for name, value in self.query])}"
 
     @property
     def where(self) -> str:
-        """The request in messages: which object, and nothing of what was sent."""
+        """Return the request for messages: method and path, without the body."""
         return f"{self.method} {self.path}"
 
 
@@ -162,7 +162,7 @@ def list_page(
     resource_version: str = "",
     metadata: Metadata = Metadata.FULL,
 ) -> Request:
-    """One page. A continued list carries the version in its token, so the version must not be sent with it."""
+    """Build the request for one page. The token of a continued list contains the version, so none is sent with it."""
     paging = _pairs(
         limit=str(limit) if limit else "",
         **{"continue": continue_token},
@@ -229,7 +229,7 @@ def patch(
     force: bool = False,
     metadata: Metadata = Metadata.FULL,
 ) -> Request:
-    """`force` takes over fields that other managers own; only an apply patch knows it."""
+    """Build a patch. `force` takes over fields that other managers own; it is valid for apply patches only."""
     query = options.query() + _pairs(force="true" if force else "")
     path = object_path(resource, key, subresource)
     return Request("PATCH", path, query, accept=metadata, content_type=patch_type, body=body)
@@ -256,13 +256,13 @@ def object_path(resource: Resource, key: ObjectKey, subresource: str = "") -> st
 
 
 def discovery_path(group: str, version: str = "") -> str:
-    """Where a group, or one version of it, tells what it serves. ValueError for a text that can name none."""
+    """Return the discovery path of a group, or of one of its versions. Raises ValueError for an impossible name."""
     parts = ["/apis", _segment(group, "API group")] if group else ["/api"]
     return "/".join((*parts, *((_segment(version, "version"),) if version else ())))
 
 
 def _segment(text: str, what: str) -> str:
-    """One path segment, so that no name can point at another path."""
+    """Encode one path segment; reject text that would lead to another path."""
     if not text or text in {".", ".."} or "/" in text or "%" in text:
         raise ImpossibleName(f"{text!r} is not a possible {what}")
     return _encoded(text)
@@ -270,7 +270,7 @@ def _segment(text: str, what: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _encoded(text: str) -> str:
-    """Percent-encoded; remembered, because controllers name the same few managers, selectors and namespaces."""
+    """Percent-encode the text. Cached, because controllers repeat the same few managers, selectors and namespaces."""
     return quote(text, safe=":@!$'()*,;~")
 
 

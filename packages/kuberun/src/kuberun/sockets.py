@@ -1,7 +1,7 @@
-"""The sockets of a session: closed is closed.
+"""Tracks the sockets of a session, so that closing the session closes all of them.
 
-A connection that is broken off says goodbye to its TLS peer first, and aiohttp forgets it meanwhile. A loop that ends
-before the goodbye leaks the socket, so whoever closes a session waits for its sockets too.
+aiohttp forgets a connection while its TLS shutdown is still under way. If the event loop ends before that, the socket
+leaks. Therefore code that closes a session also waits for its sockets.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from weakref import WeakSet
 
 import aiohttp
 
-from kuberun.clock import Clock, SystemClock
+from kubebase.clock import Clock, SystemClock
 
-PATIENCE: Final = 5.0  # a peer that does not take part in the goodbye
+PATIENCE: Final = 5.0  # seconds to wait for a peer that does not complete the TLS shutdown
 _LOOK: Final = 0.005
 
 
 AddressCheck = Callable[[str], None]
-"""Gets an IP address before a connection to it is opened; raises `OSError` to refuse it."""
+"""Receives an IP address before a connection to it is opened; raises `OSError` to refuse it."""
 
 
 class Sockets:
-    """What a connector opened, as long as it lives.
+    """The open sockets of a connector.
 
-    `vet` sees the resolved addresses, those of proxies and those written as numbers included.
+    `vet` sees the resolved addresses, including those of proxies and those given as numbers.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Sockets:
         return aiohttp.TCPConnector(socket_factory=self._make, **options)
 
     async def closed(self, *, within: float = PATIENCE) -> None:
-        """Returns when the last one is closed, or the patience is at its end."""
+        """Return when the last socket is closed, or after `within` seconds."""
         end = self._clock.monotonic() + within
         while self.open() and self._clock.monotonic() < end:
             await self._clock.sleep(_LOOK)
@@ -60,7 +60,7 @@ class Sockets:
 
 
 def break_off(response: aiohttp.ClientResponse) -> None:
-    """End an answer in the middle, its connection included, without a goodbye that nobody waits for."""
+    """Abort an answer and its connection, without waiting for a TLS shutdown."""
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
     response.close()

@@ -1,7 +1,7 @@
-"""Pages and watch frames of one selection of objects: what an informer reads from.
+"""Pages and watch frames of one selection of objects: the source of an informer.
 
-A page is decoded in one go, which takes half the time; only if that fails, every object on its own, so that one which
-does not fit its type never costs the rest of the page.
+A page is decoded in one step, which takes half the time. If that fails, each object is decoded on its own, so that an
+object that does not fit its type does not cost the rest of the page.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from kubebase.meta import Kind, Malformed, Object, Page
 from kuberun import requests
 from kuberun.decoding import ObjectDecoder, error_text
 from kuberun.errors import BadAnswer
-from kuberun.meta import Kind, Malformed, Object, Page
 from kuberun.requests import ALL, Metadata, Request, Selection
 from kuberun.transport import Transport
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ResourceSource(Generic[T]):
-    """One kind, restricted by namespace and selectors; metadata only if the kind is (`meta.metadata_of`)."""
+    """One kind, restricted by namespace and selectors; metadata only for kinds of `meta.metadata_of`."""
 
     def __init__(self, transport: Transport, kind: Kind[T], selection: Selection = ALL) -> None:
         self._transport = transport
@@ -62,7 +62,7 @@ class ResourceSource(Generic[T]):
     def watch(
         self, *, resource_version: str, timeout_seconds: int, allow_bookmarks: bool = True
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The frames after a version, one JSON document each, until the server ends the stream."""
+        """Stream the frames after a version, one JSON document each, until the server ends the stream."""
         request = requests.watch(
             self._resource,
             self._selection,

@@ -13,12 +13,12 @@ from kuberun.errors import ConfigError
 
 
 def client_context(tls: Tls, certificate: ClientCertificate | None, origin: str) -> ssl.SSLContext:
-    """A context that trusts what `tls` says and shows `certificate`; `origin` is for messages."""
+    """Create a context that verifies the server as `tls` says and presents `certificate`; `origin` is for messages."""
     try:
         context = ssl.create_default_context(cadata=tls.ca.decode("ascii") if tls.ca else None)
     except (ssl.SSLError, ValueError) as exc:
         raise ConfigError(f"{origin}: the certificate authority is not a certificate in PEM form") from exc
-    # Certificate authorities of many clusters lack the key identifiers that the strict mode of newer Pythons demands.
+    # The authorities of many clusters lack the key identifiers that the strict mode of newer Pythons requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not tls.verify:
         context.check_hostname = False
@@ -37,13 +37,13 @@ def _load(context: ssl.SSLContext, certificate: ClientCertificate, origin: str) 
 
 
 def _no_password() -> str:
-    """Without this, OpenSSL would ask on the terminal and wait."""
+    """Fail for an encrypted key: otherwise OpenSSL would prompt on the terminal and wait."""
     raise ValueError("the client key is encrypted")
 
 
 @contextmanager
 def _readable(data: bytes) -> Generator[str, None, None]:
-    """A path for `data`, as OpenSSL takes no bytes: in memory where the system can, so that no key is on a disk."""
+    """Provide `data` as a file, because OpenSSL accepts no bytes; in memory if possible, to keep keys off the disk."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("certificate")
         path = f"/proc/self/fd/{handle}"

@@ -1,9 +1,9 @@
-"""The HTTP seam: requests go in as values, bytes come out, anything else is an `ApiError`.
+"""The HTTP layer: requests go in as values, bytes come out, every failure is an `ApiError`.
 
     client ──Request──► Transport ──HTTP──► API server
 
-The only module that opens connections to an API server. It knows TLS, credentials, deadlines and sizes; it knows no
-kinds, JSON or watches. Nothing is retried here except one call with new credentials after a 401.
+The only module that opens connections to an API server. It handles TLS, credentials, deadlines and sizes; it knows no
+kinds, JSON or watches. It retries only once, with new credentials after a 401.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _Sending = aiohttp.client._RequestContextManager  # noqa: SLF001  awaitable and 
 
 
 class Transport(Protocol):
-    """What the client needs of HTTP."""
+    """The HTTP operations that the client needs."""
 
     async def request(self, request: Request) -> bytes:
-        """The body of a 2xx answer; everything else raises."""
+        """Return the body of a 2xx answer; raise `ApiError` for everything else."""
         ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The lines of an answer that stays open."""
+        """Open a streamed answer and yield its lines."""
         ...
 
     async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of what one transport uses."""
+class TransportLimits:
+    """Resource limits of one transport."""
 
     connections: int = 256
     response_bytes: int = 256 << 20
@@ -62,13 +62,13 @@ class Limits:
 class AiohttpTransport:
     """`Transport` over aiohttp: HTTP/1.1 with kept-alive connections.
 
-    `vet` may refuse the addresses that the server's name resolves to.
+    `vet` may reject the addresses that the server's name resolves to.
     """
 
     def __init__(
         self,
         connection: Connection,
-        limits: Limits = Limits(),  # noqa: B008  immutable
+        limits: TransportLimits = TransportLimits(),  # noqa: B008  immutable
         *,
         vet: AddressCheck | None = None,
     ) -> None:
@@ -97,7 +97,7 @@ class AiohttpTransport:
         try:
             yield _Lines(response.content, request)
         finally:
-            break_off(response)  # whatever is still to come is of no use to the next request
+            break_off(response)  # the rest of the answer is useless to the next request
 
     async def close(self) -> None:
         if self._session is not None:
@@ -106,7 +106,7 @@ class AiohttpTransport:
             await self._sockets.closed()
 
     async def _authenticated(self, call: Callable[[Request, Credential], Awaitable[T]], request: Request) -> T:
-        """The call with the current credentials, and once more with new ones if the server refuses those."""
+        """Call with the current credentials; after a 401, call once more with refreshed ones."""
         credential = await self._connection.credentials.current()
         try:
             return await call(request, credential)
@@ -136,10 +136,10 @@ class AiohttpTransport:
         return self._opened_session().request(
             request.method,
             URL(self._server + request.target, encoded=True),
-            data=io.BytesIO(body) if body is not None and len(body) > 1 << 20 else body,  # aiohttp warns of large bytes
+            data=io.BytesIO(body) if body is not None and len(body) > 1 << 20 else body,  # aiohttp dislikes large bytes
             headers=self._headers(request, credential),
             timeout=_timeout(request.deadline, request.idle, self._limits.connect_seconds),
-            allow_redirects=False,  # nobody but this server gets our credentials
+            allow_redirects=False,  # only this server may receive our credentials
             ssl=self._tls_context(credential.certificate),
             server_hostname=self._connection.tls.server_name or None,
             proxy=self._connection.proxy or None,
@@ -171,7 +171,7 @@ class AiohttpTransport:
         return self._session
 
     def _tls_context(self, certificate: ClientCertificate | None) -> ssl.SSLContext | bool:
-        """One context for each certificate in turn: connections are pooled per context."""
+        """Return the TLS context of the certificate. It is reused, because connections are pooled per context."""
         if self._server.startswith("http:"):
             return True
         if self._context is None or self._context_for != certificate:
@@ -196,7 +196,7 @@ class AiohttpTransport:
 
 
 class _Lines:
-    """The lines of a stream, one at a time."""
+    """The lines of a stream, read one at a time."""
 
     __slots__ = ("_content", "_request")
 
@@ -224,12 +224,12 @@ def _timeout(deadline: float, idle: float | None, connect: float) -> aiohttp.Cli
     return aiohttp.ClientTimeout(total=deadline, sock_connect=min(connect, deadline), sock_read=idle)
 
 
-# A TimeoutError is an OSError. Credentials may fail for a while: a file half rotated, a plugin without its network.
+# A TimeoutError is an OSError. Credentials may fail temporarily: a half-rotated file, a plugin without network.
 _NO_ANSWER: Final = (aiohttp.ClientError, OSError, ConfigError)
 
 
 def _unreachable(error: Exception, request: Request) -> Unreachable:
-    """Why there was no answer, as our error. It stands alone: aiohttp's carry pieces of what was received."""
+    """Turn a missing answer into our error, without its cause: aiohttp's errors contain parts of the received data."""
     if isinstance(error, TimeoutError):
         limit = request.deadline if request.idle is None else min(request.idle, request.deadline)
         return Unreachable(f"no answer within {limit:g} s", where=request.where)
@@ -239,7 +239,7 @@ def _unreachable(error: Exception, request: Request) -> Unreachable:
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (aiohttp.ClientConnectorDNSError, "cannot resolve the name of the server"),
     (aiohttp.ClientConnectorCertificateError, "the server's certificate is not trusted"),
-    (aiohttp.ClientConnectorSSLError, "no TLS connection: the server speaks no TLS or refuses ours"),
+    (aiohttp.ClientConnectorSSLError, "no TLS connection: the server does not use TLS or rejected ours"),
     (aiohttp.ClientProxyConnectionError, "cannot connect to the proxy"),
     (aiohttp.ClientHttpProxyError, "the proxy does not let us through"),
     (aiohttp.ClientConnectorError, "cannot connect"),
@@ -250,7 +250,7 @@ _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 
 def _reason(error: Exception) -> str:
-    """What happened, without the error's own text."""
+    """Describe the failure without the error's own text."""
     text = next((text for kind, text in _REASONS if isinstance(error, kind)), "the connection broke")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         detail = getattr(error.certificate_error, "verify_message", None)

@@ -1,18 +1,18 @@
-"""From what changed to what is reconciled: predicates say whether a change matters, mappings say to whom.
+"""From changes to requests: predicates decide whether a change matters, mappings decide which keys to reconcile.
 
     controller.watch(secrets, when(any_of(deleted, labels_changed), owner("ExternalSecret")))
 
-Everything here is a plain function of one `Change`. A change may stand for several events of the same object, so
-compare `old` with `new` and do not count.
+Everything here is a plain function of one `Change`. A change may stand for several events of the same object: compare
+`old` with `new`, and do not count changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from kuberun.cache import Change, Origin, Store
-from kuberun.meta import ObjectKey, ObjectMeta, meta_of
+from kubebase.meta import ObjectKey, ObjectMeta, meta_of
+from kuberun.cache import Change, Origin
 from kuberun.workqueue import Lane, Request
 
 T = TypeVar("T")
@@ -24,22 +24,22 @@ Mapping = Callable[[Change[T]], Iterable[Request]]
 
 
 def created(change: Change[Any]) -> bool:
-    """The object is new, or another one under the same name."""
+    """Return whether the object is new, or a new object under the same name."""
     return change.created
 
 
 def deleted(change: Change[Any]) -> bool:
-    """The object is gone."""
+    """Return whether the object is deleted."""
     return change.deleted
 
 
 def resynced(change: Change[Any]) -> bool:
-    """Nothing changed; the object was delivered again on request."""
+    """Return whether the object was only delivered again, without a change."""
     return change.origin is Origin.RESYNCED
 
 
 def generation_changed(change: Change[Any]) -> bool:
-    """The spec changed (or anything but metadata and status, as the API server counts)."""
+    """Return whether the generation changed: the spec, or anything except metadata and status."""
     return _differs(change, lambda meta: meta.generation)
 
 
@@ -52,7 +52,7 @@ def annotations_changed(change: Change[Any]) -> bool:
 
 
 def deletion_started(change: Change[Any]) -> bool:
-    """Deletion was asked for; finalizers hold the object."""
+    """Return whether deletion was requested while finalizers still hold the object."""
     if change.new is None or meta_of(change.new).deletion_timestamp is None:
         return False
     return change.old is None or meta_of(change.old).deletion_timestamp is None
@@ -67,7 +67,7 @@ def all_of(*predicates: Predicate[T]) -> Predicate[T]:
 
 
 def _differs(change: Change[Any], part: Callable[[ObjectMeta], object]) -> bool:
-    """Whether that part of the metadata is not what it was; always so for an object that came or went."""
+    """Return whether that part of the metadata changed; always true for an object that was created or deleted."""
     if change.old is None or change.new is None:
         return True
     return part(meta_of(change.old)) != part(meta_of(change.new))
@@ -77,9 +77,9 @@ def _differs(change: Change[Any], part: Callable[[ObjectMeta], object]) -> bool:
 
 
 def lane_of(change: Change[Any]) -> Lane:
-    """Where a change of the reconciled object itself queues.
+    """Return the lane for a change of the reconciled object itself.
 
-    Objects of the first list were there before this process. Most are in order, so they let a new one pass.
+    Objects of the first list existed before this process. Most are in order, so new objects go first.
     """
     if change.origin is not Origin.WATCHED:
         return Lane.REFRESH
@@ -91,12 +91,12 @@ def lane_of(change: Change[Any]) -> Lane:
 
 
 def itself(lane: Callable[[Change[Any]], Lane] = lane_of) -> Mapping[Any]:
-    """The object that changed is the one to reconcile."""
+    """Request the object that changed."""
     return lambda change: (Request(change.key, _what_happened(change), lane(change)),)
 
 
 def owner(kind: str, *, group: str | None = None) -> Mapping[Any]:
-    """The controlling owner of that kind; of the old state too, so that an owner hears when an object is taken away.
+    """Request the controlling owner of that kind, of the old state too, so that a former owner is notified.
 
     `group` restricts it to one API group, for kinds whose name is used in several.
     """
@@ -113,17 +113,8 @@ def owner(kind: str, *, group: str | None = None) -> Mapping[Any]:
     return requests
 
 
-def through_index(
-    store: Store[Any], index: str, value_of: Callable[[ObjectKey], Hashable] = lambda key: key
-) -> Mapping[Any]:
-    """Every object that `store` has under this index for the one that changed, say all that refer to it."""
-    return lambda change: [
-        Request(key, f"{change.key} {_what_happened(change)}") for key in store.find_keys(index, value_of(change.key))
-    ]
-
-
 def when(predicate: Predicate[T], mapping: Mapping[T]) -> Mapping[T]:
-    """The mapping, for changes that matter only."""
+    """Apply the mapping only to changes for which the predicate holds."""
     return lambda change: mapping(change) if predicate(change) else ()
 
 

@@ -1,19 +1,19 @@
-r"""List and watch one resource as a pure state machine, and the loop that drives it over a `Source`.
+r"""List and watch one resource: a pure state machine, and the loop that drives it over a `Source`.
 
-    Listing --last page--> Streaming --410, or nonsense twice--> Listing ...
-       \--failure--> Waiting <--failure--/          Waiting goes back to where it came from after a back-off
+    Listing --last page--> Streaming --410, or unreadable twice--> Listing ...
+       \--failure--> Waiting <--failure--/          after the back-off, Waiting resumes the state before it
 
-`step` turns (state, signal) into (events, state) without any input or output. `Watcher.run` produces the signals:
-pages, frames and failures. What is promised to the receiver of the events:
+`step` turns (state, signal) into (events, state) without I/O. `Watcher.run` produces the signals: pages, frames and
+failures. Guarantees to the receiver of the events:
 
-- `Listed` holds every object there is; what it does not hold is gone. `Applied` and `Deleted` follow in the server's
-  order. The last event for an object is its last state.
+- `Listed` holds every object that exists; an object missing from it is deleted. `Applied` and `Deleted` follow in the
+  server's order. The last event for an object is its last state.
 - A stream is resumed only at a position up to which everything was delivered. A frame that cannot be read is never
-  stepped over: the stream is resumed before it, and if it comes again everything is listed anew.
-- An object that does not fit its type arrives as `Malformed` like any other object.
+  skipped: the stream is resumed before that frame, and if the frame fails again, all objects are listed.
+- An object that does not fit its type arrives as `Malformed`, like any other object.
 
-Lists ask for the newest state (no resourceVersion), so that a lagging API server cannot take an informer back in time.
-This module keeps no objects: that is `cache`.
+Lists ask for the newest state (no resourceVersion), so a lagging API server cannot move an informer back in time. This
+module stores no objects; `cache` does.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar, assert_never
 import msgspec
 import structlog
 
-from kuberun.backoff import Backoff, Random, system_random
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.backoff import Backoff, Random, system_random
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
+from kubebase.meta import Malformed, Page, key_of, version_of
 from kuberun.errors import ApiError, BadAnswer
-from kuberun.meta import Malformed, Page, key_of, version_of
 
 T = TypeVar("T")
 
@@ -39,14 +39,14 @@ _log = structlog.get_logger(__name__)
 
 
 class Source(Protocol[T]):
-    """Where a watch gets its pages and frames from. `kuberun.client` has the one for API servers."""
+    """The pages and frames that a watch reads. `kuberun.client` implements it for API servers."""
 
     async def list_page(self, *, limit: int, continue_token: str, resource_version: str) -> Page[T]: ...
 
     def watch(
         self, *, resource_version: str, timeout_seconds: int, allow_bookmarks: bool
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """A stream of frames, one JSON document each."""
+        """Open a stream of frames, one JSON document each."""
         ...
 
     def decode(self, raw: bytes) -> T | Malformed: ...
@@ -57,7 +57,7 @@ class Source(Protocol[T]):
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """All objects, at one moment."""
+    """All objects at one moment."""
 
     objects: Sequence[T | Malformed] = field(repr=False)
 
@@ -71,7 +71,7 @@ class Applied(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Deleted(Generic[T]):
-    """The object is gone; this was its last state."""
+    """The object was deleted; `object` is its last state."""
 
     object: T | Malformed = field(repr=False)
 
@@ -83,7 +83,7 @@ Event = Listed[T] | Applied[T] | Deleted[T]
 
 
 class Cause(Enum):
-    """Why everything is listed."""
+    """Reason for a full list."""
 
     START = "start"
     EXPIRED = "the position in the stream expired"
@@ -92,12 +92,12 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """Collecting the pages of a list."""
+    """The pages of a list are being collected."""
 
     cause: Cause = Cause.START
     pages: tuple[Page[T], ...] = ()
     expiries: int = 0
-    """How often the continue token expired under way; from the second time on the list is asked for in one piece."""
+    """How often the continue token expired during this list. After two expiries the list is requested in one piece."""
     failures: int = 0
 
     @property
@@ -107,18 +107,18 @@ class Listing(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """Following the changes after `resource_version`."""
+    """The changes after `resource_version` are being received."""
 
     resource_version: str
     strikes: int = 0
-    """Refused or unreadable answers in a row at this position."""
+    """Consecutive refused or unreadable answers at this position."""
     failures: int = 0
-    """Back-off counter; it starts with the failures of the list before, and any frame clears it."""
+    """Back-off counter. It starts with the failures of the preceding list, and any frame resets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Generic[T]):
-    """Backing off."""
+    """The watcher is backing off."""
 
     then: Listing[T] | Streaming
     retry_after: float = 0.0
@@ -147,14 +147,14 @@ class Bookmarked:
 
 @dataclass(frozen=True, slots=True)
 class Garbled:
-    """Something arrived that cannot be read."""
+    """Something unreadable arrived."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The server answered with an error, as HTTP status or as ERROR frame."""
+    """The server answered with an error, as an HTTP status or as an ERROR frame."""
 
     code: int
     reason: str = ""
@@ -163,14 +163,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """No answer, or the connection broke."""
+    """No answer arrived, or the connection broke."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The stream ended in good order, or was closed by us because it was silent for too long."""
+    """The stream ended normally, or we closed it after too long a silence."""
 
     lived: float
 
@@ -190,7 +190,7 @@ _SHORT_LIFE = 5.0
 
 
 def step(state: State[T], signal: Signal[T]) -> tuple[Sequence[Event[T]], State[T]]:
-    """What happens next. Pure."""
+    """Return the events to deliver and the next state. Pure."""
     match state:
         case Streaming():
             return _step_streaming(state, signal)
@@ -243,11 +243,11 @@ def _step_streaming(state: Streaming, signal: Signal[T]) -> tuple[Sequence[Event
 
 
 def _interrupted(state: Streaming, signal: Ended | Broken | Refused | Garbled) -> State[T]:
-    """Where to go on when the stream has ended."""
+    """Return the state that follows the end of a stream."""
     failed = replace(state, failures=state.failures + 1)
     match signal:
         case Ended(lived=lived) if lived >= _SHORT_LIFE or state.failures == 0:
-            # A server that hangs up at once gets one free turn, then back-off.
+            # A server that closes the stream at once gets one immediate reconnect, then back-off.
             return replace(state, failures=0 if lived >= _SHORT_LIFE else 1)
         case Refused(code=code) if code == _GONE:
             return _relist(state, Cause.EXPIRED)
@@ -264,7 +264,7 @@ def _interrupted(state: Streaming, signal: Ended | Broken | Refused | Garbled) -
 
 
 def _relist(state: Streaming, cause: Cause) -> State[T]:
-    """List anew: at once the first time, after a back-off when the stream before did not get anywhere either."""
+    """List again: at once the first time, after a back-off if the previous stream delivered nothing either."""
     listing: Listing[T] = Listing(cause, failures=state.failures + 1)
     return listing if state.failures == 0 else Waiting(listing)
 
@@ -305,7 +305,7 @@ _bookmark = msgspec.json.Decoder(_Bookmark)
 
 
 def read_frame(raw: bytes, decode: Callable[[bytes], T | Malformed]) -> Signal[T]:
-    """One frame of the stream as a signal. Pure; whatever cannot be read is `Garbled`."""
+    """Parse one frame of the stream into a signal. Pure; an unreadable frame becomes `Garbled`."""
     try:
         frame = _frame.decode(raw)
         match frame.type:
@@ -339,16 +339,16 @@ _BACKOFF = Backoff(first=0.8, cap=30.0, jitter=0.5)
 class WatchSettings:
     page_size: int = 500
     request_timeout: float = 60.0
-    """Longest time for one page of a list."""
+    """Deadline for one page of a list, in seconds."""
     stream_seconds: int = 300
-    """The server is asked to end a stream after one to two times this."""
+    """The server is asked to end a stream after one to two times this many seconds."""
     inactivity: float = 150.0
-    """A stream that says nothing for so long is taken for dead; servers send a bookmark about once a minute."""
+    """Seconds of silence after which a stream counts as dead. Servers send a bookmark about once a minute."""
     backoff: Backoff = _BACKOFF
 
 
 class Watcher(Generic[T]):
-    """Follows one source for ever."""
+    """Follows one source until it is cancelled."""
 
     def __init__(
         self,
@@ -368,11 +368,11 @@ class Watcher(Generic[T]):
 
     @property
     def age(self) -> float:
-        """Seconds since the server last gave a sign of life; before the first, since the watcher was made."""
+        """Return the seconds since the server last responded, or since the watcher was created."""
         return self._clock.monotonic() - self._contact
 
     async def run(self, deliver: Callable[[Event[T]], None]) -> NoReturn:
-        """Deliver events until cancelled. An exception of `deliver` or a bug in a source ends it."""
+        """Deliver events until cancelled. An exception from `deliver` or a bug in a source ends the loop."""
         state: State[T] = Listing()
         while True:
             match state:
@@ -399,7 +399,7 @@ class Watcher(Generic[T]):
         return page
 
     async def _stream(self, state: Streaming, deliver: Callable[[Event[T]], None]) -> State[T]:
-        """Follow the stream as long as it goes well; the state afterwards."""
+        """Follow the stream until it ends or fails, and return the state afterwards."""
         now: State[T] = state
         opened = self._clock.monotonic()
         seconds = int(self._settings.stream_seconds * (1 + self._draw()))
@@ -417,7 +417,7 @@ class Watcher(Generic[T]):
                         return now
             signal: Signal[T] = Ended(self._clock.monotonic() - opened)
         except (ApiError, OSError) as error:
-            if not isinstance(now, Streaming):  # decided already; only the hanging up went wrong
+            if not isinstance(now, Streaming):  # the state is already decided; only closing the stream failed
                 return now
             silent = isinstance(error, TimeoutError)
             signal = Ended(self._clock.monotonic() - opened) if silent else _failure(error)

@@ -2,17 +2,18 @@
 
     triggers -> add -> [timer] -> lane -> take -> (running) -> done
 
-- A key is queued once, whatever the number of adds; an add while it runs makes it run once more afterwards.
-- Of several delays for a key the earliest wins. A run answers every timer set before it started: a reconcile
-  returns what it still waits for.
-- **Lanes.** The best lane that has work is served, its namespaces in turns, oldest first within each. So that no lane
-  starves, every eighth take goes to the request that has waited longest in any lane: a flood in a better lane slows the
-  worse ones to an eighth, never to nothing, and a new object waits for at most one request of a worse lane.
-- **Places.** Of all keys that run at a time, a namespace never has the last places (`fairness.py`): a crowd that waits
-  for something slow leaves room for others.
-- A key queued in two lanes keeps the better lane and the longer wait. Of several reasons the first few are kept.
+- A key is queued once, however often it is added. If it is added while it runs, it runs once more afterwards.
+- Of several delays for a key the earliest wins. A run cancels every timer that was set before it started: the reconcile
+  returns the next delay.
+- **Lanes.** The best lane with work is served first; within a lane, namespaces take turns and the oldest request of
+  each goes first. To prevent starvation, every eighth take serves the request that has waited longest in any lane. A
+  flood in a better lane therefore slows the worse ones to an eighth, and a new object waits for at most one request of
+  a worse lane.
+- **Places.** The number of running keys is bounded, and no namespace may take the last places (`fairness.py`): many
+  keys that wait for a slow backend leave room for other namespaces.
+- A key queued in two lanes keeps the better lane and the earlier start of its wait. The first few reasons are kept.
 
-It decides nothing about what a reconcile does, and it is used from one event loop only. Every operation is O(log n).
+The queue does not decide what a reconcile does. Use it from one event loop only. Every operation is O(log n).
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from kuberun.backoff import Backoff, Random, system_random
-from kuberun.clock import Clock
-from kuberun.deadline import happens_within
-from kuberun.fairness import Shares
+from kubebase.backoff import Backoff, Random, system_random
+from kubebase.clock import Clock
+from kubebase.deadline import happens_within
+from kubebase.fairness import Shares
+from kubebase.meta import ObjectKey
 from kuberun.lanes import FairLane
 from kuberun.lazyheap import LazyHeap
-from kuberun.meta import ObjectKey
 
 
 class Lane(IntEnum):
-    """Why a key waits, best served first."""
+    """Why a key is queued; lower values are served first."""
 
     FIRST_SYNC = 0
     SPEC_CHANGE = 1
@@ -42,18 +43,18 @@ class Lane(IntEnum):
 
 
 FAIR_SHARE = 8
-"""Every take of this number serves the request that waited longest, whatever its lane."""
+"""Every eighth take serves the request that has waited longest, whatever its lane."""
 
 PLACES = 1024
-"""Keys that run at a time, those that wait for something meanwhile included."""
+"""Largest number of running keys, including parked ones."""
 
 _REASONS = 200
-"""Characters of reasons after which no further one is kept."""
+"""Once the reasons of a request have this many characters, no further reason is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A key to reconcile. Two requests for a key are the same request: the reason is for the trace only."""
+    """A key to reconcile. Requests for the same key are equal: the reason serves the trace only."""
 
     key: ObjectKey
     reason: str = field(default="", compare=False)
@@ -66,25 +67,25 @@ class QueueStats:
     delayed: int
     running: int
     oldest_age: float
-    """Seconds the longest waiting request has been due."""
+    """Seconds for which the oldest waiting request has been due."""
 
 
 class QueueClosedError(Exception):
-    """The queue hands out nothing more."""
+    """The queue is closed and hands out no further requests."""
 
 
 @dataclass(slots=True)
 class _Waiting:
     request: Request
     since: float
-    """When it was first asked for: who waits longest is served first."""
+    """When the key was first requested: the longest wait is served first."""
     asked: float
-    """When it was last asked for: what is known from before then does not answer it."""
+    """When the key was last requested: data read before then is too old for this run."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failures:
-    """How many in a row, and when the next try was set for."""
+    """Consecutive failures of a key, and the time set for its next attempt."""
 
     count: int
     until: float
@@ -111,7 +112,7 @@ class WorkQueue:
         self._closed = False
 
     def add(self, request: Request, *, after: float = 0.0) -> None:
-        """Queue the request, at once or when `after` seconds have passed. Nothing is added to a closed queue."""
+        """Queue the request, at once or after `after` seconds. A closed queue ignores it."""
         if self._closed:
             return
         if after > 0:
@@ -122,14 +123,14 @@ class WorkQueue:
         self._changed.set()
 
     async def take(self) -> Request:
-        """The next request; its key counts as running until `done`. Raises QueueClosedError once closed."""
+        """Wait for the next request and mark its key as running until `done`. Raises QueueClosedError once closed."""
         while True:
             await self.wait()
             if (request := self.take_now()) is not None:
                 return request
 
     async def wait(self) -> None:
-        """Until there is a request to take. Raises QueueClosedError once closed."""
+        """Wait until a request can be taken. Raises QueueClosedError once closed."""
         while True:
             if self._closed:
                 raise QueueClosedError
@@ -140,13 +141,13 @@ class WorkQueue:
             await self._wait()
 
     def take_now(self) -> Request | None:
-        """As `take`, but None if there is nothing at the moment, or nothing any more."""
+        """Take the next request without waiting; None if no request is ready or the queue is closed."""
         self._wake_due()
         key = None if self._closed else self._next()
         return None if key is None else self._pop(key)
 
     def done(self, key: ObjectKey) -> None:
-        """The run of the key has ended; what was added meanwhile is queued now."""
+        """End the run of the key, and queue the requests that were added for it in the meantime."""
         del self._running[key]
         del self._asked[key]
         self._places.give_back(key.namespace)
@@ -155,13 +156,13 @@ class WorkQueue:
         self._changed.set()
 
     def retry(self, request: Request, *, at_least: float = 0.0, longest: float = 0.0) -> float:
-        """Queue the request again after the key's back-off; the delay chosen, in seconds.
+        """Queue the request again after the key's back-off, and return the delay in seconds.
 
         The back-off may grow up to `longest` if that is more than the queue's own cap.
 
-        It had its turn in the better lanes: it comes back in the event lane, so that a crowd of failing new objects
-        does not stand before one that has never been tried. A failure before the time that was set says nothing new:
-        however many events wake the key meanwhile, its back-off does not grow.
+        The request returns in the event lane at best, so that many failing new objects do not delay an object that was
+        never tried. A failure before the scheduled retry does not count: however many events wake the key meanwhile,
+        its back-off does not grow.
         """
         now = self._clock.monotonic()
         known = self._failures.get(request.key)
@@ -172,7 +173,7 @@ class WorkQueue:
         return delay
 
     def forget(self, key: ObjectKey) -> None:
-        """The key's failures are history; the next back-off starts small."""
+        """Reset the key's failures, so that its next back-off starts small."""
         self._failures.pop(key, None)
 
     def failures(self, key: ObjectKey) -> int:
@@ -180,11 +181,14 @@ class WorkQueue:
         return 0 if known is None else known.count
 
     def longest_wait(self, key: ObjectKey, *, longest: float = 0.0) -> float:
-        """The most seconds that pass before the key's next turn if it fails now."""
+        """Return the longest delay until the key's next run if it fails now."""
         return self._backoff.up_to(longest).ceiling(self.failures(key) + 1)
 
     def close(self) -> None:
-        """Hand out nothing more. What runs may still finish; what waits is dropped: the next start lists it again."""
+        """Hand out no further requests. Running keys may finish; waiting keys are dropped.
+
+        The next start lists the dropped keys again.
+        """
         self._closed = True
         self._changed.set()
 
@@ -199,16 +203,16 @@ class WorkQueue:
         )
 
     def running(self) -> Mapping[ObjectKey, float]:
-        """Seconds each running key has been running."""
+        """Return for each running key the seconds since it started."""
         now = self._clock.monotonic()
         return {key: now - started for key, started in self._running.items()}
 
     def asked_at(self, key: ObjectKey) -> float:
-        """When (monotonic) somebody last asked for the running key: what it goes by must not be older than that."""
+        """Return the monotonic time of the latest request for the running key: the run must not use older data."""
         return self._asked[key]
 
     def waiting(self) -> Mapping[ObjectKey, float]:
-        """Seconds each key that is due has been waiting for a worker."""
+        """Return for each due key the seconds it has waited for a worker."""
         self._wake_due()
         now = self._clock.monotonic()
         return {key: now - waiting.since for key, waiting in self._waiting.items()}
@@ -239,12 +243,12 @@ class WorkQueue:
         self._lanes[merged.request.lane].push(key, merged.since)
 
     def _next(self) -> ObjectKey | None:
-        """Whose turn it is; None if nothing waits, or nothing that may run now."""
+        """Choose the next key; None if no waiting key may run."""
         if not self._waiting:
             return None
         if (self._takes + 1) % FAIR_SHARE == 0:
             heads = [head for lane in self._lanes.values() if (head := lane.oldest()) is not None]
-            _, oldest = min(heads, key=lambda head: head[0])  # of equals the first, which is in the better lane
+            _, oldest = min(heads, key=lambda head: head[0])  # on a tie the first wins, which is in the better lane
             if self._may_run(oldest):
                 return oldest
         turns = (lane.next(self._may_run) for lane in self._lanes.values())
@@ -273,15 +277,15 @@ class WorkQueue:
 
 
 def phase(uid: str, interval: float) -> float:
-    """Where in a period of `interval` seconds this object's turn falls: in [0, interval), for ever the same."""
+    """Return the offset of this object in a period of `interval` seconds: in [0, interval), always the same."""
     digest = hashlib.blake2b(uid.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64 * interval
 
 
 def until_phase(uid: str, interval: float, now: float) -> float:
-    """Seconds from `now` (Unix time) to this object's next turn, in (0, interval].
+    """Return the seconds from `now` (Unix time) to this object's next turn, in (0, interval].
 
-    Turns of all objects together are spread evenly, and a restart does not change them.
+    The turns of all objects are spread evenly, and a restart does not move them.
     """
     return interval - (now - phase(uid, interval)) % interval
 
@@ -293,7 +297,7 @@ def _merged(known: _Waiting | None, new: _Waiting) -> _Waiting:
 
 
 def _both(first: Request, second: Request) -> Request:
-    """One request for both reasons, in the better lane."""
+    """Merge two requests for a key: both reasons, the better lane."""
     reasons, new = first.reason, second.reason
     if new not in reasons and len(reasons) <= _REASONS:
         reasons = f"{reasons}; {new}" if reasons else new

@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if (options.data_dir is None) != options.memory:
         return _failed("give either --data-dir or --memory", 2)
-    # Standard output says `ready`; the log goes where people look for trouble.
+    # Standard output gets the line `ready`; the log goes to standard error.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         asyncio.run(_serve(options))

@@ -1,6 +1,6 @@
-"""The way of one request through the server.
+"""The path of one request through the server.
 
-    target -> who asks -> may they -> how many are under way -> answer (in time) -> reply, or the Status of a failure
+    target -> authenticate -> authorize -> limit concurrency -> answer (in time) -> reply, or the Status of a failure
 
 Log lines name the verb and the resource, never a body, a header or a token.
 """
@@ -39,7 +39,7 @@ from localkube.wire.routes import PathTarget, Query, ResourceTarget, Target, que
 log = structlog.get_logger(__name__)
 
 MAX_IN_FLIGHT: Final = 600
-"""Requests other than watches and health checks that are answered at once; more are told to come back."""
+"""Concurrent requests, watches and health checks excepted; further ones get a 429."""
 
 
 class Api:
@@ -77,7 +77,7 @@ class Api:
             return self._failure(request, internal(f"Internal error occurred: {name}"))
 
     def refuse(self, status: int, message: str) -> Reply:
-        """A request that could not even be read."""
+        """Answer a request that cannot be parsed."""
         match status:
             case 413:
                 return failure(too_large(f"Request entity too large: {message}"))

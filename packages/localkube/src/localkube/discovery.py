@@ -1,7 +1,7 @@
-"""Discovery: which groups, versions and resources are served, in the plain and the aggregated form.
+"""Discovery: the served groups, versions and resources, in the plain and the aggregated form.
 
-Documents are built from the catalog when somebody asks, kept until the served kinds change, and carry an ETag so that
-clients can ask again for nothing.
+Documents are built on first request, kept until the served kinds change, and carry an ETag so that
+clients can revalidate their copy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.cluster.catalog import Catalog
 from localkube.model import ServedKind
 from localkube.versions import version_order
@@ -41,25 +41,25 @@ class Discovery:
         self._cached_at = -1
 
     def versions(self) -> Reply:
-        """/api."""
+        """Return the document at /api."""
         addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": "kubernetes.default.svc:443"}]
         document = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
         return _json(document)
 
     def groups(self) -> Reply:
-        """/apis."""
+        """Return the document at /apis."""
         groups = [_group_document(name, kinds) for name, kinds in self._groups().items() if name]
         return _json({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 
     def group(self, name: str) -> Reply | None:
-        """/apis/{group}."""
+        """Return the document at /apis/{group}."""
         kinds = self._groups().get(name)
         if not name or not kinds:
             return None
         return _json({"kind": "APIGroup", "apiVersion": "v1", **_group_document(name, kinds)})
 
     def resources(self, group: str, version: str) -> Reply | None:
-        """/api/v1 and /apis/{group}/{version}."""
+        """Return the document at /api/v1 or /apis/{group}/{version}."""
         kinds = [kind for kind in self._groups().get(group, []) if kind.resource.version == version]
         if not kinds:
             return None
@@ -72,16 +72,16 @@ class Discovery:
         return name in self._groups()
 
     def aggregated_core(self, known: str) -> Reply:
-        """/api in one document; 304 if the client has it already (`known` is its If-None-Match)."""
+        """Return /api in one document; 304 if the client already has it (`known` is its If-None-Match)."""
         return self.cached("/api", known, lambda: _aggregated({"": self._groups().get("", [])}), AGGREGATED_TYPE)
 
     def aggregated_groups(self, known: str) -> Reply:
-        """/apis in one document."""
+        """Return /apis in one document."""
         named = {name: kinds for name, kinds in self._groups().items() if name}
         return self.cached("/apis", known, lambda: _aggregated(named), AGGREGATED_TYPE)
 
     def paths(self) -> list[str]:
-        """What / lists."""
+        """Return the document at /, which lists all paths."""
         found = {"/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
         for kind in self._catalog:
             if kind.resource.group:
@@ -89,7 +89,7 @@ class Discovery:
         return sorted(found)
 
     def cached(self, name: str, known: str, build: Callable[[], Any], content_type: str = JSON) -> Reply:
-        """A document that only changes with the catalog, under its ETag."""
+        """Return a document that changes only with the catalog, with its ETag."""
         etag, body = self._entry(name, build)
         headers = [("ETag", f'"{etag}"'), ("Vary", "Accept"), ("Cache-Control", "no-cache, private")]
         if etag in known:
@@ -106,7 +106,7 @@ class Discovery:
         return self._cache[name]
 
     def _groups(self) -> dict[str, list[ServedKind]]:
-        """Kinds by group: built-in groups in the order of the catalog, then those of CRDs by name."""
+        """Return the kinds by group: built-in groups in the order of the catalog, then those of CRDs by name."""
         groups: dict[str, list[ServedKind]] = {}
         for kind in sorted(self._catalog, key=lambda kind: (kind.custom, kind.resource.group if kind.custom else "")):
             groups.setdefault(kind.resource.group, []).append(kind)
@@ -204,7 +204,7 @@ def _gvk(names: tuple[str, str, str]) -> JsonObject:
 
 
 def _storage_hash(kind: ServedKind) -> str:
-    """Changes when objects are stored in another version; the same value as the real server gives."""
+    """Return a hash that changes when objects are stored in another version; the same value as the real server's."""
     text = f"{kind.resource.group}/{kind.storage_version}/{kind.resource.kind}"
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One field that is wrong: `field` is a path such as spec.data[0].secretKey, `reason` such as FieldValueInvalid."""
+    """One invalid field: `field` is a path such as spec.data[0].secretKey, `reason` such as FieldValueInvalid."""
 
     field: str
     message: str
@@ -80,7 +80,10 @@ def conflict(resource: str, name: str, why: str, *, group: str = "", causes: Seq
 
 
 def invalid(kind: str, name: str, causes: Sequence[Cause], *, group: str = "") -> StatusError:
-    """422 with every cause; one cause reads inline, several as a bracketed list, as the real server writes them."""
+    """Return a 422 with every cause.
+
+    One cause is written inline, several as a bracketed list, as in the real server.
+    """
     texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
     what = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     details = _named(kind, group, name) | {"causes": [cause.to_json() for cause in causes]}
@@ -109,7 +112,7 @@ def not_acceptable(accepted: str) -> StatusError:
 
 
 def expired(message: str) -> StatusError:
-    """410: the history a watch or continue token needs has been compacted."""
+    """Return a 410: the history that a watch or continue token needs was compacted."""
     return StatusError(410, "Expired", message)
 
 

@@ -1,4 +1,4 @@
-"""Objects, lists and events in the form that was agreed: as they are, as a Table, or as their metadata only."""
+"""Objects, lists and events in the negotiated form: complete, as a Table, or as metadata only."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import assert_never, cast
 
 import msgspec
 
-from kuberun.clock import Clock
-from kuberun.meta import JsonObject
+from kubebase.clock import Clock
+from kubebase.meta import JsonObject
 from localkube.errors import StatusError, bad_request
 from localkube.model import ListResult, ServedKind, WatchEvent
 from localkube.table import Include, partial_metadata, partial_metadata_list, table, without_headers
@@ -20,13 +20,13 @@ FrameOf = Callable[[WatchEvent], bytes]
 
 
 class Forms:
-    """Knows the time, because a Table shows ages."""
+    """Build replies in the negotiated form. It needs a clock because a Table shows ages."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def of(self, obj: JsonObject, kind: ServedKind, agreed: Accepted, query: Query) -> JsonObject:
-        """One object as a reply; a Status stays what it is."""
+        """Build the reply for one object; a Status keeps its form."""
         if agreed.form is Form.OBJECT or obj.get("kind") == "Status":
             return obj
         match agreed.form:
@@ -40,7 +40,7 @@ class Forms:
                 assert_never(agreed.form)
 
     def of_list(self, result: ListResult, kind: ServedKind, agreed: Accepted, query: Query) -> JsonObject:
-        """A list as a reply."""
+        """Build the reply for a list."""
         match agreed.form:
             case Form.OBJECT:
                 return _plain_list(result, kind)
@@ -56,7 +56,7 @@ class Forms:
                 assert_never(agreed.form)
 
     def of_events(self, kind: ServedKind, agreed: Accepted, query: Query) -> FrameOf:
-        """What turns each event of one watch into a line."""
+        """Build the function that turns each event of a watch into a line."""
         match agreed.form:
             case Form.OBJECT:
                 return _plain_frame
@@ -142,7 +142,7 @@ def _include(query: Query) -> Include:
 
 
 def _no_list(kind: ServedKind) -> StatusError:
-    """One object was asked for as the metadata of a list."""
+    """Return the error for a request of one object as the metadata of a list."""
     if kind.custom:
         return StatusError(500, "", "content is not a list")
     go_type = f"*{kind.resource.group.partition('.')[0] or 'core'}.{kind.resource.kind}"
@@ -151,5 +151,5 @@ def _no_list(kind: ServedKind) -> StatusError:
 
 
 def _versioned(shown: JsonObject, agreed: Accepted) -> JsonObject:
-    """Labelled with the version of meta.k8s.io that the client asked for."""
+    """Label a document with the version of meta.k8s.io that the client requested."""
     return shown if agreed.version == "v1" else {**shown, "apiVersion": f"meta.k8s.io/{agreed.version}"}

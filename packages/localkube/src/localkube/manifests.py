@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
+from kubebase.yamlvalues import MAX_BYTES, YamlError, read_all
 from localkube.access.rbac import MASTERS
 from localkube.cluster import Cluster
 from localkube.errors import StatusError
 from localkube.model import DeleteOptions, ListQuery, User, WriteOptions
+from localkube.wire.yamlbody import RULES
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _INSTALLER: Final = User("system:apiserver", (MASTERS,))
 _MANAGER: Final = "localkube"
 _MASK: Final = "***"
 _SHORTEST_VALUE: Final = 4
-_QUOTED: Final = re.compile(r"""'.{2,}'|".{2,}\"""", re.DOTALL)  # a single character says nothing
 
 
 class ManifestError(ValueError):
@@ -29,7 +27,7 @@ class ManifestError(ValueError):
 
 
 def load(places: Iterable[Path]) -> list[JsonObject]:
-    """Every object in these files, and in the YAML and JSON files of these directories, in order."""
+    """Return every object in these files, and in the YAML and JSON files of these directories, in order."""
     objects: list[JsonObject] = []
     for place in places:
         files = sorted(file for file in place.iterdir() if file.suffix in _SUFFIXES) if place.is_dir() else [place]
@@ -39,7 +37,7 @@ def load(places: Iterable[Path]) -> list[JsonObject]:
 
 
 async def install(cluster: Cluster, objects: Iterable[JsonObject]) -> None:
-    """Apply the objects, taking over whatever fields they name."""
+    """Apply the objects, and take over all fields that they contain."""
     options = WriteOptions(_INSTALLER, field_manager=_MANAGER, force=True)
     for obj in objects:
         kind = cluster.catalog.find_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
@@ -62,7 +60,7 @@ async def remove(cluster: Cluster, api_version: str, kind_name: str, query: List
 
 
 def _without_values(text: str, obj: JsonObject) -> str:
-    """The server's words without what fields hold: they end up in logs, and many kinds carry values in their specs."""
+    """Remove field values from a server message: it is logged, and specs of many kinds contain secrets."""
     parts = [value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")]
     for value in sorted(set(_texts(parts)), key=len, reverse=True):
         for form in (value, json.dumps(value)[1:-1]):
@@ -71,7 +69,7 @@ def _without_values(text: str, obj: JsonObject) -> str:
 
 
 def _texts(node: Any) -> Iterator[str]:
-    """Every text in a document that is long enough to be told from an accident."""
+    """Collect every text in a document that is long enough to be searched for."""
     match node:
         case str() if len(node) >= _SHORTEST_VALUE:
             yield node
@@ -84,21 +82,14 @@ def _texts(node: Any) -> Iterator[str]:
             return
 
 
-def _said_of_yaml(problem: Exception) -> str:
-    """Where and what, without the words that stand there: of `password: *hunter2` the parser quotes the password."""
-    if not isinstance(problem, yaml.MarkedYAMLError):
-        return "it is not UTF-8 text"
-    line = "" if problem.problem_mark is None else f"line {problem.problem_mark.line + 1}: "
-    return line + _QUOTED.sub(_MASK, problem.problem or "it cannot be read")
-
-
 def _objects(file: Path) -> list[JsonObject]:
     try:
-        documents = list(yaml.load_all(file.read_bytes(), Loader=yaml.CSafeLoader))
+        with file.open("rb") as opened:
+            documents = read_all(opened.read(MAX_BYTES + 1), RULES)
     except OSError as problem:
         raise ManifestError(f"{file}: {problem.strerror}") from problem
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise ManifestError(f"{file}: not YAML: {_said_of_yaml(problem)}") from None
+    except YamlError as problem:
+        raise ManifestError(f"{file}: not YAML: {problem}") from None
     return [obj for document in documents for obj in _objects_in(document, file)]
 
 

@@ -1,8 +1,8 @@
-"""The values that the layers of the server hand to each other.
+"""The values that the layers of the server pass to each other.
 
-    server (HTTP) -> cluster (verbs) -> schema | patch | selectors -> storage
+server (HTTP) -> cluster (verbs) -> schema | patch | selectors -> storage
 
-Nothing here does anything: kinds as served, options of a request, results of a list, events of a watch.
+Plain data: kinds as served, options of a request, results of a list, events of a watch.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.errors import Cause
 
 
 class Schema(Protocol):
-    """What a kind's objects look like. Compiled once for each served version; every method is pure but for `obj`."""
+    """The schema of a kind. Compiled once for each served version; methods change only `obj`."""
 
     @property
     def openapi(self) -> JsonObject:
-        """The OpenAPI v3 schema of the whole object, with the x-kubernetes-* extensions that patches read."""
+        """Return the OpenAPI v3 schema of the whole object, with the x-kubernetes-* extensions that patches read."""
         ...
 
     def decode_error(self, obj: JsonObject) -> str | None:
-        """Message of a 400 if the object cannot even be read (a field has a wrong type), else None."""
+        """Return the message of a 400 if the object cannot be decoded (a field has a wrong type), else None."""
         ...
 
     def prune(self, obj: JsonObject) -> list[str]:
@@ -36,13 +36,13 @@ class Schema(Protocol):
         ...
 
     def validate(self, obj: JsonObject, old: JsonObject | None) -> list[Cause]:
-        """Every structural, format and CEL violation. `old` enables transition rules and ratcheting."""
+        """Return every structural, format and CEL violation. `old` enables transition rules and ratcheting."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One printer column; `read` gives the cell of one object (a JSON scalar, or None)."""
+    """One printer column; `read` returns the cell of one object (a JSON scalar, or None)."""
 
     name: str
     type: str
@@ -78,13 +78,13 @@ class ServedKind:
     stored_as: str = ""
     """Storage key of another kind whose objects these are, in another form (the two kinds of Event)."""
     from_stored: Callable[[JsonObject], JsonObject] | None = None
-    """This form of such an object; the argument is left as it is."""
+    """Converts a stored object to this form; the argument stays unchanged."""
     to_stored: Callable[[JsonObject], JsonObject] | None = None
-    """The stored form of an object of this form; the argument is used up."""
+    """Converts an object of this form to the stored one; the argument is consumed."""
 
     @property
     def storage_key(self) -> str:
-        """All versions of a kind share one storage: `plural.group`."""
+        """Return the key of the storage that all versions of a kind share: `plural.group`."""
         return self.stored_as or str(self.resource)
 
 

@@ -35,7 +35,7 @@ class OpenApi:
         self._documents: dict[str, Document] = {}
 
     def answer(self, rest: list[str], wanted_hash: str, request: Request) -> Reply | None:
-        """What /openapi/{rest} holds, or None."""
+        """Return the document at /openapi/{rest}, or None."""
         if not any(clause.media in _ACCEPTED for clause in clauses(request.header("Accept"))):
             raise not_acceptable(JSON)
         match rest:

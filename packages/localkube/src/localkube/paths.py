@@ -1,4 +1,4 @@
-"""What is served beside resources: version, health, discovery, OpenAPI, and the list of all of it at /."""
+"""Paths beside resources: version, health, discovery, OpenAPI, and the list of all paths at /."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.discovery import Discovery
 from localkube.errors import method_not_allowed, no_such_path, not_acceptable
 from localkube.openapi import OpenApi
@@ -39,7 +39,7 @@ Action = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Something published in one media type only, which may be kept for an hour."""
+    """A document in one media type, which clients may cache for an hour."""
 
     media: str
     content: Callable[[], JsonObject]
@@ -47,12 +47,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What the server as a whole contributes, by full path (checks: by name)."""
+    """Documents, checks and actions of the server, by full path (checks: by name)."""
 
     checks: Mapping[str, Check]
     documents: Mapping[str, Document]
     actions: Mapping[str, Action]
-    """Done by a POST, for those who may (administrators, unless a role names the path)."""
+    """Actions, run by a POST of a user with permission for the path."""
 
 
 class Paths:
@@ -64,7 +64,7 @@ class Paths:
         self._actions = extras.actions
 
     async def answer(self, target: PathTarget, request: Request, query: Query) -> Reply:
-        """The document at a path; 404 in plain text if there is none, as the real server has it."""
+        """Return the document at a path; 404 in plain text if there is none, as the real server has it."""
         path = target.path.rstrip("/") or "/"
         head, *rest = path[1:].split("/")
         if target.method == "POST" and path in self._actions:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.access.files import write_private
 from localkube.manifests import ManifestError, install
 from localkube.server import LocalKube
@@ -26,21 +26,21 @@ _GENERATIONS: Final = (50_000, 20, 50)
 
 
 class StartError(Exception):
-    """Why the server did not start: what is wrong, and where."""
+    """The server did not start; the message says why and which file or address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What tells others that the server runs, and how to reach it."""
+    """The files that tell other processes that the server runs, and how to reach it."""
 
     kubeconfig: Path
     ready_file: Path | None = None
 
 
 Company = Callable[[Path], AbstractAsyncContextManager[JsonObject]]
-"""What runs beside the server, given its kubeconfig: entered before the server is announced, left before it stops.
+"""Tasks beside the server, given its kubeconfig: entered before the server is announced, left before it stops.
 
-It yields what it adds to the ready file; `write_ready` writes the file again when that changes.
+It yields its part of the ready file; `write_ready` writes the file again when that part changes.
 """
 
 
@@ -94,7 +94,7 @@ async def _prepare(kube: LocalKube, objects: Iterable[JsonObject], files: Files)
 
 
 def write_ready(kube: LocalKube, files: Files, added: JsonObject) -> None:
-    """Write the ready file, if one is wanted: how to reach the server, and what its company adds."""
+    """Write the ready file, if requested: the address of the server, and the part of its company."""
     if files.ready_file is not None:
         ready = {"kubeconfig": str(files.kubeconfig.absolute()), "server": kube.url, **added}
         write_private(files.ready_file, json.dumps(ready).encode())

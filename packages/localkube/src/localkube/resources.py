@@ -1,6 +1,6 @@
 """Requests on resources: the target and options of a request, handed to the right verb of the cluster.
 
-Nothing is decided here about objects. What is decided: whether the resource is served this way (404, 405), how bodies
+This layer decides whether the resource has the path and the method (404, 405), how bodies
 and options are read, and which status and form the reply has.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kuberun.clock import Clock
-from kuberun.meta import JsonObject
+from kubebase.clock import Clock
+from kubebase.meta import JsonObject
 from localkube.access.escalation import check_grant, is_grant
 from localkube.access.policies import Policies
 from localkube.access.rbac import MASTERS
@@ -78,7 +78,7 @@ class Resources:
         return self._cluster.catalog.find(target.group, target.version, target.resource)
 
     async def answer(self, call: Call) -> Reply | Stream:
-        """Carry out the request."""
+        """Run the verb of the request."""
         check_served(call.target, call.kind)
         match call.target.verb:
             case "watch":
@@ -211,7 +211,7 @@ class Resources:
 
 
 def check_served(target: ResourceTarget, kind: ServedKind) -> None:
-    """404 for what does not exist at this path, 405 for what exists but not with this method."""
+    """Raise a 404 for an unknown path, or a 405 for a method that the path does not have."""
     if target.method not in {"GET", "POST", "PUT", "PATCH", "DELETE"}:
         raise method_not_allowed()
     inside_itself = target.resource == "namespaces" and target.name == target.namespace
@@ -236,7 +236,7 @@ def check_served(target: ResourceTarget, kind: ServedKind) -> None:
 
 
 def _expected(call: Call) -> Expected:
-    """What the body must be: an object of the kind, or of what its subresource takes."""
+    """Return the kind that the body must have: that of the resource, or that of its subresource."""
     match call.target.subresource:
         case "token":
             return Expected("TokenRequest", "authentication.k8s.io/v1")

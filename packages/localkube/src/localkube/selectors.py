@@ -1,4 +1,4 @@
-"""Label and field selectors of list, watch and delete requests: parsed once, then asked for every object."""
+"""Label and field selectors of list, watch and delete requests: parsed once, then matched against every object."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, assert_never
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import StatusError, bad_request
 from localkube.model import ServedKind
 from localkube.schema.names import label_value, qualified_name
@@ -17,7 +17,7 @@ Operator = Literal["in", "notin", "exists", "!", "gt", "lt"]
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on one value; `read` gives that value of an object, or None if the object has none."""
+    """One condition on one value; `read` returns that value of an object, or None."""
 
     read: Callable[[JsonObject], str | None]
     operator: Operator
@@ -64,12 +64,12 @@ class Selector:
 
 
 def parse_label_selector(text: str) -> Selector:
-    """`a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; raises 400 with the API server's own words."""
+    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; raises a 400 with the API server's text."""
     return Selector(tuple(_LabelParser(text).requirements()))
 
 
 def parse_field_selector(text: str, kind: ServedKind) -> Selector:
-    """`metadata.name=a,spec.b!=c`: comparisons only, on fields that this kind offers for selection."""
+    """Parse `metadata.name=a,spec.b!=c`: comparisons only, on the selectable fields of the kind."""
     requirements: list[Requirement] = []
     for term in sorted(filter(None, _terms(text))):
         found = _TERM.fullmatch(term)
@@ -153,7 +153,7 @@ class _LabelParser:
         return part
 
     def _values(self) -> set[str]:
-        """A list in parentheses. A comma with nothing on one side stands for the empty value."""
+        """Parse a list in parentheses. A comma with nothing on one side means the empty value."""
         opening = self._take()
         if opening != "(":
             raise _unparsed(f"found '{opening}' expected: '('")
@@ -236,7 +236,7 @@ def _unescaped(value: str) -> str:
 
 
 def _field_reader(name: str, kind: ServedKind) -> Callable[[JsonObject], str]:
-    """Reads one field as text; what is not there reads as the empty string."""
+    """Read one field as text; a missing field is the empty string."""
     path = name if name in _COMMON_FIELDS else kind.selectable.get(name)
     if path is None:
         raise bad_request(f"field label not supported: {name}")

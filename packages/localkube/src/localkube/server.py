@@ -3,7 +3,7 @@
     async with LocalKube(data_dir=Path("data")) as kube:
         kube.url, kube.kubeconfig_text, kube.cluster
 
-It listens on loopback unless it is told otherwise: whoever holds the administrator's token owns everything in it.
+It listens on loopback by default, because the administrator's token gives full access.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, Self
 
 import structlog
 
-from kuberun.clock import Clock, SystemClock
+from kubebase.clock import Clock, SystemClock
 from localkube.access.auth import Authenticator
 from localkube.access.bootstrap import create_default_roles
 from localkube.access.certificates import Certificates
@@ -44,13 +44,13 @@ from localkube.wire.negotiation import JSON
 log = structlog.get_logger(__name__)
 
 PATIENCE: Final = 5.0
-"""Seconds that requests under way get to finish when the server stops."""
+"""Seconds that running requests have to finish when the server stops."""
 _RENEWAL_CHECK: Final = 12 * 3600.0
 _HANDSHAKE_SECONDS: Final = 10.0
 
 
 class UnsafeAddressError(ValueError):
-    """The server was asked to listen where others on the network can reach it."""
+    """The server was asked to listen on an address that is not loopback."""
 
 
 class LocalKube:
@@ -100,7 +100,7 @@ class LocalKube:
         streams = Streams()
         http = await self._wire(token, streams)
         context = self.certificates.server_context()
-        # Undone from the last to the first: nobody new comes in, watches end, requests under way finish.
+        # Undone in reverse order: new connections are refused, watches end, running requests finish.
         stack.push_async_callback(http.close, PATIENCE)
         stack.callback(streams.close)
         await self._listen(stack, http, context)
@@ -153,14 +153,17 @@ class LocalKube:
         self.url = f"https://{shown}:{port}"
 
     async def _renew(self, context: ssl.SSLContext) -> None:
-        """Replace the serving certificate before it ends, for as long as the server runs."""
+        """Replace the serving certificate before it expires, for as long as the server runs."""
         while True:
             await self._clock.sleep(_RENEWAL_CHECK)
             try:
                 if self.certificates.ensure(self._clock.now()):
                     self.certificates.reload(context)
                     log.info("serving certificate renewed")
-            except (OSError, StorageError) as problem:  # a full disk, a damaged file: there are weeks left to try again
+            except (
+                OSError,
+                StorageError,
+            ) as problem:  # a full disk or a damaged file: weeks remain for further attempts
                 report_defect(log, "serving certificate not renewed, will try again", problem)
 
 
@@ -174,7 +177,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _admin_token(path: Path) -> str:
-    """The administrator's token of a data directory, made on first start."""
+    """Return the administrator's token of a data directory; it is created on first start."""
     try:
         token = path.read_text().strip()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Watches over HTTP: one JSON frame a line, sent as soon as it happens, ended cleanly by time or shutdown."""
+"""Watches over HTTP: one JSON frame per line, sent immediately, ended cleanly by timeout or shutdown."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from localkube.model import WatchEvent
 from localkube.wire.http import Stream
 
 MIN_SECONDS: Final = 1800
-"""A watch that names no timeout ends after this to twice this, at random: so many watches do not end together."""
+"""Minimum seconds of a watch without a timeout; each ends at random after one to two times this."""
 FAREWELL_SECONDS: Final = 2
-"""So long before its end a watch gets a bookmark, to know where to go on."""
+"""Seconds before its end at which a watch gets a bookmark to resume from."""
 MAX_GATHERED: Final = 64 << 10
-"""Bytes of frames from which on they are sent, although more are there."""
+"""Bytes of frames after which they are sent, even if more are queued."""
 _NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 
 
@@ -32,12 +32,12 @@ class Streams:
         self._closing = False
 
     def open(self, watch: Watch, frame: FrameOf, seconds: int | None) -> Stream:
-        """The stream of a watch for so many seconds, each event through `frame`."""
+        """Stream a watch for the given seconds, each event through `frame`."""
         limit = seconds or MIN_SECONDS * (1 + random.random())  # noqa: S311 -- spreads load, no secret
         return Stream(self._frames(watch, frame, limit), headers=[_NO_CACHE])
 
     def close(self) -> None:
-        """End every watch; clients see a complete reply and will ask again."""
+        """End every watch; clients see a complete reply and reconnect."""
         self._closing = True
         for watch in list(self._open):
             watch.close()
@@ -63,7 +63,7 @@ class Streams:
 
 
 def _gathered(first: WatchEvent, watch: Watch, frame: FrameOf) -> bytes:
-    """The frames of all events that are there already: a burst costs one write."""
+    """Join the frames of all queued events, so that a burst costs one write."""
     frames = bytearray(frame(first))
     while len(frames) < MAX_GATHERED and (event := watch.ready()) is not None:
         frames += frame(event)

@@ -1,7 +1,7 @@
-"""Objects in the forms made for people and for metadata-only clients: Table and PartialObjectMetadata.
+"""Table and PartialObjectMetadata: objects for people and for metadata-only clients.
 
-Columns come with the kind. Cells of a custom kind are shaped by the type of their column, as its definition promises;
-those of a built-in kind are shown as they are. Times become ages here, because an age needs to know what time it is.
+The kind defines the columns. Cells of a custom kind are converted to the type of their column; those of a built-in kind
+are shown unchanged. Times become ages here, because an age needs the current time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from kuberun.clock import parse_rfc3339
-from kuberun.meta import JsonObject
+from kubebase.clock import parse_rfc3339
+from kubebase.meta import JsonObject
 from localkube.jsonpath import jsonpath_reader
 from localkube.model import Column, ServedKind
 
@@ -34,7 +34,10 @@ Include = Literal["Metadata", "Object", "None"]
 def table(
     objs: Iterable[JsonObject], kind: ServedKind, *, include: Include, now: datetime, list_meta: JsonObject
 ) -> JsonObject:
-    """A meta.k8s.io/v1 Table with one row for each object; `list_meta` is the metadata of the list or of the object."""
+    """Return a meta.k8s.io/v1 Table with one row for each object.
+
+    `list_meta` is the metadata of the list or of the object.
+    """
     columns = _columns(kind)
     return {
         "kind": "Table",
@@ -49,7 +52,7 @@ def table(
 
 
 def without_headers(shown: JsonObject) -> JsonObject:
-    """A watch explains its columns in the first event only."""
+    """Drop the column definitions: a watch sends them in its first event only."""
     return {**shown, "columnDefinitions": None}
 
 
@@ -67,7 +70,7 @@ def partial_metadata_list(objs: Iterable[JsonObject], list_meta: JsonObject) -> 
 
 
 def human_duration(seconds: float) -> str:
-    """A time span in at most two units, as kubectl users read it: 5m3s, 3h20m, 12d."""
+    """Format a time span in at most two units, as kubectl does: 5m3s, 3h20m, 12d."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -111,13 +114,13 @@ _CREATED_AT: Final = Column("Created At", "date", _created, description=_CREATIO
 
 
 def _columns(kind: ServedKind) -> list[Column]:
-    """The name comes first, unless the kind puts it elsewhere itself."""
+    """Return the columns. The name comes first, unless the kind places it elsewhere."""
     columns = list(kind.columns) or [_AGE if kind.custom else _CREATED_AT]
     return columns if any(column.format == "name" for column in columns) else [_NAME, *columns]
 
 
 def _definition(column: Column, kind: ServedKind) -> JsonObject:
-    """Built-in kinds call an age a string."""
+    """Build a column definition; built-in kinds declare an age as string."""
     is_age = column.type == "date" and not kind.custom and column is not _CREATED_AT
     return {
         "name": column.name,
@@ -138,7 +141,7 @@ def _cell(column: Column, kind: ServedKind, obj: JsonObject, now: datetime) -> A
 
 
 def _shaped(kind: str, value: Any, now: datetime) -> Any:
-    """A value in the type its column promises, or None."""
+    """Return a value in the type of its column, or None."""
     match kind, value:
         case "string", _:
             return _text(value)

@@ -1,4 +1,4 @@
-"""Unexpected exceptions in the log: where they came from, never what they say or what the frames held.
+"""Logging of unexpected exceptions: their type and place, never their message or local variables.
 
 Messages and local variables of this server can hold secrets, and the usual formatters print both.
 """

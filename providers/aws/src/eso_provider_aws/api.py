@@ -1,4 +1,4 @@
-"""The calls of one session to one service: signed by its identity, held back by its throttle, in our words if refused.
+"""The calls of one session to one service, signed by its identity and limited by its throttle, with mapped errors.
 
 api = await Api.opened(runtime, identity, "secretsmanager", "eu-west-1", observe=self.observe)
 answer = await api.call("GetSecretValue", about='secret "db"', SecretId="db")
@@ -18,7 +18,7 @@ from eso_provider_aws.errors import FAILURES, Asked, of_code, refusal
 from eso_provider_aws.identity import Identity, with_keys_of
 from eso_provider_aws.runtime import Runtime
 from eso_wire.errors import ProviderError
-from kuberun.deadline import Deadline
+from kubebase.deadline import Deadline
 
 CALL_SECONDS: Final = 25.0
 
@@ -52,19 +52,19 @@ class Api:
 
     @property
     def address(self) -> str:
-        """Where the service is asked."""
+        """Return the endpoint of the service."""
         return str(self._client.meta.endpoint_url)
 
     async def call(self, operation: str, *, about: str = "", **parameters: Any) -> Answer:
         """Make one call. `about` names its object in errors; parameters are named as AWS names them."""
         asked = self.asked(operation, about)
-        # Keys first: what is wrong with them is told in the words of the login, and counts as no call.
+        # Obtain the keys first: a failed login reports its own error and is not counted as a call.
         return await with_keys_of(self.identity, lambda keys: self._once(asked, keys, parameters))
 
     async def pages(
         self, operation: str, *, about: str = "", by: str = "NextToken", **parameters: Any
     ) -> AsyncIterator[Answer]:
-        """Make one call after the other until the service has no further page; `by` names the field that says so."""
+        """Make calls until the service has no further page; `by` names the field with the next token."""
         token: dict[str, str] = {}
         while True:
             page = await self.call(operation, about=about, **parameters, **token)
@@ -74,11 +74,11 @@ class Api:
             token = {by: page[by]}
 
     def asked(self, operation: str, about: str = "") -> Asked:
-        """What an error of this call is about."""
+        """Return the subject of an error of this call."""
         return Asked(self.service, operation, self.region, about)
 
     def item_refused(self, code: str, message: str, asked: Asked) -> ProviderError:
-        """The error of one item of an answer. A limit that an item met holds back calls as that of a whole call."""
+        """Return the error of one item of an answer. A rate-limited item throttles later calls like a whole call."""
         return self._throttle.noted(of_code(code, message, asked))
 
     async def _once(self, asked: Asked, keys: ReadOnlyCredentials, parameters: dict[str, Any]) -> Answer:

@@ -6,7 +6,7 @@ import msgspec
 
 from eso_api.v2.owned import STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_provider_aws.specs import SecretsManagerSpec
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class AWSSecretManager(Object, kw_only=True):

@@ -1,4 +1,4 @@
-"""Whether values are read in batches. A session whose batches are denied reads one by one for an hour, and says so."""
+"""Batch reads. If batches are denied, a session reads values one by one for an hour and reports a condition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Batching:
     """The permission of one session to read several values with one call."""
 
     def __init__(self, api: Api, operation: str, *, what: str) -> None:
-        """`what` is read in batches: `ten parameters`."""
+        """`what` names a full batch in the condition: `ten parameters`."""
         self._clock = api.clock
         self._operation = operation
         self._action = api.asked(operation).action
@@ -30,7 +30,7 @@ class Batching:
         self._denied_until = self._clock.monotonic() + NO_BATCH_SECONDS
 
     def conditions(self) -> tuple[ConditionReport, ...]:
-        """What the store says about it; nothing while batches work."""
+        """Return the condition of the store; empty while batches work."""
         if not self.is_denied:
             return ()
         words = (

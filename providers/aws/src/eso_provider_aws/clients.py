@@ -1,4 +1,4 @@
-"""Clients of AWS services: one for each service and region, whoever asks.
+"""Clients of AWS services: one for each service and region, shared by all identities.
 
     clients = Clients()
     client = await clients.join("secretsmanager", "eu-west-1")
@@ -31,7 +31,7 @@ from eso_provider_aws.errors import no_client
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 20.0
 CONNECTIONS: Final = 64
-"""To one service in one region, for all identities."""
+"""The maximum number of connections to one service in one region, for all identities."""
 
 _UNUSED: Final = "unused"
 _BEGINNINGS: Final = {"json": b"{", "rest-json": b"{", "query": b"<", "rest-xml": b"<"}
@@ -51,7 +51,7 @@ def signed_by(keys: ReadOnlyCredentials) -> Iterator[None]:
 
 
 class _OfTheCall(AioCredentials):  # type: ignore[misc] # the SDK has no types
-    """The credentials of whoever makes the call."""
+    """The credentials of the calling task."""
 
     def __init__(self) -> None:
         super().__init__(_UNUSED, _UNUSED)
@@ -64,7 +64,7 @@ _CONFIG: Final = AioConfig(
     connect_timeout=CONNECT_SECONDS,
     read_timeout=READ_SECONDS,
     max_pool_connections=CONNECTIONS,
-    retries={"total_max_attempts": 1, "mode": "standard"},  # retries are the operator's
+    retries={"total_max_attempts": 1, "mode": "standard"},  # the operator retries
     user_agent_extra="external-secrets",
     warm_up_loader_caches=True,
 )
@@ -103,14 +103,14 @@ class _Opened:
 
 
 class Clients:
-    """The clients of one process, each open as long as somebody uses it."""
+    """The clients of one process; each stays open while it is in use."""
 
     def __init__(self) -> None:
         self._session = _Session()
         self._opened: dict[tuple[str, str], _Opened] = {}
 
     async def join(self, service: str, region: str) -> Any:
-        """The client of a service; every `join` needs a `leave`."""
+        """Return the client of a service; every `join` needs a `leave`."""
         opened = self._opened.setdefault((service, region), _Opened())
         opened.users += 1
         try:
@@ -127,7 +127,7 @@ class Clients:
         return opened.client
 
     async def leave(self, service: str, region: str) -> None:
-        """The last one out closes the connections."""
+        """Release a client; the last user closes its connections."""
         opened = self._opened[(service, region)]
         opened.users -= 1
         if opened.users == 0:
@@ -136,7 +136,7 @@ class Clients:
 
 
 def _check_answer(operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
-    """Refuse what a proxy says in place of the service: the SDK would read it as an empty answer."""
+    """Raise if a proxy answers instead of the service: the SDK would read the page as an empty answer."""
     body: Any = response_dict["body"]
     if response_dict["status_code"] >= 300 or not isinstance(body, bytes) or not body:
         return

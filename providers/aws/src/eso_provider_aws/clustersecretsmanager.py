@@ -6,7 +6,7 @@ import msgspec
 
 from eso_api.v2.owned import OwnedStatus, cluster_config
 from eso_provider_aws.specs import AWS_GROUP, ClusterSecretsManagerSpec
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class ClusterSecretsManager(Object, kw_only=True):

@@ -1,4 +1,4 @@
-"""What `eso conformance` may expect of this provider; found through the entry point group `eso.conformance`.
+"""The fixtures of this provider for `eso conformance`, found through the entry point group `eso.conformance`.
 
 The suite needs an account. Name it in the environment:
 
@@ -27,7 +27,7 @@ GENERATORS: Final = ("ECRAuthorizationToken", "STSSessionToken")
 
 
 def fixture(region: str, keys: tuple[str, str], **known: Mapping[str, Any]) -> dict[str, Any]:
-    """The fixture for one region of one account; `known` describes, by service, values that it holds."""
+    """Return the fixture for one region of one account; `known` describes existing values by service."""
     sent = {
         "/auth/secretRef/accessKeyIDSecretRef": keys[0],
         "/auth/secretRef/secretAccessKeySecretRef": keys[1],

@@ -1,4 +1,4 @@
-"""The value that a push is about to write: properties set and removed one after the other, nothing sent yet.
+"""The value that a push is about to write. Properties are set and removed in memory; nothing is sent yet.
 
 A property that is a literal member of the value means that member, as reads have it. Any other is an sjson path.
 """
@@ -17,25 +17,25 @@ from eso_sdk.extract import property_of
 
 
 class Draft:
-    """A value to be; None for none."""
+    """A value in preparation; None if there is none."""
 
     def __init__(self, value: bytes | None) -> None:
         self.value = value
 
     def has(self, name: str) -> bool:
-        """Tell whether the property is there; without a name, whether there is a value."""
+        """Return whether the property exists; without a name, whether there is a value."""
         if self.value is None or not name:
             return self.value is not None
         return _document(self.value) is not None and property_of(self.value, path_in(self.value, name)) is not None
 
     def put(self, key: str, name: str, raw: bytes) -> bool:
-        """Set a property, or everything when there is no name; tell whether that changed the value."""
+        """Set a property, or the whole value if there is no name; return whether the value changed."""
         before = self.value
         self.value = self._with(key, name, raw) if name else raw
         return self.value != before
 
     def remove(self, name: str) -> bool:
-        """Remove a property, or everything when there is no name; tell whether it was there."""
+        """Remove a property, or the whole value if there is no name; return whether it existed."""
         if self.value is None or not self.has(name):
             return False
         value = self.value
@@ -55,7 +55,7 @@ class Draft:
 
 
 def text_of(raw: bytes, key: str, name: str = "") -> str:
-    """A value as text; `key` and `name` are what an error calls it."""
+    """Return a value as text; errors name `key` and `name`."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -68,7 +68,7 @@ def text_of(raw: bytes, key: str, name: str = "") -> str:
 
 
 def _document(value: bytes) -> dict[str, Any] | list[Any] | None:
-    """The value as a JSON object or array; None if it is neither."""
+    """Return the value as a JSON object or array; None if it is neither."""
     try:
         found = msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -77,7 +77,7 @@ def _document(value: bytes) -> dict[str, Any] | list[Any] | None:
 
 
 def _is_blank(document: Any) -> bool:
-    """Tell whether nothing is left: no members, or only objects that nested properties were removed from."""
+    """Return whether nothing is left: no members, or only objects that nested properties were removed from."""
     return isinstance(document, dict) and all(_is_blank(value) for value in document.values())
 
 

@@ -1,4 +1,4 @@
-"""Where a service is asked: at the address that the environment names, else at the one that AWS publishes.
+"""The endpoint of a service: the address from the environment, else the one that AWS publishes.
 
 Partitions, FIPS and dual-stack endpoints are botocore's business (`AWS_USE_FIPS_ENDPOINT`,
 `AWS_USE_DUALSTACK_ENDPOINT`), as are its own variables (`AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_STS` and so on).
@@ -41,7 +41,7 @@ LOADER: Final[Loader] = create_loader()
 
 
 def override_of(service: str) -> str | None:
-    """The address that the environment names for a service; None for the published one."""
+    """Return the address from the environment for a service; None for the published one."""
     return os.environ.get(VARIABLES.get(service, "")) or None
 
 
@@ -52,20 +52,20 @@ def check_region(region: str) -> None:
 
 
 def is_published(service: str, region: str) -> bool:
-    """Tell whether the SDK knows the service in that region. A region newer than the SDK may have it all the same."""
+    """Return whether the SDK lists the service in that region. A region newer than the SDK may still have it."""
     rules = _rules()
     return region in rules.get_available_regions(service, rules.get_partition_for_region(region))
 
 
 @cache
 def _regions() -> tuple[re.Pattern[str], ...]:
-    """How regions are named in each partition; a small file, read once."""
+    """Return the patterns of region names by partition; a small file, read once."""
     return tuple(re.compile(partition["regionRegex"]) for partition in LOADER.load_data("partitions")["partitions"])
 
 
 @cache
 def _rules() -> Session:
-    """The rules that botocore brings along. Opening a client has read them, in a thread."""
+    """Return the endpoint rules of botocore. Opening a client has already loaded them, in a thread."""
     session = Session()
     session.register_component("data_loader", LOADER)
     return session

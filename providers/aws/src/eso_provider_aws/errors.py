@@ -1,4 +1,4 @@
-"""What an error of AWS means: its code -> `ProviderError`.
+"""The mapping of AWS error codes to `ProviderError`.
 
     SECRET_NOT_FOUND       ResourceNotFoundException, ParameterNotFound, marked for deletion
     VERSION_NOT_FOUND      ResourceNotFoundException about a value, ParameterVersionNotFound
@@ -7,8 +7,8 @@
     RATE_LIMITED           Throttling and its relatives
     BACKEND_UNAVAILABLE    5xx, no connection
 
-The status says little (400 for most), so the code decides. The service's own words only help to tell cases apart. They
-are never quoted: they repeat parts of the request, and a request id would make every failure a new one.
+Most errors have status 400, so the code decides. The service's message only helps to distinguish cases. It is never
+quoted: it repeats parts of the request, and its request id would make every failure look new.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from botocore.parsers import ResponseParserError
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
 FAILURES: Final = (ClientError, BotoCoreError, ResponseParserError, TimeoutError, OSError, ValueError)
-"""What a call of the SDK may raise; `refusal` puts it into our words."""
+"""The errors that an SDK call may raise; `refusal` maps them."""
 
 _REJECTED: Final = frozenset(
     {
@@ -87,7 +87,7 @@ _ABSENT: Final = frozenset({"ResourceNotFoundException", "ParameterNotFound", "I
 _ABOUT_MANY: Final = frozenset(
     {"BatchGetSecretValue", "ListSecrets", "GetParameters", "GetParametersByPath", "DescribeParameters", "GetResources"}
 )
-"""That something is absent says nothing about each of many things, and deletion policies would act on it."""
+"""Calls about many objects: their "not found" must not count for each object, as deletion policies act on it."""
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 _PLAIN: Final = re.compile(r"[A-Za-z][\w.]{0,63}")
 _SKEWED: Final = re.compile(r"Signature expired|not yet current|RequestTimeTooSkewed|RequestExpired")
@@ -97,7 +97,7 @@ _ACTIONS: Final = {"resourcegroupstaggingapi": "tag"}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a call was about, for its error."""
+    """The subject of a call, for its error."""
 
     service: str
     operation: str
@@ -110,12 +110,12 @@ class Asked:
 
     @property
     def action(self) -> str:
-        """The action that a policy has to allow."""
+        """Return the action that a policy must allow."""
         return f"{_ACTIONS.get(self.service, self.service)}:{self.operation}"
 
 
 def refusal(failed: Exception, asked: Asked) -> ProviderError:
-    """The error of a call that AWS, or the way to it, refused."""
+    """Return the error of a call that AWS rejected or that did not reach AWS."""
     if isinstance(failed, ClientError):
         told: Any = failed.response
         error = told.get("Error", {})
@@ -125,7 +125,7 @@ def refusal(failed: Exception, asked: Asked) -> ProviderError:
 
 
 def of_code(code: str, message: str, asked: Asked, *, status: int = 0) -> ProviderError:
-    """The error behind a code, of a whole call or of one item of a batch. `message` only tells cases apart."""
+    """Return the error for a code, of a call or of one item of a batch. `message` only distinguishes cases."""
     code = _plain(code, message)
 
     def error(reason: ErrorReason, words: str, **more: Any) -> ProviderError:
@@ -160,7 +160,7 @@ def of_code(code: str, message: str, asked: Asked, *, status: int = 0) -> Provid
 
 
 def no_identity(failure: str = "") -> ProviderError:
-    """The error of a provider process that has no credentials; `failure` is the type of what stood in the way."""
+    """Return the error of a process without credentials; `failure` is the type of the exception."""
     if failure:
         words = (
             f"the AWS identity of the provider process cannot be obtained ({failure}); check AWS_REGION, its web"
@@ -175,13 +175,16 @@ def no_identity(failure: str = "") -> ProviderError:
 
 
 def no_client(service: str, region: str, variable: str) -> ProviderError:
-    """The error of an address that cannot be used."""
+    """Return the error of an address that cannot be used."""
     words = f"{service} in {region} has no address that can be used; check region and {variable or 'AWS_ENDPOINT_URL'}"
     return ProviderError(ErrorReason.CONFIG_INVALID, words, retry=RetryClass.BACKOFF)
 
 
 def _plain(code: str, message: str) -> str:
-    """The code alone. Without one the SDK says the status; servers that refuse in XML have it in the message."""
+    """Return the error code.
+
+    Without one, the SDK sets the status as code; XML services have the code in the message.
+    """
     found = _PLAIN.fullmatch(code.rpartition("#")[2].partition(":")[0])
     if found is None:
         found = _CODE.search(message)
@@ -218,7 +221,7 @@ def _absent(code: str, message: str, asked: Asked) -> ProviderError:
 
 
 def _denial(code: str, message: str, asked: Asked) -> str:
-    """Name the action that is missing, as the service names it where it does."""
+    """Return the error with the missing action; the service's own name for it is preferred."""
     found = _ACTION.search(message)
     if found and found.group(1) != asked.action:
         return f"{asked.operation} is denied; allow {found.group(1)}"

@@ -1,4 +1,4 @@
-"""Whom calls are made as, shared by all stores that are the same to AWS.
+"""The identities that sign calls, shared by all stores with the same credentials.
 
     Keys          keys of a Secret
     Own           the identity of the provider process
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn, TypeVar
@@ -23,11 +22,12 @@ from botocore.credentials import ReadOnlyCredentials
 from eso_api.values import SecretBytes
 from eso_sdk.refusals import REFUSALS, Pauses, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.clock import Clock
+from kubebase.bounded import BoundedDict
+from kubebase.clock import Clock
 
 MAX_IDENTITIES: Final = 1024
 PROVEN_SECONDS: Final = 600.0
-"""Keys that AWS has recognised are not shown to it again for this long."""
+"""The time for which keys that AWS accepted are not verified again."""
 
 _REFUSED: Final = Pauses()
 _FAILED: Final = Pauses(first=1.0, longest=30.0)
@@ -51,21 +51,21 @@ class Identity:
         raise TypeError("identities hold keys and are not serialised")
 
     async def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        """The keys to sign with."""
+        """Return the keys to sign with."""
         raise NotImplementedError
 
     def discard(self, rejected: ReadOnlyCredentials) -> bool:
-        """Let go of keys that AWS rejects; tells whether others can be had."""
+        """Drop keys that AWS rejected; return whether new ones can be obtained."""
         del rejected
         self._proven_until.clear()
         return False
 
     def proof(self) -> bytes:
-        """What a failed login is remembered by."""
+        """Return the key under which a failed login is remembered."""
         return hashlib.sha256(repr(self.key).encode()).digest()
 
     def is_proven(self, region: str, now: float) -> bool:
-        """Whether AWS has recognised these keys not long ago."""
+        """Return whether AWS accepted these keys recently."""
         return now < self._proven_until.get(region, float("-inf"))
 
     def prove(self, region: str, now: float) -> None:
@@ -73,7 +73,7 @@ class Identity:
 
 
 class Keys(Identity):
-    """Keys that somebody wrote down."""
+    """Static access keys from a Secret."""
 
     def __init__(self, key_id: str, secret: SecretBytes, token: SecretBytes | None) -> None:
         digest = hashlib.sha256()
@@ -95,7 +95,7 @@ class Attempts:
 
     @contextmanager
     def one(self, proof: bytes) -> Iterator[None]:
-        """One attempt to log in with this proof."""
+        """Make one login attempt with this proof inside the block; a failure is remembered with a pause."""
         self._refusals.check(proof, self._clock.monotonic())
         try:
             yield
@@ -107,10 +107,10 @@ class Attempts:
 
 
 class Known:
-    """The identities of one process. Bounded: the one used longest ago is forgotten first."""
+    """The identities of one process, in a bounded cache that evicts the least recently used one."""
 
     def __init__(self) -> None:
-        self._renewed: OrderedDict[Hashable, Any] = OrderedDict()
+        self._renewed: BoundedDict[Hashable, Any] = BoundedDict(MAX_IDENTITIES)
         self._written: WeakValueDictionary[Hashable, Keys] = WeakValueDictionary()
 
     def written(self, made: Keys) -> Keys:
@@ -118,20 +118,17 @@ class Known:
         return self._written.setdefault(made.key, made)
 
     def renewed(self, made: Shared) -> Shared:
-        """Share an identity, and keep it: another session would have to log in again."""
+        """Share an identity and keep it, so that later sessions need no new login."""
         known = self._renewed.get(made.key)
         found = known if isinstance(known, type(made)) else made
         self._renewed[made.key] = found
-        self._renewed.move_to_end(made.key)
-        while len(self._renewed) > MAX_IDENTITIES:
-            self._renewed.popitem(last=False)
         return found
 
 
 async def with_keys_of(identity: Identity, work: Callable[[ReadOnlyCredentials], Awaitable[T]]) -> T:
-    """Do work that is signed with the keys of an identity.
+    """Run work that is signed with the keys of an identity.
 
-    Keys may be revoked before they expire: if AWS rejects them, other keys are worth one more try.
+    Keys may be revoked before they expire: if AWS rejects them, the work is retried once with new keys.
     """
     frozen = await identity.get_frozen_credentials()
     try:

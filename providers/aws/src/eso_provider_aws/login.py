@@ -1,4 +1,4 @@
-"""From a configuration to the identity it describes: where the first keys come from, and which roles are assumed.
+"""The identity of a configuration: the source of the first keys, and the roles to assume.
 
 | `auth` | first keys |
 |---|---|
@@ -27,7 +27,7 @@ ROLE_ANNOTATION: Final = "eks.amazonaws.com/role-arn"
 
 @dataclass(slots=True)
 class Login:
-    """An identity, and what has to live as long as the session that uses it."""
+    """An identity, and the objects that must live as long as its session."""
 
     identity: Identity
     token: AccountToken | None = None
@@ -42,7 +42,7 @@ def log_in(
     *,
     keys_first: bool = False,
 ) -> Login:
-    """Find the identity of a configuration; nothing is asked of AWS yet."""
+    """Return the identity of a configuration, without a call to AWS."""
     jwt = auth.jwt if auth else None
     keys = auth.secret_ref if auth else None
     if jwt is not None and not (keys_first and keys is not None):
@@ -57,7 +57,7 @@ def log_in(
 
 
 def roles_of(config: AwsConnection, tags: Sequence[tuple[str, str]]) -> list[Role]:
-    """The roles that a store assumes, in their order. External id and tags are for the last one only."""
+    """Return the roles that a store assumes, in order. Only the last one gets the external id and tags."""
     chain = [Role(arn) for arn in config.additional_roles]
     if config.role:
         chain.append(Role(config.role, config.external_id, tuple(tags), tuple(config.transitive_tag_keys)))
@@ -65,7 +65,7 @@ def roles_of(config: AwsConnection, tags: Sequence[tuple[str, str]]) -> list[Rol
 
 
 def tags_of(config: AwsConnection, *, namespace: str, kind: str, name: str) -> list[tuple[str, str]]:
-    """The tags of the session of `role`: those of the spec, or those of the policy instead."""
+    """Return the session tags for `role`: those of the spec, or those of the policy instead."""
     if config.session_tags_policy not in ("Simple", "Custom"):
         return [(tag.key, tag.value) for tag in config.session_tags]
     tags = [("esoNamespace", namespace), ("esoStoreName", name), ("esoStoreKind", kind)]
@@ -105,7 +105,7 @@ def _by_keys(backend: Backend[Any], runtime: Runtime, keys: AwsSecretRef) -> Ide
 def _key(backend: Backend[Any], reference: SecretKeySelector | None, field: str) -> SecretBytes:
     if reference is None:
         raise invalid_config(field, "name the key of a Secret")
-    found = backend.secret(reference).reveal().strip()  # files and shells like to end with a newline
+    found = backend.secret(reference).reveal().strip()  # editors and shells often append a newline
     if not found or not found.isascii():
         problem = "is empty" if not found else "has characters that no key of AWS has"
         raise credentials_not_found(f'{field}: key "{reference.key}" of Secret "{reference.name}" {problem}')

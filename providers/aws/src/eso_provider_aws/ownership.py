@@ -1,4 +1,4 @@
-"""The mark by which External Secrets knows what it may overwrite and delete: the tag `managed-by: external-secrets`."""
+"""The tag `managed-by: external-secrets`, which marks values that External Secrets may overwrite and delete."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from eso_wire.values import DeleteItem, PushItem
 MARK: Final = "managed-by"
 OWNER: Final = "external-secrets"
 DESCRIPTION: Final = "secret 'managed-by:external-secrets'"
-"""Of what is created without a description of its own."""
+"""The description of values that are created without one."""
 
 
 def owner_of(items: Iterable[PushItem | DeleteItem]) -> str:
-    """The value of the mark, for the writes of one call."""
+    """Return the value of the mark for the writes of one call."""
     return next((item.owner_token for item in items if item.owner_token), OWNER)
 
 
 def tags_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Tags as AWS lists them, as a mapping."""
+    """Convert the tag list of AWS to a mapping."""
     return {tag["Key"]: tag.get("Value", "") for tag in listed}
 
 
 def listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """Tags as AWS wants them."""
+    """Convert tags from a mapping to a list for AWS."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def foreign(what: str) -> ProviderError:
-    """The error for a write to something that lacks the mark. `what` names it: `secret "db" in eu-west-1`."""
+    """Return the error for a write to a value without the mark. `what` names it: `secret "db" in eu-west-1`."""
     return ProviderError(
         ErrorReason.OWNERSHIP_CONFLICT,
         f"{what} exists and was not created by External Secrets: it has no tag {MARK}: {OWNER}; choose another"

@@ -8,7 +8,7 @@ from eso_wire.values import RemoteRef
 
 
 def part_of(value: bytes, ref: RemoteRef) -> bytes:
-    """The property of a value, or all of it."""
+    """Return a property of a value, or the whole value."""
     if not ref.property:
         return value
     found = property_of(value, path_in(value, ref.property))
@@ -18,6 +18,6 @@ def part_of(value: bytes, ref: RemoteRef) -> bytes:
 
 
 def path_in(value: bytes, name: str) -> str:
-    """The path to a property: its dots are part of its name where the value has a member of that name."""
+    """Return the path to a property. If the value has a member of that name, dots are part of the name."""
     literal = name.replace(".", "\\.")
     return literal if "." in name and property_of(value, literal) is not None else name

@@ -3,8 +3,8 @@
 |                         | a call                                            |
 |-------------------------|---------------------------------------------------|
 | keys are fresh          | uses them                                         |
-| they expire soon        | uses them; new ones are obtained beside it        |
-| no keys, or expired     | waits for the one login that is under way         |
+| they expire soon        | uses them; new ones are obtained in the background |
+| no keys, or expired     | waits for the one login in progress               |
 | the last login failed   | gets its error again until a pause is over        |
 """
 
@@ -28,17 +28,18 @@ from eso_provider_aws.errors import FAILURES, Asked, no_identity, refusal
 from eso_provider_aws.identity import Attempts, Identity, Keys, Known, with_keys_of
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 
 SESSION_NAME: Final = "external-secrets-provider-aws"
 LOGIN_SECONDS: Final = 20.0
 DISCARD_PAUSE: Final = 60.0
 """Keys that AWS rejects are replaced at most this often."""
 RENEW_AHEAD: Final = 300.0
-"""Seconds before their end at which keys are renewed; short-lived ones in the last quarter of their life."""
+"""Seconds before expiry at which keys are renewed; short-lived keys are renewed in the last quarter of their lifetime.
+"""
 OWN_SECONDS: Final = 60.0
-"""The SDK renews the keys of the process. It is asked this often whether it did."""
+"""Seconds between checks whether the SDK has renewed the keys of the process."""
 SHORTEST_LIFE: Final = 60.0
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
@@ -46,7 +47,7 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role to assume, and what to say when doing so."""
+    """A role to assume, with the parameters of the call."""
 
     arn: str
     external_id: str = ""
@@ -66,7 +67,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Held:
-    """Keys, and until when they can be used; both times on the monotonic scale."""
+    """Keys and their expiry; both times are on the monotonic scale."""
 
     frozen: ReadOnlyCredentials
     renew_at: float
@@ -74,7 +75,7 @@ class Held:
 
 
 class AccountToken:
-    """Where the token of a service account is read. The session that owns it keeps it alive."""
+    """The source of a service account token. The session that owns it keeps it alive."""
 
     def __init__(self, read: Callable[[], Token]) -> None:
         self.read = read
@@ -103,7 +104,7 @@ class Renewed(Identity):
     def discard(self, rejected: ReadOnlyCredentials) -> bool:
         super().discard(rejected)
         if self._held is None or self._held.frozen != rejected:
-            return True  # another call was faster
+            return True  # another call already replaced the keys
         now = self._clock.monotonic()
         if now - self._discarded < DISCARD_PAUSE:
             return False
@@ -139,7 +140,7 @@ class Own(Renewed):
     def discard(self, rejected: ReadOnlyCredentials) -> bool:
         others = super().discard(rejected)
         if self._held is None:
-            self._session = OwnSession()  # the former one would hand out the same keys again
+            self._session = OwnSession()  # the former session would return the same keys
         return others
 
     async def _obtain(self) -> Held:
@@ -149,7 +150,7 @@ class Own(Renewed):
                 frozen: ReadOnlyCredentials | None = await found.get_frozen_credentials() if found else None
         except ClientError as refused:
             raise refusal(refused, Asked(STS, "AssumeRoleWithWebIdentity", "the region of the provider")) from None
-        # Metadata services, files and processes fail in ways of their own: what they say is not for users.
+        # Metadata services, files and processes fail with their own errors; their text is not shown to users.
         except (*FAILURES, KeyError, RuntimeError) as failed:
             raise no_identity(type(failed).__name__) from None
         if frozen is None:
@@ -159,7 +160,7 @@ class Own(Renewed):
 
 
 class Temporary(Renewed):
-    """Keys that STS hands out for an hour or so."""
+    """Temporary keys that STS issues."""
 
     def __init__(self, identities: Identities, key: Hashable, region: str) -> None:
         super().__init__(key, identities.clock, identities.attempts)
@@ -167,7 +168,7 @@ class Temporary(Renewed):
         self._region = region
 
     def is_proven(self, region: str, now: float) -> bool:
-        """Keys that AWS has just handed out need no look."""
+        """Return whether the keys come from STS, which need no verification, or AWS accepted former ones recently."""
         return self._held is not None or super().is_proven(region, now)
 
     async def _obtain(self) -> Held:

@@ -1,4 +1,4 @@
-"""What all sessions of a provider process share: clients, identities and throttles."""
+"""State shared by all sessions of a provider process: clients, identities and throttles."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from eso_provider_aws.clients import Clients
 from eso_provider_aws.renewed import Identities
 from eso_provider_aws.throttle import Throttle
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 
 class Runtime:
-    """One of these for each process."""
+    """The state of one process."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -23,7 +23,7 @@ class Runtime:
         self._throttles: WeakValueDictionary[Hashable, Throttle] = WeakValueDictionary()
 
     def throttle(self, identity: Hashable, service: str, region: str) -> Throttle:
-        """What limits the calls of an identity to a service."""
+        """Return the rate limiter of an identity at a service."""
         key = (identity, service, region)
         found = self._throttles.get(key)
         if found is None:

@@ -6,7 +6,7 @@ import msgspec
 
 from eso_api.v2.owned import OwnedStatus, namespaced_config
 from eso_provider_aws.specs import AWS_GROUP, SecretsManagerSpec
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class SecretsManager(Object, kw_only=True):

@@ -1,4 +1,4 @@
-"""The specs behind the AWS kinds: what a namespaced kind and its cluster-scoped twin have in common."""
+"""The specs of the AWS kinds, shared by each namespaced kind and its cluster-scoped twin."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _RECOVERY_WINDOW = Rule(
 
 
 class AwsChanges(Fragment, frozen=True, kw_only=True):
-    """How changes at the backend are noticed."""
+    """Settings of the change detection."""
 
     queue_url: str = msgspec.field(default="", name="queueURL")
     """URL of an SQS queue that receives the EventBridge events of the service; absent means to look for changes."""
 
 
 class SecretsManagerConfig(AwsConnection, frozen=True, kw_only=True):
-    """What a store of Secrets Manager is opened with: a v1 block, or the spec of a kind."""
+    """The configuration of a Secrets Manager store: a v1 block, or the spec of a kind."""
 
     secrets_manager: SecretsManagerDeletion | None = None
     """How v1 blocks say it."""
@@ -36,18 +36,18 @@ class SecretsManagerConfig(AwsConnection, frozen=True, kw_only=True):
 
     @property
     def deletes(self) -> SecretsManagerDeletion:
-        """How secrets are deleted."""
+        """Return how secrets are deleted."""
         return self.deletion or self.secrets_manager or SecretsManagerDeletion()
 
 
 class ParameterStoreConfig(AwsConnection, frozen=True, kw_only=True):
-    """What a store of Parameter Store is opened with: a v1 block, or the spec of a kind."""
+    """The configuration of a Parameter Store store: a v1 block, or the spec of a kind."""
 
     changes: AwsChanges | None = None
 
 
 class CertificateManagerConfig(AwsConnection, frozen=True, kw_only=True):
-    """What a store of Certificate Manager is opened with: a v1 block, or the spec of a kind."""
+    """The configuration of a Certificate Manager store: a v1 block, or the spec of a kind."""
 
 
 class SecretsManagerSpec(AwsConnection, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class SecretsManagerSpec(AwsConnection, frozen=True, kw_only=True):
     deletion: SecretsManagerDeletion | None = None
     """How secrets are deleted."""
     changes: AwsChanges | None = None
-    """How changes are noticed."""
+    """Settings of the change detection."""
     common: Policy | None = None
     """Behaviour when this object is named directly, without a store."""
 
@@ -71,7 +71,7 @@ class ClusterSecretsManagerSpec(AwsConnection, frozen=True, kw_only=True):
     deletion: SecretsManagerDeletion | None = None
     """How secrets are deleted."""
     changes: AwsChanges | None = None
-    """How changes are noticed."""
+    """Settings of the change detection."""
     common: ClusterPolicy | None = None
     """Behaviour when this object is named directly, without a store."""
 
@@ -80,7 +80,7 @@ class ParameterStoreSpec(AwsConnection, frozen=True, kw_only=True):
     """Which account and region, as whom."""
 
     changes: AwsChanges | None = None
-    """How changes are noticed."""
+    """Settings of the change detection."""
     common: Policy | None = None
     """Behaviour when this object is named directly, without a store."""
 
@@ -89,7 +89,7 @@ class ClusterParameterStoreSpec(AwsConnection, frozen=True, kw_only=True):
     """Which account and region, as whom, and who may use it."""
 
     changes: AwsChanges | None = None
-    """How changes are noticed."""
+    """Settings of the change detection."""
     common: ClusterPolicy | None = None
     """Behaviour when this object is named directly, without a store."""
 

@@ -1,4 +1,4 @@
-"""What the stores of all AWS services have in common: an identity, a region, and the look at both."""
+"""The base of the stores of all AWS services: an identity, a region, and the validation of both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eso_sdk.errors import invalid_config, timed_out, unavailable
 from eso_sdk.provider import Store
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ConditionReport, Validation, ValidationState
-from kuberun.deadline import Deadline
+from kubebase.deadline import Deadline
 
 C = TypeVar("C", bound=AwsConnection)
 
@@ -27,7 +27,7 @@ CONCURRENCY: Final = 32
 """Calls of one session to its service at a time."""
 
 LOOK_SECONDS: Final = 4.0
-"""For each look of a validation, which has ten seconds in all: at the keys, and at the address of the service."""
+"""Seconds for each check of a validation (keys, service address), which has ten seconds in all."""
 
 _ROLE: Final = re.compile(r"arn:[\w-]+:iam::\d{12}:role/.")
 _NO_ANSWER: Final = frozenset({ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT})
@@ -60,32 +60,35 @@ class AwsStore(Store[C]):
         self._sts = await self.api_of(STS)
 
     async def api_of(self, service: str) -> Api:
-        """Another service, as the same identity; closed with the store."""
+        """Return an `Api` of another service with the same identity; it is closed with the store."""
         identity = self._login.identity
         api = await Api.opened(self._runtime, identity, service, self.config.region, observe=self.observe)
         self._apis.append(api)
         return api
 
     async def close(self) -> None:
-        self.__dict__.pop("_login", None)  # with it goes the token of a service account
+        self.__dict__.pop("_login", None)  # closing also drops the token of a service account
         for api in getattr(self, "_apis", ()):
             await api.close()
 
     async def validate(self) -> Validation:
-        """Obtain keys and let AWS look at them. Nothing is asked of the service itself: a role may only read."""
+        """Obtain keys and let AWS verify them.
+
+        The service itself is not called, because a role may only have read rights.
+        """
         await self._login.identity.get_frozen_credentials()
         if not await self._is_recognised() or not is_published(self.SERVICE, self.config.region):
             await self._resolve()
         return Validation(ValidationState.READY, conditions=self.conditions())
 
     def conditions(self) -> tuple[ConditionReport, ...]:
-        """What users of the store should know. Overridden by services."""
+        """Return the conditions of the store. Overridden by services."""
         return ()
 
     async def _is_recognised(self) -> bool:
-        """Ask AWS whether it knows the keys, once for all stores that use them; False if STS does not answer.
+        """Ask AWS to verify the keys, once for all stores that use them; return False if STS does not respond.
 
-        A network that lets only the service through is no fault of the keys.
+        A network that permits only the service is not an error of the keys.
         """
         identity, region = self._login.identity, self.config.region
         async with identity.proving:
@@ -97,7 +100,7 @@ class AwsStore(Store[C]):
             except ProviderError as failed:
                 if failed.reason in _NO_ANSWER:
                     return False
-                # Whoever is denied something is known to AWS.
+                # A denial proves that AWS knows the keys.
                 if failed.reason is not ErrorReason.PERMISSION_DENIED:
                     raise
             identity.prove(region, self.clock.monotonic())
@@ -111,7 +114,7 @@ class AwsStore(Store[C]):
             raise timed_out(f"{STS} in {self.config.region} did not answer GetCallerIdentity in time") from None
 
     async def _resolve(self) -> None:
-        """Look whether the service has an address at all. Behind a proxy only the proxy knows."""
+        """Check that the host name of the service resolves. Behind a proxy only the proxy can resolve it."""
         address = self.api.address
         if get_environ_proxies(address):
             return

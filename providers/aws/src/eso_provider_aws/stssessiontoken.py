@@ -7,7 +7,7 @@ import msgspec
 from eso_api.generators.stssessiontoken import STSSessionTokenSpec
 from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class STSSessionToken(Object, kw_only=True):

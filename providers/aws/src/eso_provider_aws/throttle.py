@@ -1,11 +1,11 @@
-"""Hold calls back while a service limits them.
+"""Pauses calls while a service throttles them.
 
     async with throttle.turn():
         ...                        # raises RATE_LIMITED at once while the pause lasts
 
-A service that limits is left alone for a pause that doubles with every limit that follows soon. Then one call goes
-ahead alone; what comes meanwhile waits for its outcome. Each answer lets one more call run at a time, so the end of a
-limit is no burst.
+When a service throttles, calls pause; the pause doubles with each throttling response that follows soon. After the
+pause, one call is sent alone, and the others wait for its outcome. Each success permits one more parallel call, so the
+end of a pause causes no burst.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
-"""After a limit that comes later than this after the last pause, pauses begin anew."""
+"""If a throttling response comes later than this after the last pause, pauses start again from the shortest."""
 FULL_WIDTH: Final = 32
-"""So many calls at a time are as good as no bound."""
+"""With this many parallel calls there is practically no limit."""
 WAIT_SECONDS: Final = 10.0
-"""How long a call waits for those that go ahead of it."""
+"""Seconds that a call waits for the calls ahead of it."""
 
 _NO_ANSWER: Final = frozenset(
     {ErrorReason.RATE_LIMITED, ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT, ErrorReason.BACKEND_ERROR}
@@ -96,7 +96,7 @@ class Throttle:
         return max(self._until - self._clock.monotonic(), 0.0)
 
     def _limited(self, begun: int) -> None:
-        """Calls that began before the limit was noticed are not a second reason to wait."""
+        """Start or extend the pause. Calls that started before the throttling was noticed do not extend it."""
         if begun != self._round:
             return
         now = self._clock.monotonic()

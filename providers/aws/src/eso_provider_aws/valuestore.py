@@ -1,4 +1,4 @@
-"""A store of named values: what Secrets Manager and Parameter Store have in common, whatever their calls are."""
+"""The base of stores of named values: the code that Secrets Manager and Parameter Store share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eso_wire.values import ConditionReport, DeleteItem, FindQuery, Found, PushI
 
 
 class Reads(Protocol):
-    """How a service reads."""
+    """Reads of a service."""
 
     batching: Batching
 
@@ -24,13 +24,13 @@ class Reads(Protocol):
 
 
 class Finds(Protocol):
-    """How a service finds."""
+    """Finds of a service."""
 
     def find(self, query: FindQuery) -> AsyncIterator[Found]: ...
 
 
 class Writes(Protocol):
-    """How a service writes. All items of a call have the same key."""
+    """Writes of a service. All items of a call have the same key."""
 
     async def push(self, items: Sequence[PushItem], call_key: str) -> list[Pushed | ProviderError]: ...
 
@@ -42,7 +42,7 @@ class ValueStore(WatchedStore[W]):
 
     @abstractmethod
     def parts(self) -> tuple[Reads, Finds, Writes]:
-        """The three, once the store is open."""
+        """Return the three parts of an open store."""
 
     async def open(self) -> None:
         await super().open()

@@ -1,1 +1,1 @@
-"""The fake provider: secrets from its own configuration, memory for what is pushed, and faults on request."""
+"""The fake provider: secrets from its own configuration, pushed values in memory, and faults on request."""

@@ -7,7 +7,7 @@ import msgspec
 from eso_api.stores.fake import FakeProvider
 from eso_api.v2.owned import STORE_CONFIG_GROUP, OwnedStatus, cluster_config
 from eso_api.v2.policy import ClusterPolicy
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class ClusterFakeSpec(FakeProvider, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What `eso conformance` may expect of this provider; found through the entry point group `eso.conformance`."""
+"""The fixtures of this provider for `eso conformance`, found through the entry point group `eso.conformance`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the rules of a script strike, and what happens then.
+"""The rules of a fault script: when each applies, and its effect.
 
     faults.add(Rule(fault=Hang(), method="get", nth=2))
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -36,20 +35,21 @@ from eso_provider_fake.script import (
     rule_of_key,
 )
 from eso_wire.errors import ProviderError
-from kuberun.clock import Clock
+from kubebase.bounded import BoundedDict
+from kubebase.clock import Clock
 
 MAX_RULES: Final = 1000
 MAX_RESERVED_KEYS: Final = 1000
 
 Effect = Truncate | Oversize | Events
-"""What only the store itself can do."""
+"""The effects that only the store itself can carry out."""
 
 _log = structlog.get_logger("eso_provider_fake.faults")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One place where a rule may strike."""
+    """One point at which a rule may apply."""
 
     method: Method
     store: str
@@ -60,7 +60,7 @@ class Point:
 
 
 class _Armed:
-    """A rule and how often it was met."""
+    """A rule and its number of matches."""
 
     __slots__ = ("count", "rule", "since")
 
@@ -70,7 +70,7 @@ class _Armed:
         self.since: float | None = None
 
     def strikes(self, now: float) -> bool:
-        """Count one more, and say whether this is one to strike."""
+        """Count one match; return whether the rule applies to it."""
         self.count += 1
         self.since = now if self.since is None else self.since
         rule, count = self.rule, self.count
@@ -90,17 +90,17 @@ class Faults:
     def __init__(self, rules: Iterable[Rule] = (), *, leave: Callable[[int], NoReturn] = os._exit) -> None:
         self._leave = leave
         self._armed: list[_Armed] = []
-        self._reserved: OrderedDict[tuple[str, str], _Armed] = OrderedDict()
+        self._reserved: BoundedDict[tuple[str, str], _Armed] = BoundedDict(MAX_RESERVED_KEYS)
         self.replace(rules)
 
     def add(self, rule: Rule) -> None:
-        """One more rule, after the others."""
+        """Add a rule after the others."""
         if len(self._armed) >= MAX_RULES:
             raise ScriptError(f"more than {MAX_RULES} rules")
         self._armed.append(_Armed(rule))
 
     def replace(self, rules: Iterable[Rule]) -> None:
-        """These rules instead of all others; they count from the start."""
+        """Replace all rules; counts start at zero."""
         self._armed = []
         for rule in rules:
             self.add(rule)
@@ -109,7 +109,7 @@ class Faults:
         self.replace(())
 
     async def strike(self, point: Point, clock: Clock) -> tuple[Effect, ...]:
-        """Carry out the rules for a point. What only a store can do is returned; an error is raised."""
+        """Carry out the rules for a point: raise an error, or return the faults that only a store can carry out."""
         effects: list[Effect] = []
         for fault in self._due(point, clock.monotonic()):
             match fault:
@@ -134,7 +134,7 @@ class Faults:
         return tuple(effects)
 
     def _due(self, point: Point, now: float) -> list[Fault]:
-        """All rules that mean this point count it, whichever of them strike."""
+        """Return the rules that apply now. Every rule that matches the point counts it, whether it applies or not."""
         meant = [armed for armed in self._armed if _means(armed.rule, point)]
         if (reserved := self._reserved_rule(point)) is not None:
             meant.append(reserved)
@@ -144,10 +144,7 @@ class Faults:
         if point.level == "call" or point.has_value or (rule := rule_of_key(point.key)) is None:
             return None
         place = (point.store, point.key)
-        armed = self._reserved.pop(place, None) or _Armed(rule)
-        self._reserved[place] = armed
-        if len(self._reserved) > MAX_RESERVED_KEYS:
-            self._reserved.popitem(last=False)
+        self._reserved[place] = armed = self._reserved.get(place) or _Armed(rule)
         return armed
 
 
@@ -160,7 +157,7 @@ class FaultFile:
         self._seen: tuple[int, int, int] | None = None
 
     def load(self) -> Script:
-        """Read it now. Raises `ScriptError` when it cannot be used."""
+        """Read the file. Raises `ScriptError` if it is invalid."""
         self._seen = self._signature()
         try:
             with self._path.open("rb") as file:
@@ -171,7 +168,7 @@ class FaultFile:
         return script
 
     def refresh(self) -> None:
-        """Read it again if it changed. What cannot be used is logged, and the rules before it stay."""
+        """Read the file again if it changed. If it is invalid, log the error and keep the former rules."""
         if self._signature() == self._seen:
             return
         try:

@@ -1,4 +1,4 @@
-"""The console script `eso-provider-fake`: as every provider's, and `--faults FILE` (or ESO_PROVIDER_FAULTS)."""
+"""The console script `eso-provider-fake`: that of every provider, and `--faults FILE` (or ESO_PROVIDER_FAULTS)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def serve(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Serve until told to stop; the exit code says how it went."""
+    """Serve until stopped; return the exit code."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--faults", default=environment.get("ESO_PROVIDER_FAULTS", ""))
     chosen, others = parser.parse_known_args(arguments)

@@ -1,8 +1,7 @@
-"""What was pushed: the backend of the fake provider, in the memory of its process.
+"""The pushed values: the backend of the fake provider, in the memory of its process.
 
-Each store object has a memory of its own, known by namespace, name and uid, so stores that only share a name share
-nothing. It lasts as long as the process. Values that stand in a store's configuration are not here: they live in the
-session that was opened with them.
+Each store object has its own memory, identified by namespace, name and uid, so stores of equal name do not share
+values. The memory lasts as long as the process. Values of a store's configuration are kept in its session, not here.
 """
 
 from __future__ import annotations
@@ -79,14 +78,14 @@ class Memory:
         return self._stores[store]
 
     def reserve(self, amount: int) -> None:
-        """Take or give back room for values."""
+        """Reserve or release memory for values."""
         if self._bytes + amount > MAX_BYTES:
             raise backend_error(f"the fake provider keeps at most {MAX_BYTES} bytes; delete something or restart it")
         self._bytes += amount
 
 
 class StoreMemory:
-    """What was pushed to one store. Nothing here awaits, so each method is atomic."""
+    """The values pushed to one store. No method awaits, so each is atomic."""
 
     def __init__(self, memory: Memory) -> None:
         self.changes = Changes(memory.instance)
@@ -141,18 +140,18 @@ class Changes:
         return self._latest
 
     def token(self, sequence: int) -> str:
-        """Where a listener is, for coming back."""
+        """Return the resume token of a position."""
         return f"{self._instance}-{sequence}"
 
     def position(self, token: str) -> int | None:
-        """Where a token was made; None when this process did not make it."""
+        """Return the position of a token; None if another process issued it."""
         instance, _, sequence = token.partition("-")
         if instance != self._instance or not sequence.isdecimal() or len(sequence) > 18:
             return None
         return int(sequence) if int(sequence) <= self._latest else None
 
     def add(self, key: str, change: ChangeType, now: datetime) -> Change:
-        """Note a change and wake whoever waits."""
+        """Record a change and wake all listeners."""
         self._latest += 1
         made = Change(self._latest, key, change, f"{self._instance}-{self._latest}", now)
         self._log.append(made)
@@ -161,13 +160,13 @@ class Changes:
         return made
 
     def after(self, sequence: int) -> Iterator[Change] | None:
-        """What came after; None when some of it is no longer remembered."""
+        """Return later changes; None if some of them were evicted."""
         if self._log and sequence < self._log[0].sequence - 1:
             return None
         return iter([change for change in self._log if change.sequence > sequence])
 
     async def wait(self, sequence: int) -> None:
-        """Until there is something after `sequence`."""
+        """Wait for a change after `sequence`."""
         while self._latest <= sequence:
             await self._news.wait()
 

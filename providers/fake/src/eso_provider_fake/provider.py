@@ -15,7 +15,7 @@ VERSION: Final = "0.1.0"
 
 
 def fake_provider(world: World, *, max_message_bytes: int = 0) -> Provider:
-    """A provider whose stores remember and fail as this world says."""
+    """Return a provider whose stores use the values and faults of this world."""
 
     @store_kind(objects=(FAKE, CLUSTER_FAKE), v1_key="fake", concurrency=64)
     class WorldlyStore(FakeStore):

@@ -1,4 +1,4 @@
-"""What can be made to go wrong, as a document: the rules of a fault file, and the reserved keys.
+"""The fault file format: its rules, and the reserved keys.
 
     rules:
     - method: get
@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-import yaml
 
 from eso_wire.errors import ErrorReason, RetryClass
 from eso_wire.versions import ProtocolVersion
+from kubebase.yamlvalues import Rules, YamlError, read_one
 
 MAX_SCRIPT_BYTES: Final = 1024 * 1024
 RESERVED: Final = "fault:"
@@ -30,11 +30,11 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 
 
 class ScriptError(ValueError):
-    """A fault file makes no sense; the text says where."""
+    """An invalid fault file; the message says where."""
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Unknown fields are mistakes: a fault that silently does nothing makes a test pass for the wrong reason."""
+    """Rejects unknown fields: a fault that silently does nothing makes a test pass for the wrong reason."""
 
 
 class Latency(_Part, frozen=True, tag="latency"):
@@ -58,13 +58,13 @@ class Hang(_Part, frozen=True, tag="hang"):
 
 
 class Truncate(_Part, frozen=True, tag="truncate"):
-    """End a find after so many keys, without its last page."""
+    """End a find after this many keys, without its last page."""
 
     after: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class Oversize(_Part, frozen=True, tag="oversize"):
-    """Answer a read with so many bytes."""
+    """Answer a read with this many bytes."""
 
     size: Annotated[int, msgspec.Meta(ge=1, le=64 * 1024 * 1024)]
 
@@ -76,7 +76,7 @@ class Exit(_Part, frozen=True, tag="exit"):
 
 
 class Events(_Part, frozen=True, tag="events"):
-    """A storm: so many events to every subscription, as soon as it stands."""
+    """Send this many events to every subscription, as soon as it is open."""
 
     count: Count
     change: Literal["UPDATED", "DELETED", "RESYNC"] = "UPDATED"
@@ -98,15 +98,15 @@ class Rule(_Part, frozen=True):
     level: Literal["item", "call"] = "item"
     """Whether one item fails or the call as a whole."""
     nth: Count | None = None
-    """Only this one."""
+    """Apply to this match only."""
     every: Count | None = None
-    """Each so-manieth."""
+    """Apply to every n-th match."""
     first: Count | None = None
-    """Only the first so many."""
+    """Apply to the first n matches only."""
     flap: tuple[Count, Count] | None = None
-    """So many pass, so many are struck, and again."""
+    """Let n matches pass, then apply to m, and repeat."""
     for_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """Only so long after the rule was loaded."""
+    """Apply only for this many seconds after the rule was loaded."""
 
     def __post_init__(self) -> None:
         if self.level == "call" and self.key != "*":
@@ -131,14 +131,12 @@ class Script(_Part, frozen=True):
 
 def read(text: bytes) -> Script:
     """A fault file, YAML or JSON."""
-    if len(text) > MAX_SCRIPT_BYTES:
-        raise ScriptError(f"more than {MAX_SCRIPT_BYTES} bytes")
     try:
-        script = msgspec.convert(yaml.safe_load(text) or {}, Script)
+        script = msgspec.convert(read_one(text, Rules(size=MAX_SCRIPT_BYTES)) or {}, Script)
         _ = script.versions
-    except yaml.YAMLError as exc:
+    except YamlError as exc:
         raise ScriptError(f"no YAML: {exc}") from exc
-    except (msgspec.ValidationError, ValueError, RecursionError) as exc:
+    except (msgspec.ValidationError, ValueError) as exc:
         raise ScriptError(str(exc)) from exc
     return script
 

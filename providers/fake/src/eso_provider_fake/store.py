@@ -1,7 +1,7 @@
-"""The fake store: values that stand in its configuration, and values that were pushed.
+"""The fake store: configured values and pushed values.
 
-Spec entries are found by key and version, pushed ones by key alone. Every method first meets the faults that are
-scripted for it, so without a script it is a provider like any other.
+Configured entries are found by key and version, pushed ones by key alone. Every method first applies the faults that
+are scripted for it; without a script it behaves like any other provider.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from eso_wire.values import (
     ValueMetadata,
     WatchItem,
 )
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 _VALIDATIONS: Final = {0: ValidationState.READY, 1: ValidationState.UNKNOWN}
 _METHODS: Final[dict[str, Method]] = {
@@ -65,12 +65,12 @@ _METHODS: Final[dict[str, Method]] = {
 }
 """The calls of the protocol, in the words of scripts."""
 _FROM_RESERVED_KEY: Final = b"fault"
-"""What a reserved key holds when its fault lets the read pass."""
+"""The value of a reserved key whose fault lets the read succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything that outlives a session: what was pushed, and what shall go wrong."""
+    """The state that outlives a session: pushed values and scripted faults."""
 
     memory: Memory = field(default_factory=Memory)
     faults: Faults = field(default_factory=Faults)
@@ -79,7 +79,7 @@ class World:
     """Versions of spec entries are made from their values; without this key they could be guessed back."""
 
     async def before_call(self, method: str, context: Context | None, clock: Clock) -> None:
-        """Faults of calls as a whole, under the same names as those of items."""
+        """Apply the faults of whole calls; they have the same names as those of items."""
         self.refresh()
         store = context.store.name if context is not None else ""
         if (word := _METHODS.get(method)) is not None:
@@ -120,7 +120,7 @@ class FakeStore(Store[FakeProvider]):
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    # The original pays no attention to metadataPolicy: what is asked for as metadata is the value, too.
+    # The original ignores metadataPolicy: a metadata read returns the value, too.
     @reads("metadata", "not_found")
     async def get(self, ref: RemoteRef) -> Value:
         for effect in await self._meet("get", ref.key):
@@ -136,7 +136,7 @@ class FakeStore(Store[FakeProvider]):
             raise invalid_request("the fake provider finds keys by name only; give find.name.regexp")
         matcher = Matcher(query)
         limit = next((effect.after for effect in effects if isinstance(effect, Truncate)), None)
-        matching = (key for key in self._keys() if matcher.matches(key))
+        matching = [key for key in self._keys() if await matcher.accepts(key)]
         for count, key in enumerate(matching):
             if count == limit:
                 raise CutStream
@@ -166,7 +166,7 @@ class FakeStore(Store[FakeProvider]):
         return self._memory.push(item, value=value, now=self.clock.now())
 
     async def delete(self, item: DeleteItem) -> bool:
-        """Remove what was pushed. What stands in the configuration stays: it is not ours to delete."""
+        """Remove a pushed value. Configured values stay: they are not ours to delete."""
         await self._meet("delete", item.remote.key)
         return self._memory.delete(item.remote.key, item.owner_token, self.clock.now())
 
@@ -200,7 +200,7 @@ class FakeStore(Store[FakeProvider]):
             await changes.wait(position or 0)
 
     def _overtaken(self, items: Sequence[WatchItem]) -> Iterator[ChangeEvent]:
-        """Watches whose caller knows a version that is no longer the present one."""
+        """Yield the watches whose known version is no longer the current one."""
         for item in items:
             if item.ref is None or not item.known_version:
                 continue

@@ -12,7 +12,7 @@ from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class Fake(Object, kw_only=True):
@@ -27,7 +27,7 @@ FAKE = namespaced_config(Fake, GENERATOR_CONFIG_GROUP, "fakes", GENERATOR_CATEGO
 
 @generator_kind(objects=(FAKE,), bridged=(V1_FAKE,))
 class FakeGenerator(Generator[FakeSpec]):
-    """What the configuration says, as it stands there."""
+    """A generator that returns the values of its configuration."""
 
     async def generate(self, request: GenerateRequest) -> Mapping[str, bytes]:
         del request

@@ -19,7 +19,7 @@ from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_con
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 MAX_LENGTH: Final = 32
 
@@ -60,7 +60,7 @@ class MFAGenerator(Generator[MFASpec]):
 
 
 def token(seed: bytes, step: int, length: int) -> str:
-    """The token of one time step (RFC 4226, 5.3). Always SHA-1: `algorithm` never had an effect."""
+    """Return the token of one time step (RFC 4226, 5.3). Always SHA-1: `algorithm` never had an effect."""
     digest = hmac.new(seed, step.to_bytes(8, "big", signed=True), hashlib.sha1).digest()
     offset = digest[-1] & 0x0F
     number = int.from_bytes(digest[offset : offset + 4], "big") & 0x7FFFFFFF

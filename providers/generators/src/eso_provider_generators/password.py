@@ -21,18 +21,18 @@ from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import GenerateRequest
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 DEFAULT_SYMBOLS: Final = '~!@#$%^&*()_+`-={}|[]\\:"<>?,./'
 MAX_LENGTH: Final = 65_536
 MAX_TOTAL: Final = 1024 * 1024
-"""All passwords of one generation, in characters: more than that no Secret can hold."""
+"""The limit of characters of one generation; a Secret cannot hold more."""
 
 MAX_SYMBOLS: Final = 4096
 
 _DEFAULT_LENGTH: Final = 24
 _QUICK_TOTAL: Final = 2048
-"""Characters that are made in less than a few milliseconds; more than that is made in a thread."""
+"""The number of characters that take at most a few milliseconds; longer passwords are generated in a thread."""
 _RANDOM: Final = secrets.SystemRandom()
 _ENCODINGS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "raw": lambda raw: raw,
@@ -55,7 +55,7 @@ PASSWORD = namespaced_config(Password, GENERATOR_CONFIG_GROUP, "passwords", GENE
 
 @generator_kind(objects=(PASSWORD,), bridged=(V1_PASSWORD,))
 class PasswordGenerator(Generator[PasswordSpec]):
-    """For each of `secretKeys` a password of its own."""
+    """A generator of one password for each of `secretKeys`."""
 
     @classmethod
     def check_config(cls, config: PasswordSpec) -> tuple[str, ...]:
@@ -80,13 +80,13 @@ class PasswordGenerator(Generator[PasswordSpec]):
 
 
 def passwords(spec: PasswordSpec) -> Mapping[str, bytes]:
-    """One for each key."""
+    """Return one password for each key."""
     encode = _ENCODINGS[spec.encoding]
     return {key: encode(password(spec).encode()) for key in spec.secret_keys}
 
 
 def password(spec: PasswordSpec) -> str:
-    """One password: so many digits and symbols, the rest letters, in random order."""
+    """Return one password with the given numbers of digits and symbols, the rest letters, in random order."""
     chosen: list[str] = []
     for part in _parts(spec):
         _check(part, spec)
@@ -96,7 +96,7 @@ def password(spec: PasswordSpec) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """So many characters out of these. `path` is the field that says so."""
+    """A number of characters to draw from an alphabet. `path` is the field that sets the number."""
 
     path: str
     count: int
@@ -118,7 +118,7 @@ def _parts(spec: PasswordSpec) -> tuple[_Part, ...]:
 
 
 def _check(part: _Part, spec: PasswordSpec) -> None:
-    """Whether there can be so many; which ones are taken by other parts is seen when they are."""
+    """Raise if the alphabet is too small for unique characters; overlaps with other parts are checked later."""
     if not spec.allow_repeat and part.count > len(part.characters):
         raise _too_few(part, len(part.characters))
 
@@ -128,7 +128,7 @@ def _length(spec: PasswordSpec) -> int:
 
 
 def _repeating(part: _Part) -> list[str]:
-    """Each as likely as any other. Drawn in bulk: one by one a long password takes seconds."""
+    """Draw characters with equal probability, in bulk: single draws take seconds for a long password."""
     size = len(part.characters)
     width = 1 if size <= 128 else 4
     fits = 256**width // size * size
@@ -141,7 +141,7 @@ def _repeating(part: _Part) -> list[str]:
 
 
 def _unique(part: _Part, taken: list[str]) -> list[str]:
-    """Characters that the password does not have yet."""
+    """Draw characters that the password does not contain yet."""
     free = sorted(set(part.characters) - set(taken))
     if part.count > len(free):
         raise _too_few(part, len(free))
@@ -153,6 +153,6 @@ def _too_few(part: _Part, free: int) -> ProviderError:
 
 
 def _shuffled(chosen: list[str]) -> str:
-    """In the order of random numbers, one for each; for 64 bits and so few of them no two are the same."""
+    """Shuffle by sorting random 64-bit numbers, one for each character; equal numbers are practically impossible."""
     keys = memoryview(secrets.token_bytes(8 * len(chosen))).cast("Q")
     return "".join(chosen[at] for at in sorted(range(len(chosen)), key=keys.__getitem__))

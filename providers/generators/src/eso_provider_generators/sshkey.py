@@ -19,7 +19,7 @@ from eso_provider_generators.turns import in_thread
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
@@ -67,10 +67,11 @@ class SSHKeyGenerator(Generator[SSHKeySpec]):
         return {"privateKey": private, "publicKey": public + comment + b"\n"}
 
     async def _key(self) -> PrivateKey:
-        """A key that nobody has had.
+        """Return a key that was never returned before.
 
-        Elliptic curves are quick. Large RSA keys take seconds; other calls do not wait for them. They may take longer
-        than a call lasts: then the next call waits for the rest, because one begun anew would take as long again.
+        Elliptic curves are quick. Large RSA keys take seconds; other calls do not wait for them. A key may take longer
+        than the deadline of a call: then the next call waits for the same key, because a new one would take as long
+        again.
         """
         if self.config.key_type in _QUICK:
             return _private_key(self.config)

@@ -1,4 +1,4 @@
-"""Work that takes long, in a thread: at most three at a time, and never all of them for one namespace."""
+"""Long work in threads: at most three at a time, and never all of them for one namespace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from kuberun.fairness import FairSlots
+from kubebase.fairness import FairSlots
 
 T = TypeVar("T")
 
@@ -14,6 +14,6 @@ _TURNS: Final = FairSlots(3, greed=1)
 
 
 async def in_thread(namespace: str, make: Callable[[], T]) -> T:
-    """What `make` makes, when it is the namespace's turn. It cannot be stopped: what it takes is bounded beforehand."""
+    """Run `make` in a thread when it is the namespace's turn. It cannot be stopped, so its cost must be bounded."""
     async with _TURNS.turn(namespace):
         return await asyncio.to_thread(make)

@@ -1,4 +1,4 @@
-"""UUID: random identifiers, version 4, despite what its name leaves open."""
+"""UUID: random identifiers of version 4."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class UUID(Object, kw_only=True):

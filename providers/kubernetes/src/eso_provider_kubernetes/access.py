@@ -1,4 +1,4 @@
-"""Whether the credentials of a store may read what it is for."""
+"""The check that the credentials of a store may read its objects."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Final
 from eso_provider_kubernetes.clusterstore import AnyClusterStore
 from eso_provider_kubernetes.failures import Request, forbidden
 from eso_wire.values import Validation, ValidationState
+from kubebase.meta import JsonObject, Resource, raw
 from kuberun.errors import ApiError, Unauthorized
-from kuberun.meta import JsonObject, Resource, raw
 
 _GROUP: Final = "authorization.k8s.io"
 _RULES: Final = raw(Resource(_GROUP, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", namespaced=False))
@@ -17,7 +17,7 @@ _VERB: Final = "get"
 
 
 async def review_access(store: AnyClusterStore, resource: Resource, namespace: str) -> Validation:
-    """Ask the API server itself. A server that does not answer the question leaves it open."""
+    """Ask the API server for the rights of the credentials; the result is unknown if it does not answer."""
     wanted = Request(_VERB, resource, namespace)
     try:
         if namespace and await _allowed_by_rules(store, resource, namespace):
@@ -46,7 +46,7 @@ async def _allowed_by_review(store: AnyClusterStore, resource: Resource, namespa
 
 
 def _grants(rule: JsonObject, resource: Resource) -> bool:
-    """Also a rule that names single objects counts: the store may be meant for just those."""
+    """Return whether a rule grants the verb. A rule for single objects counts: the store may need only those."""
     wanted = (("verbs", _VERB), ("apiGroups", resource.group), ("resources", resource.plural))
     return all(_lists(rule.get(field), word) for field, word in wanted)
 

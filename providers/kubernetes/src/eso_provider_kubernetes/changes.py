@@ -1,4 +1,4 @@
-"""Changes at the backend, told by one watch of metadata: no value crosses the wire, and none is kept.
+"""Changes at the backend, from one metadata watch: no value is transferred or kept.
 
     list (when watches are new) -> events for what changed since it was read
     watch from the resume token -> UPDATED, DELETED; a bookmark moves the token
@@ -20,23 +20,24 @@ from eso_provider_kubernetes.failures import Request
 from eso_provider_kubernetes.watches import Watches
 from eso_sdk.errors import unavailable
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, WatchItem
-from kuberun.backoff import Backoff, system_random
+from kubebase.backoff import Backoff, system_random
+from kubebase.meta import Object, ObjectKey, ObjectMeta, Resource, key_of, meta_of, metadata_of
 from kuberun.errors import ApiError, Gone, ServerError, Throttled, Unreachable
-from kuberun.meta import Object, ObjectKey, ObjectMeta, Resource, key_of, meta_of, metadata_of
 from kuberun.requests import Selection
 from kuberun.watch import Bookmarked, Changed, Garbled, Refused, Removed, Signal, read_frame
 
 _STREAM_SECONDS: Final = 300
 _PAGE: Final = 500
 _FAILURES: Final = 5
-"""Broken watches in a row after which the operator is told; it opens the stream again with a longer back-off."""
+"""The number of broken watches in a row after which the stream fails; the operator reopens it with a longer back-off.
+"""
 _PAUSE: Final = Backoff(first=0.2, cap=10.0, jitter=0.5)
 _TRANSIENT: Final = (Unreachable, ServerError, Throttled)
 _GONE: Final = 410
 
 
 class Changes:
-    """What changes in one resource, in one namespace or (empty) in all."""
+    """The changes of one resource, in one namespace or, if empty, in all."""
 
     def __init__(
         self, store: AnyClusterStore, resource: Resource, namespace: str, *, key_of: Callable[[ObjectKey], str]
@@ -47,10 +48,10 @@ class Changes:
         self._watching = Request("watch", resource, namespace)
         self._key_of = key_of
         self._followed: frozenset[str] = frozenset()
-        """Watch ids of the last call: changes of these were told up to the resume token."""
+        """Watch ids of the last call: their changes are reported up to the resume token."""
 
     async def follow(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
-        """Never ends by itself."""
+        """Yield changes without end."""
         watches = Watches(items)
         position = _position(resume_token)
         # A stream that begins without a token must not go on from an earlier stream of the same store.
@@ -80,7 +81,7 @@ class Changes:
                 yield self._event(ChangeType.RESYNC, (), str(position))
 
     async def _watch(self, position: int, watches: Watches) -> AsyncIterator[ChangeEvent | Heartbeat]:
-        """One watch after the other, until history is gone or the server fails too often."""
+        """Run one watch after the other, until the history has expired or the server fails too often."""
         failures = 0
         while True:
             await self._store.clock.sleep(_PAUSE.delay(failures, system_random))
@@ -131,7 +132,7 @@ class Changes:
         return [self._event(kind, tuple(ids)) for kind, ids in found.items() if ids]
 
     async def _list(self) -> tuple[int, dict[str, ObjectMeta]]:
-        """The present position, and the metadata of everything there is."""
+        """Return the current position and the metadata of all objects."""
         present: dict[str, ObjectMeta] = {}
         token, version = "", ""
         while True:
@@ -151,12 +152,12 @@ class Changes:
 
 
 def _position(token: str) -> int:
-    """A resourceVersion as a number; 0 for one that no server of today gives."""
+    """Return a resourceVersion as a number; 0 if it is not numeric."""
     return int(token) if token.isascii() and token.isdigit() and len(token) <= 20 else 0
 
 
 def _with_token(events: Sequence[ChangeEvent], position: int) -> list[ChangeEvent]:
-    """Give the last event the token: a stream that breaks before it has to begin at the same place."""
+    """Give the last event the token: a stream that breaks before it must resume from the same place."""
     return [*events[:-1], *(replace(event, resume_token=str(position)) for event in events[-1:])]
 
 

@@ -1,4 +1,4 @@
-"""What both kinds of store have in common: one connection to an API server for each session, and its errors."""
+"""The common part of both kinds of store: one connection to an API server per session, and its errors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from eso_sdk.provider import Store
 from eso_wire.errors import ProviderError
 from kuberun.client import Client
 from kuberun.errors import ApiError, Unreachable
-from kuberun.transport import AiohttpTransport, Limits
+from kuberun.transport import AiohttpTransport, TransportLimits
 
 K = TypeVar("K", bound=KubernetesConnection)
 
-LIMITS: Final = Limits(connections=32, response_bytes=96 << 20)
+LIMITS: Final = TransportLimits(connections=32, response_bytes=96 << 20)
 PAGE_SIZE: Final = 50
-"""Objects of one page. The largest object an API server stores takes about 1.5 MiB; a page of them has to fit."""
+"""Objects of one page. The largest object that an API server stores has about 1.5 MiB; a page of them must fit."""
 
 
 class ClusterStore(Store[K]):
@@ -53,7 +53,7 @@ class ClusterStore(Store[K]):
                 raise self.failure(error, request) from None
 
     def failure(self, error: ApiError, request: Request) -> ProviderError:
-        """The protocol's error for a failed request."""
+        """Return the protocol's error for a failed request."""
         if isinstance(error, Unreachable) and self._forbidden is not None:
             return forbidden_address("/authRef" if self.config.auth_ref else "/server/url", self._forbidden)
         return provider_error(error, request)

@@ -1,4 +1,4 @@
-"""What `eso conformance` may expect of this provider; found through the entry point group `eso.conformance`.
+"""The fixtures of this provider for `eso conformance`, found through the entry point group `eso.conformance`.
 
 Addresses, credentials and objects depend on the cluster: `tests/conformance` and the guide show whole fixtures.
 """
@@ -16,6 +16,7 @@ FIXTURE: Final[dict[str, Any]] = {
             "absent": "conformance-no-such-key",
             "writable": "conformance-",
             "property": "value",
+            "ownership": False,
             "invalid": [_NO_CREDENTIALS],
         }
         for kind in ("Kubernetes", "ClusterKubernetes")

@@ -15,8 +15,8 @@ from eso_api.values import SecretBytes
 from eso_sdk.errors import invalid_config
 from eso_sdk.http import ca_bundle, tls_context
 from eso_wire.values import Token
+from kubebase.clock import Clock
 from kuberun import kubeconfig
-from kuberun.clock import Clock
 from kuberun.connection import ClientCertificate, Connection, Credential, Tls
 from kuberun.credentials import ReadCredentials, bearer
 from kuberun.errors import ConfigError
@@ -28,7 +28,7 @@ _NO_AUTHORITY: Final = "neither /server/caBundle nor /server/caProvider is set: 
 
 
 class Resolved(Protocol):
-    """What the operator sent for the references of a configuration."""
+    """The values that the operator sent for the references of a configuration."""
 
     def secret(self, reference: SecretKeySelector) -> SecretBytes: ...
 
@@ -38,7 +38,7 @@ class Resolved(Protocol):
 
 
 def check_connection(config: KubernetesConnection) -> tuple[str, ...]:
-    """Look at the configuration alone: warnings, or raise `invalid_config`."""
+    """Check the configuration without a call: return warnings, or raise `invalid_config`."""
     if config.auth is None and config.auth_ref is None:
         raise invalid_config("/auth", "set auth or authRef: the store needs credentials for the API server")
     if config.auth is not None and config.auth_ref is not None:
@@ -68,7 +68,7 @@ def check_namespaces_named(config: KubernetesConnection) -> None:
 
 
 async def connect(config: KubernetesConnection, resolved: Resolved, clock: Clock) -> Connection:
-    """The connection that a checked configuration describes."""
+    """Return the connection of a checked configuration."""
     try:
         made = _from_kubeconfig(config, resolved, clock) or _from_fields(config, resolved, clock)
         # Made once here so that a certificate in a wrong form is reported as such, not as an unreachable server.
@@ -122,7 +122,7 @@ def _credential(auth: KubernetesAuth, resolved: Resolved) -> Credential:
 
 
 def _address(server: KubernetesServer) -> str:
-    """The server's URL; without a scheme it means https, as for `kubernetes.default`."""
+    """Return the server's URL; without a scheme it is https, as for `kubernetes.default`."""
     url = server.url if "://" in server.url else f"https://{server.url}"
     try:
         parts = urlsplit(url)

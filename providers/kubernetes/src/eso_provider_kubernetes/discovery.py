@@ -1,4 +1,4 @@
-"""Where the objects of a kind live: plural and scope, asked of the API server."""
+"""Discovery of the resource of a kind: its plural and scope, from the API server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from eso_api.stores.crd import CrdResource
 from eso_provider_kubernetes.clusterstore import AnyClusterStore
 from eso_provider_kubernetes.failures import Request
 from eso_sdk.errors import invalid_config
+from kubebase.meta import Resource
 from kuberun.errors import ApiError, NotFound
-from kuberun.meta import Resource
 
 _GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _VERSION: Final = re.compile(r"[a-z][a-z0-9]*")
@@ -31,7 +31,7 @@ class _ResourceList(msgspec.Struct):
 
 
 def check_resource(resource: CrdResource) -> None:
-    """Refuse what cannot be a kind, and Secrets: those have a provider with rules of their own."""
+    """Reject an invalid kind, and Secrets, which have a store of their own."""
     if resource.group and not _GROUP.fullmatch(resource.group):
         raise invalid_config("/resource/group", "must be an API group, or empty for the core group")
     if not _VERSION.fullmatch(resource.version):
@@ -43,7 +43,7 @@ def check_resource(resource: CrdResource) -> None:
 
 
 async def discover(store: AnyClusterStore, wanted: CrdResource) -> Resource:
-    """The resource that holds objects of this kind."""
+    """Return the resource of this kind."""
     unknown = Resource(wanted.group, wanted.version, wanted.kind.lower(), wanted.kind)
     try:
         with store.observe("Discovery"):

@@ -20,8 +20,8 @@ from eso_sdk.errors import (
     version_differs,
 )
 from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.meta import Resource
 from kuberun import errors as kube
-from kuberun.meta import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Request:
 
 
 def provider_error(error: kube.ApiError, request: Request) -> ProviderError:
-    """The protocol's error for what the API server answered."""
+    """Return the protocol's error for an answer of the API server."""
     code = str(error.code or "")
     match error:
         case kube.Unauthorized():
@@ -82,7 +82,7 @@ def provider_error(error: kube.ApiError, request: Request) -> ProviderError:
 
 
 def _is_absent(error: kube.NotFound, request: Request) -> bool:
-    """Whether the API itself says that this very object does not exist.
+    """Return whether the API itself reports that this object does not exist.
 
     Deletion policies act on it, so the 404 of a proxy or of a missing namespace must not count.
     """
@@ -98,7 +98,7 @@ def _missing_around(request: Request, code: str) -> ProviderError:
 
 
 def forbidden(request: Request, code: str = "") -> ProviderError:
-    """The error for a verb that the credentials lack, with what to grant."""
+    """Return the error for a missing verb, with the right to grant."""
     kind = "ClusterRole" if not request.namespace else "Role"
     what = f"the credentials of the store are not allowed to {request}"
     hint = f'grant the verb "{request.verb}" on "{request.resource.plural}" with a {kind}{request.place}'
@@ -106,7 +106,7 @@ def forbidden(request: Request, code: str = "") -> ProviderError:
 
 
 def _refused(error: kube.ApiError, request: Request) -> ProviderError:
-    """Name the fields that the server rejects, never what stands in them."""
+    """Name the fields that the server rejects, never their content."""
     fields = ", ".join(sorted({cause.field for cause in error.causes if cause.field}))
     where = f"; rejected fields: {fields}" if fields else ""
     return invalid_request(f"the API server refuses to {request} as invalid{where}")

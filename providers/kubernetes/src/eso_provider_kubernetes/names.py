@@ -1,4 +1,4 @@
-"""Names of objects: what may stand in a request's path."""
+"""Names of objects that are valid in the path of a request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONGEST: Final = 253
 
 
 def checked_name(name: str) -> str:
-    """The name, if an object can have it."""
+    """Return the name if it is valid, else raise."""
     if not name or len(name) > _LONGEST or name in {".", ".."} or any(char in "/%" or char < "!" for char in name):
         shown = name if len(name) <= _LONGEST and name.isprintable() else "…"
         form = 'names consist of lower-case letters, digits, "-" and "."'

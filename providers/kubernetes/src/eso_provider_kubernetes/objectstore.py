@@ -36,7 +36,7 @@ from eso_wire.values import (
     ValueMetadata,
     WatchItem,
 )
-from kuberun.meta import JsonObject, Kind, Malformed, ObjectKey, Resource, key_of, metadata_of, raw, version_of
+from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, Resource, key_of, metadata_of, raw, version_of
 from kuberun.requests import Selection
 
 
@@ -94,7 +94,7 @@ class CustomResourceStore(ClusterStore[CrdProvider]):
 
     @finds("name", "tags")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        """Whole objects, so only those that the whitelist allows to be read whole."""
+        """Find whole objects, so only those that the whitelist permits as a whole."""
         if not query.tags and not query.name_regexp:
             raise invalid_request("find needs name.regexp or tags")
         objects = await self._objects()
@@ -109,7 +109,7 @@ class CustomResourceStore(ClusterStore[CrdProvider]):
                 return
             for item in page.items:
                 key = key_of(item)
-                if matcher.matches(key.name) and self._whitelist.allows(key, ""):
+                if await matcher.accepts(key.name) and self._whitelist.allows(key, ""):
                     yield _found(item, objects.text(key))
 
     async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
@@ -118,7 +118,7 @@ class CustomResourceStore(ClusterStore[CrdProvider]):
             yield event
 
     async def _objects(self) -> _Objects:
-        """Discovered once for the session, and asked again after a failure."""
+        """Return the discovered resource. It is discovered once for the session, and again after a failure."""
         async with self._discovering:
             if self._found is None:
                 resource = await discover(self, self.config.resource)
@@ -142,7 +142,7 @@ class _Objects:
         self.changes = Changes(store, resource, home, key_of=self.text)
 
     def key(self, text: str) -> ObjectKey:
-        """The object that a remote key names."""
+        """Return the object that a remote key names."""
         namespace, slash, name = text.rpartition("/")
         split = not self.namespace and self.resource.namespaced
         if split != bool(slash):
@@ -151,7 +151,7 @@ class _Objects:
         return ObjectKey(self.namespace or (checked_name(namespace) if split else ""), checked_name(name))
 
     def text(self, key: ObjectKey) -> str:
-        """The remote key of an object."""
+        """Return the remote key of an object."""
         return f"{key.namespace}/{key.name}" if not self.namespace and key.namespace else key.name
 
 
@@ -165,6 +165,6 @@ _BOOKKEEPING: Final = "managedFields"
 
 
 def _json(document: JsonObject) -> bytes:
-    """The object without the server's bookkeeping of who wrote which field."""
+    """Return the object as JSON without `managedFields`."""
     metadata = {name: value for name, value in (document.get("metadata") or {}).items() if name != _BOOKKEEPING}
     return msgspec.json.encode({**document, "metadata": metadata})

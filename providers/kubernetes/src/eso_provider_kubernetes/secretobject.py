@@ -1,4 +1,4 @@
-"""A Secret of the remote cluster, and what a remote reference means inside it."""
+"""A Secret of the remote cluster, and the lookup of remote references in it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 from eso_sdk.errors import not_json, property_not_found
 from eso_sdk.extract import NotAnObjectError, json_map, property_of
 from eso_wire.values import MetadataPolicy, RemoteRef
-from kuberun.meta import Kind, Object, Resource
+from kubebase.meta import Kind, Object, Resource
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 
 _INVALID: Final = re.compile("[\udc80-\udcff]")
-"""Bytes that are no UTF-8, as Python decodes them; Go writes U+FFFD for each."""
+"""Bytes that are not UTF-8, as Python decodes them; Go writes U+FFFD for each."""
 
 
 class Secret(Object, kw_only=True):
@@ -37,7 +37,7 @@ SECRET_KIND: Final = Kind(SECRETS, Secret)
 
 
 def value_of(secret: Secret, ref: RemoteRef) -> bytes:
-    """The value that a reference names."""
+    """Return the value that a reference names."""
     if ref.metadata_policy is MetadataPolicy.FETCH:
         return _metadata_value(secret, ref)
     if not ref.property:
@@ -49,7 +49,7 @@ def value_of(secret: Secret, ref: RemoteRef) -> bytes:
 
 
 def map_of(secret: Secret, ref: RemoteRef) -> dict[str, bytes]:
-    """All members of what a reference names."""
+    """Return all members of the value that a reference names."""
     if ref.property:
         try:
             return json_map(value_of(secret, ref))
@@ -61,7 +61,7 @@ def map_of(secret: Secret, ref: RemoteRef) -> dict[str, bytes]:
 
 
 def json_text(values: Mapping[str, bytes]) -> bytes:
-    """The data as one JSON object of strings, spelled as Go spells it without HTML escaping."""
+    """Return the data as one JSON object of strings, formatted as Go does without HTML escaping."""
     texts = {name: _INVALID.sub("\ufffd", raw.decode(errors="surrogateescape")) for name, raw in values.items()}
     text = msgspec.json.encode(texts, order="sorted")
     for separator in ("\u2028", "\u2029"):
@@ -70,7 +70,7 @@ def json_text(values: Mapping[str, bytes]) -> bytes:
 
 
 def _property(values: Mapping[str, bytes], path: str) -> bytes | None:
-    """A data key of that name; else a path inside the value of the key before the first dot."""
+    """Return the data key of that name; else a path inside the value of the key before the first dot."""
     if path in values:
         return values[path]
     name, _, inner = path.partition(".")
@@ -98,7 +98,10 @@ def _metadata_value(secret: Secret, ref: RemoteRef) -> bytes:
 
 
 def _labelled(members: Mapping[str, str], name: str) -> bytes | None:
-    """The value under a key that may itself contain dots: the longest key first, the rest is a path in its value."""
+    """Return the value under a key that may itself contain dots.
+
+    The longest key wins; the rest is a path in its value.
+    """
     if name in members:
         return members[name].encode()
     prefixes = [key for key in members if name.startswith(f"{key}.")]

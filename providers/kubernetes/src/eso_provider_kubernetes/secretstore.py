@@ -34,7 +34,7 @@ from eso_wire.values import (
     ValueMetadata,
     WatchItem,
 )
-from kuberun.meta import Malformed, ObjectKey, metadata_of
+from kubebase.meta import Malformed, ObjectKey, metadata_of
 from kuberun.requests import Selection
 
 I = TypeVar("I", PushItem, DeleteItem)  # noqa: E741 - an item
@@ -63,7 +63,7 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
 
     @reads("metadata", "not_found")
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
-        """Read each Secret once, however many of its properties are asked for."""
+        """Read each Secret once, however many of its properties are requested."""
         names = list(dict.fromkeys(ref.key for ref in refs))
         found = dict(zip(names, await asyncio.gather(*map(self._read, names)), strict=True))
         return [_answer(found[ref.key], ref) for ref in refs]
@@ -81,9 +81,9 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
 
     @finds("name", "tags", "path")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        """By labels if the query has tags, else by name.
+        """Find by labels if the query has tags, else by name.
 
-        Secrets have no paths. Manifests for the operator in Go may carry one, and it never had an effect.
+        Secrets have no paths. Manifests for the operator in Go may set one, which never had an effect.
         """
         if not query.tags and not query.name_regexp:
             raise invalid_request("find needs name.regexp or tags")
@@ -98,7 +98,7 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
                 return
             for item in page.items:
                 secret = _decoded(item)
-                if matcher.matches(secret.metadata.name):
+                if await matcher.accepts(secret.metadata.name):
                     value = SecretBytes(json_text(secret.values))
                     yield Found(secret.metadata.name, value, _metadata(secret))
 
@@ -136,7 +136,7 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
     async def _by_namespace(
         self, items: Sequence[I], work: Callable[[ObjectKey, Sequence[I]], Awaitable[Sequence[R | ProviderError]]]
     ) -> Sequence[R | ProviderError]:
-        """Do the work for the items of each namespace together; items whose metadata is wrong fail by themselves."""
+        """Process the items of each namespace together; an item with invalid metadata fails alone."""
         results: dict[str, R | ProviderError] = {}
         groups: dict[str, list[I]] = {}
         for item in items:

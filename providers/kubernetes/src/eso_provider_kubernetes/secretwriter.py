@@ -1,4 +1,4 @@
-"""Writes to one remote Secret: read, plan, write, and again if somebody else wrote in between."""
+"""Writes to one remote Secret: read, plan, write, and start again if another writer changed it in between."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from eso_sdk.errors import unavailable, version_differs
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ProviderError
 from eso_wire.values import PushPrecondition, SourceSecret
-from kuberun.backoff import Backoff, system_random
+from kubebase.backoff import Backoff, system_random
+from kubebase.meta import JsonObject, ObjectKey, meta_of, raw, version_of
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
-from kuberun.meta import JsonObject, ObjectKey, meta_of, raw, version_of
 from kuberun.requests import DeleteOptions
 
 _RAW_SECRETS: Final = raw(SECRETS)
@@ -32,7 +32,7 @@ class SecretWriter:
     async def push(
         self, key: ObjectKey, pushings: Sequence[Pushing], source: SourceSecret
     ) -> Sequence[Pushed | ProviderError]:
-        """One outcome for each item."""
+        """Write the items; return one outcome for each."""
         try:
             for attempt in range(_ATTEMPTS):
                 await self._store.clock.sleep(_PAUSE.delay(attempt, system_random))
@@ -47,7 +47,7 @@ class SecretWriter:
         return [_beaten(key, pushing) for pushing in pushings]
 
     async def delete(self, key: ObjectKey, properties: Sequence[str]) -> Sequence[bool | ProviderError]:
-        """Whether each property (the Secret itself if it is empty) was there."""
+        """Delete properties (the Secret itself if empty); return for each whether it existed."""
         try:
             if all(not name for name in properties):
                 existed = await self._delete(key, DeleteOptions())
@@ -84,7 +84,7 @@ class SecretWriter:
             raise self._store.failure(error, request) from None
 
     async def _write(self, key: ObjectKey, plan: PushPlan) -> str | None:
-        """The new version; None if another writer was faster."""
+        """Carry out the plan; return the new version ("" if unchanged), or None if another writer was first."""
         if plan.document is None:
             return ""
         if not plan.creates:
@@ -100,7 +100,7 @@ class SecretWriter:
         return version_of(made)
 
     async def _update(self, key: ObjectKey, document: JsonObject) -> str | None:
-        """The new version; None if the Secret changed or went since it was read."""
+        """Update the Secret; return its version, or None if it was changed or deleted since the read."""
         request = Request("update", SECRETS, key.namespace, key.name)
         try:
             with self._store.observe("UpdateSecret"):
@@ -114,7 +114,7 @@ class SecretWriter:
             raise problem from None
 
     async def _delete(self, key: ObjectKey, options: DeleteOptions) -> bool | None:
-        """Whether it was there; None if it changed since it was read."""
+        """Delete the Secret; return whether it existed, or None if it changed since the read."""
         request = Request("delete", SECRETS, key.namespace, key.name)
         try:
             with self._store.observe("DeleteSecret"):

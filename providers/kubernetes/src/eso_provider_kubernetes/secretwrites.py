@@ -1,4 +1,4 @@
-"""What a push or a deletion makes of a remote Secret. Pure: `secretstore.py` reads the Secret and writes the result.
+"""The plan of a push or a deletion on a remote Secret. Pure: `secretwriter.py` reads the Secret and writes the result.
 
     plan = plan_push(live, items, source)  ->  the object to write, and an outcome for each item
 
@@ -19,7 +19,7 @@ from eso_provider_kubernetes.secretobject import json_text
 from eso_sdk.errors import invalid_request, version_differs
 from eso_wire.errors import ProviderError
 from eso_wire.values import PushItem, PushOutcome, PushPrecondition, SourceSecret
-from kuberun.meta import JsonObject, version_of
+from kubebase.meta import JsonObject, version_of
 
 _OPAQUE: Final = "Opaque"
 
@@ -78,7 +78,7 @@ def _apply(
 
 
 def _values(item: PushItem) -> dict[str, str]:
-    """The data that an item writes, as the API spells it."""
+    """Return the data that an item writes, as the API encodes it."""
     name, payload = item.remote.property, item.payload
     if isinstance(payload, SecretBytes):
         if not name:
@@ -92,7 +92,7 @@ def _values(item: PushItem) -> dict[str, str]:
 
 
 def _type_of_whole(document: JsonObject, key: str, source: SourceSecret) -> str:
-    """The source's type. The type of an existing Secret cannot be changed."""
+    """Return the source's type. The type of an existing Secret cannot be changed."""
     wanted = source.type or _OPAQUE
     live = document.get("type")
     if live is not None and live != wanted:
@@ -117,7 +117,7 @@ def _merge_metadata(document: JsonObject, policy: PushMetadata, source: SourceSe
 
 
 def _content(document: JsonObject) -> tuple[object, ...]:
-    """What a push may change."""
+    """Return the parts of a Secret that a push may change."""
     metadata = document.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     return data_of(document), document.get("type"), labels, annotations
@@ -128,7 +128,7 @@ def _content(document: JsonObject) -> tuple[object, ...]:
 
 @dataclass(slots=True)
 class DeletionPlan:
-    """`document` is what stays of the Secret; None with `removes` means that all of it goes."""
+    """`document` is the rest of the Secret; None with `removes` means that the whole Secret is deleted."""
 
     existed: list[bool]
     document: JsonObject | None = field(default=None, repr=False)
@@ -136,7 +136,7 @@ class DeletionPlan:
 
 
 def plan_deletion(live: JsonObject, properties: Sequence[str]) -> DeletionPlan:
-    """Take keys out of the Secret; without its last key, or with an empty property, the Secret itself goes."""
+    """Remove keys from the Secret; delete the Secret if no key is left or a property is empty."""
     data = data_of(live)
     existed = [not name or name in data for name in properties]
     kept = {name: value for name, value in data.items() if name not in properties}

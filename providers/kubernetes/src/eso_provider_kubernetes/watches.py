@@ -1,4 +1,4 @@
-"""Which watches of a subscription a changed object concerns. Pure."""
+"""The mapping of changed objects to watches of a subscription. Pure."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Watches:
     def overtaken(
         self, fresh: Sequence[WatchItem], versions: Mapping[str, str], *, tell_unknown: bool
     ) -> dict[ChangeType, list[str]]:
-        """New watches whose reader does not have the present version, by what happened.
+        """Return new watches whose reader does not have the current version, by the type of change.
 
-        A reader that names no version may have read before the watch began. It is told to read once more, unless a
-        resume token covers the time since.
+        A reader without a version may have read before the watch began. It must read once more, unless a resume token
+        covers the time since then.
         """
         found: dict[ChangeType, list[str]] = {ChangeType.UPDATED: [], ChangeType.DELETED: []}
         for item in fresh:
@@ -51,7 +51,7 @@ class Watches:
         return found
 
     def concerned(self, key: str, labels: Mapping[str, str], version: str) -> tuple[str, ...]:
-        """Ids of the watches to tell. A reader that knows of this very version is not told again."""
+        """Return the ids of the watches to notify. A reader that already has this version is not notified."""
         ids = [watch_id for watch_id in self._by_key.get(key, ()) if self._known.get(watch_id) != version]
         ids += [watch_id for watch_id, matcher in self._by_name if matcher.matches(key)]
         for watch_id, wanted, members in self._by_labels:

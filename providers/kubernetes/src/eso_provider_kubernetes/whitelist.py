@@ -1,4 +1,4 @@
-"""Which reads of a store `crd` its whitelist allows. Pure."""
+"""The whitelist of a store `crd`: the reads that it permits. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re2
 from eso_api.stores.crd import CrdRule, CrdWhitelist
 from eso_sdk.errors import invalid_config
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.meta import ObjectKey
+from kubebase.meta import ObjectKey
 
 _OPTIONS: Final = re2.Options()
 _OPTIONS.max_mem = 8 * 1024 * 1024
@@ -17,7 +17,7 @@ _OPTIONS.log_errors = False
 
 
 class Whitelist:
-    """The rules of a store. None allow everything; else one of them has to match."""
+    """The rules of a store. Without rules every read is permitted; otherwise one rule has to match."""
 
     def __init__(self, config: CrdWhitelist) -> None:
         self._rules = [_Rule(rule, f"/whitelist/rules/{at}") for at, rule in enumerate(config.rules)]

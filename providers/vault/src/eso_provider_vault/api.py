@@ -18,7 +18,7 @@ from eso_provider_vault.errors import accepts_token, dead_token, denied, refusal
 from eso_provider_vault.replies import Place, Reply
 from eso_provider_vault.tokens import TokenSource
 from eso_wire.errors import ProviderError
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 LOOKUP_SELF: Final = "auth/token/lookup-self"
 VERDICT_SECONDS: Final = 60.0
@@ -35,7 +35,7 @@ class _CountedError(Exception):
 
 
 class Api:
-    """What the operations of a store ask their server through."""
+    """The requests of a store's operations to their server."""
 
     def __init__(self, connection: Connection, tokens: TokenSource, *, observe: Observe, clock: Clock) -> None:
         self.connection = connection
@@ -97,7 +97,7 @@ class Api:
         return self.connection.place(path, self.settings.namespace)
 
     async def refused(self, reply: Reply, path: str) -> ProviderError:
-        """The error of an answer that is neither good nor "no such key"."""
+        """Return the error of an answer that is neither a success nor "no such key"."""
         place = self.place(path)
         if reply.status != 403:
             return refusal(reply, place)

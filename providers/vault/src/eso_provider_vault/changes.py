@@ -1,4 +1,4 @@
-"""What changed between two looks at an engine, and which watches that concerns. `watching.py` does the looking."""
+"""The differences between two scans of an engine, and the watches that they concern. `watching.py` scans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eso_wire.errors import ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, FindQuery, WatchItem
 
 SKEW_SECONDS: Final = 5.0
-"""How much clocks of server and provider may differ for changes that happen while a subscription opens."""
+"""The maximum clock difference of server and provider, for changes that happen while a subscription opens."""
 
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 
@@ -27,18 +27,18 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What an engine says about one key."""
+    """The state of one key in a scan."""
 
     version: int
     stamp: str
-    """When it last changed, in the server's time; sorts as text."""
+    """The time of its last change, in the server's time; sorts as text."""
     deleted: bool = False
     custom: Members = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All keys that were seen in one look."""
+    """All keys of one scan."""
 
     states: Mapping[Key, State]
 
@@ -59,7 +59,7 @@ def merged(overviews: Iterable[Overview]) -> Overview:
 
 
 class Topics:
-    """The watches of a subscription, by what they watch."""
+    """The watches of a subscription, by key and folder."""
 
     def __init__(self, items: Sequence[WatchItem], settings: Settings) -> None:
         self._settings = settings
@@ -85,7 +85,7 @@ class Topics:
         self._by_key.setdefault(key, []).append(item.watch_id)
 
     def roots(self) -> list[Location]:
-        """The folders that hold everything that is watched: one for each mount."""
+        """Return the folders that contain all watched keys, one for each mount."""
         if self._settings.mount and (self._searches or not self._by_key):
             return [Location(self._settings.mount, "")]
         folders: dict[str, list[list[str]]] = {}
@@ -94,7 +94,10 @@ class Topics:
         return [Location(mount, "/".join(_common(paths))) for mount, paths in folders.items()]
 
     def watching(self, mount: str, key: str, customs: Sequence[Members] | None) -> tuple[str, ...]:
-        """The watches that a change of this key concerns. `customs` are its metadata before and after, if known."""
+        """Return the watches that a change of this key concerns.
+
+        `customs` are its metadata before and after, if known.
+        """
         found = list(self._by_key.get((mount, key), ()))
         name = key if self._settings.mount else f"{mount}/{key}"
         if self._settings.mount in ("", mount):
@@ -104,7 +107,7 @@ class Topics:
         return tuple(found)
 
     def changes(self, before: Overview, after: Overview, *, now: datetime) -> Iterator[ChangeEvent]:
-        """One event for each key that differs."""
+        """Yield one event for each key that differs."""
         for key in sorted(before.states.keys() | after.states.keys()):
             old, new = before.states.get(key), after.states.get(key)
             if old == new:
@@ -114,7 +117,10 @@ class Topics:
                 yield _event(new, ids, now)
 
     def missed(self, overview: Overview, *, since: str, elapsed: float, now: datetime) -> Iterator[ChangeEvent]:
-        """What happened since a stream ended, or while this one opened: told once too often rather than not at all."""
+        """Yield the changes since a stream ended, or while this one opened.
+
+        A surplus event is harmless; a missing one is not.
+        """
         recent = since or _stamp(now - timedelta(seconds=elapsed + SKEW_SECONDS))
         for item in self._items:
             if item.ref is None:
@@ -145,14 +151,14 @@ def _state(about: Members, now: str) -> State:
     current = at(about, "versions", str(version))
     deletion = _sortable(text(current, "deletion_time"))
     if deletion > now:
-        deletion = ""  # delete_version_after: it will be deleted, and is there until then
+        deletion = ""  # delete_version_after: the version exists until that time
     stamps = (_sortable(text(about, "updated_time")), _sortable(text(current, "created_time")), deletion)
     gone = bool(deletion) or at(current, "destroyed") is True or not version
     return State(version, max(stamps), gone, members(about.get("custom_metadata")))
 
 
 def _sortable(time: str) -> str:
-    """A time with all nine digits, so that texts sort as times do."""
+    """Return a time with all nine digits, so that texts sort as times do."""
     found = _TIME.fullmatch(time)
     return f"{found[1]}.{(found[2] or '').ljust(9, '0')}Z" if found else ""
 
@@ -166,7 +172,7 @@ def _carries(custom: Members, tags: Mapping[str, str]) -> bool:
 
 
 def _common(paths: Sequence[list[str]]) -> list[str]:
-    """The folders that all paths begin with."""
+    """Return the folders that all paths begin with."""
     shortest = min(paths, key=len)
     for depth, folder in enumerate(shortest):
         if any(path[depth] != folder for path in paths):

@@ -1,4 +1,4 @@
-"""What `eso conformance` may expect of this provider; found through the entry point group `eso.conformance`.
+"""The fixtures of this provider for `eso conformance`, found through the entry point group `eso.conformance`.
 
 The suite needs a server. Name it in the environment:
 
@@ -18,7 +18,7 @@ KINDS: Final = ("Vault", "ClusterVault", "OpenBao", "ClusterOpenBao")
 
 
 def fixture(server: str, token: str, path: str, **known: Any) -> dict[str, Any]:
-    """The fixture for one engine; `known` describes values that it holds."""
+    """Return the fixture for one engine; `known` describes existing values."""
 
     def of(kind: str) -> dict[str, Any]:
         namespace = {"namespace": "conformance"} if kind.startswith("Cluster") else {}
@@ -36,7 +36,7 @@ def fixture(server: str, token: str, path: str, **known: Any) -> dict[str, Any]:
 
 
 def _generator(server: str, token: str) -> dict[str, Any]:
-    """A generator that makes tokens: every server can, and they have to be cleaned up."""
+    """Return a generator of tokens: every server supports them, and they need a clean-up."""
     provider = {"server": server, "auth": {"tokenSecretRef": {"name": "vault", "key": "token"}}}
     create = {"path": "auth/token/create", "method": "POST", "parameters": {"ttl": "5m"}, "resultType": "Auth"}
     return {

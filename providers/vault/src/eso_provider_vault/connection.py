@@ -55,7 +55,7 @@ class Connection:
         query: Query | None = None,
         body: Mapping[str, Json] | None = None,
     ) -> Reply:
-        """Send one request to `/v1/PATH`; the path is given as Vault spells it, without escapes."""
+        """Send one request to `/v1/PATH`; the path is unescaped."""
         headers = self.headers(token, namespace)
         content = b""
         if body is not None:
@@ -73,7 +73,7 @@ class Connection:
         return f"{self.settings.server}/v1/{quote(path, safe='/')}{tail}"
 
     def headers(self, token: SecretBytes | None, namespace: str) -> dict[str, str]:
-        """The headers of every request: those of the spec, and Vault's own."""
+        """Return the headers of every request: those of the spec, and Vault's own."""
         headers = dict(self.settings.headers)
         headers["X-Vault-Request"] = "true"
         if namespace:
@@ -85,12 +85,12 @@ class Connection:
         return headers
 
     def place(self, path: str, namespace: str) -> Place:
-        """Name a request in messages."""
+        """Return the name of a request for messages."""
         return Place(self.settings.server, path, namespace)
 
     @property
     def http(self) -> HttpClient:
-        """For websockets."""
+        """Return the HTTP client, for websockets."""
         return self._http
 
     async def close(self) -> None:
@@ -100,7 +100,7 @@ class Connection:
 def connect(
     backend: Backend[Any], config: VaultProvider | OpenBaoProvider, *, certificate: bytes = b"", key: bytes = b""
 ) -> Connection:
-    """Make the connection of a store or generator. `certificate` and `key` replace those of `tls`."""
+    """Return the connection of a store or generator. `certificate` and `key` replace those of `tls`."""
     settings = settings_of(config)
     if refused := sorted(name for name in settings.headers if name.lower() in _RESERVED):
         raise invalid_config("/headers", f"{refused[0]} is set by the provider; remove it")
@@ -119,7 +119,7 @@ def connect(
 
 
 def header_text(token: SecretBytes) -> str:
-    """A token as it may stand in a header; one with blanks or line breaks inside never came from Vault."""
+    """Return a token for use in a header; raise for blanks or line breaks inside, which no Vault token has."""
     text = token.reveal().decode("ascii", "replace")
     if not text or not text.isprintable() or " " in text or "\ufffd" in text:
         raise invalid_config("/auth", "the token is empty, or has characters that no token has; check the Secret")
@@ -127,7 +127,7 @@ def header_text(token: SecretBytes) -> str:
 
 
 def newer(known: str, told: str) -> str:
-    """The later of two `X-Vault-Index` values; answers of parallel writes may arrive in any order."""
+    """Return the later of two `X-Vault-Index` values; answers of parallel writes may arrive in any order."""
     if not told or not known:
         return told or known
     old, new = _positions(known), _positions(told)
@@ -135,7 +135,7 @@ def newer(known: str, told: str) -> str:
 
 
 def _positions(index: str) -> tuple[str, int, int] | None:
-    """Cluster, local and replicated position inside an index: `v1:CLUSTER:LOCAL:REPLICATED:...` in base64."""
+    """Return the cluster, local and replicated position of an index: `v1:CLUSTER:LOCAL:REPLICATED:...` in base64."""
     try:
         parts = base64.b64decode(index, validate=True).decode().split(":")
         return parts[1], int(parts[2]), int(parts[3])

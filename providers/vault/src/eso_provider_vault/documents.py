@@ -29,7 +29,7 @@ class Number:
     text: str
 
     def exact(self) -> Decimal:
-        """The value of the number, with all its digits."""
+        """Return the value of the number, with all its digits."""
         return Decimal(self.text)
 
     @property
@@ -58,7 +58,7 @@ def compact(document: Json) -> bytes:
 
 
 def text_of(value: Json) -> bytes:
-    """One member as a secret value: strings unquoted, null empty, everything else as JSON."""
+    """Return one member as a secret value: strings unquoted, null empty, everything else as JSON."""
     match value:
         case None:
             return b""
@@ -69,18 +69,18 @@ def text_of(value: Json) -> bytes:
 
 
 def members(document: Json) -> Members:
-    """The members of an object; none when it is not an object."""
+    """Return the members of an object; none if it is not an object."""
     return document if isinstance(document, dict) else {}
 
 
 def text(document: Json, *path: str) -> str:
-    """The string at a path of members; empty when there is none."""
+    """Return the string at a path of members; empty if there is none."""
     found = at(document, *path)
     return found if isinstance(found, str) else ""
 
 
 def integer(document: Json, *path: str) -> int | None:
-    """The whole number at a path of members; None when there is none."""
+    """Return the whole number at a path of members; None if there is none."""
     found = at(document, *path)
     if isinstance(found, Number) and len(found.text) <= 19:
         try:
@@ -91,7 +91,7 @@ def integer(document: Json, *path: str) -> int | None:
 
 
 def at(document: Json, *path: str) -> Json:
-    """What stands at a path of members; None when a member is missing."""
+    """Return the value at a path of members; None if a member is missing."""
     for name in path:
         document = members(document).get(name)
     return document
@@ -144,7 +144,7 @@ def _joined(opening: bytes, entries: list[list[bytes]], closing: bytes) -> list[
 
 
 def _utf8(value: str) -> bytes:
-    """UTF-8; half a surrogate pair, which JSON can spell, becomes U+FFFD as in Go."""
+    """Encode as UTF-8; half a surrogate pair, which JSON permits, becomes U+FFFD as in Go."""
     try:
         return value.encode()
     except UnicodeEncodeError:

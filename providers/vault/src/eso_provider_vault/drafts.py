@@ -1,4 +1,4 @@
-"""The document that a push is about to write: members set and removed one after the other, nothing sent yet.
+"""The document that a push is about to write. Members are set and removed in memory; nothing is sent yet.
 
 A property that is a literal member of the document means that member, as reads have it; any other is an sjson path.
 Values are text: KV engines hold JSON, which has no bytes.
@@ -17,23 +17,23 @@ from eso_wire.values import PushItem
 
 
 class Draft:
-    """A document to be."""
+    """A document in preparation."""
 
     def __init__(self, standing: Members | None) -> None:
         self.document: Members = dict(standing or {})
 
     def has(self, name: str) -> bool:
-        """Tell whether the property is there; without a property, whether anything can be."""
+        """Return whether the property exists; without a property, whether there is a value."""
         return not name or name in self.document or property_of(compact(self.document), name) is not None
 
     def put(self, item: PushItem) -> bool:
-        """Set what an item says; tell whether that changed the document."""
+        """Set the value of an item; return whether the document changed."""
         before = self.document
         self.document = self._with(item)
         return not same(storable(before), storable(self.document))
 
     def remove(self, name: str) -> bool:
-        """Remove a property, or everything when there is no name; tell whether it was there."""
+        """Remove a property, or everything if there is no name; return whether it existed."""
         if not self.has(name):
             return False
         if not name:
@@ -63,9 +63,9 @@ def is_blank(document: Members) -> bool:
 
 
 def storable(document: Members) -> Members:
-    """The document as a version 2 engine gives it back.
+    """Return the document as a version 2 engine returns it.
 
-    Those engines hand numbers out as 64-bit floats. A number that would lose digits is stored as a string, which reads
+    Those engines return numbers as 64-bit floats. A number that would lose digits is stored as a string, which reads
     the same as a property.
     """
     return {name: _storable(value) for name, value in document.items()}
@@ -84,7 +84,7 @@ def _storable(value: Json) -> Json:
 
 
 def _whole(item: PushItem) -> Members:
-    """The document that replaces the whole value."""
+    """Return the document that replaces the whole value."""
     key = item.remote.key
     if not isinstance(item.payload, SecretBytes):
         return _texts(item.payload, key)

@@ -1,12 +1,12 @@
-"""VaultDynamicSecret: values that any path of Vault answers with, and the lease or token behind them.
+"""VaultDynamicSecret: the values in the answer of any Vault path, and their lease or token.
 
     path, method, parameters -> answer -> members of `data`, `auth` or the whole -> values
                                        -> lease id or token accessor -> state, for the clean-up
                                        -> lease and token TTL -> expires_at
 
-A lease dies with the token that asked for it. So that token is extended to outlive the lease (`leasing.py`), and
-`expires_at` is the end of the lease, or that of the token where Vault does not let it live longer: until then nothing
-has to be running.
+Vault revokes a lease with the token that requested it. So the token is extended to outlive the lease (`leasing.py`),
+and `expires_at` is the expiry of the lease, or that of the token if Vault does not extend it. The provider need not
+run until then.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _LONGEST: Final = timedelta(days=3650)
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What one answer made at the server."""
+    """The lease or token that one answer created."""
 
     state: LeaseState | None
     seconds: float
-    """Until it ends by itself; infinite if it does not."""
+    """Seconds until it expires; infinite if it never does."""
     ends_with_token: bool
 
 
@@ -85,7 +85,7 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
 
     async def generate(self, request: GenerateRequest) -> Generated:
         if (former := self._generations.of(request.idempotency_key)) is not None:
-            await self._revoke(former)  # that answer got lost: nobody has its values
+            await self._revoke(former)  # the response was lost, so its values were never used
         tokens = LeaseTokens(self._tokens)
         try:
             reply = await self._answer(self._api(tokens))
@@ -94,7 +94,7 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
             tokens.release()
 
     async def _completed(self, reply: Reply, tokens: LeaseTokens, key: str) -> Generated:
-        """Make the answer of a generation; what was made is taken back if that fails."""
+        """Build the answer of a generation; if that fails, revoke the lease or token."""
         made = _made(reply, self._connection.settings.namespace)
         if made.state is not None:
             self._generations.add(key, made.state)
@@ -120,7 +120,7 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
         return True
 
     async def cleanup_lost(self, idempotency_key: str) -> bool | None:
-        """Revoke what a call made whose answer got lost, as long as this process remembers the call."""
+        """Revoke the lease or token of a call whose response was lost, if this process still remembers the call."""
         made = self._generations.of(idempotency_key)
         if made is None:
             return await super().cleanup_lost(idempotency_key)
@@ -146,7 +146,7 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
         if reply.ok:
             return reply
         if reply.status == 404 and reply.errors == ():
-            return Reply(404, None, reply.headers)  # Vault's way to say that there is nothing
+            return Reply(404, None, reply.headers)  # Vault reports a missing value in this way
         raise await api.refused(reply, path) if reply.status == 403 else self._refused(reply, path)
 
     def _refused(self, reply: Reply, path: str) -> ProviderError:
@@ -187,14 +187,14 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
     # --- clean-up ----------------------------------------------------------------------------------------------------
 
     async def _revoke(self, made: LeaseState) -> None:
-        """Take back a lease or a token. Vault answers the same if it is gone already."""
+        """Revoke a lease or a token. The call is idempotent."""
         if made.accessor:
             await self._undo(REVOKE_ACCESSOR, {"accessor": made.accessor}, made.namespace)
             return
         try:
             await self._undo(REVOKE_LEASE, {"lease_id": made.lease_id, "sync": True}, made.namespace)
         except ProviderError as error:
-            # Vault's default policy allows renewals only. Renewing a lease for one second ends it as well.
+            # Vault's default policy permits renewals only. Renewing a lease for one second also ends it.
             if error.reason is not ErrorReason.PERMISSION_DENIED or not await self._shorten(made):
                 raise
 

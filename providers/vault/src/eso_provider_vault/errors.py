@@ -1,4 +1,4 @@
-"""What an answer means: status and body of a refusal -> `ProviderError`.
+"""The mapping of error answers (status and body) to `ProviderError`.
 
     503 sealed, 5xx, 472, 473, 412   BACKEND_UNAVAILABLE
     429                              RATE_LIMITED
@@ -22,7 +22,7 @@ _REDIRECTS: Final = range(300, 400)
 
 
 def refusal(reply: Reply, place: Place) -> ProviderError:
-    """The error of a request that was not answered as hoped. Never "not found"."""
+    """Return the error of a failed request; never "not found"."""
     code = f"HTTP {reply.status}"
     return _by_status(reply, place, code) or ProviderError(
         ErrorReason.BACKEND_ERROR, f"{place} was answered with {code}; see the server's log", backend_code=code
@@ -30,7 +30,7 @@ def refusal(reply: Reply, place: Place) -> ProviderError:
 
 
 def sealed_or_down(reply: Reply, place: Place, code: str) -> ProviderError | None:
-    """The errors that heal when the server does."""
+    """Return the error of a server that is sealed or unavailable; None for other answers."""
     server = shown(place.server)
     if reply.status == 503 and (reply.mentions("sealed") or not reply.is_json or not reply.errors):
         problem = f"{server} is sealed or unavailable; unseal it"
@@ -48,7 +48,7 @@ def sealed_or_down(reply: Reply, place: Place, code: str) -> ProviderError | Non
 
 
 def denied(place: Place, *, backend_code: str = "HTTP 403") -> ProviderError:
-    """The token is good, but not for this path."""
+    """Return the error for a valid token without the right to this path."""
     return ProviderError(
         ErrorReason.PERMISSION_DENIED,
         f"no policy of the token allows {place}; grant it, or correct path and key",
@@ -57,7 +57,7 @@ def denied(place: Place, *, backend_code: str = "HTTP 403") -> ProviderError:
 
 
 def dead_token(place: Place) -> ProviderError:
-    """The server does not accept the token at all."""
+    """Return the error for a token that the server does not accept."""
     return ProviderError(
         ErrorReason.CREDENTIALS_REJECTED,
         f"{shown(place.server)} does not accept the token: it is wrong, expired or revoked; replace it",
@@ -66,7 +66,7 @@ def dead_token(place: Place) -> ProviderError:
 
 
 def accepts_token(reply: Reply) -> bool | None:
-    """Tell whether the server knows the token that a request was made with; None when its answer does not say.
+    """Return whether the server accepted the token of a request; None if the response does not show it.
 
     A 403 of the policies is a list ("1 error occurred"), a 403 of an unknown token is not, or names the token.
     """
@@ -78,12 +78,12 @@ def accepts_token(reply: Reply) -> bool | None:
 
 
 def misconfigured(problem: str, *, backend_code: str = "") -> ProviderError:
-    """Store and server do not fit together. Either may be mended, so waiting helps as well as a new spec."""
+    """Return the error for a store that does not match its server. Either side may be corrected, so it is retried."""
     return ProviderError(ErrorReason.CONFIG_INVALID, problem, retry=RetryClass.BACKOFF, backend_code=backend_code)
 
 
 def absent(key: str, place: Place) -> ProviderError:
-    """The server has no such key. Deletion policies act on it."""
+    """Return the error for a missing key. Deletion policies act on it."""
     return ProviderError(
         ErrorReason.SECRET_NOT_FOUND, f'"{key}" does not exist: nothing at {place}', backend_code="HTTP 404"
     )
@@ -96,7 +96,7 @@ def absent_version(key: str, version: str, place: Place) -> ProviderError:
 
 
 def not_vault(place: Place, status: int) -> ProviderError:
-    """Something answered that is not Vault: a proxy's page, another service."""
+    """Return the error for an answer that is not from Vault, such as a proxy's page."""
     return ProviderError(
         ErrorReason.BACKEND_ERROR,
         f"the answer for {place} (HTTP {status}) does not come from Vault's API; check server, and any proxy before it",
@@ -139,7 +139,7 @@ def _by_status(reply: Reply, place: Place, code: str) -> ProviderError | None:
 
 
 def _nowhere(reply: Reply, place: Place) -> ProviderError:
-    """A 404 that says more, or less, than "no such key"."""
+    """Return the error of a 404 whose cause is not a missing key."""
     if not reply.is_json or (reply.errors is None and not reply.json):
         return not_vault(place, reply.status)
     if reply.mentions("namespace not found"):

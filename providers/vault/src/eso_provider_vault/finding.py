@@ -1,7 +1,7 @@
-"""Finding keys: one SCAN of the folder where the server has it, a walk through the folders where not.
+"""Finding keys: one SCAN of the folder if the server supports it, otherwise a walk through the folders.
 
-OpenBao answers SCAN with all keys below a folder, and with their custom metadata if asked for `detailed-metadata`.
-Vault knows only LIST, which shows one folder. Whether the server scans is found out once for each session.
+OpenBao answers SCAN with all keys below a folder, and with their custom metadata for `detailed-metadata`. Vault
+supports only LIST, which returns one folder. Each session finds out once whether the server supports SCAN.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_SCAN: Final = frozenset({400, 403, 404, 405, 501})
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """All keys below a folder, relative to it; with what the server said about each, if it was asked."""
+    """All keys below a folder, relative to it, with their metadata if it was requested."""
 
     keys: tuple[str, ...]
     about: Mapping[str, Members] | None = None
@@ -49,7 +49,7 @@ class Finder:
         self._scans: bool | None = None
 
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        """Everything that matches, with its value. A name wins over tags."""
+        """Yield all matching keys with their values. A name wins over tags."""
         by_tags = bool(query.tags) and not query.name_regexp
         if by_tags and self._api.settings.version == "v1":
             raise unsupported("version 1 engines keep no custom metadata to find keys by; use find.name")
@@ -59,7 +59,7 @@ class Finder:
         if not tree.keys:  # deletion policies act on an empty answer as they do on a missing key
             await self._mounts.confirm(root.folder)
         locations = [Location(root.mount, _below(root.key, key), root.versioned) for key in sorted(tree.keys)]
-        matching = [location for location in locations if matcher.matches(self.name(location))]
+        matching = [location for location in locations if await matcher.accepts(self.name(location))]
         if by_tags:
             matching = await self._tagged(matching, query.tags, root, tree)
         for start in range(0, len(matching), READ_AT_ONCE):
@@ -68,7 +68,7 @@ class Finder:
                     yield found
 
     async def tree(self, root: Location, *, detailed: bool) -> Tree:
-        """All keys below a folder, however the server can tell."""
+        """Return all keys below a folder, by SCAN or by a walk."""
         if self._scans is not False:
             scanned = await self.scan(root, detailed=detailed)
             if scanned is not None:
@@ -76,7 +76,7 @@ class Finder:
         return Tree(tuple(await self._walk(root)))
 
     async def scan(self, root: Location, *, detailed: bool) -> Tree | None:
-        """All keys below a folder in one call; None if the server or the token cannot."""
+        """Return all keys below a folder in one call; None if the server or the token does not support it."""
         path = root.folder
         if detailed and root.versioned:
             path = "/".join(part for part in (root.mount, _DETAILED, root.key) if part)
@@ -95,7 +95,7 @@ class Finder:
         return Tree(names, infos if detailed else None)
 
     def name(self, location: Location) -> str:
-        """The key by which a store reads this location."""
+        """Return the key by which a store reads this location."""
         return location.key if self._api.settings.mount else f"{location.mount}/{location.key}".lstrip("/")
 
     async def _walk(self, root: Location) -> list[str]:
@@ -135,7 +135,7 @@ class Finder:
         return [location for location, good in zip(locations, verdicts, strict=True) if good]
 
     async def _found(self, location: Location) -> Found | None:
-        """The value of one key; None if it has none, because its latest version is deleted."""
+        """Return the value of one key; None if its latest version is deleted."""
         secret = await self._reader.lookup(location)
         if secret is None:
             return None

@@ -1,4 +1,4 @@
-"""Remember what recent calls of a generator made, by their idempotency keys.
+"""The results of recent generator calls, by idempotency key.
 
 An answer can get lost between provider and operator. The operator then repeats the call, or asks to clean up after it,
 and has only the key. States are remembered for longer than that takes, as long as the process lives. They hold no
@@ -8,20 +8,20 @@ secret.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from typing import Final
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from kuberun.clock import Clock
+from kubebase.bounded import ExpiringDict
+from kubebase.clock import Clock
 
 KEEP_SECONDS: Final = 3600.0
 MAX_GENERATIONS: Final = 10_000
 
 
 class LeaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is needed to take back what a call made. It holds no secret: the operator stores it in the cluster."""
+    """The data needed to revoke the result of a call. It contains no secret: the operator stores it in the cluster."""
 
     lease_id: str = ""
     accessor: str = ""
@@ -29,28 +29,21 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Generations:
-    """The recent calls of one process. Bounded: the oldest is forgotten first."""
+    """The recent calls of one process, bounded; the oldest is evicted first."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._made: OrderedDict[str, tuple[float, LeaseState]] = OrderedDict()
+        self._made: ExpiringDict[str, LeaseState] = ExpiringDict(MAX_GENERATIONS, clock)
 
     def add(self, key: str, state: LeaseState) -> None:
-        if not key:
-            return
-        now = self._clock.monotonic()
-        self._made[key] = (now + KEEP_SECONDS, state)
-        self._made.move_to_end(key)
-        while self._made and (len(self._made) > MAX_GENERATIONS or next(iter(self._made.values()))[0] <= now):
-            self._made.popitem(last=False)
+        if key:
+            self._made.put(key, state, KEEP_SECONDS)
 
     def of(self, key: str) -> LeaseState | None:
-        """Return what the call with this key made; None if it made nothing, or is forgotten."""
-        ends_at, state = self._made.get(key, (0.0, None))
-        return state if ends_at > self._clock.monotonic() else None
+        """Return the result of the call with this key; None if it has none or was evicted."""
+        return self._made.get(key)
 
     def forget(self, key: str) -> None:
-        self._made.pop(key, None)
+        self._made.discard(key)
 
 
 _TABLES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Generations]]] = WeakKeyDictionary()

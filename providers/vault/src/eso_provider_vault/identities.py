@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from eso_api.values import SecretBytes
 from eso_sdk.refusals import REFUSALS, Pauses, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 MARGIN_SECONDS: Final = 60.0
 """A token is renewed or replaced when less of its life is left; a short one when less than a third is left."""
@@ -43,22 +43,22 @@ class Grant:
 
     token: SecretBytes
     ttl: float = math.inf
-    """How long it lives after a login or a renewal."""
+    """Lifetime after a login or a renewal."""
     renewable: bool = False
     revocable: bool = True
     """False for batch tokens, which only expire."""
     examined: bool = True
-    """False while nothing is known of its life: a token that somebody else made."""
+    """False while the lifetime of the token is unknown, because the token was created outside this provider."""
     left: float | None = None
-    """How much of its life is left, if it is not a new one."""
+    """Seconds until it expires, if the token is not new."""
 
 
 class Login(Protocol):
-    """How one session obtains, renews and returns tokens. The calls go over that session's connection."""
+    """Obtains, renews and revokes tokens over the connection of one session."""
 
     @property
     def proof(self) -> bytes:
-        """A digest of the credentials that this session presents."""
+        """Return a digest of the credentials with which the store logs in."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class Login(Protocol):
 
     @property
     def owns_tokens(self) -> bool:
-        """Whether its tokens come from a login: then they are replaced after a 403 and revoked at the end."""
+        """True if its tokens come from a login: then they are replaced after a 403 and revoked at the end."""
         ...
 
     async def log_in(self) -> Grant: ...
@@ -94,7 +94,7 @@ class Held:
     revocable: bool = True
     examined: bool = True
     pins: int = 0
-    """Generations under way: their leases depend on this token, and their length is not known yet."""
+    """Running generations: their leases depend on this token, and the length of the leases is not known yet."""
     leased_until: float = 0.0
     trusted_until: float = 0.0
 
@@ -104,7 +104,7 @@ class Held:
 
     @property
     def due_at(self) -> float:
-        """When it should be renewed or replaced."""
+        """Return the time of the next renewal or replacement."""
         return self.ends_at if math.isinf(self.ends_at) else self.ends_at - min(MARGIN_SECONDS, self.ttl / 3)
 
     def is_leased(self, now: float) -> bool:
@@ -116,7 +116,7 @@ class _Relogins:
     """Limits the logins that follow a 403."""
 
     after_denial: int = 0
-    """How often a valid token was replaced: its role may have got other policies, but rarely has."""
+    """How often a valid token was replaced after a 403, in case the policies of its role have changed."""
     denial_allowed_at: float = 0.0
     loss_allowed_at: float = 0.0
 
@@ -174,10 +174,10 @@ class Identity:
             await self._return(held, login)
 
     async def _return(self, held: Held, login: Login) -> None:
-        """Revoke a token that is no longer used, unless leases depend on it: they would be revoked too."""
+        """Revoke an unused token, unless leases depend on it: they would be revoked too."""
         now = self._clock.monotonic()
         if login.owns_tokens and held.revocable and not held.is_leased(now) and held.ends_at > now:
-            with suppress(ProviderError):  # then it expires by itself
+            with suppress(ProviderError):  # then it expires on its own
                 await login.revoke(held.token)
 
     # --- tokens ------------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class Identity:
         return await self._log_in(login)
 
     async def _renew(self, held: Held, login: Login) -> Held:
-        """Renew a token in place, for its usual life or until its last lease ends."""
+        """Renew a token in place, for its usual lifetime or until its last lease expires."""
         now = self._clock.monotonic()
         # A renewal without increment would shorten a life that was extended for a lease.
         increment = max(held.ttl, held.leased_until + LEASE_GRACE - now)
@@ -265,7 +265,7 @@ class Identity:
             held.renewable = False
             return held
         held.ends_at = now + grant.ttl
-        held.renewable = grant.renewable and held.due_at > now  # else the maximum TTL is near
+        held.renewable = grant.renewable and held.due_at > now  # otherwise the maximum TTL is near
         return held
 
     async def _log_in(self, login: Login) -> Held:
@@ -371,7 +371,10 @@ class Identities:
         return identity
 
     async def exit(self, key: bytes, identity: Identity, login: Login) -> None:
-        """Take a session out. An identity without sessions is dropped first, so that no new session meets its end."""
+        """Remove a session.
+
+        An identity without sessions is dropped first, so that no new session gets a token that is being revoked.
+        """
         if identity.leave(login) and self._entries.get(key) is identity:
             del self._entries[key]
         await identity.settle(login)

@@ -1,12 +1,11 @@
-"""The token of one generation: a lease depends on the token that asked for it, and is revoked with it.
+"""The token of one generation: Vault revokes a lease with the token that requested it.
 
     tokens = LeaseTokens(shared)
     reply = ...                                the request that makes a lease, with tokens.token()
     seconds = await tokens.cover(reply's TTL)  the token now outlives the lease, or this is how long it lives
     tokens.release()
 
-The token is extended once, when the lease is made, so nothing has to run afterwards: a lease outlives its session and a
-restart of the provider.
+The token is extended once, when the lease is created, so a lease outlives its session and a restart of the provider.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class LeaseTokens:
         return await self._tokens.identity.extend(self._held, seconds)
 
     def release(self) -> None:
-        """From now on the token counts as leased only as long as `cover` said."""
+        """Release the token: from now on it counts as leased only until the end that `cover` returned."""
         if self._held is not None:
             self._held.pins -= 1
             self._held = None

@@ -1,13 +1,12 @@
-"""What is mounted where: the second opinion before a key counts as absent, and the check of a store's path.
+"""The lookup of mounted engines: it confirms that a key is missing, and checks a store's path.
 
-A version 2 path on a version 1 engine is answered exactly like a missing key. Deletion policies act on missing keys, so
-the server is asked which engine it really is: `sys/internal/ui/mounts/PATH`, which every token may ask for that can do
-anything below the mount.
+A server answers a version 2 path on a version 1 engine exactly like a missing key. Deletion policies act on missing
+keys, so the provider asks the server for the type of the engine: `sys/internal/ui/mounts/PATH`, which every token with
+any right below the mount may read.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +15,7 @@ from eso_provider_vault.documents import text
 from eso_provider_vault.errors import misconfigured, not_vault, refusal
 from eso_provider_vault.replies import Reply, shown
 from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.bounded import ExpiringDict
 
 CONFIRMED_SECONDS: Final = 60.0
 MAX_CONFIRMED: Final = 128
@@ -41,18 +41,15 @@ class Mounts:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._confirmed: OrderedDict[str, float] = OrderedDict()
+        self._confirmed: ExpiringDict[str, None] = ExpiringDict(MAX_CONFIRMED, api.clock)
 
     async def confirm(self, path: str) -> None:
         """Raise unless a key/value engine of the store's version serves this path."""
-        now = self._api.clock.monotonic()
-        if any(until > now and path.startswith(f"{mount}/") for mount, until in self._confirmed.items()):
+        if any(path.startswith(f"{mount}/") for mount in self._confirmed):
             return
         engine = await self.engine(path)
         self.check(engine)
-        self._confirmed[engine.path] = now + CONFIRMED_SECONDS
-        while len(self._confirmed) > MAX_CONFIRMED:
-            self._confirmed.popitem(last=False)
+        self._confirmed.put(engine.path, None, CONFIRMED_SECONDS)
 
     async def engine(self, path: str) -> Engine:
         """Ask which engine serves a path."""

@@ -1,4 +1,4 @@
-"""Where a key is: mount and path of a remote key, as existing manifests spell them.
+"""Mount and path of a remote key, in all spellings of existing manifests.
 
 version 2, path "kv"    app/db, kv/app/db, kv/data/app/db  -> kv/data/app/db, kv/metadata/app/db
 version 2, no path      kv/app/db, kv/data/app/db          -> the same; the first segment is the mount
@@ -24,23 +24,23 @@ class Location:
     """One key of an engine. Equal locations are one remote value, however the keys were spelled."""
 
     mount: str
-    """Empty for version 1 without `path`: the server knows where the mount ends."""
+    """Empty for version 1 without `path`: only the server knows where the mount ends."""
     key: str
     versioned: bool = True
 
     @property
     def data(self) -> str:
-        """Path of the value."""
+        """Return the path of the value."""
         return _joined(self.mount, _DATA if self.versioned else "", self.key)
 
     @property
     def metadata(self) -> str:
-        """Path of the metadata; version 1 has none."""
+        """Return the path of the metadata; version 1 has none."""
         return _joined(self.mount, _METADATA, self.key)
 
     @property
     def folder(self) -> str:
-        """Path whose listing shows what is below this key."""
+        """Return the path whose listing shows the keys below this key."""
         return self.metadata if self.versioned else self.data
 
 
@@ -66,7 +66,7 @@ def locate(key: str, settings: Settings) -> Location:
 
 
 def checked(key: str) -> str:
-    """A key without slashes at its front; refuse what a server would read as another path."""
+    """Return the key without leading slashes; raise if a server would read it as another path."""
     path = key.lstrip("/")
     if not path or len(path) > _MAX_KEY_CHARS:
         raise invalid_request(f"a key has between 1 and {_MAX_KEY_CHARS} characters")

@@ -1,8 +1,8 @@
-"""Reading keys: one request for each key and version of a batch, however many properties are asked for.
+"""Reading keys: one request for each key and version of a batch, however many properties are requested.
 
-An answer counts as "not found" only if the server says that this very key is absent from the engine that the store
-describes. Everything else (no such mount, no such namespace, another engine version, a proxy's page, a folder) is an
-error of its own, so that no deletion policy acts on it.
+A response counts as "not found" only if the server reports that this key is absent from the engine that the store
+describes. Everything else (no such mount, no such namespace, another engine version, a proxy's page, a folder) is a
+different error, so that no deletion policy acts on it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ABOUT_THE_SECRET: Final = ("created_time", "current_version", "delete_version_a
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one request reads. References with equal questions share the answer."""
+    """The target of one read request. References with equal questions share the answer."""
 
     location: Location
     version: str = ""
@@ -44,7 +44,7 @@ class Secret:
 
     data: Members = field(repr=False)
     version: int | None = None
-    """None where the engine keeps no versions."""
+    """None if the engine has no versions."""
     updated_at: datetime | None = None
 
     @property
@@ -60,7 +60,7 @@ class Reader:
         self._mounts = mounts
 
     def question(self, ref: RemoteRef) -> Question:
-        """What to read for a reference; raises if it can never be answered."""
+        """Return the question for a reference; raise if no read can answer it."""
         settings = self._api.settings
         location = locate(ref.key, settings)
         if ref.metadata_policy is MetadataPolicy.FETCH:
@@ -103,7 +103,7 @@ class Reader:
             raise
 
     async def about(self, location: Location) -> Members | None:
-        """The metadata document of a version 2 key; None if the key does not exist."""
+        """Return the metadata document of a version 2 key; None if the key does not exist."""
         reply = await self._api.ask("GET", location.metadata, call=READ)
         if reply.status == 404 and reply.errors == ():
             await self._mounts.confirm(location.metadata)
@@ -113,7 +113,7 @@ class Reader:
         return reply.data
 
     async def names(self, path: str) -> list[str] | None:
-        """What a folder holds, sub-folders with a slash at their end; None for no such folder."""
+        """List a folder, sub-folders with a trailing slash; None if it does not exist."""
         return await self._listed(path, await self._api.ask("GET", f"{path}/", call=LIST, query={"list": "true"}))
 
     async def _listed(self, path: str, reply: Reply) -> list[str] | None:
@@ -121,7 +121,7 @@ class Reader:
             return None
         if not reply.ok:
             if reply.status == 404 and reply.data == {} and not reply.errors:
-                await self._mounts.confirm(path)  # tells the wrong version from other reasons
+                await self._mounts.confirm(path)  # distinguishes a wrong version from other causes
             raise await self._api.refused(reply, path)
         keys = reply.data.get("keys")
         return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else None
@@ -148,7 +148,7 @@ class Reader:
         return Secret({**own, **members(about.get("custom_metadata"))}, integer(about, "current_version"))
 
     async def _missing(self, reply: Reply, question: Question, key: str) -> ProviderError:
-        """Decide what a 404 means."""
+        """Return the error for a 404."""
         location = question.location
         place = self._api.place(location.data)
         if location.versioned and is_deleted(reply):
@@ -169,7 +169,7 @@ class Reader:
         return reply.ok or is_deleted(reply)
 
     async def _folder(self, location: Location, key: str) -> ProviderError | None:
-        """The error for a key that is a folder. A token that may not list cannot tell."""
+        """Return the error for a key that is a folder; without the right to list, this is unknown."""
         path = location.folder
         reply = await self._api.probe("GET", f"{path}/", call=LIST, query={"list": "true"})
         if reply.status == 403 or not await self._listed(path, reply):
@@ -188,7 +188,7 @@ def is_deleted(reply: Reply) -> bool:
 
 
 def value_in(secret: Secret, ref: RemoteRef) -> Value:
-    """What a reference asks for, out of the secret it names."""
+    """Return the value of a reference from its secret."""
     try:
         found = SecretBytes(_chosen(secret.data, ref))
     except NotJsonError as exc:
@@ -208,7 +208,7 @@ def _chosen(data: Members, ref: RemoteRef) -> bytes:
 
 
 def moment(written: Json) -> datetime | None:
-    """A time of the server, which has nanoseconds; None if there is none."""
+    """Parse a time of the server, which has nanoseconds; None if there is none."""
     if not isinstance(written, str) or not written:
         return None
     whole, dot, rest = written.partition(".")

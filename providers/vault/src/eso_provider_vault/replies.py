@@ -1,4 +1,4 @@
-"""One answer of a server, decoded, and where the question was sent to."""
+"""One decoded response of a server, with the address of its request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OK: Final = range(200, 300)
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a server answered. Nothing of the body shows in `repr`: it may hold secrets or repeat the request."""
+    """The response of a server. `repr` shows nothing of the body: it may contain secrets or repeat the request."""
 
     status: int
     json: Json = field(repr=False)
@@ -22,7 +22,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Header names are lower-case."""
     is_json: bool = True
-    """False when there is a body that is not a JSON object: some proxy answered, not Vault."""
+    """False if the body is not a JSON object: then a proxy responded, not Vault."""
 
     @property
     def ok(self) -> bool:
@@ -34,7 +34,7 @@ class Reply:
 
     @property
     def errors(self) -> tuple[str, ...] | None:
-        """The list `errors`, to classify by; never quote it. None when the body has none."""
+        """Return the list `errors`, to classify by; never quote it. None if the body has none."""
         found = at(self.json, "errors")
         return tuple(str(entry) for entry in found) if isinstance(found, list) else None
 
@@ -57,6 +57,6 @@ class Place:
 
 
 def shown(server: str) -> str:
-    """An address for messages, without user and password."""
+    """Return an address for messages, without user and password."""
     parts = urlsplit(server)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

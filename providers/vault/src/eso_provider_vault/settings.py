@@ -1,4 +1,4 @@
-"""One set of settings, whichever block they come from: `spec.provider.vault` or `spec.provider.openBao`."""
+"""The settings of a session, from either block: `spec.provider.vault` or `spec.provider.openBao`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ KvVersion = Literal["v1", "v2"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a session needs to know of its configuration, besides credentials."""
+    """The configuration of a session without its credentials."""
 
     server: str
     mount: str
-    """Path of the engine without slashes at its ends; empty when keys begin with it."""
+    """Path of the engine without leading and trailing slashes; empty if keys begin with it."""
     version: KvVersion = "v2"
     namespace: str = ""
     auth_namespace: str = ""
@@ -30,7 +30,7 @@ class Settings:
     forward_inconsistent: bool = False
     cas_required: bool = False
     versions_refused: bool = False
-    """Whether `remoteRef.version` is an error on a version 1 engine, which keeps no versions."""
+    """True if `remoteRef.version` is an error on a version 1 engine, which has no versions."""
 
 
 def settings_of(config: VaultProvider | OpenBaoProvider) -> Settings:
@@ -68,7 +68,7 @@ def _check_server(server: str) -> None:
     try:
         parts = urlsplit(server)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
-        _ = parts.port  # raises for what is no port
+        _ = parts.port  # raises if the port is invalid
     except ValueError:
         usable = False
     if not usable:

@@ -13,7 +13,7 @@ AT_ONCE: Final = 16
 
 
 async def each(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
-    """The results in the order of the items. The first failure cancels the rest and is raised."""
+    """Return the results in the order of the items. The first failure cancels the rest and is raised."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def gated(item: T) -> R:

@@ -106,7 +106,7 @@ class KvStore(Store[C]):
         return dict(zip(questions, answers, strict=True))
 
     async def check(self, ref: RemoteRef) -> Check:
-        """Tell whether the key is there and, if the reference names a property, has it."""
+        """Check whether the key exists and, if the reference names a property, has it."""
         try:
             found = value_in(await self.reader.answer(self.reader.question(ref), ref.key), ref)
         except ProviderError as missing:

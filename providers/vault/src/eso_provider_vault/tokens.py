@@ -1,4 +1,4 @@
-"""Where the token of a session comes from."""
+"""The source of a session's token."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from eso_api.values import SecretBytes
 
 
 class TokenSource(Protocol):
-    """Gives the token of every request, and a better one after the server refused it."""
+    """Returns the token for each request, and another one after the server rejected it."""
 
     async def token(self) -> SecretBytes | None:
-        """The token to send; None when an agent in front of the server adds one."""
+        """Return the token to send; None if an agent in front of the server adds one."""
         ...
 
     async def renewed(self, rejected: SecretBytes | None) -> SecretBytes | None:

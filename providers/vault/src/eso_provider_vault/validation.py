@@ -1,4 +1,4 @@
-"""Whether a store works: its token is accepted, and the engine it names is there, is kv and has the right version."""
+"""The validation of a store: its token is accepted, and its engine exists, is kv and has the right version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERSION_2_ONLY: Final = frozenset({Operation.METADATA_FETCH, Operation.FIND_BY_
 
 
 async def examined(api: Api, mounts: Mounts, watcher: Watcher, operations: frozenset[Operation]) -> Validation:
-    """Ask the server; raise what is wrong with the store, and say what the server lets it do."""
+    """Validate the store at the server; return its operations, or raise its error."""
     if api.settings.mount:
         await _check_mount(api, mounts)
     else:
@@ -27,7 +27,7 @@ async def examined(api: Api, mounts: Mounts, watcher: Watcher, operations: froze
 
 
 async def _check_mount(api: Api, mounts: Mounts) -> None:
-    """A token that can do anything below the mount may ask about it, so a good answer is about both."""
+    """Check token and mount together: every token with any right below the mount may read the mount's description."""
     reply = await mounts.ask(api.settings.mount)
     if reply.status == 403 and not await api.token_is_good():
         raise dead_token(api.place(api.settings.mount))
@@ -43,7 +43,10 @@ async def _check_token(api: Api) -> None:
 
 
 async def _tells_of_changes(watcher: Watcher) -> bool:
-    """A store that can read is ready, whatever becomes of the question for changes; the next validation asks again."""
+    """Find out whether the server reports changes.
+
+    A failure does not affect readiness; the next validation asks again.
+    """
     try:
         return await watcher.way() != "none"
     except ProviderError:

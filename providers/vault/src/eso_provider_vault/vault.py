@@ -7,7 +7,7 @@ import msgspec
 from eso_api.stores.vault import VaultProvider
 from eso_api.v2.owned import STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_api.v2.policy import Policy
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class VaultSpec(VaultProvider, frozen=True, kw_only=True):

@@ -7,11 +7,11 @@ import msgspec
 from eso_api.generators.vaultdynamicsecret import VaultDynamicSecretSpec
 from eso_api.v2.generator import GENERATOR_CATEGORIES
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class VaultDynamicSecret(Object, kw_only=True):
-    """What any path of Vault answers, for v2 generators."""
+    """Generates values from the response of any path of Vault, for v2 generators."""
 
     spec: VaultDynamicSecretSpec
     status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)

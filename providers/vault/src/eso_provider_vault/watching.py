@@ -1,4 +1,4 @@
-"""Being told of changes: by Vault Enterprise's event stream, or by one cheap look at all versions every few seconds.
+"""Change notification: from Vault Enterprise's event stream, or from a cheap scan of all versions every few seconds.
 
     events   websocket `sys/events/subscribe/kv-v2/*`; a break means a reconnect, and that everything is read again
     scan     one SCAN of detailed metadata a round (OpenBao): 1,000 unchanged keys cost one request, not 1,000
@@ -24,10 +24,10 @@ from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, WatchItem
 
 POLL_SECONDS: Final = 10.0
-"""From one look to the next. A subscription costs six requests a minute, however many keys it watches."""
+"""The interval between scans. A subscription costs six requests a minute, however many keys it watches."""
 RECONNECT_SECONDS: Final = (1.0, 2.0, 5.0, 15.0, 30.0)
 MAX_FAILURES: Final = 5
-"""Looks or connections that fail in a row before the stream ends with the error."""
+"""The number of failed scans or connections in a row after which the stream ends with the error."""
 
 _EVENTS: Final = "sys/events/subscribe/kv-v2/*"
 _PROBE: Final = "external-secrets-looks-whether-it-may-scan"
@@ -41,7 +41,7 @@ _PASSING: Final = frozenset(
 
 
 class Watcher:
-    """Tells of changes in one engine."""
+    """Reports the changes of one engine."""
 
     def __init__(self, api: Api, finder: Finder) -> None:
         self._api = api
@@ -49,13 +49,13 @@ class Watcher:
         self._way: Way | None = None
 
     async def way(self) -> Way:
-        """How this server tells of changes; asked once."""
+        """Return how this server reports changes; the server is asked once."""
         if self._way is None:
             self._way = await self._find_out()
         return self._way
 
     async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
-        """Changes of what is watched, without end."""
+        """Yield changes of the watched keys, without end."""
         topics = Topics(items, self._api.settings)
         match await self.way():
             case "events":
@@ -73,7 +73,7 @@ class Watcher:
     async def _find_out(self) -> Way:
         if self._api.settings.version == "v1":
             return "none"
-        # A plain request is told to upgrade where there are events, and that there is nothing where not.
+        # A server with events answers a plain request with "upgrade required", other servers with 404.
         reply = await self._api.probe("GET", _EVENTS, call="SubscribeEvents")
         if reply.status in (400, 426) and not reply.mentions("unsupported path"):
             return "events"
@@ -133,7 +133,8 @@ class Watcher:
                 failures += 1
                 if failures >= MAX_FAILURES or failed.reason not in _PASSING:
                     raise
-            # Events are not kept for us: whatever happened while we were away has to be read again.
+            # The server does not keep events for us, so everything that changed while we were disconnected must be read
+            # again.
             resync = True
             await self._api.clock.sleep(_pause(failures))
 
@@ -156,7 +157,7 @@ class Watcher:
             raise
 
     def _event(self, message: object, topics: Topics) -> ChangeEvent | None:
-        """What one message says to our watches; None if nothing."""
+        """Return the event of one message for our watches; None if it concerns none."""
         try:
             told = parse(message.encode() if isinstance(message, str) else b"")
         except NotJsonError:
@@ -175,7 +176,7 @@ class Watcher:
 
 
 def _key_in(path: str, mount: str) -> str:
-    """The key of an event's path `MOUNT/data/KEY`, whichever part of the engine it names."""
+    """Return the key of an event's path `MOUNT/data/KEY`; the path may name any part of the engine."""
     _, found, inside = f"/{path}".partition(f"/{mount}/")
     return inside.partition("/")[2] if found and mount else ""
 

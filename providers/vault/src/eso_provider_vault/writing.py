@@ -1,9 +1,9 @@
-"""Writing keys: everything that is pushed to one key becomes one new version, or none when nothing changed.
+"""Writing keys: all values pushed to one key become one new version, or none if nothing changed.
 
     read the key -> may we write it? -> set every item -> equal: stop -> write, if the version is still the one read
 
-Version 2 engines take the version that was read along with the write (check-and-set), so a parallel writer is noticed:
-the key is read again and the items are set anew. Version 1 engines know no versions; there the last writer wins.
+A write to a version 2 engine carries the version that was read (check-and-set), so a parallel write is detected: the
+key is read again and the items are set again. Version 1 engines have no versions; there the last writer wins.
 
 The mark that a key belongs to External Secrets is `managed-by: external-secrets`: in the custom metadata of version 2,
 in a member `custom_metadata` of version 1. Other custom metadata stays.
@@ -40,26 +40,26 @@ _CUSTOM: Final = "custom_metadata"
 
 
 class ConflictError(Exception):
-    """Somebody else wrote the key between our read and our write."""
+    """Another writer changed the key between our read and our write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is at a location before a write."""
+    """The state of a location before a write."""
 
     data: Members | None = field(repr=False)
-    """None when there is no value: never written, or its latest version is deleted."""
+    """None if there is no value: never written, or its latest version is deleted."""
     custom: Members = field(default_factory=dict, repr=False)
-    """Its custom metadata."""
+    """The custom metadata."""
     version: int = 0
-    """The version that a write has to expect; 0 for a key that was never written."""
+    """The version that a write must expect; 0 for a key that was never written."""
     metadata_version: int | None = None
-    """Version of the metadata, where the server counts them."""
+    """The version of the metadata, if the server counts versions of it."""
     known: bool = False
-    """Whether the server has anything at all under this key."""
+    """True if the server has any entry for this key."""
 
     owner: str = OWNER
-    """Who writes."""
+    """The owner that the mark of written keys names."""
 
     @property
     def is_ours(self) -> bool:
@@ -75,7 +75,7 @@ class Writer:
         self._locks: WeakValueDictionary[Location, asyncio.Lock] = WeakValueDictionary()
 
     async def push(self, items: Sequence[PushItem]) -> list[Pushed | ProviderError]:
-        """Write all items, which have the same key; one outcome for each."""
+        """Write all items of one key; return one outcome for each."""
         location = locate(items[0].remote.key, self._api.settings)
         async with self._alone(location):
             for _ in range(ATTEMPTS):
@@ -86,7 +86,7 @@ class Writer:
         raise self._contended(location)
 
     async def delete(self, items: Sequence[DeleteItem]) -> list[bool | ProviderError]:
-        """Remove all items, which have the same key; says of each whether it was there."""
+        """Remove all items of one key; return for each whether it existed."""
         location = locate(items[0].remote.key, self._api.settings)
         async with self._alone(location):
             for _ in range(ATTEMPTS):
@@ -98,7 +98,7 @@ class Writer:
 
     @asynccontextmanager
     async def _alone(self, location: Location) -> AsyncIterator[None]:
-        """Let writes of this session to one key wait for each other instead of colliding at the server."""
+        """Serialise the writes of one open store to a key: concurrent writes would conflict at the server."""
         lock = self._locks.setdefault(location, asyncio.Lock())
         async with lock:
             yield
@@ -163,7 +163,7 @@ class Writer:
     # --- the server --------------------------------------------------------------------------------------------------
 
     async def _standing(self, location: Location) -> Standing:
-        """Read what a write has to respect."""
+        """Read the state that a write depends on."""
         reply = await self._api.ask("GET", location.data, call=READ)
         if not location.versioned:
             return await self._standing_v1(reply, location)
@@ -193,10 +193,10 @@ class Writer:
         return Standing(data if isinstance(data, dict) else None, members(about.get(_CUSTOM)), version, known=True)
 
     async def _prepared(self, location: Location) -> Standing:
-        """A key without any version may have metadata already, made by somebody or by a push that was cut short."""
+        """Read the metadata of a key without versions; another writer or an interrupted push may have created it."""
         about = await self._about(location)
         if integer(about, "current_version"):
-            raise ConflictError  # somebody wrote the first version since we looked
+            raise ConflictError  # another writer created the first version since our read
         metadata_version = integer(about, "current_metadata_version") if about else 0
         return Standing(None, members(about.get(_CUSTOM)), metadata_version=metadata_version)
 
@@ -209,7 +209,7 @@ class Writer:
         return reply.data
 
     async def _write(self, location: Location, standing: Standing, document: Members) -> int:
-        """Write the document and, on a new key, the mark first: a mark without a value harms nobody."""
+        """Write the document; on a new key write the mark first, because a mark without a value is harmless."""
         if not location.versioned:
             reply = await self._api.ask("POST", location.data, call=WRITE, body=document)
             await self._accepted(reply, location.data)
@@ -229,7 +229,7 @@ class Writer:
         await self._accepted(reply, location.metadata)
 
     async def _remove(self, location: Location) -> None:
-        """Delete the value, and everything the engine remembers of it."""
+        """Delete the value with all its versions and metadata."""
         for path in (location.data, location.metadata) if location.versioned else (location.data,):
             reply = await self._api.ask("DELETE", path, call=DELETE)
             if reply.status != 404:
@@ -250,7 +250,7 @@ class Writer:
     # --- words -------------------------------------------------------------------------------------------------------
 
     def _marked(self, document: Members, standing: Standing) -> Members:
-        """Version 1: the mark is part of the value."""
+        """Return the value with the mark: in version 1 it is part of the value."""
         custom = members(at(document, _CUSTOM)) or standing.custom
         return {**document, _CUSTOM: {**custom, MARK: standing.owner}}
 
@@ -271,7 +271,7 @@ class Writer:
 
 
 def _reported(outcome: Pushed | ProviderError, version: str, *, unchanged: bool) -> Pushed | ProviderError:
-    """An outcome with the version of the key; items that cancelled each other out changed nothing."""
+    """Return an outcome with the version of the key; items that cancelled each other out are reported as unchanged."""
     if not isinstance(outcome, Pushed):
         return outcome
     settled = unchanged and _writes(outcome)

@@ -1,4 +1,4 @@
-"""What `eso conformance` may expect of this provider; found through the entry point group `eso.conformance`.
+"""The fixtures of this provider for `eso conformance`, found through the entry point group `eso.conformance`.
 
 Only what needs no endpoint: a run that reads, writes or generates names its own endpoint with `--fixture`.
 """
@@ -13,6 +13,7 @@ _URL: Final = "https://webhook.example.com"
 
 STORE: Final[dict[str, Any]] = {
     "group": STORE_CONFIG_GROUP,
+    "ownership": False,
     "invalid": [{}, {"url": "ftp://example.com"}, {"url": _URL, "result": {"jsonPath": "data"}}],
 }
 GENERATOR: Final[dict[str, Any]] = {

@@ -18,7 +18,7 @@ from eso_provider_webhook.templates import is_template, url_in
 from eso_sdk.backend import Backend
 from eso_sdk.errors import invalid_config
 from eso_sdk.http import HttpAnswer, HttpRequest, Login, Send, ca_bundle, tls_context
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 DEFAULT_TIMEOUT: Final = 30.0
 """Seconds. Without a bound of its own a request would take all the time the caller has."""
@@ -99,7 +99,7 @@ class Endpoint:
         await self._shared.close()
 
     def _tls(self) -> ssl.SSLContext | None:
-        """None stands for the CAs of the system; a bundle is trusted instead of them."""
+        """Return the TLS context; None for the CAs of the system. A bundle replaces them."""
         field_path, bundle = "/caBundle", ca_bundle(self._config.ca_bundle)
         if not bundle and self._config.ca_provider is not None:
             field_path, bundle = "/caProvider", self._backend.ca(self._config.ca_provider)

@@ -1,6 +1,6 @@
-"""What users of a webhook let compute: their templates and their paths into answers. Pure, each for `offloop.py`.
+"""The computations that users define: their templates and their paths into responses. Pure; `offloop.py` runs them.
 
-Nothing here imports the HTTP client: a worker process loads this module and what it imports.
+This module does not import the HTTP client, because every worker process loads it with its imports.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ _FOREVER: Final = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One template, and what it sees."""
+    """One template with its values."""
 
     template: str
     groups: Secrets = field(repr=False)
 
 
 def fill(pieces: Mapping[str, Piece], *, render: Renders) -> dict[str, bytes]:
-    """Fill in templates, by their fields in the configuration. The first error ends it, and names the field."""
+    """Fill in templates, by their fields in the configuration.
+
+    The first error is raised, with the name of its field.
+    """
     filled: dict[str, bytes] = {}
     for path, piece in pieces.items():
         try:
@@ -44,17 +47,17 @@ def fill(pieces: Mapping[str, Piece], *, render: Renders) -> dict[str, bytes]:
 
 
 def single(answer: bytes, path: str, *, render: Renders) -> bytes:
-    """`jsonanswer.single`, with the path as it is written."""
+    """Call `jsonanswer.single` with the path as text."""
     allow(render, _nanos(answer, path))
     return jsonanswer.single(answer, jsonanswer.path_of(path))
 
 
 def members(answer: bytes, path: str, *, render: Renders) -> dict[str, bytes]:
-    """`jsonanswer.members`, with the path as it is written."""
+    """Call `jsonanswer.members` with the path as text."""
     allow(render, _nanos(answer, path))
     return jsonanswer.members(answer, jsonanswer.path_of(path))
 
 
 def _nanos(answer: bytes, path: str) -> int:
-    """The most that it may take. A path that descends to any depth may find one place over and over."""
+    """Return the time limit in nanoseconds. A path that descends to any depth may visit one place many times."""
     return _FOREVER if ".." in path else _JSON_NANOS * (len(answer) + len(path))

@@ -25,11 +25,11 @@ from eso_sdk.errors import invalid_config
 from eso_sdk.http import status_error
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class Webhook(Object, kw_only=True):
-    """What an HTTP endpoint answers, for v2 generators."""
+    """Generates values from the response of an HTTP endpoint, for v2 generators."""
 
     spec: WebhookSpec
     status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)

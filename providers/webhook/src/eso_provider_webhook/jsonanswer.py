@@ -1,6 +1,6 @@
-"""From a JSON answer to values: an optional JSONPath into it, then one value or the members of an object.
+"""Converts a JSON response to values: an optional JSONPath, then one value or the members of an object.
 
-Pure. Errors tell of the path, never of what the answer holds.
+Pure. Errors name the path and never quote the response.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def path_of(text: str) -> Path:
 
 
 def single(answer: bytes, path: Path) -> bytes:
-    """The value at a path: of a list the first entry, of an object its JSON, of a number no digits after the point.
+    """Return the value at a path: the first entry of a list, an object as JSON, a number without decimal places.
 
-    That is what the Go operator makes of it. Whole numbers keep all their digits here.
+    This is the behaviour of the Go operator, except that whole numbers keep all their digits.
     """
     found = _at(_decoded(answer, f"{_NO_JSON}, and result.jsonPath needs JSON"), path)
     while isinstance(found, list):
@@ -45,7 +45,7 @@ def single(answer: bytes, path: Path) -> bytes:
 
 
 def members(answer: bytes, path: Path) -> dict[str, bytes]:
-    """Every member of the object at the path, as bytes. A string there is read as JSON once more."""
+    """Return every member of the object at the path, as bytes. If the path leads to a string, it is parsed as JSON."""
     found = _at(_decoded(answer, _NO_JSON), path)
     if isinstance(found, str):
         found = _decoded(found.encode(), f"{_place(path)} is a string that is not JSON")
@@ -58,7 +58,7 @@ def _decoded(text: bytes, complaint: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise backend_error(complaint) from None  # the decoder quotes what it found
+        raise backend_error(complaint) from None  # the decoder's message quotes the input
 
 
 def _at(document: Any, path: Path) -> Any:
@@ -89,7 +89,7 @@ def _kind(value: Any) -> str:
 
 
 def _value(place: str, member: Any) -> bytes:
-    """As the Go operator turns JSON into bytes, but for whole numbers: these keep all their digits."""
+    """Convert JSON to bytes as the Go operator does, except that whole numbers keep all their digits."""
     match member:
         case str():
             return member.encode()

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 MAX_STEPS: Final = 64
 MAX_VISITED: Final = 1_000_000
-"""Places of a document that one selection may look at: `$..*..*` of a large one would never end."""
+"""The number of places that one selection may visit: `$..*..*` of a large document would never finish."""
 
 Operator = Literal["==", "!=", "<", "<=", ">", ">="]
 
@@ -94,7 +94,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """Whether the value of a path or literal is true."""
+    """True if the value of a path or literal is true."""
 
     value: Path | Literally
 
@@ -129,11 +129,11 @@ class Path:
 
     @property
     def is_single(self) -> bool:
-        """Whether the path leads to one place, whatever the document."""
+        """Return whether the path leads to one place in any document."""
         return all(isinstance(step, Child) for step in self.steps)
 
     def select(self, document: Any) -> Any:
-        """What the document has at the path: one value, or for a path to several places the list of their values."""
+        """Return the value at the path; for a path to several places, the list of their values."""
         selection = _Selection(document)
         if not self.is_single:
             return list(selection.places(self.steps, document))
@@ -147,12 +147,12 @@ class Path:
 
     @property
     def spelled(self) -> str:
-        """The path for messages; only of single steps."""
+        """Return the path for messages; only for paths of single steps."""
         return "$" + "".join(_spelled(step) for step in self.steps)
 
 
 class _Selection:
-    """One walk through one document, with its bound."""
+    """One walk through one document, with its limit."""
 
     def __init__(self, document: Any) -> None:
         self._document = document

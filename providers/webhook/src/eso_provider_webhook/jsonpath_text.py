@@ -1,4 +1,4 @@
-"""The text of a JSONPath -> its steps (`jsonpath.py`). `PathError` says at which character reading ends."""
+"""Parses the text of a JSONPath to its steps (`jsonpath.py`). `PathError` has the position of the error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": N
 
 
 def parsed(text: str) -> Path:
-    """The path that a text spells; an empty text is the whole document."""
+    """Return the parsed path; an empty text is the whole document."""
     spelled = text.strip()
     if not spelled:
         return Path()
@@ -148,7 +148,7 @@ class _Reader:
     # --- filters ------------------------------------------------------------------------------------------------------
 
     def _nested(self, read: Callable[[], Test]) -> Test:
-        """Bounds what is read by recursion."""
+        """Limit the recursion depth."""
         self._depth += 1
         if self._depth > MAX_NESTING:
             raise PathError(f"is nested more than {MAX_NESTING} times")

@@ -1,6 +1,6 @@
-"""MD4 (RFC 1320), which NTLM makes its keys of and which the system's libraries no longer offer.
+"""MD4 (RFC 1320), which NTLM uses for its keys and the system's libraries no longer offer.
 
-For nothing else: as a hash it is broken.
+Do not use it for anything else: as a hash it is broken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MASK: Final = 0xFFFFFFFF
 _START: Final = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
 
 _Mix = Callable[[int, int, int], int]
-# The three rounds: what they mix words with, what they add, in which order they take words, how far they rotate.
+# The three rounds: mixing function, constant, order of the words, rotations.
 _ROUNDS: Final[tuple[tuple[_Mix, int, tuple[int, ...], tuple[int, ...]], ...]] = (
     (lambda x, y, z: (x & y) | (~x & z), 0, tuple(range(16)), (3, 7, 11, 19)),
     (
@@ -32,7 +32,7 @@ _ROUNDS: Final[tuple[tuple[_Mix, int, tuple[int, ...], tuple[int, ...]], ...]] =
 
 
 def md4(message: bytes) -> bytes:
-    """The digest, 16 bytes."""
+    """Return the digest, 16 bytes."""
     padded = message + b"\x80" + bytes((55 - len(message)) % 64) + struct.pack("<Q", len(message) * 8)
     state = _START
     for at in range(0, len(padded), 64):

@@ -2,8 +2,8 @@
 
     NEGOTIATE ->   <- challenge (`challenge_of`)   authenticate ->
 
-The layout is that of MS-NLMP. No signing, no sealing, no integrity code: HTTP uses none of them. Pure but for
-the random challenge.
+The layout is that of MS-NLMP, without signing, sealing and integrity code, which HTTP does not use. Pure except for the
+random challenge.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HEADER: Final = 64
 _EPOCH: Final = datetime(1601, 1, 1, tzinfo=UTC)
 
 NEGOTIATE: Final = base64.b64encode(struct.pack("<8sII16x", _SIGNATURE, 1, _FLAGS)).decode()
-"""The first message: who speaks is only said in the last one."""
+"""The first message; only the last one names the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What the server wants to see proven."""
+    """The challenge of the server."""
 
     nonce: bytes
     target_info: bytes
@@ -55,13 +55,13 @@ class Challenge:
 
 
 def scheme_of(offered: Iterable[str]) -> str | None:
-    """The scheme of `WWW-Authenticate` to log in with; None if the server offers neither."""
+    """Return the scheme of `WWW-Authenticate` to log in with; None if the server offers neither."""
     names = {part.split()[0].lower() for line in offered for part in line.split(",") if part.strip()}
     return next((scheme for scheme in ("NTLM", "Negotiate") if scheme.lower() in names), None)
 
 
 def challenge_of(offered: Iterable[str], scheme: str) -> Challenge | None:
-    """The challenge in a refusal; None if there is none."""
+    """Return the challenge of a 401 response; None if there is none."""
     for line in offered:
         name, _, text = line.strip().partition(" ")
         if name.lower() == scheme.lower() and text.strip():
@@ -70,7 +70,7 @@ def challenge_of(offered: Iterable[str], scheme: str) -> Challenge | None:
 
 
 def authenticate(login: Login, challenge: Challenge, now: datetime) -> str:
-    """The last message: it proves the password without showing it."""
+    """Return the last message: it proves the password without containing it."""
     domain, _, user = login.user.rpartition("\\")
     key, nonce = response_key(login.password, user, domain), secrets.token_bytes(8)
     # A server that says its time wants to see it again, and no answer of the older kind.
@@ -82,18 +82,18 @@ def authenticate(login: Login, challenge: Challenge, now: datetime) -> str:
 
 
 def response_key(password: str, user: str, domain: str) -> bytes:
-    """NTOWFv2."""
+    """Return NTOWFv2."""
     return hmac.digest(md4(password.encode("utf-16-le")), (user.upper() + domain).encode("utf-16-le"), "md5")
 
 
 def nt_response(key: bytes, challenge: Challenge, nonce: bytes, time: bytes) -> bytes:
-    """NTProofStr, and what it was made of."""
+    """Return NTProofStr and the blob that it covers."""
     blob = b"\x01\x01" + bytes(6) + time + nonce + bytes(4) + challenge.target_info + bytes(4)
     return hmac.digest(key, challenge.nonce + blob, "md5") + blob
 
 
 def _file_time(now: datetime) -> bytes:
-    """Tenths of microseconds since 1601, as Windows counts."""
+    """Return tenths of microseconds since 1601, the time unit of Windows."""
     return struct.pack("<Q", (now - _EPOCH) // timedelta(microseconds=1) * 10)
 
 
@@ -113,7 +113,7 @@ def _challenge(text: str) -> Challenge:
 
 
 def _entries(info: bytes) -> dict[int, bytes]:
-    """What the server says of itself, by number."""
+    """Return the server's description of itself, by number."""
     found: dict[int, bytes] = {}
     at = 0
     while at < len(info):

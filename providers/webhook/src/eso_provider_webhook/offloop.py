@@ -14,11 +14,11 @@ from eso_sdk.errors import invalid_config
 T = TypeVar("T")
 
 _MEMORY: Final = 96 * 2**20
-"""Of each worker: the chart gives a provider less than the operator."""
+"""Memory of each worker: the chart gives a provider less than the operator."""
 
 
 async def computed(work: Callable[..., T], namespace: str, *, field: str) -> T:
-    """What `work`, a function of `filling.py`, makes. `field` is blamed if it takes too long."""
+    """Return the result of `work`, a function of `filling.py`. If it takes too long, the error names `field`."""
     try:
         return await _rendering().run(work, namespace)
     except RenderError as problem:
@@ -27,5 +27,5 @@ async def computed(work: Callable[..., T], namespace: str, *, field: str) -> T:
 
 @cache
 def _rendering() -> Rendering:
-    """One for the process, and so one set of worker processes."""
+    """Return the one rendering of the process, so that there is one set of worker processes."""
     return Rendering(Workers(WorkerSettings(memory=_MEMORY)))

@@ -1,13 +1,13 @@
-"""The Webhook store: requests that its templates describe, and what the answers hold.
+"""The Webhook store: sends the requests that its templates describe, and extracts values from the responses.
 
-| operation | request | answer |
+| operation | request | response |
 |---|---|---|
-| get, get_map, check | `method` or GET, with `body` | 404: not found; 304: the value of the earlier answer |
+| get, get_map, check | `method` or GET, with `body` | 404: not found; 304: the value of the earlier response |
 | push | `method` or POST, with `body` or else the value | any 2xx |
-| delete | DELETE, without a body | any 2xx; 404: was not there |
+| delete | DELETE, without a body | any 2xx; 404: did not exist |
 
-The answer may depend on the caller's namespace in ways that only the templates know, so nothing is shared between
-namespaces. Errors name the field of the configuration and the status, and quote nothing of a request or an answer.
+Templates may make the response depend on the caller's namespace, so nothing is shared between namespaces. Errors name
+the field of the configuration and the status, and quote nothing of a request or a response.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FOUND_NOTHING: Final = 404
 _NOT_MODIFIED: Final = 304
 _HOST: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _NAMES: Final = ("key", "version", "property", "namespace", "remoteKey", "secretKey", "value")
-"""Names under `.remoteRef`. Those that mean nothing to an operation are empty, so that `if` can tell them apart."""
+"""Names under `.remoteRef`. Names that an operation does not set are empty, so that `if` can distinguish operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,10 @@ class WebhookStore(Store[WebhookProvider]):
         return _Read(answer.body, self._version(asked, answer.headers.get("ETag", "")))
 
     def _version(self, asked: HttpRequest, etag: str) -> str:
-        """An ETag belongs to one address; the version of a value covers everything that decides the value."""
+        """Return the version of a value.
+
+        An ETag is valid for one address only, so the version covers all inputs of the value.
+        """
         return fingerprint(asked, etag, self.config.result.json_path).hex() if etag else ""
 
     async def _found(self, work: Callable[..., T]) -> T:
@@ -161,7 +164,7 @@ class WebhookStore(Store[WebhookProvider]):
         del source
         key = item.remote.key
         value = item.payload.reveal() if isinstance(item.payload, SecretBytes) else _whole(item.payload)
-        # The value has the name of its remote key, unless that name says where the value goes.
+        # The value also has the name of its remote key, unless that name is one of `.remoteRef`'s.
         place = {"remoteKey": key.encode(), "secretKey": item.secret_key.encode()}
         variables = self._variables(item.remote, {key: value, "value": value, **place})
         body = None if self.config.body else value
@@ -194,7 +197,7 @@ class WebhookStore(Store[WebhookProvider]):
             raise problem
 
     def _check_namespaces(self) -> None:
-        """A cluster-scoped store names the namespace of each Secret: no caller's Secret goes to its address."""
+        """Require the namespace of each Secret in a cluster-scoped store: no caller's Secret is sent to its address."""
         if self.holder.namespace:
             return
         named: dict[str, str | None] = {

@@ -1,9 +1,9 @@
-"""The templates of a webhook (url, headers, body, jsonPath) and what they see.
+"""The templates of a webhook (url, headers, body, jsonPath) and their values.
 
-    .remoteRef.NAME     what the call is about; in url percent-encoded as in a query
+    .remoteRef.NAME     the reference of the call; in url percent-encoded as in a query
     .SECRET.KEY         the keys of each Secret, under the name that the configuration gives the Secret
 
-A name that is not there is an error, and the error names the field. Errors never show what a template made.
+An unknown name is an error, which names the field. Errors never show the output of a template.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eso_sdk.http import HttpRequest, url_of
 
 REMOTE_REF: Final = "remoteRef"
 
-# What an HTTP client writes itself. As in Go, a configuration cannot set these headers.
+# Headers that the HTTP client sets itself. As in Go, a configuration cannot set them.
 _OWN_HEADERS: Final = frozenset({"host", "content-length", "transfer-encoding", "trailer"})
 _HEADER_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -34,7 +34,7 @@ _REMOTE_NAME: Final = re.compile(r"\.remoteRef\.(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What the templates of one call see. A generator has no `.remoteRef`."""
+    """The values that the templates of one call see. A generator has no `.remoteRef`."""
 
     secrets: Secrets = field(repr=False)
     remote: Mapping[str, bytes] | None = field(default=None, repr=False)
@@ -45,16 +45,16 @@ class Variables:
 
     @property
     def in_url(self) -> Secrets:
-        """The same for the url: spelled as in a query, so that no key can add a path or a parameter."""
+        """Return the values for the url, percent-encoded as in a query, so that no key can add a path or parameter."""
         if self.remote is None:
             return self.secrets
         encoded = {name: quote_plus(value, safe="").encode() for name, value in self.remote.items()}
         return {**self.secrets, REMOTE_REF: encoded}
 
     def in_body(self, template: str) -> Secrets:
-        """The same for the body, where names of `.remoteRef` that this call does not set are empty.
+        """Return the values for the body; names of `.remoteRef` that this call does not set are empty.
 
-        A body for pushes names the value by its remote key. Reads send the same body, and know no such name.
+        A body for pushes names the value by its remote key. Reads send the same body without such a name.
         """
         if self.remote is None:
             return self.secrets

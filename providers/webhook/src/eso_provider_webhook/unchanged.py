@@ -16,11 +16,11 @@ from eso_sdk.http import HttpAnswer, HttpRequest
 
 MAX_ENTRIES: Final = 64
 MAX_BYTES: Final = 256 * 1024
-"""Of all answers that one opened store keeps: a process has up to 256 opened stores."""
+"""Size limit of all responses that one opened store caches. A process has up to 256 opened stores."""
 MAX_ETAG: Final = 256
 
 _KEY: Final = secrets.token_bytes(32)
-"""Fingerprints cover credentials; without this key nobody can test guesses against them."""
+"""Keys the fingerprints, which cover credentials, so that guesses cannot be tested against them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Kept:
 
 
 class Unchanged:
-    """The answers of one opened store. Bounded by number and bytes; the oldest one goes first."""
+    """The cached responses of one opened store. Bounded by number and bytes; the oldest one is evicted first."""
 
     def __init__(self, *, entries: int = MAX_ENTRIES, size: int = MAX_BYTES) -> None:
         self._entries = entries
@@ -64,12 +64,12 @@ class Unchanged:
 
 
 def conditional(request: HttpRequest, kept: Kept) -> HttpRequest:
-    """Ask for the value only if it is no longer the one that is kept."""
+    """Request the value only if it differs from the cached one."""
     return replace(request, headers={**request.headers, "If-None-Match": kept.etag})
 
 
 def fingerprint(request: HttpRequest, *more: str) -> bytes:
-    """Digest a request, and what else decides the value. Stable within this process only."""
+    """Return a digest of the request and of all other inputs of the value. Stable within this process only."""
     digest = hmac.new(_KEY, digestmod=hashlib.sha256)
     headers = (part for pair in sorted(request.headers.items()) for part in pair)
     for part in (request.method, str(request.url), *headers, *more):

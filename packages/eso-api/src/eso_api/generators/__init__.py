@@ -1,4 +1,4 @@
-"""Generators (generators.external-secrets.io/v1alpha1): one kind for each file.
+"""Generators (generators.external-secrets.io/v1alpha1), one kind per file.
 
-They make values instead of fetching them.
+They generate values instead of fetching them.
 """

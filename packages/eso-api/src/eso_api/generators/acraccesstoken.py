@@ -6,7 +6,7 @@ from eso_api.generators.definition import generator_kind
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
 from eso_api.shapes import Fragment
 from eso_api.stores.azurekv import AzureEnvironment
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class ACRPrincipalSecretRef(Fragment, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from eso_api.generators.definition import generator_kind
 from eso_api.policies import RetrySettings
 from eso_api.references import CaProvider, SecretKeySelector
 from eso_api.shapes import Base64, Fragment
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class BeyondtrustApiKey(Fragment, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eso_api.generators.definition import generator_kind
 from eso_api.references import ServiceAccountSelector
 from eso_api.shapes import Fragment
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class CloudsmithAccessTokenSpec(Fragment, frozen=True, kw_only=True):

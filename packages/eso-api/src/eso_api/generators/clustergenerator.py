@@ -27,7 +27,7 @@ from eso_api.generators.vaultdynamicsecret import VaultDynamicSecretSpec
 from eso_api.generators.webhook import WebhookSpec
 from eso_api.references import GENERATOR_KINDS, GENERATORS_GROUP
 from eso_api.shapes import Fragment, Rule, exactly_one, one_of
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 EMBEDDABLE_KINDS = tuple(kind for kind in GENERATOR_KINDS if kind != "ClusterGenerator")
 

@@ -7,7 +7,7 @@ import msgspec
 from eso_api.generators.definition import generator_kind
 from eso_api.shapes import Fragment
 from eso_api.stores.gcpsm import GcpAuth
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class GCRAccessTokenSpec(Fragment, frozen=True, kw_only=True):

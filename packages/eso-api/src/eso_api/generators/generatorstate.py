@@ -1,4 +1,4 @@
-"""GeneratorState: what a generator made and must clean up later. Written by the operator, not by users."""
+"""GeneratorState: generated values that need a later cleanup. Written by the operator, not by users."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from eso_api.crd import CustomKind, age_column, string_column
 from eso_api.generators.definition import GENERATOR_CATEGORIES
 from eso_api.references import GENERATORS_GROUP
 from eso_api.shapes import Fragment, Json, Timestamp
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class GeneratorStateSpec(Fragment, frozen=True, kw_only=True):
-    """What was made, by which generator, and until when it is kept."""
+    """The generated value, its generator, and how long it is kept."""
 
     resource: Json
-    """The generator as it was."""
+    """The generator at the time of the generation."""
     state: Json
-    """What the generator needs to clean up."""
+    """The state that the generator needs for the clean-up."""
     garbage_collection_deadline: Timestamp = None
     """When it is cleaned up; absent means when its owner is deleted."""
 
 
 class GeneratorStateStatus(Fragment, frozen=True, kw_only=True):
-    """Whether it could be cleaned up."""
+    """The state of the clean-up."""
 
     conditions: Conditions = []
     """Ready says whether the state is in use."""
 
 
 class GeneratorState(Object, kw_only=True):
-    """What a generator made and must clean up later."""
+    """Generated values that need a later cleanup."""
 
     spec: GeneratorStateSpec
     status: GeneratorStateStatus = msgspec.field(default_factory=GeneratorStateStatus)

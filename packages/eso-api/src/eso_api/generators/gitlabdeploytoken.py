@@ -9,7 +9,7 @@ import msgspec
 from eso_api.generators.definition import generator_kind
 from eso_api.references import SecretKeySelector
 from eso_api.shapes import Fragment, NonEmpty, Timestamp, exactly_one_of, one_of, shaped
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 GitlabScope = Annotated[
     str,
@@ -47,7 +47,7 @@ class GitlabDeployTokenSpec(Fragment, frozen=True, kw_only=True):
     name: NonEmpty
     """Name of the deploy token."""
     scopes: Annotated[list[GitlabScope], shaped(minItems=1)]
-    """What the token may do."""
+    """The rights of the token."""
     auth: GitlabAuth
     """Credentials."""
     url: str = ""

@@ -7,7 +7,7 @@ from typing import Annotated
 from eso_api.generators.definition import generator_kind
 from eso_api.references import SecretKeySelector
 from eso_api.shapes import Fragment, shaped
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class GrafanaBasic(Fragment, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eso_api.generators.definition import generator_kind
 from eso_api.references import SecretKeySelector
 from eso_api.shapes import Fragment, Timestamp
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class MFASpec(Fragment, frozen=True, kw_only=True):

@@ -8,11 +8,11 @@ import msgspec
 
 from eso_api.generators.definition import generator_kind
 from eso_api.shapes import Fragment, NonEmpty, one_of, shaped
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class PasswordSpec(Fragment, frozen=True, kw_only=True):
-    """What the passwords look like."""
+    """The format of the passwords."""
 
     length: int = 24
     """Number of characters; absent means 24."""

@@ -8,11 +8,11 @@ import msgspec
 
 from eso_api.generators.definition import generator_kind
 from eso_api.shapes import Fragment, one_of, shaped
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class SSHKeySpec(Fragment, frozen=True, kw_only=True):
-    """What the keys look like."""
+    """The type of the keys."""
 
     key_type: Annotated[str, one_of("rsa", "ecdsa", "ed25519")] = "rsa"
     """Algorithm; absent means rsa."""

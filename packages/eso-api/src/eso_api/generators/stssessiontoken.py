@@ -5,11 +5,11 @@ from __future__ import annotations
 from eso_api.generators.definition import generator_kind
 from eso_api.shapes import Fragment, Int32
 from eso_api.stores.aws import AwsAuth
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class STSRequestParameters(Fragment, frozen=True, kw_only=True):
-    """What is asked of AWS."""
+    """Parameters of the request to AWS."""
 
     session_duration: Int32 | None = None
     """Seconds that the keys are valid."""
@@ -20,7 +20,7 @@ class STSRequestParameters(Fragment, frozen=True, kw_only=True):
 
 
 class STSSessionTokenSpec(Fragment, frozen=True, kw_only=True):
-    """Whose keys, and for how long."""
+    """The keys to use, and the duration of the session."""
 
     region: str
     """Region of the service."""
@@ -29,7 +29,7 @@ class STSSessionTokenSpec(Fragment, frozen=True, kw_only=True):
     role: str = ""
     """Role to assume."""
     request_parameters: STSRequestParameters | None = None
-    """What is asked of AWS."""
+    """Parameters of the request to AWS."""
 
 
 class STSSessionToken(Object, kw_only=True):

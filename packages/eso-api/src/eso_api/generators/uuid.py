@@ -6,11 +6,11 @@ import msgspec
 
 from eso_api.generators.definition import generator_kind
 from eso_api.shapes import Fragment
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class UUIDSpec(Fragment, frozen=True, kw_only=True):
-    """Nothing to set."""
+    """This generator has no settings."""
 
 
 class UUID(Object, kw_only=True):

@@ -8,7 +8,7 @@ from eso_api.generators.definition import generator_kind
 from eso_api.policies import RetrySettings
 from eso_api.shapes import Fragment, Json, one_of
 from eso_api.stores.vault import VaultProvider
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class VaultDynamicSecretSpec(Fragment, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class VaultDynamicSecretSpec(Fragment, frozen=True, kw_only=True):
 
 
 class VaultDynamicSecret(Object, kw_only=True):
-    """What any path of Vault answers."""
+    """Generates values from the response of any path of Vault."""
 
     spec: VaultDynamicSecretSpec
 

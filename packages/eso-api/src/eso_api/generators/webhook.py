@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eso_api.generators.definition import generator_kind
 from eso_api.stores.webhook import WebhookCall, WebhookResult
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class WebhookSpec(WebhookCall, frozen=True, kw_only=True):
@@ -15,7 +15,7 @@ class WebhookSpec(WebhookCall, frozen=True, kw_only=True):
 
 
 class Webhook(Object, kw_only=True):
-    """What an HTTP endpoint answers."""
+    """Generates values from the response of an HTTP endpoint."""
 
     spec: WebhookSpec
 

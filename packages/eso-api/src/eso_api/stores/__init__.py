@@ -1,1 +1,1 @@
-"""The provider blocks of v1 stores: `spec.provider.<key>`, one file for each provider whose block is typed."""
+"""The provider blocks of v1 stores (`spec.provider.<key>`), one file per provider with a typed block."""

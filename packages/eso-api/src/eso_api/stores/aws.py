@@ -1,6 +1,6 @@
 """`spec.provider.aws`: Secrets Manager, Parameter Store and Certificate Manager.
 
-The parts about credentials are shared with the AWS generators and with the AWS provider's own kinds.
+The AWS generators and the AWS provider's own kinds share the parts about credentials.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ CustomSessionTags = Annotated[
 
 
 class AwsConnection(Fragment, frozen=True, kw_only=True):
-    """How to reach one region of one account, whatever the service."""
+    """The connection to one region of one account, for any service."""
 
     region: str
     """Region of the backend."""

@@ -1,7 +1,7 @@
 """`spec.provider` of v1 stores: exactly one provider, named by its key.
 
-Every key that existing manifests may use is accepted. The blocks below `typed` are checked by the API server; the
-others are kept as they are and checked by their provider.
+Every key that existing manifests may use is accepted. The API server checks the blocks below `typed`; the other blocks
+are kept unchanged and checked by their provider.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     vault: VaultProvider | None = None
     webhook: WebhookProvider | None = None
 
-    # kept as they are
+    # kept unchanged
     akeyless: JsonMap | None = None
     alibaba: JsonMap | None = None
     barbican: JsonMap | None = None

@@ -20,14 +20,14 @@ class CrdResource(Fragment, frozen=True, kw_only=True):
 
 
 class CrdRule(Fragment, frozen=True, kw_only=True):
-    """What may be read. All fields that are set must match."""
+    """A rule for the objects and properties that may be read. All fields that are set must match."""
 
     name: str = ""
-    """Regular expression (RE2) that is searched in the name of the object; add ^ and $ to match all of it."""
+    """Regular expression (RE2) that must match anywhere in the object's name; add ^ and $ to match the whole name."""
     namespace: str = ""
-    """Regular expression that is searched in the namespace of the object."""
+    """Regular expression that must match anywhere in the object's namespace."""
     properties: list[str] = []
-    """Regular expressions, one of which must be found in the property; reads without property are then refused."""
+    """Regular expressions, one of which must match in the property; reads without property are then refused."""
 
 
 class CrdWhitelist(Fragment, frozen=True, kw_only=True):

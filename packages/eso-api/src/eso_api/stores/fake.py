@@ -13,7 +13,7 @@ class FakeValue(Fragment, frozen=True, kw_only=True):
     value: str = ""
     """Its value."""
     value_map: dict[str, str] = {}
-    """Its properties, if it has several; an earlier spelling of a value that is a JSON object."""
+    """Its properties, if it has several; an older form of a value that is a JSON object."""
     version: str = ""
     """Version that a remote reference must ask for."""
 
@@ -24,4 +24,4 @@ class FakeProvider(Fragment, frozen=True, kw_only=True):
     data: list[FakeValue]
     """The remote secrets."""
     validation_result: int = 0
-    """What validation says: 0 ready, 1 unknown, 2 error."""
+    """Result of the validation: 0 ready, 1 unknown, 2 error."""

@@ -133,7 +133,7 @@ class VaultGcp(Fragment, frozen=True, kw_only=True):
 
 
 class VaultAuth(Fragment, frozen=True, kw_only=True):
-    """How to log in; the first that is set is used, in the order of the documentation."""
+    """How to log in; the first method that is set is used, in the order of the documentation."""
 
     namespace: str = ""
     """Vault namespace of the login."""
@@ -179,7 +179,7 @@ class VaultProvider(Fragment, frozen=True, kw_only=True):
     server: str
     """URL of the server."""
     auth: VaultAuth | None = None
-    """How to log in; absent means an agent in front of Vault does it."""
+    """How to log in; absent if an agent in front of Vault logs in."""
     path: str | None = None
     """Mount path of the engine."""
     version: Annotated[str, one_of("v1", "v2")] = "v2"

@@ -21,7 +21,7 @@ class Ntlm(Fragment, frozen=True, kw_only=True):
 
 
 class WebhookAuth(Fragment, frozen=True, kw_only=True):
-    """How the endpoint knows us."""
+    """How we authenticate to the endpoint."""
 
     SHAPE: ClassVar = exactly_one()
 
@@ -57,9 +57,9 @@ class WebhookCall(Fragment, frozen=True, kw_only=True):
     body: str = ""
     """Body; a template."""
     auth: WebhookAuth | None = None
-    """How the endpoint knows us."""
+    """How we authenticate to the endpoint."""
     timeout: Duration = ""
-    """How long a request may take."""
+    """Time limit of a request."""
     secrets: list[WebhookSecret] = []
     """Secrets that templates may use."""
     ca_bundle: Base64 = ""

@@ -1,1 +1,1 @@
-"""Stores and generators whose provider runs in a process of its own (v2), and how that process is reached."""
+"""Stores and generators whose provider runs in its own process (v2), and how to reach that process."""

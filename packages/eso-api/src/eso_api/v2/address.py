@@ -1,7 +1,8 @@
-"""Addresses of provider processes: what users may write, taken apart.
+"""Addresses of provider processes, as users write them, parsed.
 
 `host:port`, `grpc://host:port`, `https://host:port`, `dns:///host:port`, `unix:///path`, `http+unix:///path`.
-Whether an address may be dialled is not decided here.
+
+This module does not decide whether an address may be dialled.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 
 class AddressError(ValueError):
-    """A text that is no address of a provider."""
+    """The text is not an address of a provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ _SOCKET: Final = re.compile(r"(?:http\+)?unix://(?P<path>/\S+)")
 
 
 def parse_address(text: str) -> NetworkAddress | SocketAddress:
-    """Take one address apart."""
+    """Parse one address."""
     if match := _SOCKET.fullmatch(text):
         return SocketAddress(match["path"])
     match = _NETWORK.fullmatch(text)

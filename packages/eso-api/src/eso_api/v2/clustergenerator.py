@@ -11,7 +11,7 @@ from eso_api.shapes import at_most_one, one_of
 from eso_api.v2.connection import ProviderConfig
 from eso_api.v2.generator import GENERATOR_CATEGORIES, GENERATOR_COLUMNS, GENERATOR_GROUP
 from eso_api.v2.policy import MANIFEST_NAMESPACE, PROVIDER_NAMESPACE, ClusterPolicy, ProviderStatus
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 _SCOPE_OF = {"ProviderReference": PROVIDER_NAMESPACE, "ManifestReference": MANIFEST_NAMESPACE}
 
@@ -28,7 +28,7 @@ class ClusterGeneratorSpec(ClusterPolicy, frozen=True, kw_only=True):
 
     @property
     def scope(self) -> str:
-        """The authentication scope, whichever way it is spelled."""
+        """Return the authentication scope from either spelling."""
         return _SCOPE_OF.get(self.authentication_namespace, self.authentication_scope)
 
 
@@ -44,6 +44,7 @@ CLUSTER_GENERATOR_V2 = CustomKind(
     group=GENERATOR_GROUP,
     plural="clustergenerators",
     versions=("v2alpha1",),
+    short_names=("cgenv2",),
     namespaced=False,
     categories=GENERATOR_CATEGORIES,
     columns=GENERATOR_COLUMNS,

@@ -1,4 +1,4 @@
-"""ClusterProvider: the short form of a v2 ClusterSecretStore, named by kind alone in a store reference."""
+"""ClusterProvider: the short form of a v2 ClusterSecretStore; a store reference names it by kind alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eso_api.secretstore import STORE_COLUMNS
 from eso_api.v2.connection import Address, ChannelAuth, ClassRef, ProviderConfig, ProviderRef
 from eso_api.v2.policy import ClusterPolicy, ProviderStatus
 from eso_api.v2.provider import CONNECTION_RULES
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class ClusterProviderSpec(ClusterPolicy, frozen=True, kw_only=True):
@@ -23,17 +23,17 @@ class ClusterProviderSpec(ClusterPolicy, frozen=True, kw_only=True):
     address: Address = ""
     """Where the provider listens, for example grpc://provider-aws.eso.svc:8080."""
     class_ref: ClassRef | None = None
-    """The class that says where the provider is."""
+    """The class that names the address of the provider."""
     auth: ChannelAuth | None = None
-    """How the provider knows us."""
+    """How we authenticate to the provider."""
     provider_ref: ProviderRef | None = None
     """The provider's own object with the configuration of the backend."""
     config: ProviderConfig | None = None
-    """All of the above in one object, as earlier drafts spelled it."""
+    """All of the above in one object, as in earlier drafts."""
 
     @property
     def provider_config(self) -> ProviderConfig:
-        """The connection, whichever way it is spelled."""
+        """Return the connection from either spelling."""
         return self.config or ProviderConfig(
             address=self.address, class_ref=self.class_ref, auth=self.auth, provider_ref=self.provider_ref
         )
@@ -51,6 +51,7 @@ CLUSTER_PROVIDER = CustomKind(
     group=CORE_GROUP,
     plural="clusterproviders",
     versions=("v1alpha1",),
+    short_names=("cprov",),
     namespaced=False,
     columns=STORE_COLUMNS,
 )

@@ -7,7 +7,7 @@ import msgspec
 from eso_api.crd import CustomKind
 from eso_api.references import CORE_GROUP
 from eso_api.v2.providerclass import CLASS_COLUMNS, ProviderClassSpec, ProviderClassStatus
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class ClusterProviderClass(Object, kw_only=True):
@@ -22,6 +22,7 @@ CLUSTER_PROVIDER_CLASS = CustomKind(
     group=CORE_GROUP,
     plural="clusterproviderclasses",
     versions=("v1alpha1",),
+    short_names=("cprovclass",),
     namespaced=False,
     columns=CLASS_COLUMNS,
 )

@@ -9,7 +9,7 @@ from eso_api.secretstore import STORE_COLUMNS
 from eso_api.v2.connection import ProviderConfig
 from eso_api.v2.policy import ClusterPolicy, ProviderStatus
 from eso_api.v2.secretstore import STORE_GROUP
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class ClusterSecretStoreSpec(ClusterPolicy, frozen=True, kw_only=True):
@@ -31,6 +31,7 @@ CLUSTER_SECRET_STORE_V2 = CustomKind(
     group=STORE_GROUP,
     plural="clustersecretstores",
     versions=("v2alpha1",),
+    short_names=("cssv2",),
     namespaced=False,
     columns=STORE_COLUMNS,
 )

@@ -1,4 +1,4 @@
-"""How a provider process is reached, and which configuration goes with every call."""
+"""The connection to a provider process, and the configuration sent with every call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Address = Annotated[str, shaped(minLength=1, maxLength=2048, pattern=r"^\S+$")]
 
 
 class ClassRef(Fragment, frozen=True, kw_only=True):
-    """The class that says where the provider is."""
+    """The class that names the address of the provider."""
 
     name: ObjectName
     """Name of the class."""
@@ -53,7 +53,7 @@ class ChannelServiceAccount(Fragment, frozen=True, kw_only=True):
 
 
 class ChannelAuth(Fragment, frozen=True, kw_only=True):
-    """How the provider knows us. It says nothing about the backend's credentials."""
+    """How we authenticate to the provider. Independent of the backend's credentials."""
 
     client_certificate: ChannelCertificate | None = None
     """Client certificate; absent means a managed one."""
@@ -86,9 +86,9 @@ class InlineConfig(Fragment, frozen=True, kw_only=True):
 
 
 class ProviderConfig(Fragment, frozen=True, kw_only=True):
-    """How the provider process is reached, and which configuration goes with every call.
+    """The connection to a provider process, and the configuration sent with every call.
 
-    With neither address nor classRef the provider is found by the kind of its configuration.
+    Without address and classRef, the provider is found by the kind of its configuration.
     """
 
     RULES: ClassVar = (at_most_one("address", "classRef"), exactly_one_of("providerRef", "inline"))
@@ -96,9 +96,9 @@ class ProviderConfig(Fragment, frozen=True, kw_only=True):
     address: Address = ""
     """Where the provider listens, for example grpc://provider-aws.eso.svc:8080."""
     class_ref: ClassRef | None = None
-    """The class that says where the provider is."""
+    """The class that names the address of the provider."""
     auth: ChannelAuth | None = None
-    """How the provider knows us."""
+    """How we authenticate to the provider."""
     provider_ref: ProviderRef | None = None
     """The provider's own object with the configuration of the backend."""
     inline: InlineConfig | None = None

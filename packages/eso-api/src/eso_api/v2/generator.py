@@ -7,7 +7,7 @@ import msgspec
 from eso_api.crd import CATEGORY, GENERATOR_CATEGORY, CustomKind, age_column, ready_reason, ready_status
 from eso_api.v2.connection import ProviderConfig
 from eso_api.v2.policy import Policy, ProviderStatus
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 GENERATOR_GROUP = "generator.external-secrets.io"
 GENERATOR_COLUMNS = (age_column("AGE"), ready_reason("Status"), ready_status("Ready"))
@@ -33,6 +33,7 @@ GENERATOR = CustomKind(
     group=GENERATOR_GROUP,
     plural="generators",
     versions=("v2alpha1",),
+    short_names=("genv2",),
     categories=GENERATOR_CATEGORIES,
     columns=GENERATOR_COLUMNS,
 )

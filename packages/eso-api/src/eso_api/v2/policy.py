@@ -1,4 +1,4 @@
-"""The fields that every v2 store, generator and provider has in common, defined once.
+"""The common fields of every v2 store, generator and provider.
 
 A provider's own kinds may embed `Policy` (or `ClusterPolicy` in a cluster-scoped kind) as `spec.common`.
 """
@@ -16,7 +16,7 @@ PROVIDER_NAMESPACE, MANIFEST_NAMESPACE = "ProviderNamespace", "ManifestNamespace
 
 
 class Timeouts(Fragment, frozen=True, kw_only=True):
-    """How long one step may take."""
+    """Time limits of single steps."""
 
     connect: Duration | None = None
     """Time to connect to the provider, within that of the call; absent means 10 s."""
@@ -32,17 +32,17 @@ class Policy(Fragment, frozen=True, kw_only=True):
     refresh_interval: PositiveInterval = 0
     """Time between validations: a Go duration or seconds, at least 1 s; absent or 0 means the operator's setting."""
     refresh_trigger: RefreshTrigger = AUTO
-    """Auto (default) also refreshes users when the provider tells of a change; Poll only at their interval."""
+    """Auto (default) also refreshes users when the provider reports a change; Poll only at their interval."""
     gating_policy: Annotated[str, one_of(ENABLED, DISABLED)] = ENABLED
     """Enabled (default) calls the provider only while this object is ready or unknown; Disabled always calls it."""
     retry_settings: RetrySettings | None = None
     """How calls are retried."""
     timeouts: Timeouts | None = None
-    """How long one step may take."""
+    """Time limits of single steps."""
 
 
 class ClusterPolicy(Policy, frozen=True, kw_only=True):
-    """Behaviour of a cluster-scoped object: also who may use it, and whose credentials it uses."""
+    """Behaviour of a cluster-scoped object: also who may use it, and which namespace's credentials it uses."""
 
     authentication_scope: Annotated[str, one_of(PROVIDER_NAMESPACE, MANIFEST_NAMESPACE)] = PROVIDER_NAMESPACE
     """Namespace of the credentials: that of the provider's object (default), or that of the user of the store."""
@@ -51,13 +51,13 @@ class ClusterPolicy(Policy, frozen=True, kw_only=True):
 
 
 class ProviderStatus(Fragment, frozen=True, kw_only=True):
-    """Whether the provider can be used, and what it can do."""
+    """The state of the provider, and its capabilities."""
 
     conditions: Conditions = []
     """Ready says whether the provider can be used."""
     capabilities: str = ""
     """ReadOnly, WriteOnly or ReadWrite, derived from operations."""
     operations: list[str] = []
-    """What the provider can do with this configuration."""
+    """The operations that the provider supports with this configuration."""
     observed_generation: int = 0
-    """Generation that the conditions speak of."""
+    """Generation to which the conditions refer."""

@@ -1,4 +1,4 @@
-"""Provider: the short form of a v2 SecretStore, named by kind alone in a store reference."""
+"""Provider: the short form of a v2 SecretStore; a store reference names it by kind alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eso_api.secretstore import STORE_COLUMNS
 from eso_api.shapes import Rule
 from eso_api.v2.connection import Address, ChannelAuth, ClassRef, ProviderConfig, ProviderRef
 from eso_api.v2.policy import Policy, ProviderStatus
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 CONNECTION_RULES = (
     Rule(
@@ -35,17 +35,17 @@ class ProviderSpec(Policy, frozen=True, kw_only=True):
     address: Address = ""
     """Where the provider listens, for example grpc://provider-aws.eso.svc:8080."""
     class_ref: ClassRef | None = None
-    """The class that says where the provider is."""
+    """The class that names the address of the provider."""
     auth: ChannelAuth | None = None
-    """How the provider knows us."""
+    """How we authenticate to the provider."""
     provider_ref: ProviderRef | None = None
     """The provider's own object with the configuration of the backend."""
     config: ProviderConfig | None = None
-    """All of the above in one object, as earlier drafts spelled it."""
+    """All of the above in one object, as in earlier drafts."""
 
     @property
     def provider_config(self) -> ProviderConfig:
-        """The connection, whichever way it is spelled."""
+        """Return the connection from either spelling."""
         return self.config or ProviderConfig(
             address=self.address, class_ref=self.class_ref, auth=self.auth, provider_ref=self.provider_ref
         )
@@ -63,5 +63,6 @@ PROVIDER = CustomKind(
     group=CORE_GROUP,
     plural="providers",
     versions=("v1alpha1",),
+    short_names=("prov",),
     columns=STORE_COLUMNS,
 )

@@ -1,6 +1,6 @@
-"""ProviderClass: one provider process, where it is and what it serves, for the namespace it lives in.
+"""ProviderClass: the address and kinds of one provider process, for its own namespace.
 
-Normally nobody writes one: it follows from a labelled Service.
+The operator usually creates it from a labelled Service.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from eso_api.references import CORE_GROUP, SecretSelector
 from eso_api.shapes import Duration, Fragment, Int32, Int64, KindName, Timestamp, one_of, shaped
 from eso_api.v2.connection import Address
 from eso_api.v2.policy import MANIFEST_NAMESPACE, PROVIDER_NAMESPACE
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 
 class ClassTls(Fragment, frozen=True, kw_only=True):
-    """How the connection to the provider is secured. There is no plain connection."""
+    """How the connection to the provider is secured. Every connection uses mutual TLS."""
 
     mode: Annotated[str, one_of("Managed", "SecretRef")] = "Managed"
     """Managed (default) uses certificates issued by the operator; SecretRef uses your own."""
@@ -31,7 +31,7 @@ class ClassTls(Fragment, frozen=True, kw_only=True):
 
 
 class ServedKind(Fragment, frozen=True, kw_only=True):
-    """A kind of configuration that the provider understands."""
+    """A kind of configuration that the provider supports."""
 
     group: Annotated[str, shaped(minLength=1)]
     """Group of the kind."""
@@ -42,7 +42,7 @@ class ServedKind(Fragment, frozen=True, kw_only=True):
 
 
 class ClassLimits(Fragment, frozen=True, kw_only=True):
-    """What the provider should be asked at once."""
+    """Limits of the load on the provider."""
 
     max_batch_items: Int32 | None = None
     """Entries of one call."""
@@ -55,7 +55,7 @@ class ClassLimits(Fragment, frozen=True, kw_only=True):
 
 
 class ProviderClassSpec(Fragment, frozen=True, kw_only=True):
-    """Where the provider is, and what it serves."""
+    """The address of the provider, and the kinds it serves."""
 
     address: Address
     """Where the provider listens, for example grpc://provider-aws.eso.svc:8080."""
@@ -64,17 +64,17 @@ class ProviderClassSpec(Fragment, frozen=True, kw_only=True):
     serves: list[ServedKind] = []
     """Kinds of configuration that the provider understands; the provider must confirm them."""
     v1_provider_keys: list[str] = []
-    """Keys of spec.provider in v1 stores that this provider handles."""
+    """Blocks of `spec.provider` in v1 stores that the provider serves; the provider must confirm them."""
     allowed_namespaces: list[NamespaceCondition] = []
     """Namespaces that may use the provider; absent means all that can name the class."""
     authentication_scope: Annotated[str, one_of(PROVIDER_NAMESPACE, MANIFEST_NAMESPACE)] = MANIFEST_NAMESPACE
-    """Whose credentials cluster-scoped configurations use unless they say so themselves."""
+    """The credentials that cluster-scoped configurations use, unless they set their own scope."""
     limits: ClassLimits | None = None
-    """What the provider should be asked at once."""
+    """Limits of the load on the provider."""
 
 
 class ClassKind(Fragment, frozen=True, kw_only=True):
-    """A kind the provider said it serves."""
+    """A kind that the provider reported."""
 
     group: str
     """Group of the kind."""
@@ -83,18 +83,20 @@ class ClassKind(Fragment, frozen=True, kw_only=True):
     kind: str
     """The kind."""
     operations: list[str] = []
-    """What the provider can do with it."""
+    """The operations that the provider supports for it."""
+    v1_provider_key: str = ""
+    """The key below spec.provider of a v1 store that it serves; empty for none."""
 
 
 class ClassCertificate(Fragment, frozen=True, kw_only=True):
-    """The certificate that the provider showed."""
+    """The certificate that the provider presented."""
 
     not_after: Timestamp = None
     """When it expires."""
 
 
 class ProviderClassStatus(Fragment, frozen=True, kw_only=True):
-    """What the provider said about itself."""
+    """The facts that the provider reported."""
 
     conditions: Conditions = []
     """Ready says whether the provider answers."""
@@ -105,7 +107,7 @@ class ProviderClassStatus(Fragment, frozen=True, kw_only=True):
     kinds: list[ClassKind] = []
     """Kinds the provider serves."""
     certificate: ClassCertificate | None = None
-    """The certificate that the provider showed."""
+    """The certificate that the provider presented."""
     endpoints: int = 0
     """Number of addresses behind the Service."""
 
@@ -130,5 +132,6 @@ PROVIDER_CLASS = CustomKind(
     group=CORE_GROUP,
     plural="providerclasses",
     versions=("v1alpha1",),
+    short_names=("provclass",),
     columns=CLASS_COLUMNS,
 )

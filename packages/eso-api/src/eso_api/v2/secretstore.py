@@ -8,7 +8,7 @@ from eso_api.crd import CustomKind
 from eso_api.secretstore import STORE_COLUMNS
 from eso_api.v2.connection import ProviderConfig
 from eso_api.v2.policy import Policy, ProviderStatus
-from kuberun.meta import Object
+from kubebase.meta import Object
 
 STORE_GROUP = "secretstore.external-secrets.io"
 
@@ -32,5 +32,6 @@ SECRET_STORE_V2 = CustomKind(
     group=STORE_GROUP,
     plural="secretstores",
     versions=("v2alpha1",),
+    short_names=("ssv2",),
     columns=STORE_COLUMNS,
 )

@@ -1,7 +1,7 @@
 """Rules of ExternalSecret, also for the spec inside ClusterExternalSecret.
 
-That an ExternalSecret has neither `data` nor `dataFrom` is a problem only here: documents show such manifests, so the
-API server stores them, and the controller says what is missing.
+An ExternalSecret without `data` and `dataFrom` is a problem only here: documentation shows such manifests, so the API
+server accepts them, and the controller reports what is missing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SECRET_TARGETS = re.compile(r"(|data|annotations|labels)", re.IGNORECASE)
 
 
 def external_secret_problems(spec: ExternalSecretSpec, path: str = "spec") -> list[FieldError]:
-    """Every broken rule of one spec."""
+    """Return every violated rule of one spec."""
     return [problem for rule in RULES for problem in rule(spec, path)]
 
 
 def template_problems(target: Target, path: str = "spec.target") -> list[FieldError]:
-    """Broken rules of the template alone; the controller checks them again before it renders a Secret."""
+    """Return the violated rules of the template; the controller checks them again before it renders a Secret."""
     if target.template is None:
         return []
     problems = _secret_type_problems(target.template, path)
@@ -39,7 +39,7 @@ def template_problems(target: Target, path: str = "spec.target") -> list[FieldEr
 
 
 def manifest_problems(target: Target, path: str = "spec.target") -> list[FieldError]:
-    """What keeps `manifest` from naming a kind. The controller checks it again before it asks for one."""
+    """Return the problems of `manifest`. The controller checks it again before it looks up the kind."""
     manifest = target.manifest
     if manifest is None:
         return []
@@ -54,7 +54,7 @@ def manifest_problems(target: Target, path: str = "spec.target") -> list[FieldEr
 
 
 def writes_secret(target: Target) -> bool:
-    """Whether the target is a Secret: by default, or spelled out as a manifest, however that is spelled."""
+    """Return whether the target is a Secret: by default, or as a manifest in any spelling."""
     manifest = target.manifest
     return manifest is None or (manifest.api_version.rpartition("/")[0] == "" and manifest.kind == "Secret")
 
@@ -114,7 +114,7 @@ def _data_from(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
 
 
 def _duplicate_keys(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
-    """With Delete and Merge the last entry wins, as it always did."""
+    """Check for duplicate keys. With Delete and Merge they are allowed: the last entry wins, as always."""
     if spec.target.deletion_policy != "Retain":
         return []
     seen: set[str] = set()
@@ -136,7 +136,7 @@ def _durations(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
 
 
 def _manifest(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
-    """As the schema has it; an object may have been stored before the schema did."""
+    """Check the manifest like the schema does: an object may be older than that rule."""
     return manifest_problems(spec.target, f"{path}.target")
 
 

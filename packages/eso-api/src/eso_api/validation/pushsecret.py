@@ -9,7 +9,7 @@ from eso_api.validation.problems import FieldError, interval_problems
 
 
 def push_secret_problems(spec: PushSecretSpec, path: str = "spec") -> list[FieldError]:
-    """Every broken rule of one spec."""
+    """Return every violated rule of one spec."""
     return [problem for rule in RULES for problem in rule(spec, path)]
 
 
@@ -19,8 +19,8 @@ def _source(spec: PushSecretSpec, path: str) -> list[FieldError]:
         return [FieldError(f"{path}.selector", "exactly one of secret, generatorRef must be set")]
     if selector.generator_ref:
         return generator_ref_problems(selector.generator_ref, f"{path}.selector.generatorRef")
-    if selector.secret and not selector.secret.name and selector.secret.selector is None:
-        return [FieldError(f"{path}.selector.secret", "name or selector must be set")]
+    if selector.secret and not selector.secret.chooses:
+        return [FieldError(f"{path}.selector.secret", "a source secret must name a Secret or have a selector")]
     return []
 
 
@@ -29,17 +29,30 @@ def _stores(spec: PushSecretSpec, path: str) -> list[FieldError]:
     for index, ref in enumerate(spec.secret_store_refs):
         where = f"{path}.secretStoreRefs[{index}]"
         problems += _kind_problems(ref, where)
-        if not ref.name and ref.label_selector is None:
-            problems.append(FieldError(where, "name or labelSelector must be set"))
+        if not ref.chooses:
+            problems.append(FieldError(where, "the reference has neither name nor labelSelector: set one"))
+    return problems
+
+
+def data_to_store_problems(spec: PushSecretSpec, path: str = "spec") -> list[FieldError]:
+    """Return the violated rules of the stores of dataTo: each must be one of secretStoreRefs."""
+    named = {(*ref.group_kind, ref.name) for ref in spec.secret_store_refs if ref.label_selector is None}
+    problems = []
+    for index, entry in enumerate(spec.data_to):
+        where, ref = f"{path}.dataTo[{index}].storeRef", entry.store_ref
+        if ref is None or not ref.chooses:
+            problems.append(FieldError(where, "it must have a name or a labelSelector"))
+        elif ref.name and (*ref.group_kind, ref.name) not in named:
+            message = f"{ref.kind} {ref.name} is not one of {path}.secretStoreRefs by name: add it there"
+            problems.append(FieldError(where, message))
     return problems
 
 
 def _data_to(spec: PushSecretSpec, path: str) -> list[FieldError]:
-    named = {(ref.api_version, ref.kind, ref.name) for ref in spec.secret_store_refs if ref.label_selector is None}
     return [
         problem
         for index, entry in enumerate(spec.data_to)
-        for problem in _data_to_entry(entry, named, f"{path}.dataTo[{index}]")
+        for problem in _data_to_entry(entry, f"{path}.dataTo[{index}]")
     ]
 
 
@@ -47,18 +60,13 @@ def _interval(spec: PushSecretSpec, path: str) -> list[FieldError]:
     return interval_problems(spec.refresh_interval, f"{path}.refreshInterval")
 
 
-RULES = (_source, _stores, _data_to, _interval)
+RULES = (_source, _stores, data_to_store_problems, _data_to, _interval)
 
 
-def _data_to_entry(entry: PushDataTo, named: set[tuple[str, str, str]], path: str) -> list[FieldError]:
-    ref = entry.store_ref
-    if ref is None or (not ref.name and ref.label_selector is None):
-        return [FieldError(f"{path}.storeRef", "must have a name or a labelSelector")]
-    problems = _kind_problems(ref, f"{path}.storeRef")
-    if ref.label_selector is None and (ref.api_version, ref.kind, ref.name) not in named:
-        problems.append(FieldError(f"{path}.storeRef", f"{ref.kind} {ref.name} is not named in secretStoreRefs"))
+def _data_to_entry(entry: PushDataTo, path: str) -> list[FieldError]:
+    problems = [] if entry.store_ref is None else _kind_problems(entry.store_ref, f"{path}.storeRef")
     if entry.remote_key and entry.rewrite:
-        problems.append(FieldError(f"{path}.rewrite", "remoteKey and rewrite exclude each other"))
+        problems.append(FieldError(f"{path}.rewrite", "remoteKey and rewrite exclude each other: remove one of them"))
     for index, step in enumerate(entry.rewrite):
         if (step.regexp is None) == (step.transform is None):
             message = "exactly one of regexp, transform must be set"

@@ -23,9 +23,9 @@ from eso_cli.providers import CLIENT_IDENTITY, CORE_NAMESPACE
 from eso_operator.certs.bundle import Lifetimes
 from eso_operator.certs.local import LocalCertificates, maintain
 from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.stores.target import ServiceKey
-from kuberun.clock import SystemClock
-from kuberun.testing.servers import Child, free_ports
+from eso_operator.resolving.resolved import ServiceKey
+from kubebase.clock import SystemClock
+from kubebase.testing.servers import Child, free_ports
 
 START_SECONDS = 60.0
 CALL_SECONDS = 10.0
@@ -91,7 +91,7 @@ class ProviderProcess:
             await asyncio.to_thread(self.child.stop)
 
     async def metrics(self) -> str:
-        """What it answers at /metrics."""
+        """Return the response of /metrics."""
         where = json.loads(self.ready_file.read_text())["metrics"]
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"http://{where}/metrics") as answer:

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 ESO = Path(sys.executable).parent / "eso"
 SECONDS = 120.0
@@ -86,7 +86,7 @@ class UpProcess:
         return pid
 
     def provider_ready(self, name: str) -> dict[str, Any]:
-        """What a provider wrote about itself when it began to serve."""
+        """Return the log line that the provider wrote when it began to serve."""
         ready: dict[str, Any] = json.loads((self.data / "providers" / name / "ready.json").read_text())
         return ready
 

@@ -1,4 +1,4 @@
-"""The cases, one group of behaviours a file."""
+"""The cases, one group of behaviours per file."""
 
 from eso_conformance.cases import Case, Profile
 from eso_conformance.groups import (

@@ -1,7 +1,7 @@
-"""Acknowledgements: the stream outlives them, whatever their token, and what was acknowledged does not come again.
+"""Acknowledgements: the stream survives them, whatever their token, and acknowledged changes are not repeated.
 
-A provider learns of them only on a stream, and does not answer. So each is followed by changes that have to be heard:
-what it does to the stream shows by then.
+A provider receives them only on a stream, and does not answer. So each is followed by changes that must arrive: by then
+its effect on the stream is visible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eso_wire._generated import provider_pb2 as pb
 
 _SECONDS: Final = 20.0
 _ROUNDS: Final = 3
-"""How many changes have to be heard after an acknowledgement, and how often one may come too late to be taken in."""
+"""Number of changes that must arrive after an acknowledgement, and of acknowledgements that may arrive too late."""
 
 
 @case(Profile.SUBSCRIBE, "acknowledge", "goes on with the stream after an acknowledgement")
@@ -48,7 +48,7 @@ async def ignores_unknown(subject: Subject) -> None:
 
 @case(Profile.SUBSCRIBE, "acknowledge", "does not repeat what was acknowledged when a stream is taken up again")
 async def repeats_nothing(subject: Subject) -> None:
-    """The end of a stream may overtake the acknowledgement on it, so a provider gets more than one."""
+    """The end of a stream may overtake an acknowledgement on it, so the case sends more than one."""
     keys = {"done": _watchable(subject), "later": subject.fresh_key()}
     async with _listening(subject, keys) as stream:
         await subject.push(keys["done"], b"done")
@@ -67,13 +67,13 @@ async def repeats_nothing(subject: Subject) -> None:
 
 
 def _watchable(subject: Subject) -> str:
-    """A key that can be watched and changed."""
+    """Return a key that can be watched and changed."""
     subject.need(pb.OPERATION_SUBSCRIBE, pb.OPERATION_PUSH)
     return subject.fresh_key()
 
 
 async def _settled(subject: Subject, stream: _Listener, later: str) -> str:
-    """Acknowledge all that was heard; where that was. What is heard afterwards says that the provider had its turn."""
+    """Acknowledge all received changes and return their token. A later change shows that the provider processed it."""
     place = stream.place()
     await stream.acknowledge(place)
     await subject.push(later, b"later still")
@@ -83,7 +83,7 @@ async def _settled(subject: Subject, stream: _Listener, later: str) -> str:
 
 @asynccontextmanager
 async def _listening(subject: Subject, keys: Mapping[str, str], *, resume: str = "") -> AsyncIterator[_Listener]:
-    """A stream that stands, for as long as the block lasts. `keys` are by watch id."""
+    """Keep a subscription open during the block. `keys` are by watch id."""
     call: Any = subject.stores.Subscribe(timeout=_SECONDS)
     try:
         stream = _Listener(call, subject.name)
@@ -106,13 +106,13 @@ class _Listener:
         self._place = ""
 
     def place(self) -> str:
-        """How far we have heard."""
+        """Return the token of the last received event."""
         if not self._place:
             raise NotApplicable(f"{self._name} gives no resume tokens; there is nothing to acknowledge")
         return self._place
 
     async def stands(self) -> None:
-        """Its first message says so."""
+        """Wait for the first message, which confirms the subscription."""
         self._unread.append(await self._next())
 
     async def acknowledge(self, token: str) -> None:
@@ -122,10 +122,10 @@ class _Listener:
         try:
             await self._call.write(request)
         except asyncio.InvalidStateError:
-            await self._next()  # it is over; reading says why
+            await self._next()  # the stream has ended; reading gives the reason
 
     async def changes_up_to(self, watch_id: str) -> list[pb.ChangeEvent]:
-        """All changes, up to the first that concerns the watch."""
+        """Return all changes up to the first one of the watch."""
         heard: list[pb.ChangeEvent] = []
         while True:
             response = self._unread.pop() if self._unread else await self._next()

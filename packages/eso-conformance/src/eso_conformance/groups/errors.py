@@ -1,4 +1,4 @@
-"""Errors: structured, honest about what is not offered, without values."""
+"""Errors: structured, correct about unsupported operations, without values."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def broken_config(subject: Subject) -> None:
 
 @case(Profile.READ, "errors", "answers every operation it does not offer with UNSUPPORTED_OPERATION")
 async def honest_about_operations(subject: Subject) -> None:
-    """What is declared is what is there: no more, no less."""
+    """The declared operations are exactly the supported ones."""
     if subject.kind.role != pb.KIND_ROLE_STORE:
         raise NotApplicable("this kind is a generator")
     context, entry = subject.context(), item("only", "key")
@@ -144,8 +144,52 @@ async def shows_no_value(subject: Subject) -> None:
     expect(not any(known.value in text for text in shown), "an error repeats the value of its key")
 
 
+@case(Profile.READ, "errors", "never gives an error page of its backend as a value")
+async def gives_no_error_page(subject: Subject) -> None:
+    """An HTTP client that ignores the status returns the body: an HTML page, or JSON with a message."""
+    subject.need(pb.OPERATION_GET)
+    for key in (subject.fixture.absent, *subject.fixture.failing):
+        for shape in _shapes(subject):
+            results = await _answered(subject.get([item("only", key, shape=shape)]))
+            expect(
+                all(result.WhichOneof("outcome") == "error" for result in results),
+                f'"{key}" has no value, and a read gave one; look at the status of an answer before its body',
+            )
+    await _refuses_wrong_credentials(subject)
+
+
+async def _refuses_wrong_credentials(subject: Subject) -> None:
+    """A backend that ignores credentials returns the true value; anything else must be an error."""
+    fixture = subject.fixture
+    if not fixture.credentials or not (fixture.known or subject.offers(pb.OPERATION_PUSH)):
+        return
+    known = await subject.known()
+    context = subject.with_spec(fixture.spec)
+    for resolved in context.config.inline.resolved:
+        resolved.secret_value = f"conformance-wrong-{uuid.uuid4()}".encode()
+    asked = item("only", known.key, version=known.version, prop=known.property)
+    results = await _answered(subject.get([asked], context=context))
+    expect(
+        all(result.WhichOneof("outcome") == "error" or result.value == known.value.encode() for result in results),
+        "a read with wrong credentials gave another value than the known one: the answer to the login, perhaps",
+    )
+
+
+def _shapes(subject: Subject) -> list[pb.ValueShape.ValueType]:
+    maps = [pb.VALUE_SHAPE_MAP] if subject.offers(pb.OPERATION_GET_MAP) else []
+    return [pb.VALUE_SHAPE_SINGLE, *maps]
+
+
+async def _answered(call: Awaitable[list[pb.GetResult]]) -> list[pb.GetResult]:
+    """Return the results of a read; none if the whole call failed, which is an error too."""
+    try:
+        return await call
+    except aio.AioRpcError:
+        return []
+
+
 async def validate(subject: Subject, context: pb.RequestContext | None = None) -> pb.ValidateResponse:
-    """What the provider thinks of a configuration; by default of the one of this run."""
+    """Validate a configuration; by default that of this run."""
     request = pb.ValidateRequest(context=context or subject.context())
     call = subject.stores.Validate if subject.kind.role == pb.KIND_ROLE_STORE else subject.generators.ValidateGenerator
     answer: pb.ValidateResponse = await call(request, timeout=CALL_SECONDS)
@@ -153,7 +197,7 @@ async def validate(subject: Subject, context: pb.RequestContext | None = None) -
 
 
 async def any_call(subject: Subject, context: pb.RequestContext) -> object:
-    """The call that most kinds have."""
+    """Make a call that most kinds support."""
     if subject.kind.role == pb.KIND_ROLE_GENERATOR:
         request = pb.GenerateRequest(context=context, idempotency_key="conformance")
         return await subject.generators.Generate(request, timeout=CALL_SECONDS)
@@ -163,7 +207,7 @@ async def any_call(subject: Subject, context: pb.RequestContext) -> object:
 
 
 async def fails(call: Awaitable[object], reason: pb.ErrorReason.ValueType) -> None:
-    """The call fails as a whole, with this reason."""
+    """Check that the call fails as a whole with this reason."""
     wanted = reason_name(pb.ErrorDetail(reason=reason))
     try:
         await call
@@ -203,4 +247,5 @@ CASES = (
     honest_about_operations,
     shows_no_credential,
     shows_no_value,
+    gives_no_error_page,
 )

@@ -1,4 +1,4 @@
-"""Finding: many keys by name, in pages, with an honest end."""
+"""Finding: many keys by name, in pages, with a marked end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generators: new values, with state that can be cleaned up again and again."""
+"""Generators: new values, with state for repeatable cleanup."""
 
 from __future__ import annotations
 

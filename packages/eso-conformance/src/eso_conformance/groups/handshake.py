@@ -1,4 +1,4 @@
-"""Negotiation: what a provider says about itself before anything is asked of it."""
+"""Negotiation: what a provider says about itself before any other call."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def kinds_are_complete(subject: Subject) -> None:
 async def invents_no_feature(subject: Subject) -> None:
     answer = await shake_hands(subject.channel)
 
-    expect(not answer.features, "a feature is named that nobody offered")
+    expect(not answer.features, "the answer names a feature that the request does not offer")
 
 
 CASES = (

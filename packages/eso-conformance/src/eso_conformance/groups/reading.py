@@ -161,12 +161,12 @@ async def _known_map(subject: Subject) -> KnownMap:
 
 
 def _expect_words(result: pb.GetResult) -> None:
-    """A user reads the message next to the key; the reason alone does not say what to do."""
+    """Require a message: users read it next to the key, and the reason alone does not say what to do."""
     expect(result.error.message.strip(), f"{reason_name(result.error)} says nothing to its reader")
 
 
 def _outcome(subject: Subject, result: pb.GetResult) -> str:
-    """What a result is, without what it holds."""
+    """Describe a result without its content."""
     which = result.WhichOneof("outcome")
     return subject.told(result.error) if which == "error" else str(which)
 

@@ -1,4 +1,4 @@
-"""Robustness: deadlines, cancellation, batches that are too large, bytes that are no message."""
+"""Robustness: deadlines, cancellation, batches that are too large, malformed messages."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def survives_garbage(subject: Subject) -> None:
 
 @case(Profile.READ, "robustness", "answers messages that were damaged on the way, and goes on serving")
 async def survives_damage(subject: Subject) -> None:
-    """Most of these still decode, so they get further than garbage does. Only calls that write nothing are tried."""
+    """Most of these still decode, so they get further than garbage. Only calls that write nothing are tried."""
     seeded = random.Random(20240608)  # noqa: S311 - the same damage each time, so that a failure can be repeated
     context = subject.context()
     sound = {
@@ -139,7 +139,7 @@ async def _throw(subject: Subject, method: str, garbage: bytes, form: str = _SIN
 
 
 def _damaged(raw: bytes, seeded: random.Random) -> bytes:
-    """With a few bytes changed, and sometimes cut off."""
+    """Change a few bytes, and sometimes cut off the rest."""
     changed = bytearray(raw)
     for _ in range(seeded.randint(1, 4)):
         changed[seeded.randrange(len(changed))] = seeded.randrange(256)

@@ -1,4 +1,4 @@
-"""Namespaces: what a call may be made of, refused by the provider too, although the operator refused it before."""
+"""Namespaces: the provider refuses forbidden calls too, although the operator has already refused them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _MOVES: tuple[Callable[[pb.RequestContext], None], ...] = (_move_caller, _move_c
 
 
 def _pointing_away(spec: dict[str, Any], pointer: str) -> dict[str, Any] | None:
-    """The configuration with the reference at a pointer naming another namespace; None if there is no reference."""
+    """Return the configuration with the reference at the pointer naming another namespace; None without a reference."""
     moved = copy.deepcopy(spec)
     found: Any = moved
     for part in pointer.removeprefix("/").split("/"):

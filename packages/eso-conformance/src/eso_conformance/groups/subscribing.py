@@ -1,4 +1,4 @@
-"""Subscriptions: told of a change, never what it is; a stream that can be taken up again."""
+"""Subscriptions: changes are reported without values, and a stream can be resumed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def needs_open(subject: Subject) -> None:
 
 
 async def _first_change(subject: Subject, key: str, *, resume: str, then: bytes) -> pb.SubscribeResponse:
-    """Watch the key, change it as soon as the stream is open, and wait for the first change heard."""
+    """Watch the key, change it once the stream is open, and wait for the first reported change."""
     done = asyncio.Event()
 
     async def requests() -> AsyncIterator[pb.SubscribeRequest]:

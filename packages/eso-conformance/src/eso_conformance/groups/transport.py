@@ -1,4 +1,4 @@
-"""Transport: no call without mutual TLS, and none from anybody but the operator."""
+"""Transport: no call without mutual TLS, and only from the operator."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def refuses_stranger(subject: Subject) -> None:
 @case(Profile.TLS, "tls", "refuses an expired certificate of the right identity")
 async def refuses_expired(subject: Subject) -> None:
     names = uris_of(subject.target.identity.certificate)
-    yesterday = datetime.now(UTC) - timedelta(days=1)  # noqa: TID251 - the provider looks at the real clock
+    yesterday = datetime.now(UTC) - timedelta(days=1)  # noqa: TID251 - the provider uses the real clock
     certificate, key = _authority(subject).client(names[0] if names else _STRANGER, until=yesterday)
     await _refuses(subject, certificate, key, "an expired certificate")
 
@@ -60,7 +60,7 @@ async def refuses_old_tls(subject: Subject) -> None:
     host, _, port = subject.target.address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # the version is what this is about
+    context.verify_mode = ssl.CERT_NONE  # only the version matters here
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         context.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -84,7 +84,7 @@ async def _is_refused(channel: aio.Channel, who: str) -> None:
     try:
         await shake_hands(channel)
     except aio.AioRpcError as error:
-        expect(error.code() in _REFUSED, f"{who} fails with {error.code().name}, which is no refusal")
+        expect(error.code() in _REFUSED, f"{who} fails with {error.code().name}, which is not a refusal")
     else:
         violated(f"{who} was served")
 

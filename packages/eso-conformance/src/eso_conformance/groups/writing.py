@@ -1,4 +1,4 @@
-"""Writing: pushes with preconditions, ownership, deletions; each safe to repeat."""
+"""Writing: pushes with preconditions, ownership, deletions; each is idempotent."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from eso_wire._generated import provider_pb2 as pb
 
 _WRITTEN = {pb.PUSH_OUTCOME_CREATED, pb.PUSH_OUTCOME_UPDATED, pb.PUSH_OUTCOME_UNCHANGED}
 _RACERS = 10
+_OWNER, _ANOTHER = "conformance-one", "conformance-two"
+_OWNED = b"value of the first owner"
 
 
 @case(Profile.WRITE, "push", "stores a value byte for byte, also when it is no text")
@@ -122,18 +124,41 @@ async def absent_is_deleted(subject: Subject) -> None:
 
 
 @case(Profile.WRITE, "ownership", "deletes nothing that another owner pushed")
-async def respects_owners(subject: Subject) -> None:
-    subject.need(pb.OPERATION_PUSH, pb.OPERATION_DELETE, pb.OPERATION_GET)
-    key = subject.fresh_key()
-    await subject.push(key, b"theirs", owner_token="conformance-one")  # noqa: S106 - a name of an owner
+async def keeps_from_deleting(subject: Subject) -> None:
+    key = await _owned_key(subject)
+    subject.need(pb.OPERATION_DELETE)
 
-    result = await subject.delete(key, owner_token="conformance-two")  # noqa: S106 - a name of an owner
+    result = await subject.delete(key, owner_token=_ANOTHER)
 
     read = await subject.get_one(key)
-    if read.WhichOneof("outcome") == "error" and result.existed:
-        raise NotApplicable("this backend has no marks of ownership")
-    expect(read.value == b"theirs", "another owner's value is gone")
+    expect(read.value == _OWNED, "a deletion removed the value of another owner")
     expect(result.HasField("error") or not result.existed, "a deletion that did not happen is reported as one")
+
+
+@case(Profile.WRITE, "ownership", "overwrites nothing that another owner pushed, and says OWNERSHIP_CONFLICT")
+async def keeps_from_overwriting(subject: Subject) -> None:
+    key = await _owned_key(subject)
+
+    result = await subject.push(key, b"overwritten", owner_token=_ANOTHER)
+
+    read = await subject.get_one(key)
+    expect(read.value == _OWNED, "a push replaced the value of another owner")
+    expect(result.HasField("error"), "a push that did not happen is reported as one")
+    expect(
+        result.error.reason == pb.ERROR_REASON_OWNERSHIP_CONFLICT,
+        f"the reason is not OWNERSHIP_CONFLICT but {subject.told(result.error)}",
+    )
+
+
+async def _owned_key(subject: Subject) -> str:
+    """Push a new key with the value of one owner and return the key."""
+    subject.need(pb.OPERATION_PUSH, pb.OPERATION_GET)
+    if not subject.fixture.ownership:
+        raise NotApplicable("the fixture says that this backend has no place for marks of ownership")
+    key = subject.fresh_key()
+    pushed = await subject.push(key, _OWNED, owner_token=_OWNER)
+    expect(not pushed.HasField("error"), f"the push failed: {subject.told(pushed.error)}")
+    return key
 
 
 CASES = (
@@ -145,5 +170,6 @@ CASES = (
     push_is_idempotent,
     removes,
     absent_is_deleted,
-    respects_owners,
+    keeps_from_deleting,
+    keeps_from_overwriting,
 )

@@ -1,1 +1,1 @@
-"""For tests of the suite itself: a provider that breaks promises on request."""
+"""For tests of the suite itself: a provider that violates the contract on request."""

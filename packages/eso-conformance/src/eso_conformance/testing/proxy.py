@@ -1,8 +1,8 @@
-"""A proxy in front of an honest provider that breaks promises on request: what the suite has to notice.
+"""A proxy in front of a correct provider that violates the contract on request, to test the suite.
 
     async with lying(Liar("GetSecrets", answered=drop_one), honest, certificates) as address: ...
 
-Messages are changed as messages; the call itself, its deadline and its errors are passed on.
+Messages are changed in decoded form; the call itself, its deadline and its errors are passed on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MESSAGES: Final = {
 
 
 def nothing(message: Any) -> None:
-    """Leaves a message as it is."""
+    """Leave a message unchanged."""
 
 
 def same(error: Failure, request: Any) -> Failure:
@@ -46,7 +46,7 @@ def same(error: Failure, request: Any) -> Failure:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed call, as it leaves a provider."""
+    """A failed call, as a provider sends it."""
 
     code: grpc.StatusCode
     details: str
@@ -55,19 +55,19 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Liar:
-    """What is done to requests before the honest provider sees them, and to what it answers."""
+    """The changes to requests before the provider sees them, and to its answers."""
 
     method: str = ""
     asked: Callable[[Any], object] = nothing
     answered: Callable[[Any], object] = nothing
     failed: Callable[[Failure, Any], Failure] = same
     anybody: bool = False
-    """Clients need no certificate."""
+    """Accept clients without a certificate."""
 
 
 @asynccontextmanager
 async def lying(liar: Liar, upstream: str, *, shown: TlsMaterial, own: TlsMaterial) -> AsyncIterator[str]:
-    """The address of a proxy in front of a provider: `shown` to its clients, `own` to the provider behind it."""
+    """Run a proxy and yield its address: it presents `shown` to its clients, and `own` to the provider behind it."""
     credentials = ServerCertificates(lambda: shown).credentials()
     if liar.anybody:
         pair = (shown.key.reveal(), shown.certificate)
@@ -84,7 +84,7 @@ async def lying(liar: Liar, upstream: str, *, shown: TlsMaterial, own: TlsMateri
 
 
 class _Proxy(grpc.GenericRpcHandler):
-    """Passes calls on to the honest provider, lying as it is told."""
+    """Passes calls on to the provider, with the changes of the liar."""
 
     def __init__(self, upstream: aio.Channel, liar: Liar) -> None:
         self._upstream = upstream

@@ -1,9 +1,9 @@
 """X.509 of providers: one small authority for each Service, one leaf for its server and one for its client.
 
-ECDSA P-256 throughout. The time and every parameter are passed in; only keys and serial numbers are random. Everything
-begins a little in the past, so that a peer whose clock is behind accepts it, and no leaf outlives its authority.
+All keys are ECDSA P-256. The time and every parameter are passed in; only keys and serial numbers are random.
+Certificates start five minutes in the past, for peers whose clock is behind, and no leaf outlives its authority.
 
-What is loaded back is judged here too; a verdict is a `Problem`, never an exception with PEM in its text.
+Loaded certificates are checked here too. A failed check is a `Problem`, never an exception with PEM in its text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """When a certificate is valid."""
+    """The validity of a certificate."""
 
     not_before: datetime
     not_after: datetime
@@ -49,7 +49,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class ServerNames:
-    """What the certificate of a server vouches for: how it is dialled, and who it is."""
+    """The names in the certificate of a server: its DNS names, its identity and its addresses."""
 
     dns: tuple[str, ...]
     identity: str
@@ -62,7 +62,7 @@ def window(now: datetime, validity: timedelta) -> Window:
 
 
 def service_dns(namespace: str, name: str, cluster_domain: str) -> tuple[str, ...]:
-    """The four ways in which a Service is dialled, from the shortest to the full name."""
+    """Return the four DNS names of a Service, the shortest first."""
     return name, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.{cluster_domain}"
 
 
@@ -70,10 +70,10 @@ def service_dns(namespace: str, name: str, cluster_domain: str) -> tuple[str, ..
 
 
 def issue_authority(name: str, valid: Window) -> Credential:
-    """A new authority that may sign leaves only.
+    """Issue a new authority that may sign leaves only.
 
-    Its subject carries a part of its serial number: two authorities of one Service are trusted side by side during a
-    rollover, and a verifier that looks for an issuer by name must find the right one.
+    Its subject contains a part of its serial number: during a rollover, peers trust two authorities of one Service, and
+    a verifier that looks up the issuer by name must find the right one.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
@@ -153,7 +153,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _name(text: str, *, suffix: str = "") -> x509.Name:
-    """A common name holds 64 characters; a longer one keeps its head and the digest of the whole."""
+    """Return the subject. A common name longer than 64 characters is cut and gets a digest of the whole text."""
     room = _MAX_COMMON_NAME - len(suffix)
     if len(text) > room:
         text = f"{text[: room - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
@@ -181,7 +181,7 @@ def _private_key(key: SecretBytes) -> ec.EllipticCurvePrivateKey:
 
 
 def split(bundle: bytes) -> tuple[bytes, ...]:
-    """The certificates of a bundle in one normal form each, without repeats. ValueError if it is none."""
+    """Return the normalised certificates of a bundle, without repeats. Raises ValueError if it is not a bundle."""
     if len(bundle) > MAX_PEM_BYTES:
         raise ValueError("the bundle is too large")
     return tuple(dict.fromkeys(_pem(certificate) for certificate in x509.load_pem_x509_certificates(bundle)))
@@ -206,7 +206,7 @@ def is_issued_by(certificate: bytes, authority: bytes) -> bool:
 
 
 def key_fits(certificate: bytes, key: SecretBytes) -> bool:
-    """Whether the key is the one of the certificate; of any kind of key that a user may bring."""
+    """Return whether the key belongs to the certificate, for any type of key."""
     try:
         private = serialization.load_pem_private_key(key.reveal(), password=None)
         public = x509.load_pem_x509_certificate(certificate).public_key()
@@ -217,7 +217,7 @@ def key_fits(certificate: bytes, key: SecretBytes) -> bool:
 
 
 def names_of(certificate: bytes) -> frozenset[str]:
-    """Every alternative name: DNS names, addresses, URIs."""
+    """Return all alternative names: DNS names, addresses, URIs."""
     loaded = x509.load_pem_x509_certificate(certificate)
     try:
         found = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -236,7 +236,7 @@ def names_of(certificate: bytes) -> frozenset[str]:
 
 
 def authority_problem(authority: Credential, now: datetime) -> Problem | None:
-    """Why this authority cannot sign; None if it can."""
+    """Return why this authority cannot sign; None if it can."""
     if problem := _pair_problem(authority, "the authority"):
         return problem
     valid = validity_of(authority.certificate)
@@ -246,7 +246,7 @@ def authority_problem(authority: Credential, now: datetime) -> Problem | None:
 
 
 def leaf_problem(leaf: Credential, trusted: Iterable[bytes], wanted: Iterable[str], now: datetime) -> Problem | None:
-    """Why a peer that trusts those authorities and wants those names would refuse this leaf; None if it would not."""
+    """Return why a peer with these trusted authorities and wanted names would refuse the leaf; None if it would not."""
     if problem := _pair_problem(leaf, "the certificate") or timing_problem(validity_of(leaf.certificate), now):
         return problem
     issuers = [authority for authority in trusted if is_issued_by(leaf.certificate, authority)]
@@ -260,7 +260,7 @@ def leaf_problem(leaf: Credential, trusted: Iterable[bytes], wanted: Iterable[st
 def timing_problem(
     valid: Window, now: datetime, expired: ProblemName = ProblemName.SERVER_CERT_EXPIRED
 ) -> Problem | None:
-    """Why a certificate is of no use at that time; `expired` is the name for one that has ended."""
+    """Return why a certificate is not valid now; `expired` is the problem name for an expired one. None if it is."""
     if valid.not_after <= now:
         return Problem(expired, f"the certificate has expired at {valid.not_after.isoformat()}")
     if valid.not_before > now:

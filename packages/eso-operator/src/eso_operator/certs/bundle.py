@@ -1,21 +1,21 @@
-"""The certificates of one provider Service as a frozen state, and what has to be done about them. Pure.
+"""The certificates of one provider Service as a frozen state, and the plan of the steps that are due. Pure.
 
     observe -> State -> plan -> steps -> carry_out -> State -> write -> observe ...
 
-A plan follows from what is stored and from the time, never from what was done a moment ago, so it survives a crash
-between any two writes. Leaves are renewed under their authority; the authority itself is replaced in three phases:
+A plan depends only on the stored state and the time, so it survives a crash between any two writes. Leaves are renewed
+under their authority. The authority is replaced in three phases:
 
     STEADY      one authority
-      |  it ends soon
-    PUBLISHING  1: both are in every trust bundle, the old one signs
-      |  both Secrets hold both authorities, and have for the settle time
+      |  it expires soon
+    PUBLISHING  1: both authorities are in every trust bundle, the old one signs
+      |  both Secrets have held both authorities for the settle time
     RETIRING    2: the new one signs, leaves are issued again, the old one is still trusted
-      |  both leaves are of the new one, for the settle time and the longest life of a connection
-    STEADY      3: the old one is gone
+      |  both leaves have been of the new one for the settle time and the longest life of a connection
+    STEADY      3: the old one is removed
 
-The settle time bounds how long a peer may take to read what we wrote. Whoever keeps to it never meets a valid peer that
-it does not trust. An issuer that was lost begins at phase 2 with all authorities found in the bundles still trusted,
-and replaces leaves only after the new one has settled.
+Peers must load a changed Secret within the settle time. A peer that does never meets a valid certificate that it does
+not trust. A lost issuer restarts at phase 2: all authorities in the bundles stay trusted, and leaves are replaced only
+after the new authority has settled.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long things live, when they are renewed. The checks keep a rollover inside the life of what it replaces."""
+    """Lifetimes and renewal times. They are checked so that a rollover ends before the old certificates expire."""
 
     authority: timedelta = timedelta(days=365)
     authority_renewal: timedelta = timedelta(days=60)
@@ -71,14 +71,14 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom the certificates are for. `authority` names the issuer in its own subject."""
+    """The names in the certificates. `authority` is the subject of the issuer."""
 
     authority: str
     server: ServerNames
     client: str
 
     def wanted(self, role: Role) -> tuple[str, ...]:
-        """The alternative names a leaf must have."""
+        """Return the alternative names that a leaf must have."""
         match role:
             case Role.SERVER:
                 return (*self.server.dns, *self.server.addresses, self.server.identity)
@@ -90,7 +90,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Authorities:
-    """What an issuer stores: `current` signs, `next` is being published, `previous` are trusted but sign no more."""
+    """The stored authorities: `current` signs, `next` is being published, `previous` are trusted but no longer sign."""
 
     current: Credential
     next: Credential | None = None
@@ -110,7 +110,7 @@ class Authorities:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What one side has: its certificate and whom it trusts; `written_at` is when any of it changed last."""
+    """The certificate and trust bundle of one side; `written_at` is the time of their last change."""
 
     credential: Credential
     trust: tuple[bytes, ...]
@@ -119,7 +119,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything that is stored; None is what is not there, or cannot be read."""
+    """The stored certificates; None if missing or unreadable."""
 
     issuer: Authorities | None = None
     server: Leaf | None = None
@@ -144,7 +144,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class FoundAuthority:
-    """Begin anew, trusting what is still trusted elsewhere."""
+    """Create a new authority; keep trusting the authorities in `keep`."""
 
     reason: str
     keep: tuple[bytes, ...]
@@ -183,7 +183,7 @@ Step = IssuerStep | LeafStep
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is due now, and when to look again if nothing happens. A step of the issuer is stored before any other."""
+    """The steps that are due now, and the time of the next check. Steps of the issuer are stored first."""
 
     steps: tuple[Step, ...]
     due: datetime
@@ -222,7 +222,7 @@ def _issuer_step(state: State, now: datetime, lifetimes: Lifetimes) -> IssuerSte
 
 
 def _published(state: State, issuer: Authorities, now: datetime, lifetimes: Lifetimes) -> bool:
-    """Whether every peer that keeps to the settle time trusts all authorities by now."""
+    """Return whether every peer that keeps to the settle time trusts all authorities by now."""
     return all(
         leaf is not None and set(issuer.trust) <= set(leaf.trust) and leaf.written_at + lifetimes.settle <= now
         for leaf in (state.server, state.client)
@@ -230,7 +230,7 @@ def _published(state: State, issuer: Authorities, now: datetime, lifetimes: Life
 
 
 def _switched(state: State, issuer: Authorities, now: datetime, lifetimes: Lifetimes) -> bool:
-    """Whether no peer can show a leaf of a previous authority any more, not even on an old connection."""
+    """Return whether no peer uses a leaf of a previous authority any more, not even on an old connection."""
     wait = lifetimes.settle + lifetimes.connection_age
     return all(
         leaf is not None and _signed(issuer.current.certificate, leaf) and leaf.written_at + wait <= now
@@ -255,14 +255,14 @@ def _leaf_step(state: State, role: Role, now: datetime, lifetimes: Lifetimes, id
 
 
 def _renewal_due(leaf: Leaf, issuer: Authorities, now: datetime, lifetimes: Lifetimes) -> bool:
-    """Near its end, and a new one would last longer: one that already ends with its authority is left alone."""
+    """Return whether a leaf expires soon and a new one would last longer than the authority allowed this one to."""
     ends = authority.validity_of(leaf.credential.certificate).not_after
     would_end = min(now + lifetimes.leaf, authority.validity_of(issuer.current.certificate).not_after)
     return ends - lifetimes.leaf_renewal <= now and would_end - ends > timedelta(seconds=1)
 
 
 def _moments(state: State, lifetimes: Lifetimes) -> Iterator[datetime]:
-    """When something may become due."""
+    """Yield the times at which a step may become due."""
     for leaf in state.leaves:
         ends = authority.validity_of(leaf.credential.certificate).not_after
         yield ends - lifetimes.leaf_renewal
@@ -274,9 +274,9 @@ def _moments(state: State, lifetimes: Lifetimes) -> Iterator[datetime]:
 
 
 def _kept(state: State, now: datetime) -> tuple[bytes, ...]:
-    """The authorities that a new one must be trusted beside: first those that signed a leaf in use.
+    """Return the authorities to keep trusting beside a new one; those that signed a leaf in use come first.
 
-    An issuer that is lost again and again would grow the bundle for ever, hence the bound.
+    The number is bounded, so that an issuer that is lost repeatedly cannot grow the bundle without limit.
     """
     issuer = () if state.issuer is None else state.issuer.trust
     known = still_valid((*issuer, *(certificate for leaf in state.leaves for certificate in leaf.trust)), now)

@@ -1,6 +1,6 @@
-"""What one step of a plan makes of the certificates: new keys and certificates in memory, nothing stored.
+"""Carries out the steps of a plan in memory: new keys and certificates.
 
-The steps and their order are decided in `bundle.py`; `issuer.py` and `local.py` store the outcome.
+`bundle.py` decides the steps and their order; `issuer.py` and `local.py` store the result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eso_operator.certs.bundle import (
 
 
 def carry_out(step: Step, state: State, now: datetime, lifetimes: Lifetimes, identity: Identity) -> State:
-    """The state after one step; nothing is stored here."""
+    """Return the state after one step."""
     match step:
         case FoundAuthority(keep=keep):
             return replace(state, issuer=Authorities(_new_authority(now, lifetimes, identity), previous=keep))
@@ -99,5 +99,5 @@ def _with_leaf(state: State, role: Role, leaf: Leaf) -> State:
 
 
 def _second(now: datetime) -> datetime:
-    """As it is stored."""
+    """Return the time in whole seconds, as it is stored."""
     return now.replace(microsecond=0)

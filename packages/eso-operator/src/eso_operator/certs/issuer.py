@@ -1,16 +1,16 @@
-"""The controller that keeps the certificates of every provider Service: its keys are Services.
+"""The controller of the certificates of provider Services; its keys are Services.
 
     labelled Services, demands, our own Secrets -> key -> observe -> plan -> write, issuer first -> report
 
-A Service gets certificates when it carries the label `external-secrets.io/provider: "true"` where labels count
-(`CertificateSettings.labelled_in`), when a store resolved to it (`demand`), or when it has some already. They are
-looked at every ten minutes, and when something is due. Once the Service is gone, what we stored for it in the core
-namespace is deleted; the server's Secret is owned by the Service and collected with it.
+A Service gets certificates if it has the label `external-secrets.io/provider: "true"` in a namespace where labels count
+(`CertificateSettings.labelled_in`), if a store resolved to it (`demand`), or if it already has some. They are checked
+at an interval (`--cert-interval`) and when a step is due. After the Service is deleted, its Secrets in the core
+namespace are deleted; the server's Secret is owned by the Service and garbage-collected with it.
 
-Every write names the version that it follows, so two operators that plan at once do not undo each other: the later one
-is refused and looks again. What cannot be done becomes a `Problem` given to listeners; this module writes no status.
+Writes use optimistic locking: of two operators that write at once, one gets a Conflict and plans again. A failure
+becomes a `Problem` for the listeners; this module writes no status.
 
-Needs these rights:
+Required RBAC rules:
     services    get                                         namespaces of providers
     services    list, watch                                 the same, or the cluster
     secrets     get, create, patch                          namespaces of providers
@@ -21,7 +21,6 @@ With `namespaces` in the settings a Role in each of them is enough.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,15 +35,16 @@ from eso_operator.certs.issuance import carry_out
 from eso_operator.certs.problems import Problem, ProblemName, alias_problem
 from eso_operator.certs.secrets import CLIENT, ISSUER, SERVER, Mark, Owner, SecretKeys, SecretObject
 from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.stores.addresses import is_alias
-from eso_operator.stores.target import ServiceKey
+from eso_operator.resolving.addresses import is_alias
+from eso_operator.resolving.resolved import ServiceKey
+from kubebase.bounded import BoundedDict
+from kubebase.clock import Clock
+from kubebase.meta import JsonObject, Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of, raw
 from kuberun.cache import Change
 from kuberun.client import Client
-from kuberun.clock import Clock
 from kuberun.controller import After, Controller, Done, Outcome, Retry
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.informer import Informer
-from kuberun.meta import JsonObject, Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of, raw
 from kuberun.ownership import owner_reference
 from kuberun.requests import DeleteOptions, Selection, WriteOptions
 from kuberun.triggers import itself
@@ -63,7 +63,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How the certificates of one Service are. `expires_at` is the end of the first leaf to end."""
+    """The state of the certificates of one Service. `expires_at` is that of the leaf that expires first."""
 
     service: ServiceKey
     problem: Problem | None = None
@@ -75,7 +75,7 @@ Listener = Callable[[Report], None]
 
 
 class Issuer:
-    """Add `controller` to a manager. `demand` may be called at any time, from anywhere in the loop."""
+    """The issuer. Add `controller` to a manager. `demand` may be called at any time on the event loop."""
 
     def __init__(
         self, client: Client, settings: CertificateSettings, *, clock: Clock, listener: Listener | None = None
@@ -84,8 +84,8 @@ class Issuer:
         self._settings = settings
         self._clock = clock
         self._listeners: list[Listener] = [] if listener is None else [listener]
-        self._demanded: OrderedDict[ServiceKey, None] = OrderedDict()
-        self._problems: OrderedDict[ServiceKey, Problem] = OrderedDict()
+        self._demanded: BoundedDict[ServiceKey, None] = BoundedDict(MAX_DEMANDED)
+        self._problems: BoundedDict[ServiceKey, Problem] = BoundedDict(MAX_DEMANDED)
         self._granted: dict[str, set[ServiceKey]] = {}
         self.controller = Controller("certificates", self.reconcile, clock=clock, workers=settings.workers)
         services = [
@@ -102,23 +102,20 @@ class Issuer:
             self.controller.watch(informer, _service_of_secret)
 
     def demand(self, service: ServiceKey) -> None:
-        """Somebody needs certificates of this Service now, label or not."""
+        """Issue certificates for a Service, even if it has no label."""
         self._demanded[service] = None
-        self._demanded.move_to_end(service)
-        while len(self._demanded) > MAX_DEMANDED:
-            self._demanded.popitem(last=False)
         self.controller.queue.add(Request(_key(service), "certificates are demanded", Lane.FIRST_SYNC))
 
     def listen(self, listener: Listener) -> None:
-        """Have it told how a Service's certificates are, each time they were looked at. It must not raise nor wait."""
+        """Call the listener with a report after each check of a Service. It must not raise or block."""
         self._listeners.append(listener)
 
     def problem_of(self, service: ServiceKey) -> Problem | None:
-        """What stood in the way when this Service was looked at last."""
+        """Return the problem that the last check of a Service found; None if there was none."""
         return self._problems.get(service)
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
-        """Make the three Secrets of one Service what they should be by now."""
+        """Issue, renew or remove the three Secrets of one Service as due."""
         service = ServiceKey(key.namespace, key.name)
         try:
             found = await self._service(key)
@@ -131,12 +128,12 @@ class Issuer:
                 return self._refuse(service)
             return await self._maintain(service, metadata)
         except (Conflict, AlreadyExists):
-            return Retry("somebody else wrote a certificate Secret in between")
+            return Retry("another process wrote a certificate Secret in between")
         except ApiError as error:
             self._report(Report(service, Problem(ProblemName.SECRET_NOT_WRITABLE, str(error))))
             return Retry(f"the API server answered {error.reason or error.code}")
 
-    # --- a Service that is there -------------------------------------------------------------------------------------
+    # --- existing Services -------------------------------------------------------------------------------------------
 
     async def _maintain(self, service: ServiceKey, metadata: ObjectMeta) -> Outcome:
         for _ in range(_MAX_ROUNDS):
@@ -157,7 +154,7 @@ class Issuer:
         return Retry("the certificates do not settle")
 
     async def _carry_out(self, due: Plan, state: State, stored: _Stored, metadata: ObjectMeta) -> None:
-        """Do the steps and store what they changed, the issuer before all others."""
+        """Carry out the steps and store the Secrets that they changed; the issuer first."""
         service, now = ServiceKey(metadata.namespace, metadata.name), self._clock.now()
         owner = self._owner(service)
         after = state
@@ -183,7 +180,7 @@ class Issuer:
             await self._client.merge_patch(secrets.TYPED_SECRETS, key, patch, options=options)
 
     def _wanted(self, service: ServiceKey, metadata: ObjectMeta, stored: _Stored) -> bool:
-        """Labelled, demanded, or served before: who has certificates once can rely on their renewal."""
+        """Return whether a Service gets certificates: it is labelled, demanded, or has certificates already."""
         counts = self._settings.namespaced_providers or self._settings.is_shared(service.namespace)
         labelled = counts and metadata.labels.get(PROVIDER_LABEL) == "true"
         issuer = stored.found.get(ISSUER)
@@ -191,7 +188,7 @@ class Issuer:
         return labelled or served or service in self._demanded
 
     def _has_room(self, service: ServiceKey) -> bool:
-        """Whether one more Service of a tenant's namespace may have certificates; who has them keeps them."""
+        """Return whether a Service of a tenant's namespace may have certificates. Services that have some keep them."""
         if self._settings.is_shared(service.namespace):
             return True
         held = self._granted.setdefault(service.namespace, set())
@@ -202,9 +199,9 @@ class Issuer:
         return True
 
     def _stored_services(self) -> Iterator[ServiceKey]:
-        """Services that have Secrets in the core namespace. Elsewhere anybody can write what looks like one."""
+        """Yield the Services with Secrets in the core namespace; in other namespaces users could forge such Secrets."""
         for informer in self._certificates:
-            for secret in informer.store.objects():
+            for secret in informer.cache.objects():
                 metadata = meta_of(secret)
                 if metadata.namespace == self._settings.core_namespace and (found := secrets.service_of(metadata)):
                     yield found
@@ -234,10 +231,10 @@ class Issuer:
         seconds = (due - self._clock.now()).total_seconds()
         return min(max(seconds, _SOONEST), self._settings.interval)
 
-    # --- a Service that is gone --------------------------------------------------------------------------------------
+    # --- deleted Services --------------------------------------------------------------------------------------------
 
     async def _remove(self, service: ServiceKey) -> Outcome:
-        """Delete what nobody else will: the Secrets in the core namespace. The server's is the Service's own."""
+        """Delete the Secrets in the core namespace. The server's Secret is garbage-collected with its Service."""
         stored = await self._read(secrets.keys_of(service, self._settings.core_namespace))
         self._granted.get(service.namespace, set()).discard(service)
         for part in (CLIENT, ISSUER):
@@ -248,7 +245,7 @@ class Issuer:
             message = f"Service {service} does not exist: create it, or correct the address in the store"
             self._report(Report(service, Problem(ProblemName.SERVICE_NOT_FOUND, message)))
         else:
-            self._report(Report(service))  # nothing is wrong, and nothing ends any more
+            self._report(Report(service))  # no problem, and no certificate that expires
         return Done()
 
     async def _delete(self, metadata: ObjectMeta) -> None:
@@ -262,7 +259,7 @@ class Issuer:
     # --- reading and reporting ---------------------------------------------------------------------------------------
 
     async def _service(self, key: ObjectKey) -> JsonObject | None:
-        """Asked of the server itself: a cache that is behind must not cost anybody their certificates."""
+        """Read a Service from the API server: a stale cache must not cause the removal of certificates."""
         try:
             found = await self._client.get(raw(SERVICES), key)
         except NotFound:
@@ -288,16 +285,13 @@ class Issuer:
             if self._problems.get(report.service) != report.problem:
                 _log.warning("certificates not in order", service=str(report.service), problem=report.problem.name)
             self._problems[report.service] = report.problem
-            self._problems.move_to_end(report.service)
-            while len(self._problems) > MAX_DEMANDED:
-                self._problems.popitem(last=False)
         for listener in self._listeners:
             listener(report)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The Secrets of one Service as they were read; by part, those that are there."""
+    """The existing Secrets of one Service, by part."""
 
     keys: SecretKeys
     found: dict[str, SecretObject]
@@ -329,7 +323,7 @@ def _good(service: ServiceKey, state: State) -> Report:
 
 
 def _service_of_secret(change: Change[Object]) -> Iterable[Request]:
-    """The Service whose Secret came, changed or went."""
+    """Return requests for the Services of a created, changed or deleted Secret."""
     states: list[Any] = [state for state in (change.old, change.new) if state is not None]
     services = {service for state in states if (service := secrets.service_of(meta_of(state))) is not None}
     return [Request(_key(service), f"Secret {change.key} changed") for service in services]
@@ -344,7 +338,7 @@ def _with_core(settings: CertificateSettings) -> tuple[str, ...]:
 
 
 def _selections(labels: str, namespaces: tuple[str, ...]) -> list[tuple[Selection, str]]:
-    """One selection for each namespace, or one for the cluster."""
+    """Return one selection for each namespace, or one for the cluster."""
     return [(Selection(name, label_selector=labels), f" in {name}") for name in namespaces] or [
         (Selection(label_selector=labels), "")
     ]

@@ -1,17 +1,17 @@
-"""Certificates in folders instead of Secrets: for provider processes supervised beside us, and for tests.
+"""Certificates in folders instead of Secrets, for supervised provider processes and for tests.
 
     FOLDER/issuer/   tls.crt tls.key ca.crt [next.* previous.crt]      stays with the supervisor
     FOLDER/server/   tls.crt tls.key ca.crt                            given to the provider process
     FOLDER/client/   tls.crt tls.key ca.crt                            given to the core
 
-The same state machine as for Secrets (`bundle.py`) decides what is due, so a long-lived `eso up` renews and rolls over
-as a cluster does.
+The same state machine as for Secrets (`bundle.py`) decides what is due, so a long-running `eso up` renews certificates
+and replaces authorities as a cluster does.
 
 A folder looks like a mounted Secret: its files are links into `..data`, which is a link to a folder with one whole set.
-A change writes a new set, synced to disk, and then replaces `..data` in one rename. So each file is always complete and
-all change at the same moment; a reader that opened one file before that moment and another after it sees a key that
-does not fit its certificate, which `eso_wire.tls.load_material` refuses and its users try again.
-The set that was replaced stays until the next change, for readers that are still in it.
+A change writes a new set, synced to disk, and then replaces `..data` in one rename. Each file is therefore always
+complete and all change at the same moment; a reader that opened one file before that moment and another after it sees a
+key that does not fit its certificate, which `eso_wire.tls.load_material` rejects and its users retry. The replaced set
+stays until the next change, for readers that still use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Final
 from eso_operator.certs import secrets
 from eso_operator.certs.bundle import Identity, Leaf, Lifetimes, Role, State, plan
 from eso_operator.certs.issuance import carry_out
-from kuberun.clock import rfc3339
+from kubebase.clock import rfc3339
 
 _DATA: Final = "..data"
 _WRITTEN: Final = "written-at"
@@ -37,7 +37,7 @@ _MAX_ROUNDS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class LocalCertificates:
-    """Where they are, and when to look again."""
+    """The folders with the certificates, and the time of the next check."""
 
     server: Path
     client: Path
@@ -45,7 +45,7 @@ class LocalCertificates:
 
 
 def maintain(folder: Path, identity: Identity, now: datetime, lifetimes: Lifetimes) -> LocalCertificates:
-    """Issue what is missing, renew what is due. One process at a time may do this in a folder."""
+    """Issue missing certificates and renew due ones. Only one process at a time may do this in a folder."""
     for _ in range(_MAX_ROUNDS):
         state = _load(folder)
         due = plan(state, now, lifetimes, identity)
@@ -59,7 +59,7 @@ def maintain(folder: Path, identity: Identity, now: datetime, lifetimes: Lifetim
 
 
 def replace_set(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make the folder hold exactly these files, all at once."""
+    """Replace the files of the folder with these, atomically."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = _new_set(folder, files)
     current = _target(folder)
@@ -78,7 +78,7 @@ def replace_set(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _new_set(folder: Path, files: Mapping[str, bytes]) -> Path:
-    """A whole set beside the current one, or nothing: on a full disk it is tried again and again."""
+    """Write a whole set beside the current one, or nothing: a write to a full disk is retried."""
     fresh = folder / f"..{randomness.token_hex(8)}"
     fresh.mkdir(mode=0o700)
     try:
@@ -100,7 +100,7 @@ def _load(folder: Path) -> State:
 
 
 def _store(folder: Path, before: State, after: State) -> None:
-    """The issuer first: no certificate may be in use whose authority could be lost."""
+    """Store the changed sets, the issuer first: a certificate must not be in use while its authority could be lost."""
     if after.issuer is not None and after.issuer is not before.issuer:
         replace_set(folder / secrets.ISSUER, secrets.issuer_data(after.issuer))
     for role in Role:
@@ -114,7 +114,7 @@ def _leaf_files(leaf: Leaf) -> dict[str, bytes]:
 
 
 def _read(folder: Path) -> dict[str, bytes]:
-    """One whole set: the link is followed once."""
+    """Read one whole set: the link is followed once."""
     current = _target(folder)
     if not current:
         return {}

@@ -1,17 +1,16 @@
-"""The client's side: what a channel to a provider needs, wherever it comes from.
+"""The client certificates of channels to providers.
 
-    ManagedTls -> client Secret that the issuer keeps in the core namespace     informer, so a change is told at once
-               -> or a folder, for a process supervised beside us (`local.py`)  read again after a short while
-    SecretTls  -> the user's own Secret: tls.crt, tls.key, ca.crt               read again after a short while
+    ManagedTls -> client Secret of the issuer, in the core namespace            informer: changes are seen at once
+               -> or a folder, for a supervised process (`local.py`)            read again after `fresh` seconds
+    SecretTls  -> a Secret of the user: tls.crt, tls.key, ca.crt                read again after `fresh` seconds
 
-Whatever is handed out was checked: it parses, the key fits, and it is valid now. What is not becomes a
-`CertificateError` that carries the named problem. Material is shared, never copied, and no cache grows without bound.
+Material is returned only if it parses, its key fits, and it is valid now; otherwise a `CertificateError` names the
+problem. Material is shared, never copied. All caches are bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,14 +25,15 @@ from eso_operator.certs.authority import Window
 from eso_operator.certs.issuer import Listener, Report
 from eso_operator.certs.problems import CertificateError, Problem, ProblemName
 from eso_operator.certs.secrets import SecretObject
-from eso_operator.stores.target import ManagedTls, SecretTls, ServiceKey, TlsSource
+from eso_operator.resolving.resolved import ManagedTls, SecretTls, ServiceKey, TlsSource
 from eso_wire.tls import TlsMaterial, TlsMaterialError, load_material
+from kubebase.bounded import BoundedDict, ExpiringDict
+from kubebase.clock import Clock
+from kubebase.deadline import happens_within
+from kubebase.meta import Malformed, ObjectKey
 from kuberun.client import Client
-from kuberun.clock import Clock
-from kuberun.deadline import happens_within
 from kuberun.errors import ApiError, Forbidden, NotFound
 from kuberun.informer import Informer
-from kuberun.meta import Malformed, ObjectKey
 from kuberun.requests import Selection
 
 FAILURE_SECONDS: Final = 2.0
@@ -42,11 +42,11 @@ KEYS: Final = (secrets.CERTIFICATE, secrets.KEY, secrets.TRUST)
 _log = structlog.get_logger(__name__)
 
 Changed = Callable[[TlsSource, str], None]
-"""Told the source and the fingerprint of its new material."""
+"""Called with a source and the fingerprint of its new material."""
 
 
 class Issuing(Protocol):
-    """What is asked of the issuer (`issuer.Issuer` is one)."""
+    """The part of `issuer.Issuer` that is used here."""
 
     def demand(self, service: ServiceKey) -> None: ...
 
@@ -56,7 +56,7 @@ class Issuing(Protocol):
 
 
 class NoIssuing:
-    """For a process without an issuer: certificates are there or they are not."""
+    """No issuer, for a process that only loads existing certificates."""
 
     def demand(self, service: ServiceKey) -> None: ...
 
@@ -68,9 +68,10 @@ class NoIssuing:
 
 @dataclass(frozen=True, slots=True)
 class MaterialSettings:
-    """`wait`: how long a first use waits for certificates; `fresh`: how long a read of a user's Secret holds. Seconds.
+    """Settings of `Materials`, times in seconds.
 
-    `folders` hold the client's certificates of processes supervised beside us.
+    The first use of a provider waits up to `wait` for certificates. A read of a user's Secret or folder is cached for
+    `fresh`. `folders` hold the client certificates for supervised processes.
     """
 
     core_namespace: str
@@ -81,7 +82,7 @@ class MaterialSettings:
 
 
 def client_secrets(client: Client, core_namespace: str, clock: Clock) -> Informer[SecretObject]:
-    """The informer that `Materials` reads: the client Secrets we issued, and no other Secret."""
+    """Return the informer for `Materials`, which reads only the client Secrets that we issued."""
     selection = Selection(
         core_namespace, label_selector=f"{secrets.ours(core_namespace)},{secrets.PART_LABEL}={secrets.CLIENT}"
     )
@@ -89,7 +90,7 @@ def client_secrets(client: Client, core_namespace: str, clock: Clock) -> Informe
 
 
 class Materials:
-    """Add `run` to the manager as a service, and `informer` as an informer. Leaders and standbys both need it."""
+    """The client certificates. Add `run` and `informer` to the manager; the leader and standbys both need them."""
 
     def __init__(
         self,
@@ -107,18 +108,18 @@ class Materials:
         self._issuing = issuing or NoIssuing()
         self._changes = informer.subscribe()
         self._waiting: dict[ObjectKey, set[asyncio.Event]] = {}
-        self._known: OrderedDict[TlsSource, _Known] = OrderedDict()
-        self._failed: OrderedDict[TlsSource, _Failure] = OrderedDict()
+        self._known: BoundedDict[TlsSource, _Known] = BoundedDict(settings.entries)
+        self._failed: ExpiringDict[TlsSource, Problem] = ExpiringDict(settings.entries, clock)
         self._reading: dict[TlsSource, asyncio.Lock] = {}
         self._listeners: list[Changed] = []
         self._issuing.listen(self._wake_if_refused)
 
     def listen(self, listener: Changed) -> None:
-        """Have it told when the material of a source in use has changed. It must not raise and must not wait."""
+        """Call the listener when the material of a source in use changes. It must not raise or block."""
         self._listeners.append(listener)
 
     async def of(self, tls: TlsSource) -> TlsMaterial:
-        """Good material, or a `CertificateError`."""
+        """Return checked material. Raises CertificateError."""
         match tls:
             case ManagedTls(service=service) if service in self._settings.folders:
                 material = await self._reread(tls)
@@ -134,12 +135,12 @@ class Materials:
         return material
 
     async def run(self) -> NoReturn:
-        """Take in what the informer sees."""
+        """Process changes of the informer until cancelled."""
         while True:
             for change in await self._changes.take():
                 secret = change.new
                 service = secrets.service_of(secret.metadata) if isinstance(secret, SecretObject) else None
-                # Of a Service with a folder, the folder counts, whatever was issued besides.
+                # The folder of a Service takes precedence over issued certificates.
                 if isinstance(secret, SecretObject) and service and service not in self._settings.folders:
                     self._take_in(ManagedTls(service), secret)
                 self._wake(change.key)
@@ -148,22 +149,21 @@ class Materials:
 
     async def _managed(self, tls: ManagedTls) -> TlsMaterial:
         secret = self._stored(tls) or await self._awaited(tls)
-        known = self._known.get(tls)
+        known = self._known.use(tls)
         if known is None or known.version != secret.metadata.resource_version:
             known = self._take_in(tls, secret)
         if known is None:
             raise CertificateError(_content_problem(tls, secret.data) or _not_issued(tls))
-        self._known.move_to_end(tls)
         return known.material
 
     def _stored(self, tls: ManagedTls) -> SecretObject | None:
-        found = self.informer.store.get(self._key(tls))
+        found = self.informer.cache.get(self._key(tls))
         if found is None or isinstance(found, Malformed):
             return None
         return found if secrets.service_of(found.metadata) == tls.service else None
 
     async def _awaited(self, tls: ManagedTls) -> SecretObject:
-        """Ask for certificates and wait a little: the first use of a provider comes before its certificates."""
+        """Demand certificates and wait for them: the first use of a provider precedes its certificates."""
         self._issuing.demand(tls.service)
         if not self._issuing.problem_of(tls.service):
             await self._news_of(self._key(tls))
@@ -172,7 +172,7 @@ class Materials:
         raise CertificateError(self._issuing.problem_of(tls.service) or _not_issued(tls))
 
     async def _news_of(self, key: ObjectKey) -> None:
-        """Return when the Secret has changed, or the issuer has refused, or the wait is over."""
+        """Wait until the Secret changes, the issuer refuses, or the time is over."""
         news = asyncio.Event()
         waiting = self._waiting.setdefault(key, set())
         waiting.add(news)
@@ -184,7 +184,7 @@ class Materials:
                 del self._waiting[key]
 
     def _wake_if_refused(self, report: Report) -> None:
-        """Nobody needs to wait on for what will not come."""
+        """Stop waiting for certificates that the issuer refuses."""
         if report.problem is not None:
             self._wake(self._key(ManagedTls(report.service)))
 
@@ -203,7 +203,7 @@ class Materials:
     # --- the user's own, and folders ---------------------------------------------------------------------------------
 
     async def _reread(self, tls: TlsSource) -> TlsMaterial:
-        """What was read a moment ago, or a new read; callers that come meanwhile share it."""
+        """Return fresh material or read it again; concurrent callers share one read."""
         if material := self._recent(tls):
             return material
         lock = self._reading.setdefault(tls, asyncio.Lock())
@@ -228,18 +228,17 @@ class Materials:
         return self._remember(tls, material, version).material
 
     def _recent(self, tls: TlsSource) -> TlsMaterial | None:
-        """What the last read gave, if it is fresh: material or the failure itself."""
-        failure = self._failed.get(tls)
-        if failure is not None and failure.at + FAILURE_SECONDS > self._clock.monotonic():
-            raise CertificateError(failure.problem)
+        """Return the material of the last read, or raise its failure, if it is fresh; else return None."""
+        if (problem := self._failed.get(tls)) is not None:
+            raise CertificateError(problem)
         known = self._known.get(tls)
         if known is None or known.read_at + self._settings.fresh <= self._clock.monotonic():
             return None
-        self._known.move_to_end(tls)
+        self._known.use(tls)
         return known.material
 
     async def _of_user_or_before(self, tls: SecretTls) -> tuple[TlsMaterial, str]:
-        """An API server that cannot be asked takes nothing away: what was read before still holds."""
+        """Read the user's Secret; while the API server cannot be reached, keep using the last material."""
         try:
             return await self._of_user(tls)
         except CertificateError as error:
@@ -274,24 +273,17 @@ class Materials:
             raise CertificateError(Problem(ProblemName.NOT_ISSUED, message)) from error
 
     def _fail(self, tls: TlsSource, problem: Problem) -> None:
-        """A broken Secret costs one read for all its users, again and again, not one for each of them."""
-        known = self._failed.get(tls)
-        if known is None or known.at + FAILURE_SECONDS <= self._clock.monotonic():
-            self._failed[tls] = _Failure(problem, self._clock.monotonic())
-            self._failed.move_to_end(tls)
-        while len(self._failed) > self._settings.entries:
-            self._failed.popitem(last=False)
+        """Cache a failure, so that all users of a broken Secret together cause one read in `FAILURE_SECONDS`."""
+        if tls not in self._failed:
+            self._failed.put(tls, problem, FAILURE_SECONDS)
 
-    # --- what is known -----------------------------------------------------------------------------------------------
+    # --- known facts -------------------------------------------------------------------------------------------------
 
     def _remember(self, tls: TlsSource, material: TlsMaterial, version: str) -> _Known:
         before = self._known.get(tls)
         if before is not None and before.material.fingerprint == material.fingerprint:
             material = before.material
         known = self._known[tls] = _Known(material, version, self._clock.monotonic())
-        self._known.move_to_end(tls)
-        while len(self._known) > self._settings.entries:
-            self._known.popitem(last=False)
         if before is not None and before.material is not material:
             _log.info("certificates have changed", source=_described(tls), expires=_when(material.expires_at))
             for listener in self._listeners:
@@ -306,12 +298,6 @@ class _Known:
     read_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    problem: Problem
-    at: float
-
-
 def _material(data: Mapping[str, bytes]) -> TlsMaterial:
     return TlsMaterial(
         ca=data[secrets.TRUST], certificate=data[secrets.CERTIFICATE], key=SecretBytes(data[secrets.KEY])
@@ -319,7 +305,7 @@ def _material(data: Mapping[str, bytes]) -> TlsMaterial:
 
 
 def _content_problem(tls: TlsSource, data: Mapping[str, bytes]) -> Problem | None:
-    """What is wrong with the three keys themselves; the time is another question."""
+    """Return what is wrong with the content of the three keys; expiry is checked elsewhere."""
     where = _described(tls)
     if missing := [key for key in KEYS if not data.get(key)]:
         hint = f"it needs {', '.join(KEYS)}, as a Secret of cert-manager has"

@@ -1,4 +1,4 @@
-"""What can be wrong with certificates, by name: the names are the reasons that conditions show.
+"""The problems of certificates by name. Conditions show the names as reasons.
 
 Names that a TLS probe uses too (ServerCertExpired, UnknownCA, HostnameMismatch) mean the same here: the probe saw it on
 the wire, we saw it in the Secret.
@@ -37,7 +37,7 @@ class ProblemName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong. The message says what, of which object, and what to do; it never holds key material."""
+    """One problem. The message has the problem, the object and the remedy, and never contains key material."""
 
     name: ProblemName
     message: str
@@ -58,7 +58,7 @@ _HEALS_BY_WAITING: Final = frozenset(
 
 
 class CertificateError(ProviderError):
-    """No call can be made, for want of good certificates. To a caller it is a provider that cannot be reached."""
+    """A call cannot be made for lack of valid certificates; callers treat the provider as unreachable."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(
@@ -71,7 +71,7 @@ class CertificateError(ProviderError):
 
 
 def alias_problem(service: str) -> Problem:
-    """Of a Service that only stands for another host."""
+    """Return the problem of a Service that is an alias of another host."""
     message = (
         f"Service {service} only stands for another host (type ExternalName): it is not dialled and gets no"
         " certificates; name a Service with pods behind it"

@@ -1,11 +1,11 @@
-"""The certificates of one Service as three Secrets, and the rule that a Secret which is not ours is never written.
+"""The certificates of one Service as three Secrets, and the check that a Secret is ours before it is written.
 
     <service>-provider-tls              namespace of the Service   server   mounted by the provider
-    <namespace>.<service>-client-tls    core namespace             client   read by the core
+    <namespace>.<service>-client-tls    core namespace             client   read by the operator
     <namespace>.<service>-issuer        core namespace             issuer   private keys of the authorities
 
-All are of type kubernetes.io/tls; `ca.crt` is the trust bundle. A Secret is ours when its labels say which part it
-plays and which operator made it (by its namespace), and its annotation names the Service. No API server is called here.
+All are of type kubernetes.io/tls; `ca.crt` is the trust bundle. A Secret is ours if its labels name its part and the
+operator that made it (by namespace), and its annotation names the Service. This module sends no requests.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from eso_operator.certs import authority
 from eso_operator.certs.authority import Credential
 from eso_operator.certs.bundle import Authorities, Leaf
 from eso_operator.certs.problems import Problem, ProblemName
-from eso_operator.stores.target import ServiceKey
-from kuberun.clock import parse_rfc3339, rfc3339
-from kuberun.meta import JsonObject, Kind, Object, ObjectKey, ObjectMeta, OwnerReference, Resource, raw
+from eso_operator.resolving.resolved import ServiceKey
+from kubebase.clock import parse_rfc3339, rfc3339
+from kubebase.meta import JsonObject, Kind, Object, ObjectKey, ObjectMeta, OwnerReference, Resource, raw
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 RAW_SECRETS: Final = raw(SECRETS)
@@ -66,7 +66,7 @@ TYPED_SECRETS: Final = Kind(SECRETS, SecretObject)
 
 @dataclass(frozen=True, slots=True)
 class SecretKeys:
-    """Where the three Secrets of one Service are."""
+    """The keys of the three Secrets of one Service."""
 
     server: ObjectKey
     client: ObjectKey
@@ -76,7 +76,7 @@ class SecretKeys:
         return dict(self.parts())[part]
 
     def parts(self) -> tuple[tuple[str, ObjectKey], ...]:
-        """In the order in which they are written: the key of an authority is safe before anything is signed with it."""
+        """Return the parts in the order of writes: an authority is stored before it signs."""
         return (ISSUER, self.issuer), (SERVER, self.server), (CLIENT, self.client)
 
 
@@ -90,7 +90,7 @@ def keys_of(service: ServiceKey, core_namespace: str) -> SecretKeys:
 
 
 def bounded_name(stem: str, suffix: str) -> str:
-    """Stem and suffix as the name of an object; a stem that does not fit keeps its head and a digest of the whole."""
+    """Return stem and suffix as an object name; a stem that is too long is cut and gets a digest."""
     room = _MAX_NAME - len(suffix)
     if len(stem) <= room:
         return stem + suffix
@@ -102,7 +102,7 @@ def bounded_name(stem: str, suffix: str) -> str:
 
 
 def service_of(metadata: ObjectMeta) -> ServiceKey | None:
-    """The Service that a Secret of ours belongs to; None for a Secret of somebody else."""
+    """Return the Service that a Secret of ours belongs to; None for a foreign Secret."""
     namespace, _, name = metadata.annotations.get(SERVICE_ANNOTATION, "").partition("/")
     marked = metadata.labels.get(PART_LABEL) in (SERVER, CLIENT, ISSUER)
     return ServiceKey(namespace, name) if marked and namespace and name else None
@@ -110,19 +110,19 @@ def service_of(metadata: ObjectMeta) -> ServiceKey | None:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whom a Secret of ours is for, and which of the operators in a cluster made it."""
+    """The Service of a Secret, and the operator that made it."""
 
     service: ServiceKey
     core_namespace: str
 
 
 def ours(core_namespace: str) -> str:
-    """The label selector of all Secrets that the operator in this namespace made."""
+    """Return the label selector of all Secrets that the operator in this namespace made."""
     return f"{PART_LABEL},{ISSUED_BY_LABEL}={core_namespace}"
 
 
 def ownership_problem(metadata: ObjectMeta, part: str, owner: Owner) -> Problem | None:
-    """Why this Secret is not to be touched."""
+    """Return why this Secret must not be written; None if it is ours."""
     issued_by = metadata.labels.get(ISSUED_BY_LABEL, "")
     if metadata.labels.get(PART_LABEL) == part and service_of(metadata) == owner.service:
         if issued_by == owner.core_namespace:
@@ -161,7 +161,7 @@ def leaf_data(leaf: Leaf) -> dict[str, bytes]:
 
 
 def issuer_of(data: Mapping[str, bytes]) -> Authorities | None:
-    """What the content says; None if it does not hold together, and has to be made anew."""
+    """Return the issuer of the content; None if it is inconsistent and must be created again."""
     try:
         return Authorities(
             _credential(data, CERTIFICATE, KEY),
@@ -191,7 +191,7 @@ def _credential(data: Mapping[str, bytes], certificate: str, key: str) -> Creden
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a Secret carries besides its content."""
+    """The labels, annotations and owner of a Secret."""
 
     part: str
     owner: Owner
@@ -216,7 +216,7 @@ def new_document(key: ObjectKey, mark: Mark, data: Mapping[str, bytes]) -> JsonO
 
 
 def patch_of(existing: SecretObject, mark: Mark, data: Mapping[str, bytes]) -> JsonObject:
-    """The merge patch from what was read to what is wanted; it fits that very version only, and keeps foreign marks."""
+    """Return the merge patch for exactly the version that was read; labels and annotations of others stay."""
     gone = dict.fromkeys(set(existing.data) & {NEXT_CERTIFICATE, NEXT_KEY, PREVIOUS} - set(data))
     metadata = {
         **mark.metadata(existing.key),

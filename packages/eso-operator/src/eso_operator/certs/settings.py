@@ -1,4 +1,4 @@
-"""What an administrator decides about certificates, and whom a Service's certificates are for by those decisions."""
+"""The settings of certificates, and the names in the certificates of a Service that follow from them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 
 from eso_operator.certs.authority import ServerNames, service_dns
 from eso_operator.certs.bundle import Identity, Lifetimes
-from eso_operator.stores.target import ServiceKey
+from eso_operator.resolving.resolved import ServiceKey
 from eso_wire.tls import client_id, service_id
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateSettings:
-    """`namespaces` are those whose Services get certificates; none named means all. `interval` is in seconds.
+    """`namespaces` are those whose Services get certificates; an empty set means all. `interval` is in seconds.
 
-    Services of the core namespace and of `shared` ones get certificates when they are labelled. Those of any other
-    namespace get them when a store that may use them asks, and for their label only if `namespaced_providers` says so;
-    at most `max_namespaced` in one such namespace, because two Secrets of each are in the core namespace.
+    Labelled Services of the core namespace and of `shared` namespaces get certificates. Services of other namespaces
+    get them if a store that may use them requests it, and for their label only if `namespaced_providers` is set; at
+    most `max_namespaced` in one such namespace, because two Secrets of each are in the core namespace.
     """
 
     core_namespace: str
@@ -39,19 +39,19 @@ class CertificateSettings:
 
     @property
     def labelled_in(self) -> tuple[str, ...]:
-        """Where labelled Services are looked for; none named means everywhere."""
+        """Return the namespaces in which labels of Services count; empty means all."""
         if self.namespaced_providers:
             return self.namespaces
         return tuple(dict.fromkeys((self.core_namespace, *self.shared)))
 
     @property
     def client_identity(self) -> str:
-        """Who the core is to every provider; a provider lets nobody else in."""
+        """Return the identity of the operator; providers accept no other client."""
         return client_id(self.trust_domain, self.core_namespace, self.service_account)
 
 
 def identity_of(service: ServiceKey, settings: CertificateSettings, *, local: tuple[str, ...] = ()) -> Identity:
-    """The names in a Service's certificates. `local` are addresses of a process that runs beside us."""
+    """Return the names in the certificates of a Service. `local` are the addresses of a supervised process."""
     dns = service_dns(service.namespace, service.name, settings.cluster_domain)
     return Identity(
         authority=str(service),

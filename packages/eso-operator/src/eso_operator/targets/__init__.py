@@ -1,1 +1,1 @@
-"""What is written to the cluster: decided, then done."""
+"""The Kubernetes objects that we maintain: the change is planned, then applied."""

@@ -1,4 +1,4 @@
-"""What is to be done about a target: values, decided in one place and done in another."""
+"""Changes of a target as values: `plan` chooses one, `apply` carries it out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from eso_api.externalsecret import SECRET_TYPE_LABEL
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 
 class Untouched(Enum):
-    """Why nothing is written, and that is right."""
+    """Reasons to write nothing that are not errors."""
 
     UNCHANGED = "the target is as it should be"
     POLICY_NONE = "creationPolicy None writes nothing"
@@ -18,7 +18,7 @@ class Untouched(Enum):
 
 
 class Refusal(Enum):
-    """Why a target must not be written. The text is the condition's message."""
+    """Reasons why a target must not be written. The text is the message of the condition."""
 
     OWNED_BY_ANOTHER = "target is owned by another ExternalSecret"
     CONTROLLED = "failed to take ownership of target secret"
@@ -27,11 +27,15 @@ class Refusal(Enum):
         " into it: remove the label, or choose another target"
     )
     IMMUTABLE = "could not update secret, target is immutable"
+    TOO_LARGE = (
+        "could not update secret, its data is larger than the 1048576 bytes that a Secret may hold: read fewer keys, or"
+        " use several ExternalSecrets"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """There is no such object yet."""
+    """Create the object."""
 
     document: JsonObject = field(repr=False)
     wanted: str
@@ -39,11 +43,11 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Change an object that is there, in this order.
+    """Change an existing object, in this order.
 
-    `convert`   our old entries of managedFields, so that apply can give up what they name
-    `patch`     all of the change at once, if something goes that apply would leave there: done as a whole, or refused
-    `document`  is applied, so that what is wanted is ours
+    `convert`   JSON patch of our old managedFields entries, so that apply can remove the fields they name
+    `patch`     merge patch with the whole change, if fields have to go that apply would keep; atomic
+    `document`  server-side apply, which makes us the owner of all wanted fields
     """
 
     document: JsonObject = field(repr=False)
@@ -61,7 +65,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Write nothing, and say so. `by` names who stands in the way."""
+    """Write nothing and report an error. `by` names the object or size that prevents the write."""
 
     why: Refusal
     by: str = ""

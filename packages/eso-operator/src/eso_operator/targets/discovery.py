@@ -1,4 +1,4 @@
-"""Which resource an API version and kind are: asked of the API server once; again after a while if there is none."""
+"""Lookup of the resource of an API version and kind. Found ones are cached; missing ones are retried after 10 s."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
+from kubebase.clock import Clock
+from kubebase.meta import Resource
 from kuberun.client import Client
-from kuberun.clock import Clock
 from kuberun.errors import NotFound
-from kuberun.meta import Resource
 from kuberun.requests import discovery_path
 
 _MAX_KNOWN: Final = 512
@@ -35,7 +35,7 @@ class _Group(msgspec.Struct):
 
 
 class Discovery:
-    """One for the process; bounded."""
+    """A bounded cache of resources. The process has one."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -44,7 +44,7 @@ class Discovery:
         self._missing: dict[tuple[str, str], float] = {}
 
     async def resource(self, api_version: str, kind: str) -> Resource | None:
-        """The resource; None if the API server has none."""
+        """Return the resource; None if the API server does not serve it."""
         asked = (api_version, kind)
         if asked in self._known:
             return self._known[asked]
@@ -62,12 +62,12 @@ class Discovery:
 
 
 async def served_resource(client: Client, api_version: str, kind: str) -> Resource | None:
-    """Asked now."""
+    """Ask the API server for the resource of a kind; None if it does not serve it."""
     return next((found for found in await served_resources(client, api_version) if found.kind == kind), None)
 
 
 async def served_in_group(client: Client, group: str, kind: str) -> Resource | None:
-    """Asked now, in whichever version: an object outlives the version that it was written in."""
+    """Ask the API server for a kind in any version of its group: objects outlive the version they were written in."""
     if not group:
         return await served_resource(client, "v1", kind)
     try:
@@ -85,14 +85,14 @@ async def served_in_group(client: Client, group: str, kind: str) -> Resource | N
 
 
 async def served_resources(client: Client, api_version: str) -> list[Resource]:
-    """Everything of one API version, without subresources."""
+    """Ask the API server for all resources of one API version, without subresources."""
     group, slash, version = api_version.rpartition("/")
     if not version or (slash and not group):
         return []
     try:
         path = discovery_path(group, version)
     except ValueError:
-        return []  # such a text names no version
+        return []  # the text is not a valid API version
     try:
         served = await client.read(path, _Resources)
     except NotFound:

@@ -1,71 +1,94 @@
-"""Digests of content and metadata, byte for byte those of the existing operator.
+"""Digests of content and metadata, equal to those of the Go operator, so that a takeover rewrites no Secret.
 
-So that taking over a cluster rewrites nothing: the digest is SHA3-224 of the value as Go's `%+v` prints it.
+A digest is the SHA3-224 of the value as Go's `%+v` prints it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from eso_api.values import SecretBytes
 from gotmpl.floats import format_float
 
 _NUMBERS: Final = tuple(str(byte).encode() for byte in range(256))
+_SLICE: Final = 4096
 
 
 def digest(value: Any) -> str:
-    """Lower-case hex of the value's digest. `SecretBytes` counts as the bytes it holds."""
-    return hashlib.sha3_224(_printed(value)).hexdigest()
+    """Return the digest in lower-case hex. `SecretBytes` counts as the bytes it holds."""
+    return _hashed(_pieces(value))
 
 
 def data_digest(data: Mapping[str, SecretBytes]) -> str:
-    """Of the whole data of a Secret."""
+    """Return the digest of the data of a Secret."""
     return digest(data)
 
 
 def metadata_digest(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """Of an object's metadata, part of `status.syncedResourceVersion`."""
-    return hashlib.sha3_224(
-        b"{annotations:" + _printed(annotations) + b" labels:" + _printed(labels) + b"}"
-    ).hexdigest()
+    """Return the digest of labels and annotations, which is part of `status.syncedResourceVersion`."""
+    return _hashed([b"{annotations:", *_pieces(annotations), b" labels:", *_pieces(labels), b"}"])
 
 
 def synced_version(generation: int, labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """`status.syncedResourceVersion`: changes with the spec and with any label or annotation."""
+    """Return `status.syncedResourceVersion`, which changes with the spec and with any label or annotation."""
     return f"{generation}-{metadata_digest(labels, annotations)}"
 
 
 def owner_digest(namespace: str, name: str) -> str:
-    """The value of the label that says which ExternalSecret created a Secret."""
+    """Return the value of the label that names the ExternalSecret that created a Secret."""
     return digest(f"{namespace}/{name}")
 
 
-def _printed(value: Any) -> bytes:
+def _hashed(pieces: Iterable[bytes]) -> str:
+    found = hashlib.sha3_224()
+    for piece in pieces:
+        found.update(piece)
+    return found.hexdigest()
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
     match value:
         case None:
-            return b"<nil>"
+            yield b"<nil>"
         case bool():
-            return b"true" if value else b"false"
+            yield b"true" if value else b"false"
         case str():
-            return value.encode("utf-8", "surrogateescape")
+            yield value.encode("utf-8", "surrogateescape")
         case SecretBytes():
-            return _list(map(_NUMBERS.__getitem__, value.reveal()))
+            yield from _numbers(value.reveal())
         case bytes():
-            return _list(map(_NUMBERS.__getitem__, value))
+            yield from _numbers(value)
         case int():
-            return str(value).encode()
+            yield str(value).encode()
         case float():
-            return format_float(value, "g", -1).encode()
+            yield format_float(value, "g", -1).encode()
         case Mapping():
             keys = sorted(value, key=lambda key: str(key).encode("utf-8", "surrogateescape"))
-            return b"map[" + b" ".join(_printed(key) + b":" + _printed(value[key]) for key in keys) + b"]"
+            yield from _between(b"map[", (_entry(key, value[key]) for key in keys))
         case list() | tuple():
-            return _list(map(_printed, value))
+            yield from _between(b"[", map(_pieces, value))
         case _:
             raise TypeError(f"a {type(value).__name__} has no digest")
 
 
-def _list(parts: Iterable[bytes]) -> bytes:
-    return b"[" + b" ".join(parts) + b"]"
+def _entry(key: Any, value: Any) -> Iterator[bytes]:
+    yield from _pieces(key)
+    yield b":"
+    yield from _pieces(value)
+
+
+def _numbers(value: bytes) -> Iterator[bytes]:
+    """Print bytes in pieces, so that the hashing thread releases the interpreter between them."""
+    slices = (value[start : start + _SLICE] for start in range(0, len(value), _SLICE))
+    return _between(b"[", ((b" ".join([_NUMBERS[byte] for byte in part]),) for part in slices))
+
+
+def _between(opening: bytes, parts: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+    yield opening
+    for number, part in enumerate(parts):
+        if number:
+            yield b" "
+        yield from part
+    yield b"]"

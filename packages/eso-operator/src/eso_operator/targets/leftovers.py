@@ -1,58 +1,43 @@
-"""What an ExternalSecret made and does not write any more, because its target has another name or another kind now.
+"""Former targets of an ExternalSecret, left behind when its target gets another name or kind.
 
-Secrets are all watched, and an index finds those that carry its label. Which objects of other kinds there were, nobody
-could find out by looking: they are on record in `status.manifests`, from before one is made until it is known to be
-gone. Nothing is asked of the API server unless there is something to remove.
+Former Secrets are found by their label, through an index of the watched Secrets. Objects of other kinds cannot be found
+that way, so `status.manifests` records each one before it is created, until it is known to be gone. Requests are sent
+only if there is something to remove.
 
-Only what it made and still controls is removed, and only while its policy is Owner. What somebody merged into, copied,
-took over or let go of stays.
+An object is removed only if this ExternalSecret created it and still controls it, and only under creationPolicy Owner.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
 
 from eso_api.externalsecret import ExternalSecret, MadeManifest
 from eso_api.validation.externalsecret import writes_secret
 from eso_operator.targets.discovery import served_in_group
 from eso_operator.targets.manifest import is_denied
 from eso_operator.targets.marks import CREATED_BY_LABEL, OWNER, created_by, target_name
+from eso_operator.targets.record import Removal, are_same, group_of, record_of
 from eso_operator.targets.secret import CREATED_BY_INDEX, SECRETS
-from kuberun.cache import Store
+from kubebase.meta import Object, ObjectKey, ObjectMeta, Resource, metadata_of
+from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.errors import NotFound
-from kuberun.meta import Object, ObjectKey, ObjectMeta, Resource, metadata_of
 from kuberun.ownership import is_controlled_by
 from kuberun.requests import DeleteOptions
 
-MAX_ON_RECORD: Final = 32
-"""Of objects that cannot be removed while the target changes again and again, the oldest go with their owner."""
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """What was removed, in the words of events; and what is on record from now on."""
-
-    told: tuple[str, ...] = ()
-    on_record: tuple[MadeManifest, ...] = ()
-
 
 class Leftovers:
-    """One for the process. Other kinds than Secret are left alone unless the administrator allows them."""
+    """Removes former targets. The process has one. Only Secrets are removed unless generic targets are allowed."""
 
-    def __init__(self, client: Client, secrets: Store[Object], *, generic_targets: bool) -> None:
+    def __init__(self, client: Client, secrets: Cache[Object], *, generic_targets: bool) -> None:
         self._client = client
         self._secrets = secrets
         self._generic_targets = generic_targets
 
     def exist(self, es: ExternalSecret) -> bool:
-        """Whether there may be something to remove, as far as is known without asking."""
+        """Return whether there may be former targets, without a request."""
         return bool(self._of_secrets(es) or self._of_manifests(es))
 
     async def remove(self, es: ExternalSecret) -> Removal:
-        """Once its target is written. Raises ApiError when the API server does not let us."""
+        """Delete the former targets, after the current target was written. Raises ApiError."""
         secrets = [secret for secret in self._of_secrets(es) if await self._delete(SECRETS, secret)]
         left = self._of_manifests(es)
         manifests = [made for made in left if await self._remove_manifest(es, made)]
@@ -75,13 +60,13 @@ class Leftovers:
         if es.spec.target.creation_policy != OWNER or not self._generic_targets:
             return []
         wanted = record_of(es)
-        return [made for made in es.status.manifests if wanted is None or not _are_same(made, wanted)]
+        return [made for made in es.status.manifests if wanted is None or not are_same(made, wanted)]
 
     async def _remove_manifest(self, es: ExternalSecret, made: MadeManifest) -> bool:
-        """Whether it was there and ours. Of a kind that is gone nothing is left."""
+        """Delete a recorded object. Return whether it existed, was ours, and was deleted."""
         if is_denied(made.api_version):
             return False
-        resource = await served_in_group(self._client, _group(made), made.kind)
+        resource = await served_in_group(self._client, group_of(made), made.kind)
         if resource is None or not resource.namespaced:
             return False
         try:
@@ -91,7 +76,7 @@ class Leftovers:
         return _is_ours(es, found.metadata) and await self._delete(resource, found.metadata)
 
     async def _delete(self, resource: Resource, seen: ObjectMeta) -> bool:
-        """Exactly what was seen: whoever was given it meanwhile keeps it, and we look again."""
+        """Delete exactly the version that was read; if it changed, a Conflict makes the reconcile start over."""
         exactly = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
         try:
             await self._client.delete(metadata_of(resource), seen.key, exactly)
@@ -100,37 +85,7 @@ class Leftovers:
         return True
 
 
-def record_of(es: ExternalSecret) -> MadeManifest | None:
-    """What has to be on record before the target is written; None if it is found without, or will not be removed."""
-    target = es.spec.target
-    if target.manifest is None or target.creation_policy != OWNER or writes_secret(target):
-        return None
-    return MadeManifest(api_version=target.manifest.api_version, kind=target.manifest.kind, name=target_name(es))
-
-
-def is_on_record(es: ExternalSecret) -> bool:
-    """Whether its target could be found again after it became another one."""
-    made = record_of(es)
-    return made is None or any(_are_same(made, known) for known in es.status.manifests)
-
-
-def with_record(es: ExternalSecret) -> Sequence[MadeManifest]:
-    """What has to be on record, its target included."""
-    made = record_of(es)
-    known = es.status.manifests
-    return known if made is None or is_on_record(es) else [*known, made][-MAX_ON_RECORD:]
-
-
 def _is_ours(es: ExternalSecret, metadata: ObjectMeta) -> bool:
-    """Made and controlled by this very ExternalSecret. What is going already needs nobody to delete it."""
+    """Return whether this ExternalSecret created and controls the object, and the object is not being deleted."""
     marked = metadata.labels.get(CREATED_BY_LABEL) == created_by(es)
     return marked and is_controlled_by(metadata, es.metadata.uid) and metadata.deletion_timestamp is None
-
-
-def _are_same(one: MadeManifest, other: MadeManifest) -> bool:
-    """Versions are spellings of the same object."""
-    return (_group(one), one.kind, one.name) == (_group(other), other.kind, other.name)
-
-
-def _group(made: MadeManifest) -> str:
-    return made.api_version.rpartition("/")[0]

@@ -1,7 +1,7 @@
-"""Who owns which parts of an object, as its managedFields say. Pure.
+"""Field ownership of an object, from its managedFields. Pure.
 
-Parts are paths such as `("data", "password")` or `("metadata", "labels", "app")`. Only what a target needs is looked
-at: keys of data (which many kinds have in their spec), labels, annotations, finalizers, owner references (by uid).
+Parts are paths such as `("data", "password")` or `("metadata", "labels", "app")`. Only the parts that targets need are
+parsed: keys of data (also below spec), labels, annotations, finalizers, owner references (by uid).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 Path = tuple[str, ...]
 
@@ -33,7 +33,7 @@ class Fields:
 
 
 def fields_of(obj: Mapping[str, Any], manager: str) -> Fields:
-    """What the object says about this manager."""
+    """Return the parts of the object that this manager owns, and the parts that others own."""
     ours: set[Path] = set()
     others: set[Path] = set()
     for entry in _entries(obj):
@@ -43,20 +43,19 @@ def fields_of(obj: Mapping[str, Any], manager: str) -> Fields:
 
 
 def parts_of(obj: Mapping[str, Any], is_meant: Callable[[str], bool]) -> frozenset[Path]:
-    """The parts that any manager of these names owns."""
+    """Return the parts that any manager with a matching name owns."""
     return frozenset(part for entry in _entries(obj) if is_meant(str(entry.get("manager"))) for part in _parts(entry))
 
 
 def managers_of(obj: Mapping[str, Any]) -> frozenset[str]:
-    """Who owns anything of the object."""
+    """Return the names of all managers of the object."""
     return frozenset(str(entry.get("manager")) for entry in _entries(obj))
 
 
 def conversion(obj: Mapping[str, Any], manager: str) -> list[JsonObject]:
-    """The patch that turns our entries into ones of server-side apply, so that it can give up what they name.
+    """Return a JSON patch that merges our entries into one of server-side apply, which can then remove their fields.
 
-    Nothing but the bookkeeping changes, and only on this very version of the object. An entry of that kind that is
-    there already takes the fields of the others.
+    It changes managedFields only, and only on this version of the object. Empty if all our entries are of apply.
     """
     entries = [dict(entry) for entry in _entries(obj)]
     mine = [entry for entry in entries if entry.get("manager") == manager and not entry.get("subresource")]
@@ -75,10 +74,10 @@ def conversion(obj: Mapping[str, Any], manager: str) -> list[JsonObject]:
 
 
 def beginning(obj: Mapping[str, Any], manager: str, path: Path) -> list[JsonObject]:
-    """The entries to send along with a write of `path` to an object that has none.
+    """Return the managedFields to send with a write of `path`; empty if the object has managedFields.
 
-    An API server keeps no account of objects that were created without a single field, an empty ConfigMap for example,
-    until somebody begins one.
+    An API server does not track an object that was created without any field, for example an empty ConfigMap, until a
+    write brings managedFields.
     """
     if _entries(obj):
         return []
@@ -115,7 +114,7 @@ def _below(entry: JsonObject, section: Path) -> JsonObject:
 
 
 def _element(key: str) -> Any:
-    """Elements of lists are named by their JSON, behind a letter for how they are told apart."""
+    """Parse the name of a list element: JSON after a prefix such as `v:` or `k:`."""
     try:
         return msgspec.json.decode(key[2:])
     except msgspec.DecodeError:
@@ -123,7 +122,7 @@ def _element(key: str) -> Any:
 
 
 def _union(one: JsonObject, other: JsonObject) -> JsonObject:
-    """Both trees of fields as one."""
+    """Return the union of two field trees."""
     joined = dict(one)
     for key, below in other.items():
         held = joined.get(key)

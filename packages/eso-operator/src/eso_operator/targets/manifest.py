@@ -1,12 +1,13 @@
-"""An object of any kind as a target.
+"""Targets of any kind.
 
-It is read when it is looked at: kinds are known only at run time, and how the API server completes an object is its own
-business. The hash covers `spec`, or `data` where there is none, as the existing operator has it; where the API server
-adds to what was written, the version that came of our own write counts as intact too.
+The object is read on every look, because its kind is known only at run time. The hash covers `spec`, or `data` if there
+is no spec, as in the Go operator. If the API server adds defaults, the resourceVersion of our own write counts as
+intact too.
 
-Unlike a Secret it is replaced as a whole, by its version: under Owner and Orphan what others added goes, under Merge
-and CreateOrMerge the object is built on what is there, lists included, which server-side apply cannot do. Keys of data,
-labels and annotations that managedFields say are ours are left out of that: those that are still wanted come back.
+Unlike a Secret, the object is replaced as a whole, with optimistic locking. Under Owner and Orphan, additions of others
+are removed. Under Merge and CreateOrMerge, the new object is built on the live one, lists included, which server-side
+apply cannot do. Before that, keys of data, labels and annotations that we own by managedFields are removed from the
+live object; the render adds those that are still wanted.
 """
 
 from __future__ import annotations
@@ -37,42 +38,46 @@ from eso_operator.targets.marks import (
     field_manager_of,
     target_name,
 )
-from eso_operator.targets.plan import KEEPS_FOREIGN, owners_after, ownership_refusal
+from eso_operator.targets.memory import SeenTargets, TargetMemory
+from eso_operator.targets.ownership import owners_after, ownership_refusal
+from eso_operator.targets.plan import KEEPS_FOREIGN
 from eso_operator.targets.shares import Shares
-from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, Present, UnknownKindError
+from eso_operator.targets.target import Absent, Applied, Done, Look, Present, UnknownKindError
 from eso_render.errors import Place, TargetError
 from eso_render.manifest import render_manifest
 from eso_render.rendering import Rendering
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
+from kubebase.meta import JsonObject, Kind, ObjectKey, ObjectMeta, Resource, meta_of, raw
 from kuberun.client import Client
 from kuberun.errors import NotFound
-from kuberun.meta import JsonObject, Kind, ObjectKey, ObjectMeta, Resource, meta_of, raw
 from kuberun.ownership import is_controlled_by
 from kuberun.requests import DeleteOptions, WriteOptions
 
 Discover = Callable[[str, str], Awaitable[Resource | None]]
-"""The resource of an API version and kind; None if the API server has none."""
+"""Returns the resource of an API version and kind; None if the API server does not serve it."""
 
 Follow = Callable[[Resource], Awaitable[None]]
-"""Have changes of that kind's objects told to whoever depends on them, from now on."""
+"""Starts to report changes of managed objects of a kind to their dependants."""
 
 _DENIED_GROUPS: Final = re.compile(r"rbac\.authorization\.k8s\.io|(.+\.)?external-secrets\.io")
-"""The operator may write some of these for itself. Written for somebody else they would hand out what is not theirs:
-a PushSecret takes any Secret of the namespace away, a RoleBinding gives rights."""
+"""Kinds that the operator may write for itself, but not as a target, because that would escalate the rights of users:
+a PushSecret can read any Secret of its namespace, a RoleBinding grants rights."""
 _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
 
 
 class ManifestTarget:
-    """All targets that are no plain Secret; one for the process."""
+    """All targets that are not plain Secrets. The process has one."""
 
-    def __init__(self, client: Client, discover: Discover, follow: Follow, *, rendering: Rendering) -> None:
+    def __init__(
+        self, client: Client, discover: Discover, follow: Follow, *, rendering: Rendering, memory: TargetMemory
+    ) -> None:
         self._client = client
         self._discover = discover
         self._follow = follow
         self._rendering = rendering
-        self._memories: dict[str, Memories] = {}
-        self._shares = Shares()
+        self._seen = SeenTargets(memory)
+        self._shares = Shares(memory)
 
     async def look(self, es: ExternalSecret) -> Look:
         if es.spec.target.creation_policy == NONE:
@@ -84,7 +89,7 @@ class ManifestTarget:
         metadata = meta_of(live)
         if metadata.labels.get(MANAGED_LABEL) != MANAGED:
             return Present(metadata, valid=es.spec.target.creation_policy == ORPHAN)
-        ours = self._memory(es).of(metadata)
+        ours = self._seen.of(es, metadata)
         intact = ours is not None or metadata.annotations.get(HASH_ANNOTATION) == content_digest(live)
         if es.spec.target.creation_policy in KEEPS_FOREIGN and self._shares.look(es, live) is False:
             return Present(metadata, valid=False)
@@ -116,9 +121,9 @@ class ManifestTarget:
         if refusal := ownership_refusal(es, metadata):
             return refusal
         document = _document(es, desired.content, metadata)
-        wanted, known = digest(document), self._memory(es).of(metadata)
+        wanted, known = digest(document), self._seen.of(es, metadata)
         if (known is not None and known.wanted == wanted) or _same(_cleaned(live), document):
-            self._memory(es).keep(metadata, wanted=wanted, valid=True)
+            self._seen.keep(es, metadata, wanted=wanted, valid=True)
             self._shares.keep(es, live)
             return Keep(Untouched.UNCHANGED)
         return Update(_over(live, document, field_manager_of(es.metadata.name)), wanted)
@@ -131,12 +136,12 @@ class ManifestTarget:
             written = await self._client.update(kind, change.document, options=options)
         if written.get("spec") is None and written.get("data") is None:
             raise TargetError(f"{kind.resource.kind} keeps neither spec nor data: use another kind", Place(()))
-        self._memory(es).keep(meta_of(written), wanted=change.wanted, valid=True)
+        self._seen.keep(es, meta_of(written), wanted=change.wanted, valid=True)
         self._shares.keep(es, written)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, target_name(es))
 
     async def delete(self, es: ExternalSecret) -> bool:
-        """Only what this very ExternalSecret controls, and only as it was seen; else a Conflict."""
+        """Delete the object if this ExternalSecret controls it. Raises Conflict if it changed since it was read."""
         try:
             live = await self._read(es)
             if live is None or not is_controlled_by(meta_of(live), es.metadata.uid):
@@ -147,11 +152,6 @@ class ManifestTarget:
         except (NotFound, UnknownKindError):
             return False
         return True
-
-    def _memory(self, es: ExternalSecret) -> Memories:
-        manifest = es.spec.target.manifest
-        named = f"{manifest.api_version} {manifest.kind}" if manifest is not None else ""
-        return self._memories.setdefault(named, Memories())
 
     async def _read(self, es: ExternalSecret) -> JsonObject | None:
         try:
@@ -166,7 +166,7 @@ class ManifestTarget:
         if problems := manifest_problems(es.spec.target):
             raise UnknownKindError("; ".join(map(str, problems)))
         resource = await self._discover(manifest.api_version, manifest.kind)
-        # What it is called by the API server counts, not how somebody spelled it.
+        # Check the API version of the server: a user can spell the same one differently.
         if is_denied(manifest.api_version if resource is None else resource.api_version):
             raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} may not be a target: write it yourself")
         if resource is None or not resource.namespaced:
@@ -176,18 +176,18 @@ class ManifestTarget:
 
 
 def is_denied(api_version: str) -> bool:
-    """Whether kinds of this API version are nobody's target."""
+    """Return whether kinds of this API version may not be targets."""
     return _DENIED_GROUPS.fullmatch(api_version.rpartition("/")[0]) is not None
 
 
 def content_digest(obj: Mapping[str, Any]) -> str:
-    """Of the part that is ours to keep."""
+    """Return the digest of `spec`, or of `data` if there is no spec."""
     content = obj.get("spec")
     return digest(obj.get("data") if content is None else content)
 
 
 def _document(es: ExternalSecret, content: JsonObject, live: ObjectMeta) -> JsonObject:
-    """The object with our marks. Finalizers and owners of others stay whatever the policy: not ours to drop."""
+    """Return the object with our marks. Finalizers and owners of others stay under every policy."""
     metadata = dict(content.get("metadata") or {})
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != CREATED_BY_LABEL}
     labels |= {MANAGED_LABEL: MANAGED}
@@ -204,7 +204,7 @@ def _document(es: ExternalSecret, content: JsonObject, live: ObjectMeta) -> Json
 
 
 def _over(live: JsonObject, document: JsonObject, manager: str) -> JsonObject:
-    """The document as an update of exactly this object; what is ours in it is on account from then on."""
+    """Return the document as an update of exactly this version; it starts our entry of managedFields if needed."""
     metadata = meta_of(live)
     version: JsonObject = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
     if first := beginning(live, manager, ("metadata", "annotations", HASH_ANNOTATION)):
@@ -213,13 +213,13 @@ def _over(live: JsonObject, document: JsonObject, manager: str) -> JsonObject:
 
 
 def _cleaned(live: JsonObject) -> JsonObject:
-    """The object without what only the API server and controllers write."""
+    """Return the object without status and without metadata that only the API server writes."""
     metadata = {key: value for key, value in (live.get("metadata") or {}).items() if key not in _SERVERS_OWN}
     return {key: value for key, value in live.items() if key != "status"} | {"metadata": metadata}
 
 
 def _of_others(es: ExternalSecret, live: JsonObject) -> JsonObject:
-    """What an object that is merged into holds without us: keys that are not wanted any more must not stay."""
+    """Return the live object without our own fields, so that a merge drops those that are obsolete."""
     base = deepcopy(_cleaned(live))
     for *section, key in fields_of(live, field_manager_of(es.metadata.name)).ours:
         held: Any = base
@@ -231,7 +231,7 @@ def _of_others(es: ExternalSecret, live: JsonObject) -> JsonObject:
 
 
 def _same(live: JsonObject, wanted: JsonObject) -> bool:
-    """Absent and empty are the same to the API."""
+    """Return whether both objects are equal; absent and empty fields are the same."""
     parts = {*live, *wanted} - {"metadata"}
     return _filled(live["metadata"]) == _filled(wanted["metadata"]) and all(
         (live.get(part) or None) == (wanted.get(part) or None) for part in parts

@@ -1,4 +1,4 @@
-"""What the operator writes on a target besides its content, byte for byte as the existing operator does. Pure."""
+"""Labels, annotations and field managers on targets, equal to those of the Go operator. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_operator.targets.hashes import owner_digest
-from kuberun.meta import OwnerReference
+from kubebase.meta import OwnerReference
 from kuberun.ownership import controller_reference
 
 MANAGED_LABEL: Final = "reconcile.external-secrets.io/managed"
@@ -24,7 +24,7 @@ OWNER, ORPHAN, MERGE, CREATE_OR_MERGE, NONE = "Owner", "Orphan", "Merge", "Creat
 
 
 def field_manager_of(name: str) -> str:
-    """Who writes the target of the ExternalSecret of this name."""
+    """Return the field manager that writes the target of the ExternalSecret of this name."""
     plain = f"{_MANAGER}/{name}"
     if len(plain.encode()) <= _MAX_MANAGER_BYTES:
         return plain
@@ -32,12 +32,12 @@ def field_manager_of(name: str) -> str:
 
 
 def is_field_manager(name: str) -> bool:
-    """Whether an ExternalSecret writes under this name, whichever it is."""
+    """Return whether this is the field manager of an ExternalSecret."""
     return name.startswith(f"{_MANAGER}/")
 
 
 def created_by(es: ExternalSecret) -> str:
-    """The value of the label that says which ExternalSecret created a Secret."""
+    """Return the value of the label that names the ExternalSecret that created a Secret."""
     return owner_digest(es.metadata.namespace, es.metadata.name)
 
 

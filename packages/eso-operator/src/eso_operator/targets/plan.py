@@ -1,13 +1,14 @@
-"""From the Secret that is there and the one that is wanted to what has to be done. Pure; the policy matrix is its test.
+"""Chooses the change from the live Secret and the desired one. Pure; its test is the policy matrix.
 
-What is ours is what managedFields say is ours. Under Owner and Orphan the whole data is ours to decide, and foreign
-keys go; under Merge and CreateOrMerge they stay. Server-side apply drops what only we own and no longer want; what
-others own too needs a patch, which brings the rest of the change along.
+Fields are ours if managedFields say so. Under Owner and Orphan foreign keys of data are removed; under Merge and
+CreateOrMerge they stay. Server-side apply removes obsolete fields that only we own. Obsolete fields that others own
+too need a merge patch, which carries the rest of the change as well.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,10 +16,9 @@ from typing import Any
 import msgspec
 
 from eso_api.externalsecret import SECRET_TYPE_LABEL, ExternalSecret
-from eso_api.references import CORE_GROUP
 from eso_api.values import SecretBytes
 from eso_operator.targets.changes import Change, Create, Keep, Refusal, Refuse, Untouched, Update
-from eso_operator.targets.hashes import data_digest, digest
+from eso_operator.targets.hashes import data_digest
 from eso_operator.targets.managedfields import FINALIZERS, OWNERS, Fields, conversion, fields_of
 from eso_operator.targets.marks import (
     CREATE_OR_MERGE,
@@ -34,52 +34,72 @@ from eso_operator.targets.marks import (
     field_manager_of,
     target_name,
 )
+from eso_operator.targets.ownership import owners_after, ownership_refusal
 from eso_render.secret import Desired
-from kuberun.meta import JsonObject, ObjectMeta, OwnerReference, meta_of
-from kuberun.ownership import controller_of
+from kubebase.meta import JsonObject, ObjectMeta, OwnerReference, meta_of
 
 KEEPS_FOREIGN = (MERGE, CREATE_OR_MERGE)
+MAX_SECRET_BYTES = 1 << 20
+"""The limit of the API server for all values of a Secret together; key names do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSecret:
-    """A Secret as it is, in full."""
+    """A Secret with its content, as the API server has it."""
 
     metadata: ObjectMeta
     data: dict[str, SecretBytes]
     type: str
     immutable: bool
+    intact: bool
+    """True if the Secret is managed and its data matches the hash in the annotation."""
     raw: JsonObject = field(repr=False)
 
     @property
-    def matches_its_hash(self) -> bool:
-        """Nobody changed the data since it was written."""
-        marked = self.metadata.labels.get(MANAGED_LABEL) == MANAGED
-        return marked and self.metadata.annotations.get(HASH_ANNOTATION) == data_digest(self.data)
+    def size(self) -> int:
+        return size_of(self.data)
 
 
 def live_secret(raw: JsonObject) -> LiveSecret:
-    """A Secret as the API server sent it."""
+    """Parse a Secret as the API server sent it."""
     data = {key: SecretBytes(base64.b64decode(value or "")) for key, value in (raw.get("data") or {}).items()}
-    return LiveSecret(meta_of(raw), data, str(raw.get("type") or ""), bool(raw.get("immutable")), raw)
+    meta = meta_of(raw)
+    managed = meta.labels.get(MANAGED_LABEL) == MANAGED
+    intact = managed and meta.annotations.get(HASH_ANNOTATION) == data_digest(data)
+    return LiveSecret(meta, data, str(raw.get("type") or ""), bool(raw.get("immutable")), intact, raw)
+
+
+def size_of(data: Mapping[str, SecretBytes]) -> int:
+    """Return the size of all values in bytes."""
+    return sum(len(value) for value in data.values())
 
 
 def wanted_digest(es: ExternalSecret, desired: Desired) -> str:
-    """Equal for equal wishes: with an untouched Secret, nothing has to be read or written."""
-    policy = es.spec.target.creation_policy
-    wish: list[Any] = [policy, target_name(es), desired.type, str(desired.immutable), desired.data, desired.labels]
-    return digest([*wish, desired.annotations, list(desired.finalizers), es.metadata.uid])
+    """Return a digest of what the Secret should be. An untouched Secret with an equal digest needs no request.
+
+    It is used in this process only, so it need not be the SHA3 digest of `hashes.py`, which takes 50 times as long.
+    """
+    data, target = sorted(desired.data.items()), es.spec.target
+    wish: list[Any] = [target.creation_policy, target_name(es), desired.type, desired.immutable, es.metadata.uid]
+    wish += [sorted(desired.labels.items()), sorted(desired.annotations.items()), desired.finalizers]
+    sizes = [(key, len(value)) for key, value in data]
+    mark = hashlib.blake2b(repr([*wish, sizes]).encode(), digest_size=28)
+    for _, value in data:
+        mark.update(value.reveal())
+    return mark.hexdigest()
 
 
 def plan(es: ExternalSecret, live: LiveSecret | None, desired: Desired) -> Change:
-    """What to do so that the Secret is as the ExternalSecret wants it."""
+    """Choose the change that makes the Secret what the ExternalSecret wants."""
     policy = es.spec.target.creation_policy
     if policy == NONE:
         return Keep(Untouched.POLICY_NONE)
     if live is None:
         if policy == MERGE:
             return Keep(Untouched.MISSING)
-        return Create(_document(es, desired, data_digest(desired.data)), wanted_digest(es, desired))
+        return _size_refusal(desired) or Create(
+            _document(es, desired, data_digest(desired.data)), wanted_digest(es, desired)
+        )
     if refusal := ownership_refusal(es, live.metadata):
         return refusal
     return _update(es, live, desired)
@@ -91,6 +111,8 @@ def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
     if SECRET_TYPE_LABEL in live.metadata.labels and ("metadata", "labels", SECRET_TYPE_LABEL) not in fields.ours:
         return Refuse(Refusal.RESERVED, str(live.metadata.key))
     frozen = es.spec.target.immutable
+    if not frozen and (refusal := _size_refusal(desired)):
+        return refusal
     after = _frozen(es, live) if frozen else _after(es, live, fields, desired)
     if after == _Shape.of(live):
         return Keep(Untouched.UNCHANGED)
@@ -104,33 +126,10 @@ def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
     )
 
 
-def ownership_refusal(es: ExternalSecret, metadata: ObjectMeta) -> Refuse | None:
-    """One object has one controller; the group and kind of a reference decide, not its version."""
-    controller = controller_of(metadata.owner_references)
-    if controller is None or _is(controller, es):
-        return None
-    by = f"{controller.kind} {controller.name}"
-    if _is_external_secret(controller):
-        return Refuse(Refusal.OWNED_BY_ANOTHER, by)
-    return Refuse(Refusal.CONTROLLED, by) if es.spec.target.creation_policy == OWNER else None
-
-
-def owners_after(es: ExternalSecret, metadata: ObjectMeta) -> tuple[OwnerReference, ...]:
-    """The owners of a target: ours among them under Owner and not otherwise, all others as they are."""
-    if es.spec.target.creation_policy != OWNER:
-        return tuple(reference for reference in metadata.owner_references if not _is(reference, es))
-    ours = controller_reference_of(es)
-    if any(_is(reference, es) for reference in metadata.owner_references):
-        return tuple(ours if _is(reference, es) else reference for reference in metadata.owner_references)
-    return (*metadata.owner_references, ours)
-
-
-def _is(reference: OwnerReference, es: ExternalSecret) -> bool:
-    return _is_external_secret(reference) and reference.name == es.metadata.name
-
-
-def _is_external_secret(reference: OwnerReference) -> bool:
-    return reference.kind == "ExternalSecret" and reference.api_version.partition("/")[0] == CORE_GROUP
+def _size_refusal(desired: Desired) -> Refuse | None:
+    """Refuse values that exceed the limit, before their digest is computed: that could take seconds."""
+    size = size_of(desired.data)
+    return Refuse(Refusal.TOO_LARGE, f"{size} bytes in {len(desired.data)} keys") if size > MAX_SECRET_BYTES else None
 
 
 # --- what it comes to -------------------------------------------------------------------------------------------------
@@ -138,7 +137,7 @@ def _is_external_secret(reference: OwnerReference) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Everything of a Secret that we may change."""
+    """The parts of a Secret that we may change."""
 
     data: dict[str, SecretBytes]
     type: str
@@ -156,7 +155,7 @@ class _Shape:
 
 
 def _after(es: ExternalSecret, live: LiveSecret, fields: Fields, desired: Desired) -> _Shape:
-    """The Secret as it will be."""
+    """Return the Secret as it will be after the change."""
     policy, meta = es.spec.target.creation_policy, live.metadata
     foreign = {key: value for key, value in live.data.items() if ("data", key) not in fields.ours}
     data = {**foreign, **desired.data} if policy in KEEPS_FOREIGN else dict(desired.data)
@@ -189,7 +188,7 @@ def _finalizers(desired: Desired, meta: ObjectMeta) -> frozenset[str]:
 
 
 def _frozen(es: ExternalSecret, live: LiveSecret) -> _Shape:
-    """An immutable target that exists keeps its content, whatever it is; only the marks on it may still change."""
+    """Return the Secret under `target.immutable`: its content stays, only our marks and owner references change."""
     meta, before = live.metadata, _Shape.of(live)
     owned = es.spec.target.creation_policy == OWNER
     labels = {key: value for key, value in meta.labels.items() if key != CREATED_BY_LABEL}
@@ -204,7 +203,7 @@ def _frozen(es: ExternalSecret, live: LiveSecret) -> _Shape:
 
 
 def _as_it_is(live: LiveSecret, fields: Fields) -> Desired:
-    """What is ours of a Secret, as a wish: so that nothing of it is given up."""
+    """Return the fields that we own as desired ones, so that apply removes none of them."""
     meta = live.metadata
     return Desired(
         type=live.type,
@@ -221,7 +220,7 @@ def _as_it_is(live: LiveSecret, fields: Fields) -> Desired:
 
 
 def _document(es: ExternalSecret, desired: Desired, content_hash: str) -> JsonObject:
-    """What server-side apply gets: all that we want, and nothing else."""
+    """Return the document for server-side apply: exactly the fields that we want."""
     owned = es.spec.target.creation_policy == OWNER
     labels = {key: value for key, value in _labels(es, desired).items() if owned or key != CREATED_BY_LABEL}
     metadata: JsonObject = {
@@ -243,10 +242,10 @@ def _document(es: ExternalSecret, desired: Desired, content_hash: str) -> JsonOb
 
 
 def _updated(es: ExternalSecret, live: LiveSecret, fields: Fields, *, desired: Desired, after: _Shape) -> JsonObject:
-    """The same for a Secret that is there: for that very version, and without giving up what can only be kept.
+    """Return the document for server-side apply to exactly this version of an existing Secret.
 
-    Apply drops what we own and do not name. A type cannot change, an immutable Secret stays one, and a finalizer was
-    promised to somebody: all three are named for as long as they are ours.
+    Apply removes fields that we own and do not name. The type and `immutable` cannot be removed, and finalizers must
+    stay until their controller removes them: the document names all three while we own them.
     """
     document = _document(es, desired, after.annotations[HASH_ANNOTATION])
     meta = live.metadata
@@ -261,9 +260,10 @@ def _updated(es: ExternalSecret, live: LiveSecret, fields: Fields, *, desired: D
 
 
 def _patch(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None:
-    """The merge patch for what has to go and is not ours alone, along with everything that comes instead.
+    """Return a merge patch if fields have to go that others own too; None if apply can remove everything.
 
-    In two steps, a Secret that cannot be taken over would lose what it holds, and its readers could find it empty.
+    The patch carries the whole change. If it only removed fields, and the apply after it failed, readers would find
+    the Secret empty.
     """
     meta = live.metadata
     data = _unowned(live.data, after.data, fields, ("data",))
@@ -287,7 +287,7 @@ def _patch(live: LiveSecret, after: _Shape, fields: Fields) -> JsonObject | None
 def _unowned(
     before: Mapping[str, Any], after: Mapping[str, Any], fields: Fields, section: tuple[str, ...]
 ) -> dict[str, None]:
-    """As a merge patch removes it."""
+    """Return the obsolete keys that we do not own alone, each with None, which removes it in a merge patch."""
     return {key: None for key in before if key not in after and not fields.only_ours((*section, key))}
 
 

@@ -1,7 +1,7 @@
-"""A Secret as a target.
+"""Secrets as targets.
 
-Secrets are watched as metadata only. The content of one is read when its version is not the one we wrote, and when a
-change has to be planned; an untouched Secret that already fulfils the wish costs no request.
+Secrets are watched as metadata only. Their content is read if the resourceVersion is not the one that we wrote, and to
+plan a change. An untouched Secret that already has the desired content costs no request.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
+from eso_operator.targets.aside import Aside
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
 from eso_operator.targets.managedfields import managers_of
 from eso_operator.targets.marks import (
@@ -22,16 +23,17 @@ from eso_operator.targets.marks import (
     is_field_manager,
     target_name,
 )
-from eso_operator.targets.plan import KEEPS_FOREIGN, LiveSecret, live_secret, plan, wanted_digest
+from eso_operator.targets.memory import SeenTargets, TargetMemory
+from eso_operator.targets.plan import KEEPS_FOREIGN, LiveSecret, live_secret, plan, size_of, wanted_digest
 from eso_operator.targets.shares import Shares
-from eso_operator.targets.target import Absent, Applied, Done, Look, Memories, PartlyAppliedError, Present
+from eso_operator.targets.target import Absent, Applied, Done, Look, PartlyAppliedError, Present
 from eso_render.rendering import Rendering
 from eso_render.secret import Desired, Values, render_secret
 from eso_render.sources import TemplateObjects
-from kuberun.cache import Store
+from kubebase.meta import JsonObject, Malformed, Object, ObjectKey, Resource, meta_of, metadata_of, raw
+from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.errors import ApiError, NotFound
-from kuberun.meta import Malformed, Object, ObjectKey, Resource, meta_of, metadata_of, raw
 from kuberun.ownership import is_controlled_by
 from kuberun.requests import DeleteOptions, WriteOptions
 
@@ -42,37 +44,38 @@ _METADATA: Final = metadata_of(SECRETS)
 
 
 def created_by_of(secret: Object) -> list[tuple[str, str]]:
-    """The index through which the Secrets of an ExternalSecret are found: namespace and the owner's digest."""
+    """Index Secrets by namespace and by the digest of the ExternalSecret that created them."""
     owner = secret.metadata.labels.get(CREATED_BY_LABEL)
     return [(secret.metadata.namespace, owner)] if owner else []
 
 
 class SecretTarget:
-    """All Secrets; one for the process."""
+    """All targets that are Secrets. The process has one."""
 
-    def __init__(self, client: Client, secrets: Store[Object], rendering: Rendering, memories: Memories) -> None:
+    def __init__(self, client: Client, secrets: Cache[Object], rendering: Rendering, memory: TargetMemory) -> None:
         self._client = client
         self._secrets = secrets
         self._rendering = rendering
-        self._memories = memories
-        self._shares = Shares()
+        self._seen = SeenTargets(memory)
+        self._shares = Shares(memory)
+        self._aside = Aside()
 
     async def look(self, es: ExternalSecret) -> Look:
         key = _key(es)
         found = self._secrets.get(key)
         if found is None or isinstance(found, Malformed):
-            # The cache may be behind our own write: what was just created is not missing.
-            return self._seen(es, await self._read(key) if self._memories.has(key) else None)
+            # The cache may be older than our own write: a Secret that we just created is not missing.
+            return self._looked(es, await self._read(es) if self._seen.has(es, key) else None)
         metadata = found.metadata
         if es.spec.target.creation_policy == ORPHAN:
             return Present(metadata, valid=True)
         if metadata.labels.get(MANAGED_LABEL) != MANAGED:
             return Present(metadata, valid=False)
-        memory = self._memories.of(metadata)
+        memory = self._seen.of(es, metadata)
         share = self._shares.verdict(es, metadata) if _may_share(es) else True
         if memory is not None and share is not None:
             return Present(metadata, memory.valid and share)
-        return self._seen(es, await self._read(key))
+        return self._looked(es, await self._read(es))
 
     async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
         desired = await self._rendering.run(
@@ -83,10 +86,11 @@ class SecretTarget:
         if self._fulfilled(es, desired):
             return Keep(Untouched.UNCHANGED)
         key = _key(es)
-        live = await self._read(key) if key in self._secrets or self._memories.has(key) else None
-        change = plan(es, live, desired)
+        live = await self._read(es) if key in self._secrets or self._seen.has(es, key) else None
+        size = size_of(desired.data) + (live.size if live is not None else 0)
+        change = await self._aside.run(size, partial(plan, es, live, desired))
         if live is not None and isinstance(change, Keep) and change.why is Untouched.UNCHANGED:
-            self._memories.keep(live.metadata, wanted=wanted_digest(es, desired), valid=True)
+            self._seen.keep(es, live.metadata, wanted=wanted_digest(es, desired), valid=True)
             if _may_share(es):
                 self._shares.keep(es, live.raw)
         return change
@@ -96,7 +100,7 @@ class SecretTarget:
         document = change.document
         if isinstance(change, Update):
             document = await self._prepare(key, change, manager)
-        # Force is for a Secret whose ownership was settled. One that appeared meanwhile is a conflict, not a prey.
+        # Only an update may force, because its plan checked the ownership. A Secret that appeared since then conflicts.
         force = isinstance(change, Update)
         try:
             written = await self._client.apply(_RAW, document, field_manager=manager, force=force)
@@ -104,13 +108,14 @@ class SecretTarget:
             if isinstance(change, Update) and change.patch is not None:
                 raise PartlyAppliedError(problem) from problem
             raise
-        self._memories.keep(meta_of(written), wanted=change.wanted, valid=live_secret(written).matches_its_hash)
+        live = await self._live(written)
+        self._seen.keep(es, live.metadata, wanted=change.wanted, valid=live.intact)
         if _may_share(es):
             self._shares.keep(es, written)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, key.name)
 
     async def delete(self, es: ExternalSecret) -> bool:
-        """Only what this very ExternalSecret controls, and only as it was seen; else a Conflict."""
+        """Delete the Secret if this ExternalSecret controls it. Raises Conflict if it changed since it was read."""
         key = _key(es)
         try:
             seen = (await self._client.get(_METADATA, key)).metadata
@@ -120,13 +125,14 @@ class SecretTarget:
             await self._client.delete(_METADATA, key, exactly)
         except NotFound:
             return False
-        self._memories.forget(key)
+        self._seen.forget(es)
         return True
 
-    def _seen(self, es: ExternalSecret, live: LiveSecret | None) -> Look:
-        """What others share may be as its hash says, and lack what is ours.
+    def _looked(self, es: ExternalSecret, live: LiveSecret | None) -> Look:
+        """Return whether the Secret is present and valid.
 
-        If it is not known what that is, then whether it holds anything of ours, should it be somebody's like us.
+        A shared target can match its hash and still lack our keys. If our keys are not known, the target counts as
+        valid if we are among the ExternalSecrets that write to it, or if there are none.
         """
         if live is None:
             return Absent()
@@ -134,25 +140,29 @@ class SecretTarget:
         if held is None:
             writers = {name for name in managers_of(live.raw) if is_field_manager(name)}
             held = not writers or field_manager_of(es.metadata.name) in writers
-        return Present(live.metadata, live.matches_its_hash and held)
+        return Present(live.metadata, live.intact and held)
 
     def _fulfilled(self, es: ExternalSecret, desired: Desired) -> bool:
         found = self._secrets.get(_key(es))
-        memory = self._memories.of(found.metadata) if isinstance(found, Object) else None
+        memory = self._seen.of(es, found.metadata) if isinstance(found, Object) else None
         return memory is not None and memory.valid and memory.wanted == wanted_digest(es, desired)
 
-    async def _read(self, key: ObjectKey) -> LiveSecret | None:
+    async def _read(self, es: ExternalSecret) -> LiveSecret | None:
         try:
-            live = live_secret(await self._client.get(_RAW, key))
+            live = await self._live(await self._client.get(_RAW, _key(es)))
         except NotFound:
-            self._memories.forget(key)
+            self._seen.forget(es)
             return None
-        known = self._memories.of(live.metadata)
-        self._memories.keep(live.metadata, wanted=known.wanted if known else "", valid=live.matches_its_hash)
+        known = self._seen.of(es, live.metadata)
+        self._seen.keep(es, live.metadata, wanted=known.wanted if known else "", valid=live.intact)
         return live
 
+    async def _live(self, found: JsonObject) -> LiveSecret:
+        size = sum(len(value or "") for value in (found.get("data") or {}).values())
+        return await self._aside.run(size, partial(live_secret, found))
+
     async def _prepare(self, key: ObjectKey, change: Update, manager: str) -> dict[str, object]:
-        """What server-side apply cannot do itself, first; then it must meet the version that this left."""
+        """Run the patches that must precede the apply; return the document for the version that they left."""
         document = change.document
         version = document["metadata"]["resourceVersion"]
         if change.convert:

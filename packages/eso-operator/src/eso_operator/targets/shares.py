@@ -1,53 +1,40 @@
-"""What each ExternalSecret has put into a target that it shares.
+"""The keys that each ExternalSecret owns in a target that several ExternalSecrets write to.
 
-The hash of a target covers all of it, and whoever repairs it writes a new one: what the others have lost meanwhile does
-not show. So each remembers its own keys, as managedFields had them after its last write. A key that another
-ExternalSecret took over is no loss: the last refresh wins.
+The hash covers the whole target, and an ExternalSecret that repairs its own keys writes a new hash, which hides lost
+keys of the others. So each ExternalSecret remembers its keys from managedFields after its last write. A key that
+another ExternalSecret took over does not count as lost: the last refresh wins.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
-
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.targets.managedfields import Path, fields_of, parts_of
 from eso_operator.targets.marks import field_manager_of, is_field_manager
-from eso_operator.targets.target import MAX_REMEMBERED
-from kuberun.meta import JsonObject, ObjectMeta, meta_of
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """`uid` and `version` are those of the target when it was last looked at."""
-
-    uid: str
-    version: str
-    keys: frozenset[Path]
-    intact: bool
+from eso_operator.targets.memory import Share, TargetMemory
+from kubebase.meta import JsonObject, ObjectMeta, meta_of
 
 
 class Shares:
-    """By ExternalSecret; bounded, oldest out."""
+    """The share of each ExternalSecret in its target."""
 
-    def __init__(self) -> None:
-        self._known: OrderedDict[str, _Share] = OrderedDict()
+    def __init__(self, memory: TargetMemory) -> None:
+        self._memory = memory
 
     def keep(self, es: ExternalSecret, target: JsonObject) -> None:
-        """All that it wants is in there."""
+        """Record the keys of an ExternalSecret in a target that holds all of them."""
         mine = fields_of(target, field_manager_of(es.metadata.name)).ours
         self._remember(es, meta_of(target), keys=frozenset(path for path in mine if "data" in path[:-1]), intact=True)
 
     def verdict(self, es: ExternalSecret, metadata: ObjectMeta) -> bool | None:
-        """Whether this very version of its target holds all that is its own; None if that one was not looked at."""
-        share = self._known.get(es.metadata.uid)
+        """Return whether this version of the target holds all its keys; None if this version was not checked."""
+        share = self._of(es)
         if share is None or (share.uid, share.version) != (metadata.uid, metadata.resource_version):
             return None
         return share.intact
 
     def look(self, es: ExternalSecret, target: JsonObject) -> bool | None:
-        """Whether its target still holds all that is its own; None if it is not known what that is."""
-        share = self._known.get(es.metadata.uid)
+        """Return whether the target still holds all its keys, and remember the result; None if its keys are unknown."""
+        share = self._of(es)
         if share is None:
             return None
         intact = share.keys <= parts_of(target, is_field_manager)
@@ -55,7 +42,9 @@ class Shares:
         return intact
 
     def _remember(self, es: ExternalSecret, metadata: ObjectMeta, *, keys: frozenset[Path], intact: bool) -> None:
-        self._known[es.metadata.uid] = _Share(metadata.uid, metadata.resource_version, keys, intact)
-        self._known.move_to_end(es.metadata.uid)
-        while len(self._known) > MAX_REMEMBERED:
-            self._known.popitem(last=False)
+        share = Share(metadata.uid, metadata.resource_version, keys, intact)
+        self._memory.of(es.key, es.metadata.uid).share = share
+
+    def _of(self, es: ExternalSecret) -> Share | None:
+        record = self._memory.known(es.key, es.metadata.uid)
+        return None if record is None else record.share

@@ -1,10 +1,10 @@
-"""Log lines of the process: one JSON object each, on standard error, with the keys that log collectors know.
+"""The log of the process: one JSON object for each line, on standard error, with the keys that log collectors know.
 
     {"level":"info","ts":1762300000.25,"msg":"store became ready","controller":"secretstore","key":"team/vault"}
 
-`msg` is constant text; what varies is in the other keys. Libraries that use the standard `logging` are heard from
-warnings on, by name and place: their texts may hold anything. So may the texts of errors that nobody caught, in the
-main thread, in another one or while memory is freed: Python would print them with a traceback.
+`msg` is constant text; the other keys have the variable parts. Of libraries that use the standard `logging`, warnings
+and errors are logged by name and place, without their text, which may contain a secret. The same holds for uncaught
+errors in any thread or in a finalizer, which Python would print with a traceback.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import structlog
 
 from eso_operator.telemetry.redact import printable
 from eso_operator.telemetry.settings import LogLevel, LogSettings, TimeEncoding
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 from kuberun.controller import place_of
 
 _LEVELS: Final = {
@@ -40,7 +40,7 @@ Event = MutableMapping[str, Any]
 
 
 def configure(settings: LogSettings, clock: Clock, stream: TextIO = sys.stderr) -> None:
-    """Make every logger of the process write there. To be called before anything logs."""
+    """Configure every logger of the process. Call it before the first log line."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -58,7 +58,7 @@ def configure(settings: LogSettings, clock: Clock, stream: TextIO = sys.stderr) 
 
 
 def log_uncaught_errors() -> None:
-    """For a process of its own: errors that nobody caught, and warnings, become log lines without their texts."""
+    """Log uncaught errors and warnings without their texts. Call it in the main process only."""
     logging.captureWarnings(capture=True)
     sys.excepthook = _uncaught
     sys.unraisablehook = _unraisable
@@ -66,7 +66,7 @@ def log_uncaught_errors() -> None:
 
 
 def timestamp(moment: datetime, encoding: TimeEncoding) -> float | int | str:
-    """The time in one of the encodings of the flag."""
+    """Return the time in an encoding of `--zap-time-encoding`."""
     match encoding:
         case TimeEncoding.EPOCH:
             return moment.timestamp()
@@ -84,7 +84,7 @@ def timestamp(moment: datetime, encoding: TimeEncoding) -> float | int | str:
 
 
 class _LibraryHandler(logging.Handler):
-    """What a library reports: where and how bad, not its text."""
+    """Logs a record of a library by level and place, without its text."""
 
     def emit(self, record: logging.LogRecord) -> None:
         place = f"{PurePath(record.pathname).name}:{record.lineno}"
@@ -106,7 +106,7 @@ def _unraisable(found: Any) -> None:
 
 
 def _log_uncaught(what: str, error: BaseException | None) -> None:
-    """By type and place, like every other error."""
+    """Log an error by its type and place, without its text."""
     if isinstance(error, SystemExit):
         return
     log = structlog.get_logger(__name__)

@@ -1,4 +1,4 @@
-"""All series of the process in one registry. Other parts that count things get the registry and add their own.
+"""All metrics of the process in one registry. Other parts add their own metrics to the registry.
 
 Nothing is registered globally: two operators in one process, as tests have them, do not mix.
 """
@@ -11,11 +11,11 @@ from prometheus_client.exposition import generate_latest
 from eso_operator.telemetry.objects import LabelSet, ObjectSeries
 from eso_operator.telemetry.runtime import ControllerSeries
 from eso_operator.telemetry.settings import MetricsSettings
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 
 class Metrics:
-    """`objects` and `controllers` are what reconcilers write to."""
+    """The metrics of the process. Reconcilers write to `objects` and `controllers`."""
 
     def __init__(self, settings: MetricsSettings, clock: Clock) -> None:
         self.registry = CollectorRegistry()
@@ -27,5 +27,5 @@ class Metrics:
         GCCollector(registry=self.registry)
 
     def exposition(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)

@@ -1,8 +1,8 @@
-"""Series about single objects: conditions, duration of the last reconcile, syncs.
+"""Metrics of single objects: conditions, duration of the last reconcile, syncs.
 
-Names and labels are those of the existing operator, so that its dashboards and alerts keep working. There is a row for
-each object; `forget` drops it when the object is gone, and with it every series. Labels follow the object at the moment
-of writing, so a changed label leaves no second series behind.
+Names and labels are those of the existing operator, so that its dashboards and alerts keep working. There is one row
+for each object; `forget` drops the row with all its series when the object is deleted. Labels are those of the object
+at the time of writing, so a changed label leaves no second series.
 """
 
 from __future__ import annotations
@@ -10,39 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from eso_operator.telemetry.subsystems import Subsystem
+from kubebase.meta import Condition, ObjectKey, ObjectMeta
 from kuberun.conditions import ConditionStatus
-from kuberun.meta import Condition, ObjectKey, ObjectMeta
-
-
-class Subsystem(StrEnum):
-    """The first word of a metric: which controller it is about."""
-
-    EXTERNAL_SECRET = "externalsecret"  # noqa: S105 - a kind, not a credential
-    PUSH_SECRET = "pushsecret"  # noqa: S105 - a kind, not a credential
-    SECRET_STORE = "secretstore"  # noqa: S105 - a kind, not a credential
-    CLUSTER_SECRET_STORE = "clustersecretstore"  # noqa: S105 - a kind, not a credential
-    CLUSTER_EXTERNAL_SECRET = "clusterexternalsecret"  # noqa: S105 - a kind, not a credential
-    CLUSTER_PUSH_SECRET = "clusterpushsecret"  # noqa: S105 - a kind, not a credential
-    # Kinds the existing operator does not have. A v1 and a v2 store may share a name, so they never share a metric.
-    SECRET_STORE_V2 = "secretstore_v2"  # noqa: S105 - a kind, not a credential
-    CLUSTER_SECRET_STORE_V2 = "clustersecretstore_v2"  # noqa: S105 - a kind, not a credential
-    PROVIDER = "provider"
-    CLUSTER_PROVIDER = "clusterprovider"
-    GENERATOR_STATE = "generatorstate"
-    GENERATOR = "generator"
-    CLUSTER_GENERATOR = "clustergenerator"
-    PROVIDER_CLASS = "providerclass"
-    CLUSTER_PROVIDER_CLASS = "clusterproviderclass"
 
 
 class LabelSet(Enum):
-    """Which labels a series has: the plain ones, or also what the object's own labels say."""
+    """The labels of a metric: the plain ones, optionally with labels of the object."""
 
     PLAIN = ("name", "namespace")
     EXTENDED = (
@@ -71,30 +51,30 @@ class _Row:
 
 
 class ObjectSeries(Collector):
-    """Rows by controller and object; Prometheus reads them through `collect`."""
+    """The metrics by controller and object. Prometheus reads them through `collect`."""
 
     def __init__(self, labels: LabelSet = LabelSet.PLAIN) -> None:
         self._labels = labels
         self._rows: dict[Subsystem, dict[ObjectKey, _Row]] = {subsystem: {} for subsystem in Subsystem}
 
     def conditions(self, subsystem: Subsystem, about: ObjectMeta, conditions: Sequence[Condition]) -> None:
-        """The object's conditions as they are now; those it does not have any more are gone."""
+        """Set the conditions of an object; conditions that it no longer has are removed."""
         self._row(subsystem, about).conditions = {condition.type: condition.status for condition in conditions}
 
     def reconciled(self, subsystem: Subsystem, about: ObjectMeta, seconds: float) -> None:
-        """How long the last reconcile took."""
+        """Set the duration of the last reconcile."""
         self._row(subsystem, about).nanoseconds = seconds * 1e9
 
     def synced(self, about: ObjectMeta) -> None:
-        """One more reconcile of an ExternalSecret."""
+        """Count a reconcile of an ExternalSecret."""
         self._row(_SYNCED, about).syncs += 1
 
     def failed(self, about: ObjectMeta) -> None:
-        """One more failed reconcile of an ExternalSecret."""
+        """Count a failed reconcile of an ExternalSecret."""
         self._row(_SYNCED, about).errors += 1
 
     def forget(self, subsystem: Subsystem, key: ObjectKey) -> None:
-        """The object is gone: so are its series."""
+        """Remove the metrics of a deleted object."""
         self._rows[subsystem].pop(key, None)
 
     def collect(self) -> Iterator[Metric]:
@@ -148,7 +128,7 @@ class ObjectSeries(Collector):
         return series
 
     def _error_series(self) -> Metric:
-        """A counter whose name has no `_total`, for the dashboards that know it; hence of no declared type."""
+        """Return a counter without the suffix `_total`, as existing dashboards expect; its type is undeclared."""
         series = Metric(f"{_SYNCED}_sync_calls_error", "Failed reconciles of the ExternalSecret", "unknown")
         for row in self._rows[_SYNCED].values():
             series.add_sample(series.name, dict(zip(self._labels.value, row.labels, strict=True)), row.errors)

@@ -1,7 +1,7 @@
-"""The last net before text leaves the process: what may stand in a log line.
+"""The last safeguard before text leaves the process: it limits what a log line may contain.
 
-Code that writes a log line passes names and numbers. Should anything else get there, its type is shown instead of its
-content. Values are cut out of the texts of providers where those arrive (`providers.redaction`).
+Code that writes a log line passes names and numbers. For any other object, the log shows its type instead of its
+content. Values are removed from the texts of providers when these arrive (`calling.redaction`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
 from eso_api.values import SecretBytes
-from kuberun.meta import ObjectKey
+from kubebase.meta import ObjectKey
 from kuberun.redaction import bounded
 
 MAX_LOG_TEXT_BYTES: Final = 4096
@@ -20,7 +20,7 @@ _MASK: Final = "<secret>"
 
 
 def printable(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor: only names, numbers and bounded texts are printed; anything else by its type."""
+    """Print names, numbers and bounded texts as they are, and any other value by its type. A structlog processor."""
     for name, value in event.items():
         event[name] = _printable(value, _MAX_DEPTH)
     return event

@@ -1,4 +1,4 @@
-"""Series about controllers as wholes, under the names that dashboards for controller-runtime read."""
+"""Metrics of controllers, under the names that dashboards for controller-runtime read."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kuberun.clock import Clock
+from kubebase.clock import Clock
+from kubebase.meta import ObjectKey
 from kuberun.controller import After, Controller, Done, Outcome, Reconcile, Retry
-from kuberun.meta import ObjectKey
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class ControllerSeries(Collector):
-    """Counts and times reconciles; reads the depth of the queues when asked."""
+    """Counts and times reconciles. The depth of queues is read at each scrape."""
 
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class ControllerSeries(Collector):
         registry.register(self)
 
     def timed(self, controller: str, reconcile: Reconcile) -> Reconcile:
-        """The same reconcile, counted and timed."""
+        """Return a reconcile function that counts and times `reconcile`."""
 
         async def timed_reconcile(key: ObjectKey) -> Outcome:
             started = self._clock.monotonic()
@@ -62,7 +62,7 @@ class ControllerSeries(Collector):
         return timed_reconcile
 
     def add(self, controller: Controller, workers: int) -> None:
-        """Show this controller's queue."""
+        """Add the queue of a controller to the metrics."""
         self._controllers.append(controller)
         self._workers.labels(controller.name).set(workers)
 

@@ -1,4 +1,4 @@
-"""What logs and metrics are told at start."""
+"""The settings of logs and metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class LogLevel(StrEnum):
-    """The levels of `--loglevel`; the last three stop at errors, since nothing here is worse than one."""
+    """The levels of `--loglevel`. The last three mean the same as `error`, the highest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -20,7 +20,7 @@ class LogLevel(StrEnum):
 
 
 class TimeEncoding(StrEnum):
-    """How the time of a log line is written, under the names of `--zap-time-encoding`."""
+    """The time encodings of log lines, under the names of `--zap-time-encoding`."""
 
     EPOCH = "epoch"
     MILLIS = "millis"
@@ -32,14 +32,14 @@ class TimeEncoding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where a server of ours listens; an empty host means every address of the machine."""
+    """The address of a server; an empty host means every address of the machine."""
 
     host: str
     port: int
 
     @property
     def disabled(self) -> bool:
-        """`--metrics-addr 0` switches the server off."""
+        """Return whether the server is off (`--metrics-addr 0`)."""
         return self.port < 0
 
 

@@ -1,1 +1,1 @@
-"""Test material of the operator: a provider that does what a test says. Never imported in production."""
+"""Test material of the operator, such as scripted providers. Never imported in production."""

@@ -13,15 +13,15 @@ from typing import Any
 from eso_operator.certs.issuer import Issuer, Report
 from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
 from eso_operator.certs.settings import CertificateSettings
-from eso_operator.stores.target import ServiceKey
+from eso_operator.resolving.resolved import ServiceKey
+from kubebase.clock import SystemClock
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.manager import Manager
 from kuberun.testing.rawapi import RawApi
 
 
 class ShiftedClock(SystemClock):
-    """Real time, plus what a test adds to the date."""
+    """Real time, plus an offset that a test adds."""
 
     def __init__(self) -> None:
         self.ahead = timedelta(0)
@@ -32,7 +32,7 @@ class ShiftedClock(SystemClock):
 
 @dataclass
 class Operator:
-    """One operator process' worth of certificates."""
+    """The certificate components of one operator process."""
 
     issuer: Issuer
     materials: Materials
@@ -44,9 +44,11 @@ class Operator:
 async def operator(
     client: Client, core: str, *, served: tuple[str, ...] | None = None, **more: Any
 ) -> AsyncIterator[Operator]:
-    """A running one. It serves its own namespace and the team's unless told; none means the cluster.
+    """Run the certificate components.
 
-    The team's namespace has providers for everybody. `more` are further settings.
+    By default they serve their own namespace and the team's; an empty set means the cluster.
+
+    The team's namespace has providers for all namespaces. `more` are further settings.
     """
     clock, reports = ShiftedClock(), list[Report]()
     team = f"{core}-team"
@@ -91,7 +93,7 @@ async def secret(api: RawApi, namespace: str, name: str) -> dict[str, Any] | Non
 
 
 async def eventually(condition: Callable[[], Awaitable[Any]]) -> Any:
-    """The first truthy answer."""
+    """Return the first truthy result."""
     async with asyncio.timeout(30):
         while True:
             if answer := await condition():

@@ -9,18 +9,18 @@ from typing import Any
 from eso_api.externalsecret import SECRET_TYPE_LABEL
 from eso_api.kinds import KINDS
 from eso_api.values import SecretBytes
-from eso_operator.stores.credentials import Content
-from eso_operator.stores.need import Need
-from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.snapshot import Scope, Snapshot
+from eso_operator.resolving.credentials import Content
+from eso_operator.resolving.need import Need
+from eso_operator.resolving.settings import ResolverSettings
+from eso_operator.resolving.view import ClusterView, Scope
 from eso_wire.values import CredentialPath, Handshake, KindId, KindInfo, KindRole, ObjectRef, Operation, Token
 from eso_wire.versions import CURRENT, SUPPORTED
-from kuberun.meta import JsonObject, ObjectKey, key_of
+from kubebase.meta import JsonObject, ObjectKey, key_of
 
 CORE = "external-secrets-system"
 SETTINGS = ResolverSettings(core_namespace=CORE)
 TENANTS_TOO = ResolverSettings(core_namespace=CORE, namespaced_providers=True)
-"""Every namespace may have providers of its own."""
+"""Every namespace may have its own providers."""
 API_AUDIENCE = "https://kubernetes.default.svc"
 ANYTHING = Need(frozenset())
 
@@ -28,9 +28,9 @@ ALL_OPERATIONS = frozenset(Operation)
 
 
 class ObjectsInMemory:
-    """`Objects` from plain documents. A kind is known when one of its objects is, or when it is listed in `watched`.
+    """`Objects` from plain documents. A kind is known if one of its objects is, or if `watched` lists it.
 
-    Those of the API are known from the start, as they are to an operator of the whole cluster.
+    Kinds of the API are known from the start, as in an operator of the whole cluster.
     """
 
     def __init__(self, documents: Iterable[JsonObject] = (), watched: Mapping[KindId, Scope] | None = None) -> None:
@@ -60,7 +60,7 @@ class ObjectsInMemory:
 
 
 class EveryConnection(Mapping[str, Handshake | str]):
-    """The same answer from whatever is asked."""
+    """Gives the same answer for every connection."""
 
     def __init__(self, answer: Handshake | str) -> None:
         self._answer = answer
@@ -76,7 +76,7 @@ class EveryConnection(Mapping[str, Handshake | str]):
 
 
 def obj(api_version: str, kind: str, name: str, namespace: str = "", **fields: Any) -> JsonObject:
-    """An object; `labels`, `annotations` and `deletionTimestamp` go into its metadata."""
+    """Return an object; `labels`, `annotations` and `deletionTimestamp` go into its metadata."""
     metadata: JsonObject = {"name": name, "uid": f"uid-{namespace}-{name}", "generation": 1}
     if namespace:
         metadata["namespace"] = namespace
@@ -91,7 +91,7 @@ def namespace_object(name: str, **labels: str) -> JsonObject:
 
 
 def provider_service(name: str, namespace: str, *, kinds: str = "", v1_keys: str = "", **fields: Any) -> JsonObject:
-    """A labelled Service with one port."""
+    """Return a labelled Service with one port."""
     annotations = {
         "external-secrets.io/provider-kinds": kinds,
         "external-secrets.io/provider-v1-keys": v1_keys,
@@ -103,14 +103,14 @@ def provider_service(name: str, namespace: str, *, kinds: str = "", v1_keys: str
 
 
 def ready(status: str = "True", reason: str = "Valid", message: str = "") -> JsonObject:
-    """A status with that Ready condition."""
+    """Return a status with that Ready condition."""
     return {"conditions": [{"type": "Ready", "status": status, "reason": reason, "message": message}]}
 
 
 def serving(
     *kinds: KindId, v1_key: str = "", role: KindRole = KindRole.STORE, credentials: tuple[CredentialPath, ...] = ()
 ) -> Handshake:
-    """A provider that can do everything with these kinds."""
+    """Return a provider that supports all operations for these kinds."""
     infos = tuple(
         KindInfo(kind, role, ALL_OPERATIONS, v1_provider_key=v1_key, credentials=credentials) for kind in kinds
     )
@@ -125,28 +125,28 @@ def cluster(
     *documents: JsonObject,
     handshakes: Mapping[str, Handshake | str] | None = None,
     watched: Mapping[KindId, Scope] | None = None,
-) -> Snapshot:
-    return Snapshot(ObjectsInMemory(documents, watched), handshakes if handshakes is not None else {})
+) -> ClusterView:
+    return ClusterView(ObjectsInMemory(documents, watched), handshakes if handshakes is not None else {})
 
 
 @dataclass
 class NotedReads:
-    """A `CredentialReader` in which everything exists, and which notes what was asked for."""
+    """A `CredentialReader` in which every object exists, and which records the reads."""
 
     secrets: list[ObjectKey] = field(default_factory=list)
     config_maps: list[ObjectKey] = field(default_factory=list)
     tokens: list[tuple[ObjectKey, tuple[str, ...]]] = field(default_factory=list)
     lifetimes: list[int] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
-    """Of everything that is read."""
+    """Annotations of every object that is read."""
     missing: frozenset[ObjectKey] = frozenset()
     versions: dict[ObjectKey, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=lambda: {SECRET_TYPE_LABEL: "webhook"})
-    """Of every Secret: whoever wants a label on it finds it."""
+    """Labels of every Secret: every required label is present."""
 
     @property
     def namespaces(self) -> set[str]:
-        """Every namespace that was read."""
+        """Return every namespace that was read."""
         keys = [*self.secrets, *self.config_maps, *(account for account, _ in self.tokens)]
         return {key.namespace for key in keys}
 
@@ -177,7 +177,7 @@ class NotedReads:
 
 
 class _EveryKey(Mapping[str, SecretBytes]):
-    """Data that has every key but `absent`."""
+    """Data that has every key except `absent`."""
 
     def __init__(self, owner: ObjectKey) -> None:
         self._owner = owner

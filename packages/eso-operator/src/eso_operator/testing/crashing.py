@@ -2,17 +2,18 @@
 
     python -m eso_operator.testing.crashing < orders
 
-An order is a line of JSON: the operator's flags, its environment, and a journal. Each makes one process, forked from
-this one so that nothing is imported twice; its end is told by a line with its exit code. Closing the input ends all.
+An order is a line of JSON: the operator's flags, its environment, and a journal. Each starts one process, forked from
+this one so that nothing is imported twice; when it ends, a line with its exit code is printed. Closing the input ends
+this program.
 
 In the environment of an operator:
 
-    ESO_CRASH_IN        the namespace that counts; calls about anything else do not
-    ESO_CRASH_AT        `before 3`, `after 3`: the call at which it dies; none: it lives
+    ESO_CRASH_IN        the namespace whose calls count
+    ESO_CRASH_AT        `before 3`, `after 3`: the call at which it is killed; absent: never
 
-Counted are requests about single objects of that namespace, new ones included, and calls to providers except
-handshakes: the outside calls of a sync. Lists and watches are how an operator starts, recorded events are nobody's
-business; neither counts. Every counted call is a line in the journal, written before the call is made.
+The calls of a sync count: requests about single objects of that namespace, including new ones, and calls to providers
+except handshakes. Lists, watches and recorded events do not count. Every counted call is a line in the journal, which
+is written before the call is made.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from eso_operator.flags import parse
-from eso_operator.providers.channel import GrpcTransport
-from eso_operator.providers.dispatch import Seams
-from eso_operator.providers.transport import HANDSHAKE, CallOptions, Duplex, short_name
-from eso_operator.providers.transport import Transport as ProviderTransport
+from eso_operator.calling.channel import GrpcTransport
+from eso_operator.calling.dispatch import Seams
+from eso_operator.calling.transport import HANDSHAKE, CallOptions, Duplex, short_name
+from eso_operator.calling.transport import Transport as ProviderTransport
+from eso_operator.process.flags import parse
+from eso_operator.process.wiring import wire
 from eso_operator.telemetry import logs
-from eso_operator.wiring import wire
+from kubebase.clock import SystemClock
 from kuberun import config
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.requests import Request
 from kuberun.transport import AiohttpTransport, Transport
 
@@ -60,7 +61,7 @@ class CrashPoint:
         return cls(journal, environment[CRASH_IN], side, int(number or 0))
 
     def before(self, call: str) -> int:
-        """The number of this call."""
+        """Return the number of this call."""
         self.calls += 1
         with self.journal.open("a") as file:
             file.write(f"{call}\n")
@@ -132,7 +133,7 @@ class CrashingProvider:
 
 
 async def run(flags: Sequence[str], point: CrashPoint) -> None:
-    """An operator, until it is signalled or dies."""
+    """Run an operator until it is signalled or dies."""
     clock = SystemClock()
     settings = parse(flags, {})
     logs.configure(settings.logs, clock)
@@ -145,7 +146,7 @@ async def run(flags: Sequence[str], point: CrashPoint) -> None:
 
 
 def serve() -> None:
-    """One order after the other; one operator at a time."""
+    """Process the orders one after the other; one operator runs at a time."""
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()
@@ -159,7 +160,7 @@ def serve() -> None:
 
 
 def _born(order: dict[str, object]) -> int:
-    """The life of a forked operator; its exit code. What it says goes to the log that the order names."""
+    """Run a forked operator and return its exit code. Its output goes to the log that the order names."""
     with Path(str(order["log"])).open("ab") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
         os.dup2(log.fileno(), sys.stdout.fileno())

@@ -11,8 +11,8 @@ import msgspec
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretStatus
 from eso_api.values import SecretBytes
-from eso_operator.externalsecret.refresh import current_version, last_sync
-from eso_operator.externalsecret.snapshot import Rules, Snapshot
+from eso_operator.controllers.externalsecret.refresh import current_version, last_sync
+from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.targets.hashes import data_digest
 from eso_operator.targets.marks import (
     CREATED_BY_LABEL,
@@ -25,15 +25,18 @@ from eso_operator.targets.marks import (
 from eso_operator.targets.plan import LiveSecret, live_secret
 from eso_operator.targets.target import Absent, Look, Present
 from eso_render.secret import Desired
-from kuberun.clock import rfc3339
-from kuberun.meta import JsonObject, ObjectMeta
-from kuberun.testing.clock import START
+from kubebase.clock import rfc3339
+from kubebase.meta import JsonObject, ObjectMeta
+from kubebase.testing.clock import START
 
 NAMESPACE = "default"
 
 
 def external_secret(name: str = "db", **fields: Any) -> ExternalSecret:
-    """As the API server has it. Keyword arguments are fields of the spec; `metadata`, `status` and `target` too."""
+    """Return an ExternalSecret as stored.
+
+    Keyword arguments are fields of the spec, or `metadata`, `status` and `target`.
+    """
     metadata = {
         "name": name,
         "namespace": NAMESPACE,
@@ -54,13 +57,13 @@ def entry(key: str, remote: str) -> JsonObject:
 
 
 def synced(es: ExternalSecret, at: datetime = START, **status: Any) -> ExternalSecret:
-    """The same after a sync at that time."""
+    """Return the same object after a sync at that time."""
     done = ExternalSecretStatus(refresh_time=rfc3339(at), synced_resource_version=current_version(es), **status)
     return msgspec.structs.replace(es, status=done)
 
 
 def snapshot(es: ExternalSecret, now: datetime = START, **fields: Any) -> Snapshot:
-    """What a reconcile would gather: the target is there and intact, the last sync is the one in the status."""
+    """Return a gathered snapshot: the target exists and is intact, the last sync is the one in the status."""
     return Snapshot(**{"es": es, "last": last_sync(es), "now": now, "look": intact(), "rules": Rules(), **fields})
 
 
@@ -87,7 +90,7 @@ def desired(data: Mapping[str, str], **fields: Any) -> Desired:
 
 
 def stored(data: Mapping[str, str], **fields: Any) -> LiveSecret:
-    """A Secret as the API server has it; `metadata` is merged, everything else is a field of it."""
+    """Return a stored Secret; `metadata` is merged, other arguments are its fields."""
     metadata = {
         "name": "db",
         "namespace": NAMESPACE,
@@ -100,7 +103,7 @@ def stored(data: Mapping[str, str], **fields: Any) -> LiveSecret:
 
 
 def written_by(es: ExternalSecret, data: Mapping[str, str], *, operation: str = "Apply", **fields: Any) -> LiveSecret:
-    """A Secret that this ExternalSecret wrote and nobody has touched since."""
+    """Return a Secret that this ExternalSecret wrote and that was not changed since."""
     owned = es.spec.target.creation_policy == "Owner"
     labels = {MANAGED_LABEL: MANAGED, **({CREATED_BY_LABEL: created_by(es)} if owned else {})}
     annotations = {HASH_ANNOTATION: data_digest(values(data))}

@@ -1,7 +1,7 @@
-"""A provider that keeps what is pushed to it: versions, owners, preconditions, refusals, and a note of every call.
+"""A provider that stores pushed values: versions, owners, preconditions, rejections, and a record of every call.
 
-What it can do is set by `operations`, so that the operator meets providers that can do less. Remote values are kept by
-key and property, and a property is a value of its own.
+`operations` sets what it supports, so that tests can use less capable providers. Remote values are stored by key and
+property; a property is a separate value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.providers import transport as methods
+from eso_operator.calling import transport as methods
 from eso_operator.testing.operators import BACKEND_ID, MAKER_ID
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire import codec
@@ -40,7 +40,7 @@ from eso_wire.values import (
     RemoteRef,
     ValueMetadata,
 )
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 READS: Final = frozenset({Operation.GET, Operation.GET_MAP})
 WRITES: Final = READS | {Operation.PUSH, Operation.PUSH_WHOLE_SECRET, Operation.DELETE}
@@ -67,14 +67,14 @@ class KeepingProvider(ScriptedProvider):
     metadata_references: tuple[CredentialPath, ...] = ()
     """Where the metadata of a push refers to objects."""
     marks_owners: bool = True
-    """Otherwise everything is everybody's, as in a backend without labels."""
+    """If false, all values belong to everyone, as in a backend without labels."""
     deletes_whole_keys: bool = False
-    """Whatever is deleted takes everything of its remote key along, as in a backend that knows no parts."""
+    """If true, a deletion removes the whole remote key, as in a backend without properties."""
     kept: dict[str, Kept] = field(default_factory=dict)
     pushes: list[PushBatch] = field(default_factory=list)
     deletions: list[DeleteBatch] = field(default_factory=list)
     checked: Counter[str] = field(default_factory=Counter)
-    """How often each remote key was asked for."""
+    """How often each remote key was checked."""
     stores: list[str] = field(default_factory=list)
     """The store of every push, as `Kind/name`."""
     callers: list[str] = field(default_factory=list)
@@ -84,11 +84,11 @@ class KeepingProvider(ScriptedProvider):
     delete_errors: dict[str, ProviderError] = field(default_factory=dict)
     generated: dict[str, bytes] = field(default_factory=lambda: {"password": b"generated"})
     state: bytes | None = None
-    """What generated values leave behind to be cleaned up."""
+    """The state that generated values leave for the clean-up."""
     lives: float = 0.0
-    """Seconds after which generated values want to be made anew; 0 for values that do not end."""
+    """Seconds until generated values must be renewed; 0 for values that do not expire."""
     meanwhile: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
-    """By call: what somebody else does just before it takes effect. Once."""
+    """By call: a concurrent write that happens once, just before the call takes effect."""
     writes: int = 0
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class KeepingProvider(ScriptedProvider):
         return {place: kept.value for place, kept in self.kept.items()}
 
     def put(self, place: str, value: bytes, owner: str = "") -> None:
-        """As somebody else writes it."""
+        """Write a value as another writer would."""
         self.writes += 1
         self.kept[place] = Kept(value, owner if self.marks_owners else "", f"v{self.writes}")
         if self.versions_keys:

@@ -1,12 +1,12 @@
-"""Leases of an API server that is not there, one by name, with optimistic locking. Writes are counted."""
+"""Leases without an API server, by name, with optimistic locking. Writes are counted."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
 
+from kubebase.meta import JsonObject, Kind, ObjectKey, version_of
 from kuberun.errors import AlreadyExists, Conflict, NotFound, Unreachable
-from kuberun.meta import JsonObject, Kind, ObjectKey, version_of
 
 
 @dataclass

@@ -12,7 +12,7 @@ import msgspec
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.providers import transport as methods
+from eso_operator.calling import transport as methods
 from eso_operator.testing.operators import BACKEND_ID, MAKER_ID, READS, TOKEN_PATH
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire import codec
@@ -29,7 +29,7 @@ from eso_wire.values import (
     Validation,
     ValidationState,
 )
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 MAKES = frozenset({Operation.GENERATE, Operation.CLEANUP})
 GRAFANA_TOKEN = CredentialPath("/auth/token", CredentialKind.SECRET_KEY)
@@ -54,12 +54,12 @@ class MakingProvider(ScriptedProvider):
     cleaned: list[CleanedUp] = field(default_factory=list)
     cleanup_error: ProviderError | None = None
     refusal: ProviderError | None = None
-    """What it has against every configuration."""
+    """The problem that it reports about every configuration."""
     made: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
-    """What was made under an idempotency key."""
+    """The values generated under an idempotency key."""
     loses_answers: bool = False
-    """Values are made, and nobody hears of it."""
+    """True if the response is lost after values were generated."""
     finds_by_key: bool = True
     cleans_up: bool = True
     """Otherwise the generator has no clean-up operation."""

@@ -21,28 +21,28 @@ from eso_api.kinds import KINDS
 from eso_api.shapes import Fragment, JsonMap
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_api.values import SecretBytes
-from eso_operator.providers.dispatch import Seams
-from eso_operator.settings import ProviderSettings, Settings
-from eso_operator.stores.target import ServiceKey
+from eso_operator.calling.dispatch import Seams
+from eso_operator.process.settings import ProviderSettings, Settings
+from eso_operator.process.wiring import Operator, wire
+from eso_operator.resolving.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_operator.testing.providerhost import ProviderHost
 from eso_operator.testing.scriptedprovider import ScriptedProvider
-from eso_operator.wiring import Operator, wire
 from eso_wire.tls import TlsMaterial
 from eso_wire.values import CredentialKind, CredentialPath, KindId, KindInfo, KindRole, Operation
+from kubebase.clock import SystemClock
+from kubebase.meta import Condition, JsonObject, Object, Resource, raw
+from kubebase.testing.servers import free_ports
 from kuberun import config
 from kuberun.client import Client
-from kuberun.clock import SystemClock
 from kuberun.errors import AlreadyExists
-from kuberun.meta import Condition, JsonObject, Object, Resource, raw
 from kuberun.testing.builders import SECRETS, document
 from kuberun.testing.rawapi import MERGE_PATCH, RawApi
-from kuberun.testing.servers import free_ports
 from kuberun.transport import AiohttpTransport, Transport
 
 T = TypeVar("T")
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 SERVICE = "provider-scripted"
 PORT = 8080
 LABEL = {"external-secrets.io/provider": "true"}
@@ -50,6 +50,10 @@ SERVICES = Resource("", "v1", "services", "Service")
 _CRDS = raw(
     Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 )
+
+
+_INSTALLED: set[Path] = set()
+"""The kubeconfigs of servers that have our kinds. A test run has few servers."""
 
 
 class BackendSpec(Fragment, frozen=True, kw_only=True):
@@ -87,7 +91,7 @@ KIND_INFOS = (
 
 
 def scripted(**fields: Any) -> ScriptedProvider:
-    """A provider of `Backend` (in v1 stores: `fake`) and `Maker`."""
+    """Return a provider of `Backend` (in v1 stores: `fake`) and `Maker`."""
     return ScriptedProvider(SystemClock(), kinds=KIND_INFOS, **fields)
 
 
@@ -96,7 +100,9 @@ def free_port() -> int:
 
 
 async def install_crds(kubeconfig: Path) -> None:
-    """Every kind of the API and the test provider's own, once for each server."""
+    """Install every kind of the API and those of the test provider, once for each server."""
+    if kubeconfig in _INSTALLED:
+        return
     client = Client(AiohttpTransport(config.load(kubeconfig)))
     try:
         for kind in (*KINDS, BACKEND, MAKER):
@@ -108,10 +114,11 @@ async def install_crds(kubeconfig: Path) -> None:
             await eventually(lambda kind=kind: _served(client, kind.resource()), f"{kind.name} is not served")  # type: ignore[misc]  # bound per turn
     finally:
         await client.close()
+    _INSTALLED.add(kubeconfig)
 
 
 async def eventually(look: Callable[[], Awaitable[T | None]], complaint: str, *, within: float = PATIENCE) -> T:
-    """What `look` gives as soon as it gives something; fails with the complaint when the time is over."""
+    """Return the first truthy result of `look`; fail with the complaint at the deadline."""
     clock = SystemClock()
     end = clock.monotonic() + within
     while True:
@@ -125,7 +132,7 @@ async def eventually(look: Callable[[], Awaitable[T | None]], complaint: str, *,
 
 @dataclass(slots=True)
 class Bench:
-    """One test's part of a live cluster: `namespace` is where operator and provider live."""
+    """One test's part of a live cluster: `namespace` is that of operator and provider."""
 
     api: RawApi
     kubeconfig: Path
@@ -135,7 +142,7 @@ class Bench:
 
     @property
     def settings(self) -> Settings:
-        """The provider's Service is dialled on loopback."""
+        """Return settings in which the provider's Service is dialled on loopback."""
         trusted = ((ServiceKey(self.namespace, SERVICE), f"127.0.0.1:{self.port}"),)
         return Settings(
             core_namespace=self.namespace,
@@ -146,7 +153,7 @@ class Bench:
         )
 
     async def tenant(self, name: str = "tenant") -> Bench:
-        """The same cluster as somebody sees it who has another namespace, made now, and no right anywhere else."""
+        """Create another namespace and return a bench for it."""
         namespace = f"{self.namespace}-{name}"
         answer = await self.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
         assert answer.status == 201, answer.body  # noqa: S101 - this is a test kit
@@ -160,7 +167,7 @@ class Bench:
         through: Callable[[Transport], Transport] = lambda plain: plain,
         seams: Seams | None = None,
     ) -> AsyncIterator[Operator]:
-        """`through` lets a test stand between the operator and the API server, `seams` between it and providers."""
+        """Run an operator. `through` intercepts its requests to the API server, `seams` those to providers."""
         client = Client(through(AiohttpTransport(config.load(self.kubeconfig))))
         operator = wire(settings or self.settings, client, SystemClock(), seams=seams or Seams())
         try:
@@ -191,7 +198,7 @@ class Bench:
         return self.host
 
     async def server_material(self, service: str = SERVICE) -> TlsMaterial | None:
-        """What the operator issued for the provider, as its pod would have it mounted."""
+        """Return the certificates that the operator issued for the provider, as its pod would mount them."""
         found = await self.find(SECRETS, f"{service}-provider-tls")
         if found is None:
             return None
@@ -201,7 +208,7 @@ class Bench:
     # --- objects ------------------------------------------------------------------------------------------------------
 
     async def create(self, resource: Resource, name: str, **fields: Any) -> JsonObject:
-        """Keyword arguments are top-level fields; `metadata` is merged."""
+        """Create an object. Keyword arguments are top-level fields; `metadata` is merged."""
         answer = await self.api.post(
             resource.path(self._home(resource)), document(resource, name, self.namespace, **fields)
         )
@@ -223,7 +230,7 @@ class Bench:
     async def ready(
         self, resource: Resource, name: str, wanted: Callable[[Condition], bool], *, within: float = PATIENCE
     ) -> JsonObject:
-        """The object, as soon as its Ready condition is as wanted."""
+        """Return the object as soon as its Ready condition has the expected status."""
         seen: list[Any] = []
 
         async def look() -> JsonObject | None:
@@ -239,15 +246,22 @@ class Bench:
 
     async def events(self, name: str) -> list[tuple[str, str]]:
         """Type and reason of the events about an object of that name, in the core and the default namespace."""
-        found = []
-        for namespace in (self.namespace, "default"):
-            listed = await self.api.get(f"/api/v1/namespaces/{namespace}/events")
-            found += [
-                (event["type"], event["reason"])
-                for event in listed.body["items"]
-                if event["involvedObject"]["name"] == name
-            ]
-        return found
+        return [(event["type"], event["reason"]) for event in await self._events(name)]
+
+    async def until_event(self, name: str, type_: str, reason: str, message: str = "") -> None:
+        """Wait for one event. Others about the same object may come earlier, and all of them come after the status."""
+
+        async def look() -> bool:
+            return any(
+                (event["type"], event["reason"]) == (type_, reason) and message in event["message"]
+                for event in await self._events(name)
+            )
+
+        await eventually(look, f"no {type_} event {reason} {message!r} about {name}")
+
+    async def _events(self, name: str) -> list[JsonObject]:
+        lists = [await self.api.get(f"/api/v1/namespaces/{each}/events") for each in (self.namespace, "default")]
+        return [event for listed in lists for event in listed.body["items"] if event["involvedObject"]["name"] == name]
 
     def _home(self, resource: Resource) -> str:
         return self.namespace if resource.namespaced else ""

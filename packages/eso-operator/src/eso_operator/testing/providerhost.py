@@ -12,9 +12,9 @@ from typing import Any
 import grpc
 from grpc import aio
 
+from eso_operator.calling import transport as methods
 from eso_operator.certs.authority import Credential, ServerNames, Window, issue_authority, issue_client, issue_server
-from eso_operator.providers import transport as methods
-from eso_operator.stores.target import TlsSource
+from eso_operator.resolving.resolved import TlsSource
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ProviderError
 from eso_wire.options import SERVER_OPTIONS, Options
@@ -76,7 +76,7 @@ class ProviderHost:
         return f"ipv4:127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """On the port it had before, if it was stopped."""
+        """Start; after a stop, on the same port."""
         self.server = aio.server(options=self.options, interceptors=self.interceptors)
         self.server.add_generic_rpc_handlers(_handlers(self.provider))
         credentials = ServerCertificates(lambda: self.material).credentials()
@@ -85,7 +85,7 @@ class ProviderHost:
         await self.server.start()
 
     async def stop(self, grace: float | None = None) -> None:
-        """Without grace the calls on their way break off, as when the process is killed."""
+        """Stop. Without grace, running calls break off, as when the process is killed."""
         if self.server is not None:
             await self.server.stop(grace)
             self.server = None
@@ -102,7 +102,7 @@ async def hosted(provider: ScriptedProvider, material: TlsMaterial) -> AsyncIter
 
 
 def renewed(material: TlsMaterial, *, trust: bytes) -> TlsMaterial:
-    """The same certificate, trusting others."""
+    """Return the same certificate with other trusted authorities."""
     return replace(material, ca=trust)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from eso_operator.testing.providerhost import ProviderHost
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.tls import load_material
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 
 async def serve(folder: Path, port: int) -> None:

@@ -10,22 +10,22 @@ import msgspec
 from eso_api.pushsecret import PushData, PushSecret
 from eso_api.references import StoreRef
 from eso_api.values import SecretBytes
-from eso_operator.pushsecret.records import Pushed
-from eso_operator.pushsecret.snapshot import Chosen
+from eso_operator.controllers.pushsecret.records import Pushed
+from eso_operator.controllers.pushsecret.snapshot import Chosen
 from eso_wire.values import KindId
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 NAMESPACE = "team-a"
 
 
 def entry(secret_key: str, remote_key: str, prop: str = "", **fields: Any) -> JsonObject:
-    """One of `spec.data`; without a secret key it means the whole Secret."""
+    """Return an entry of `spec.data`; without a secret key it means the whole Secret."""
     remote = {"remoteKey": remote_key, **({"property": prop} if prop else {})}
     return {"match": {**({"secretKey": secret_key} if secret_key else {}), "remoteRef": remote}, **fields}
 
 
 def bulk(store: str = "store", **fields: Any) -> JsonObject:
-    """One of `spec.dataTo`."""
+    """Return an entry of `spec.dataTo`."""
     ref = fields.pop("storeRef", {"name": store})
     if "regexp" in fields:
         fields["match"] = {"regexp": fields.pop("regexp")}
@@ -33,7 +33,7 @@ def bulk(store: str = "store", **fields: Any) -> JsonObject:
 
 
 def push_secret(*data: JsonObject, status: JsonObject | None = None, **spec: Any) -> PushSecret:
-    """`metadata` is merged; everything else is a field of the spec."""
+    """Return a PushSecret; `metadata` is merged, other arguments are fields of the spec."""
     metadata = {"name": "push", "namespace": NAMESPACE, "uid": "uid-1", "generation": 1, **spec.pop("metadata", {})}
     full = {
         "secretStoreRefs": [{"name": "store"}],
@@ -58,7 +58,7 @@ def pushed(remote_key: str, prop: str = "", version: str = "") -> Pushed:
 
 
 def revealed(payload: SecretBytes | Mapping[str, SecretBytes]) -> str | dict[str, str]:
-    """What a test compares with."""
+    """Return the plain values for comparison."""
     if isinstance(payload, SecretBytes):
         return payload.reveal().decode()
     return {key: value.reveal().decode() for key, value in payload.items()}

@@ -16,12 +16,12 @@ from typing import Any
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.settings import Settings
+from eso_operator.process.settings import Settings
+from eso_operator.process.wiring import Operator
 from eso_operator.testing.operators import Bench, eventually, scripted
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_operator.testing.transports import Between
-from eso_operator.wiring import Operator
-from kuberun.meta import Condition, JsonObject
+from kubebase.meta import Condition, JsonObject
 from kuberun.requests import Request
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
 from kuberun.testing.rawapi import MERGE_PATCH
@@ -36,7 +36,7 @@ _SENTINEL = "sentinel"
 
 @dataclass
 class CountedTransport(Between):
-    """Notes what the operator asks of the API server. Watches and the records of events are not counted."""
+    """Records the operator's requests to the API server, except watches and events."""
 
     inner: Transport
     seen: list[tuple[str, str]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class CountedTransport(Between):
         return await self.inner.request(request)
 
     def about(self, *words: str) -> list[tuple[str, str]]:
-        """Requests whose path holds all of these words."""
+        """Return the requests whose path contains all of these words."""
         return [(method, path) for method, path in self.seen if all(word in path for word in words)]
 
     def writes(self, *words: str) -> list[tuple[str, str]]:
@@ -66,11 +66,11 @@ class Scene:
 
     @property
     def reads(self) -> int:
-        """How often the backend was read."""
+        """Return how often the backend was read."""
         return self.provider.calls["GetSecrets"]
 
     def backend(self, **data: str) -> None:
-        """What the backend holds besides what it held before."""
+        """Add these values to the backend."""
         self.provider.data |= {key: text.encode() for key, text in data.items()}
 
     # --- what people do -----------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Scene:
         await self.bench.patch(ES, name, {"spec": spec})
 
     async def force(self, name: str) -> None:
-        """As people do to have it read again."""
+        """Force a refresh, as users do."""
         await self.bench.patch(ES, name, {"metadata": {"annotations": {"force-sync": str(next(self._ticks))}}})
 
     async def put_secret(self, name: str, data: Mapping[str, str], **metadata: Any) -> JsonObject:
@@ -104,7 +104,7 @@ class Scene:
     # --- what people see ----------------------------------------------------------------------------------------------
 
     async def ready(self, name: str, reason: str = "", *words: str) -> JsonObject:
-        """The ExternalSecret, once it is Ready (for that reason, with these words in its message)."""
+        """Return the ExternalSecret once it is Ready (with that reason, and these words in its message)."""
         return await self.bench.ready(ES, name, _is("True", reason, words))
 
     async def broken(self, name: str, *words: str, reason: str = "SecretSyncedError") -> JsonObject:
@@ -118,12 +118,12 @@ class Scene:
         return await self.bench.find(SECRETS, name)
 
     async def data(self, name: str) -> dict[str, str] | None:
-        """What the Secret holds, as text."""
+        """Return the data of the Secret, as text."""
         found = await self.secret(name)
         return None if found is None else decoded(found)
 
     async def until(self, name: str, data: Mapping[str, str] | None) -> None:
-        """Wait until the Secret holds exactly this; None: until it is gone."""
+        """Wait until the Secret contains exactly this; None: until it is deleted."""
         seen: list[object] = []
 
         async def look() -> bool:
@@ -140,19 +140,10 @@ class Scene:
         return await self.bench.find(CONFIG_MAPS, name)
 
     async def until_event(self, name: str, type_: str, reason: str, message: str = "") -> None:
-        async def look() -> bool:
-            listed = await self.bench.api.get(f"/api/v1/namespaces/{self.bench.namespace}/events")
-            return any(
-                (event["type"], event["reason"]) == (type_, reason)
-                and message in event["message"]
-                and event["involvedObject"]["name"] == name
-                for event in listed.body["items"]
-            )
-
-        await eventually(look, f"no event {reason} {message!r} about {name}")
+        await self.bench.until_event(name, type_, reason, message)
 
     async def settled(self) -> None:
-        """Wait until changes made before this call have been looked at: one made now has been."""
+        """Wait until the operator has handled all changes made before this call: it has handled one made now."""
         found = await self.secret(_SENTINEL)
         if found is None:
             await self.sync(_SENTINEL, {"value": "sentinel"}, refreshInterval="0")
@@ -166,7 +157,7 @@ class Scene:
         return found is not None and found["metadata"]["uid"] != old["metadata"]["uid"]
 
     async def patch_status(self, name: str, status: JsonObject) -> None:
-        """As somebody else who writes it."""
+        """Patch the status of an ExternalSecret, as another client would."""
         path = ES.path(self.bench.namespace, name) + "/status"
         answer = await self.bench.api.patch(path, {"status": status}, MERGE_PATCH)
         assert answer.status == 200, answer.body  # noqa: S101 - this is a test kit
@@ -176,7 +167,7 @@ class Scene:
 async def scene(
     bench: Bench, data: Mapping[str, str] | None = None, settings: Settings | None = None
 ) -> AsyncIterator[Scene]:
-    """Everything up and the store ready."""
+    """Start everything and wait until the store is ready."""
     provider = scripted_with(data or {})
     async with running(bench, provider, settings) as stage:
         await bench.install(provider)
@@ -187,7 +178,7 @@ async def scene(
 
 @asynccontextmanager
 async def running(bench: Bench, provider: ScriptedProvider, settings: Settings | None = None) -> AsyncIterator[Scene]:
-    """An operator, and nothing else that is not there yet."""
+    """Start an operator and the parts that are not running yet."""
     counted: list[CountedTransport] = []
 
     def count(transport: Transport) -> Transport:
@@ -199,12 +190,12 @@ async def running(bench: Bench, provider: ScriptedProvider, settings: Settings |
 
 
 def scripted_with(data: Mapping[str, str]) -> ScriptedProvider:
-    """A provider whose backend holds this, and what the scene itself needs."""
+    """Return a provider whose backend contains this, and the values that the scene itself needs."""
     return scripted(data={"sentinel": b"here", **{key: text.encode() for key, text in data.items()}})
 
 
 def generic(bench: Bench) -> Settings:
-    """Settings under which targets may be of any kind."""
+    """Return settings that permit targets of any kind."""
     settings = bench.settings
     return replace(settings, sync=replace(settings.sync, generic_targets=True))
 

@@ -1,6 +1,6 @@
-"""A provider that behaves, and misbehaves on demand. Speaks bytes, so that a test can also send nonsense.
+"""A provider that misbehaves on demand. It handles raw bytes, so that a test can also send nonsense.
 
-    ScriptedProvider    what it knows, what it does wrong, what it was asked
+    ScriptedProvider    its values, its faults, its recorded calls
     LoopbackTransport   the operator's transport without sockets (codec only, virtual time)
 
 `providerhost.py` puts the same provider behind a real gRPC server.
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.providers import transport as methods
-from eso_operator.providers.errors import NoAnswerError
-from eso_operator.providers.transport import CallOptions
+from eso_operator.calling import transport as methods
+from eso_operator.calling.errors import NoAnswerError
+from eso_operator.calling.transport import CallOptions
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
@@ -51,11 +51,11 @@ from eso_wire.values import (
     WatchItem,
 )
 from eso_wire.versions import SUPPORTED, ProtocolVersion, select
-from kuberun.clock import Clock
-from kuberun.deadline import Deadline
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 
 Nonsense = Callable[[str, bytes], bytes | None]
-"""What to send instead of the answer: gets the method and the true answer; None leaves it as it is."""
+"""Replaces a response: gets the method and the true response; None leaves it unchanged."""
 
 
 @dataclass(slots=True)
@@ -65,9 +65,9 @@ class ScriptedProvider:
     clock: Clock
     data: dict[str, bytes] = field(default_factory=dict)
     state: bytes | None = None
-    """What a generator says must be cleaned up later."""
+    """The state that a generator returns for the clean-up."""
     lifetime: float = 0.0
-    """Seconds after which a generator's values are to be made anew; 0: it does not say."""
+    """Seconds until a generator's values must be renewed; 0 if it does not report it."""
     instance_id: str = "instance-1"
     kinds: tuple[KindInfo, ...] = ()
     limits: Limits = field(default_factory=Limits)
@@ -80,20 +80,20 @@ class ScriptedProvider:
     """Fails every call but the handshake."""
     item_errors: dict[str, ProviderError] = field(default_factory=dict)
     refused_streams: ProviderError | None = None
-    """Fails every subscription, and nothing else."""
+    """Fails every subscription, and no other call."""
     refused_tokens: set[str] = field(default_factory=set)
     """Fails subscriptions that come with one of these."""
     hangs: bool = False
     nonsense: Nonsense | None = None
     page_size: int = 100
     pages: int | None = None
-    """End a find after so many pages, without the last one."""
-    # --- what was seen
+    """End a find after this many pages, without the last one."""
+    # --- recorded calls
     calls: Counter[str] = field(default_factory=Counter)
     asked: list[tuple[GetItem, ...]] = field(default_factory=list)
     identities: list[bytes] = field(default_factory=list)
     credentials: list[tuple[bytes, ...]] = field(default_factory=list, repr=False)
-    """What came along with each read."""
+    """The credentials of each read."""
     configurations: list[ObjectRef] = field(default_factory=list)
     """The object that each read names as its configuration."""
     validated: list[ObjectRef] = field(default_factory=list)
@@ -101,12 +101,12 @@ class ScriptedProvider:
     openings: list[SubscribeOpen] = field(default_factory=list)
     acks: list[str] = field(default_factory=list)
     watches: dict[str, WatchItem] = field(default_factory=dict)
-    """What the last stream that was opened watches now; empty when it is over."""
+    """The watches of the last opened stream; empty when it has ended."""
     events: asyncio.Queue[ChangeEvent | Heartbeat | None] = field(default_factory=asyncio.Queue)
     called: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until_called(self, method: str, times: int = 1) -> None:
-        """Until the method, by its short name, was called so often."""
+        """Wait until the method, by its short name, was called this often."""
         while self.calls[method] < times:
             self.called.clear()
             await self.called.wait()
@@ -131,7 +131,7 @@ class ScriptedProvider:
             yield self._spoilt(method, codec.to_find_page(FindPage(tuple(page), last)).SerializeToString())
 
     async def opened(self, request: bytes) -> None:
-        """The first message of a subscription."""
+        """Handle the first message of a subscription."""
         self._count(methods.SUBSCRIBE)
         await self._misbehave(methods.SUBSCRIBE)
         if self.refused_streams is not None:
@@ -144,7 +144,7 @@ class ScriptedProvider:
         self.watches = {item.watch_id: item for item in opening.items}
 
     def amended(self, request: bytes) -> None:
-        """A further message of a subscription."""
+        """Handle a further message of a subscription."""
         message = codec.from_subscribe_request(pb.SubscribeRequest.FromString(request))
         if isinstance(message, SubscribeUpdate):
             kept = {each: item for each, item in self.watches.items() if each not in message.remove}
@@ -153,7 +153,7 @@ class ScriptedProvider:
             self.acks.append(message.resume_token)
 
     def changed(self, key: str, *, resume_token: str = "") -> ChangeEvent:
-        """The event that this remote key has changed, for those who watch it."""
+        """Return the event of a change of this remote key, for its watches."""
         ids = tuple(each for each, item in self.watches.items() if item.ref is not None and item.ref.key == key)
         return ChangeEvent(ChangeType.UPDATED, ids, resume_token=resume_token)
 
@@ -249,7 +249,7 @@ class ScriptedProvider:
 
 @dataclass(slots=True)
 class LoopbackTransport:
-    """Calls without sockets: the same bytes, deadlines on the clock. `down` stands for a process that is not there."""
+    """Calls without sockets: the same bytes, deadlines on the clock. `down` simulates a process that does not run."""
 
     provider: ScriptedProvider
     down: Callable[[], ProviderError | None] = lambda: None

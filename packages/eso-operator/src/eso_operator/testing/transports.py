@@ -1,4 +1,4 @@
-"""What can stand between an operator and the API server: a watch that lags, lost writes, a group that is not there."""
+"""Transports between an operator and the API server: a lagging watch, lost writes, lost responses, a missing group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kuberun.transport import Transport
 
 
 class Between:
-    """Passes everything on; what comes of it is for those who build on it. Used as `through=between.over`."""
+    """Passes everything on; subclasses intercept. Used as `through=between.over`."""
 
     inner: Transport
 
@@ -32,7 +32,7 @@ class Between:
 
 
 class LaggingWatch(Between):
-    """Holds back what a watch says about one resource for as long as `flowing` is not set."""
+    """Delays the watch events of one resource until `flowing` is set."""
 
     def __init__(self, plural: str) -> None:
         self._end = f"/{plural}"
@@ -62,7 +62,7 @@ def unserved() -> ApiError:
 
 
 class LostWrites(Between):
-    """Writes to paths that end like `losing` do not arrive; `lost` counts them. `answer`: what is said of them."""
+    """Drops writes to paths that end with `losing`; `lost` counts them. `answer` is the response to them."""
 
     def __init__(self, answer: Callable[[], ApiError] = away) -> None:
         self._answer = answer
@@ -77,7 +77,7 @@ class LostWrites(Between):
 
 
 class LostAnswers(Between):
-    """Writes to paths that end like `losing` arrive, and nobody hears of it; `lost` counts them."""
+    """Sends writes to paths that end with `losing`, but drops their responses; `lost` counts them."""
 
     def __init__(self) -> None:
         self.losing = ""

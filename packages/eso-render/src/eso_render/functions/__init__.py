@@ -1,4 +1,4 @@
-"""Every function of a template: the builtins and Sprig of gotmpl, and the External Secrets Operator's own."""
+"""All template functions: the builtins and Sprig of gotmpl, and those of the External Secrets Operator."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NAMES = {
     "yaml": "fromYaml toYaml",
     "rsa": "rsaDecrypt",
 }
-"""What the operator adds to Sprig."""
+"""The functions that the operator adds to Sprig."""
 
 
 def functions(clock: Callable[[], int]) -> Functions:
-    """The whole table; `clock` gives nanoseconds since 1970."""
+    """Return all functions; `clock` returns nanoseconds since 1970."""
     own = [(names, family(f"eso_render.functions.{module}")) for module, names in NAMES.items()]
     return Functions([(" ".join(BUILTINS), lambda: BUILTINS), *families(clock), *own])

@@ -1,6 +1,6 @@
-"""JSON Web Keys -> PEM.
+"""JSON Web Keys to PEM.
 
-First every field is read, in the order of the text, then the key is built: so mistakes are found in Go's order.
+All fields are read in the order of the text before the key is built, so errors are found in Go's order.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def jwk_private_key_pem(text: str) -> str:
 
 
 class Material(NamedTuple):
-    """The name of the key's Go type, and how to make the key, of one sort or of none: as DER, or by `cryptography`."""
+    """The name of the key's Go type, and the makers of the public or private key: as DER, or by `cryptography`."""
 
     go_type: str
     public: Callable[[], Any] | None = None
@@ -61,7 +61,7 @@ def _built(make: Callable[[], Any]) -> Any:
 
 class _Fields(NamedTuple):
     go_name: str
-    """The Go type that holds them, for messages."""
+    """The Go type of the key, for messages."""
     private: bool
     octets: dict[str, bytes]
     texts: dict[str, str]
@@ -101,7 +101,7 @@ def _material(text: str) -> Material:
 
 
 def _kind(fields: dict[str, Value]) -> Value:
-    """To tell what key it is, Go takes capitals and small letters for the same."""
+    """Return the key type. Go ignores the case of the field's name here."""
     return next((value for name, value in reversed(fields.items()) if name.lower() == "kty" and value is not None), "")
 
 
@@ -125,7 +125,7 @@ _OCTETS = {
     "okpPrivateKey": frozenset({"x", "d"}),
     "symmetricKey": frozenset({"k"}),
 }
-"""What each Go type reads as bytes; the same names mean nothing to others."""
+"""The fields that each Go type reads as bytes."""
 _TEXTS = {"alg": "string", "crv": "jwa.EllipticCurveAlgorithm"}
 _TEXTS_READ_AS_TOKENS = frozenset({"kid", "use", "x5t", "x5t#S256", "x5u"})
 
@@ -149,7 +149,7 @@ def _read(fields: dict[str, Value], go_name: str, *, private: bool) -> _Fields:
 
 
 def _text(value: Value, go_type: str) -> str:
-    """Null leaves a Go string as it was: empty."""
+    """Return a text field. As in Go, null leaves the string empty."""
     if value is not None and not isinstance(value, str):
         raise JsonError(f"json: cannot unmarshal {kind_of(value)} into Go value of type {go_type}")
     return value or ""
@@ -168,7 +168,7 @@ def _token(value: Value) -> str:
 
 
 def _octets(value: Value) -> bytes:
-    """Base64 of either alphabet, padded or not; line breaks do not count."""
+    """Decode Base64 of either alphabet, padded or not, ignoring line breaks."""
     text = _token(value).replace("\n", "").replace("\r", "")
     alphabet = b"+/" if "+" in text or "/" in text else b"-_"
     padding = "" if text.endswith("=") else "=" * (-len(text) % 4)
@@ -201,7 +201,7 @@ def _rsa(fields: _Fields) -> Material:
 
 
 def _rsa_public_key(modulus: int, exponent: int) -> bytes:
-    """Whatever the numbers are: Go does not ask whether they make a key."""
+    """Encode the numbers. As in Go, their validity is not checked."""
     algorithm = der.sequence(der.identifier("1.2.840.113549.1.1.1"), der.element(der.NULL, b""))
     numbers = der.sequence(der.number(modulus), der.number(exponent))
     return der.sequence(algorithm, der.element(der.BIT_STRING, b"\0" + numbers))

@@ -1,7 +1,8 @@
-"""PKCS#12 files: bags apart, and put together. No template functions; pkcs12.py has those.
+"""Read and write PKCS#12 files. The template functions are in pkcs12.py.
 
-Reading takes what go-pkcs12 takes: DER, a MAC of SHA-1, SHA-256 or SHA-512 (or none with an empty password), contents
-in the clear or under PBES1 (3DES, RC2) and PBES2 (AES). Writing makes PBES2 with AES-256 and a SHA-256 MAC.
+Reading accepts what go-pkcs12 accepts: DER, a MAC of SHA-1, SHA-256 or SHA-512 (or none with an empty password),
+contents in plain text or encrypted with PBES1 (3DES, RC2) or PBES2 (AES). Writing uses PBES2 with AES-256 and a SHA-256
+MAC.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ _DIGESTS = {"1.3.14.3.2.26": "sha1", "2.16.840.1.101.3.4.2.1": "sha256", "2.16.8
 _SHA256 = "2.16.840.1.101.3.4.2.1"
 ITERATIONS = 2048
 MAX_ITERATIONS = 1_000_000
-"""More than any tool writes; a file that asks for more would only burn time."""
+"""More than any tool writes; a file that asks for more would only waste time."""
 WRONG_PASSWORD = "pkcs12: decryption password incorrect"  # noqa: S105 a message
 EMPTY = b"\0\0"
 
 
 class KeystoreError(ValueError):
-    """Why a file cannot be read, in Go's words; never holds content."""
+    """Why a file cannot be read, in Go's words; it never contains file content."""
 
 
 def encoded_password(text: str) -> bytes:
-    """UCS-2 with a terminating zero."""
+    """Encode a password as UCS-2 with a terminating zero."""
     if any(ord(char) > 0xFFFF for char in text):
         raise KeystoreError("pkcs12: string contains characters that cannot be encoded in UCS-2")
     clean = "".join("\ufffd" if 0xD800 <= ord(char) < 0xE000 else char for char in text)
@@ -48,7 +49,7 @@ def encoded_password(text: str) -> bytes:
 
 
 def bags(data: bytes, password: bytes) -> tuple[list[tuple[str, bytes]], bytes]:
-    """Type and value of every bag, and the password that opened the file (an empty one may mean none at all)."""
+    """Return type and value of every bag, and the password that opened the file (an empty one may mean none)."""
     try:
         return _bags(data, password)
     except (DerError, IndexError) as exc:
@@ -82,7 +83,7 @@ def _bags(data: bytes, password: bytes) -> tuple[list[tuple[str, bytes]], bytes]
 
 
 def _checked(mac: Element, message: bytes, password: bytes) -> bytes:
-    """The password if the MAC proves it right."""
+    """Return the password if the MAC confirms it."""
     for attempt in (password, b"") if password == EMPTY else (password,):
         if hmac.compare_digest(_mac(mac, message, attempt), mac.children()[0].children()[1].content):
             return attempt
@@ -121,7 +122,7 @@ def _rounds(count: int) -> int:
 
 
 def derived(digest: str, salt: bytes, password: bytes, rounds: int, *, purpose: int, size: int) -> bytes:
-    """Key material of RFC 7292, appendix B: purpose 1 is a key, 2 an IV, 3 a MAC key."""
+    """Derive key material as in RFC 7292, appendix B: purpose 1 is a key, 2 an IV, 3 a MAC key."""
     hashed = {"sha1": hashlib.sha1, "sha256": hashlib.sha256, "sha512": hashlib.sha512}[digest]
     width = hashed().block_size
     filled = _repeated(salt, width) + _repeated(password, width)
@@ -212,7 +213,7 @@ def _pbkdf2(kdf: Element, password: bytes, size: int) -> bytes:
 
 
 def _as_utf8(password: bytes) -> bytes:
-    """Newer schemes take the password as UTF-8, older ones as UCS-2."""
+    """Convert the password to UTF-8, which newer schemes use; older ones use UCS-2."""
     return password[:-2].decode("utf-16-be", "replace").encode()
 
 
@@ -230,7 +231,7 @@ def _cbc(algorithm: Any, iv: bytes, data: bytes) -> bytes:
 
 
 def sealed(plain: bytes, password: bytes) -> tuple[bytes, bytes]:
-    """Algorithm identifier and ciphertext of PBES2 with AES-256."""
+    """Encrypt with PBES2 and AES-256; return algorithm identifier and ciphertext."""
     from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
     salt, iv = secrets.token_bytes(16), secrets.token_bytes(16)
@@ -244,7 +245,7 @@ def sealed(plain: bytes, password: bytes) -> tuple[bytes, bytes]:
 
 
 def file(certificates: list[bytes], shrouded_key: bytes | None, password: bytes) -> bytes:
-    """A keystore: encrypted certificate bags, and the key bag if there is one."""
+    """Build a keystore: encrypted certificate bags, and the key bag if there is one."""
     algorithm, ciphertext = sealed(sequence(*certificates), password)
     info = sequence(identifier(DATA), algorithm, element(0x80, ciphertext))
     contents = [_content(ENCRYPTED_DATA, sequence(number(0), info))]

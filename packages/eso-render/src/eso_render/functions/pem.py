@@ -23,7 +23,7 @@ def filter_pem(kind: str, text: str) -> str:
 
 
 def _from_first_block(text: str) -> bytes:
-    """Without what stands before the first marker, wherever in a line that is."""
+    """Drop the text before the first marker, wherever in a line that is."""
     raw = to_bytes(text)
     return raw[max(raw.find(b"-----BEGIN"), 0) :]
 
@@ -67,7 +67,7 @@ def _is_root(certificate: Certificate) -> bool:
 
 
 def ordered(raw: bytes) -> list[Certificate]:
-    """Leaf first, each certificate followed by the one whose key identifier it names. Structure only: no trust."""
+    """Order a chain: leaf first, each certificate before the one whose key identifier it names. No trust check."""
     certificates = [x509.parse(block.content) for block in pem.blocks(raw)[0]]
     parents = [_parent(certificates, number) for number in range(len(certificates))]
     leaves = [number for number in range(len(certificates)) if number not in parents]

@@ -20,11 +20,11 @@ from gotmpl.x509 import Certificate, CertificateError
 FUNCTIONS = Functions()
 COST = 200
 _NO_BLOCK = "runtime error: invalid memory address or nil pointer dereference"
-"""What Go says where no PEM block is found: users know these words from the original."""
+"""Go's message if no PEM block is found, which users know from the original."""
 
 
 def _opened(data: str, password: str) -> tuple[Any, list[Certificate]]:
-    """The one private key, and every certificate in the order of the file."""
+    """Return the private key, and every certificate in file order."""
     found, opened_with = keystore.bags(to_bytes(data), keystore.encoded_password(password))
     key: Any = None
     certificates: list[Certificate] = []
@@ -43,6 +43,11 @@ def _opened(data: str, password: str) -> tuple[Any, list[Certificate]]:
     if key is None:
         raise KeystoreError("pkcs12: private key missing")
     return key, certificates
+
+
+def _hint(data: str) -> str:
+    """Return what to do about a file that is still encoded: Base64 text of DER begins with these letters."""
+    return "the value is Base64 text: set decodingStrategy: Base64, or apply b64dec first" if data[:2] == "MI" else ""
 
 
 def _certificate(value: bytes) -> bytes:
@@ -73,7 +78,7 @@ def pkcs12_key_pass(password: str, data: str) -> str:
     try:
         key, _ = _opened(data, password)
     except ValueError as exc:
-        raise FuncError(f"unable to decode pkcs12 with password: {exc}") from None
+        raise FuncError(f"unable to decode pkcs12 with password: {exc}", hint=_hint(data)) from None
     return pem.encoded("PRIVATE KEY", keys.to_pkcs8(key))
 
 
@@ -87,7 +92,7 @@ def pkcs12_cert_pass(password: str, data: str) -> str:
     try:
         _, certificates = _opened(data, password)
     except ValueError as exc:
-        raise FuncError(f"unable to decode pkcs12 certificate with password: {exc}") from None
+        raise FuncError(f"unable to decode pkcs12 certificate with password: {exc}", hint=_hint(data)) from None
     as_found = as_pem(certificates)
     try:
         return as_pem(ordered(to_bytes(as_found)))
@@ -148,7 +153,7 @@ def _parsed(block: pem.Block | None) -> Certificate:
 
 
 def _all(raw: bytes) -> list[Certificate]:
-    """Every certificate; anything after the last block is an error, as in the original."""
+    """Parse every certificate; as in the original, anything after the last block is an error."""
     out: list[Certificate] = []
     while raw:
         block, raw = pem.decode(raw)

@@ -1,4 +1,4 @@
-"""RC2 in CBC mode, decryption only: old PKCS#12 files hold their certificates in it. Specified in RFC 2268."""
+"""RC2 decryption in CBC mode (RFC 2268): old PKCS#12 files encrypt their certificates with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def decrypt_cbc(key: bytes, iv: bytes, data: bytes) -> bytes:
 
 
 def _expanded(key: bytes) -> list[int]:
-    """64 words of 16 bits; the effective length is the length of the key."""
+    """Expand the key to 64 words of 16 bits; the effective length is the length of the key."""
     table = bytearray(key.ljust(128, b"\0"))
     size = len(key)
     for at in range(size, 128):

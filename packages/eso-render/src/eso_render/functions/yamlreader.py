@@ -1,6 +1,8 @@
-"""YAML -> Go values: the events of libyaml, resolved as go-yaml v2 does, then through JSON's eyes.
+"""YAML to Go values: the events of libyaml, resolved as go-yaml v2 does, then converted as by JSON.
 
-Every number becomes a float64, every key a string; aliases are copied, within a bound.
+Every number becomes a float64, every key a string; aliases are copied, within a limit. It does not use the reader of
+`kubebase.yamlvalues`, because its errors are values of templates and must be those of go-yaml: what is wrong first, in
+which line, and with which key.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from eso_render.functions.yamlscalars import BINARY, FLOAT, MERGE, NULL, STR, TIMESTAMP, TagError, resolve
 from gotmpl.floats import format_float32, format_json
 from gotmpl.formatting import Spec, format_value
 from gotmpl.values import Value
+from kubebase.yamlscalars import BINARY, FLOAT, MERGE, NULL, STR, TIMESTAMP, TagError, resolve
+from kubebase.yamlvalues import key_text
 
 MAX_NODES = 200_000
 MAX_DEPTH = 200
@@ -29,7 +32,7 @@ class YamlReadError(ValueError):
 
 
 def read(text: str) -> Any:
-    """The first document as Go values; JSON's types only."""
+    """Return the first document as Go values with JSON's types only."""
     if _INVALID.search(text):
         raise YamlReadError("error converting YAML to JSON: yaml: invalid leading UTF-8 octet")
     if _UNREADABLE.search(text):
@@ -46,12 +49,12 @@ def read(text: str) -> Any:
 
 
 def _slash_escaped(scalar: Any, text: str) -> bool:
-    r"""Whether there is a `\/` in it: JSON has that escape and so does libyaml, but go-yaml v2 does not know it."""
+    r"""Return whether a scalar contains a `\/`: JSON and libyaml support that escape, but go-yaml v2 does not."""
     return "\\/" in text and "\\/" in _ESCAPE.findall(text, scalar.start_mark.index, scalar.end_mark.index)
 
 
 def _where(error: Any, yaml: Any) -> str:
-    """The line go-yaml names: that of the problem if it is not the first, else that of the context."""
+    """Return the line that go-yaml names: that of the problem if it is not the first, else that of the context."""
     line: int = error.problem_mark.line if error.problem_mark else 0
     if line:
         line += isinstance(error, yaml.scanner.ScannerError)
@@ -61,13 +64,13 @@ def _where(error: Any, yaml: Any) -> str:
 
 
 def _first_document(events: Iterator[Any], text: str, yaml: Any) -> list[Any]:
-    """All of it before any of it is looked at: a mistake of syntax is reported before one of meaning."""
+    """Read the whole document first, so that syntax errors are reported before semantic ones."""
     out: list[Any] = []
     anchors: set[str] = set()
     depth = 0
     for event in events:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:  # here already: libyaml takes longer for each level, and much too long for very many
+        if depth > MAX_DEPTH:  # checked here, because libyaml gets slower with each level
             raise YamlReadError(_TOO_DEEP)
         match type(event).__name__:
             case "DocumentEndEvent":
@@ -85,7 +88,7 @@ def _first_document(events: Iterator[Any], text: str, yaml: Any) -> list[Any]:
 
 
 class _Mapping(list[tuple[Any, Any]]):
-    """Pairs in the order of the text, keys not yet text."""
+    """Pairs in the order of the text, with keys not yet converted to text."""
 
 
 class _Composer:
@@ -194,7 +197,7 @@ class _Budget:
 
 
 def _json(value: Any, budget: _Budget) -> Value:
-    """A fresh tree with JSON's types."""
+    """Return a new tree with JSON's types."""
     budget.spend()
     match value:
         case _Mapping():
@@ -215,24 +218,21 @@ def _json(value: Any, budget: _Budget) -> Value:
 
 
 def _key(key: Any, entry: Any) -> str:
-    match key:
-        case str():
-            return key
-        case bool():
-            return "true" if key else "false"
-        case int():
-            return str(key)
-        case float():
-            return {"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}.get(text := format_float32(key), text)
-        case None:
-            problem = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {_shown(entry)}"
-        case _:
-            problem = f"yaml: invalid map key: {_shown(key)}"
+    if (text := key_text(key, float_key)) is not None:
+        return text
+    problem = f"yaml: invalid map key: {_shown(key)}"
+    if key is None:
+        problem = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {_shown(entry)}"
     raise YamlReadError(f"error converting YAML to JSON: {problem}")
 
 
+def float_key(key: float) -> str:
+    text = format_float32(key)
+    return {"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}.get(text, text)
+
+
 def _shown(value: Any) -> str:
-    """%#v of a value as go-yaml holds it."""
+    """Return %#v of a value as go-yaml holds it."""
     match value:
         case None:
             return "<nil>"

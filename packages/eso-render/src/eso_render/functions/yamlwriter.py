@@ -1,4 +1,4 @@
-"""Values -> YAML, laid out as go-yaml v2 does: natural key order, compact lists, lines folded at 80 columns."""
+"""Values to YAML, formatted as go-yaml v2 does: natural key order, compact lists, lines folded at 80 columns."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from functools import cmp_to_key
 from typing import Any
 
-from eso_render.functions.yamlscalars import reads_as_text
 from gotmpl.bounds import bounded_value
 from gotmpl.floats import format_float, format_json
 from gotmpl.jsontext import MAX_DEPTH
 from gotmpl.values import ByteSlice, GoObject, NilSlice, NilStrSlice, Value, to_bytes
+from kubebase.yamlscalars import reads_as_text
 
 WIDTH = 80
 MAX_SIMPLE_KEY = 128
@@ -26,7 +26,7 @@ def write(value: Value) -> str:
 
 
 def _node(value: Value, column: int, indent: int, depth: int) -> str:
-    """A node whose first character stands at `column`; further lines are indented for a parent at `indent`."""
+    """Write a node that starts at `column`; further lines are indented for a parent at `indent`."""
     if depth > MAX_DEPTH:
         raise YamlWriteError("nested too deeply")
     value = _jsonable(value)
@@ -38,7 +38,7 @@ def _node(value: Value, column: int, indent: int, depth: int) -> str:
 
 
 def _jsonable(value: Value) -> Any:
-    """What remains of a value after a trip through JSON."""
+    """Return the value as it would be after a round trip through JSON."""
     match value:
         case NilSlice() | NilStrSlice():
             return None
@@ -112,7 +112,7 @@ _INVALID = re.compile("[\udc80-\udcff]")
 
 
 def _text(text: str) -> str:
-    """A string after JSON, which is then read as YAML: some control characters fail, and NEL is a line break."""
+    """Return a string as after JSON and YAML: some control characters fail, and NEL becomes a line break."""
     if text.isascii() and "\x7f" not in text:
         return text
     if _UNREADABLE.search(text):
@@ -148,12 +148,12 @@ def _literal(text: str, indent: int) -> str:
     pad = " " * indent
     lines = re.split("([\n\x85\u2028\u2029])", text)
     body = "".join(piece if number % 2 else pad + piece if piece else "" for number, piece in enumerate(lines))
-    # The line break that ends the scalar is the one the layout puts before whatever follows.
+    # The final line break of the scalar is the one that the layout puts before the next entry.
     return f"|{hint}{chomp}\n{body.removesuffix(chr(10))}"
 
 
 def _lines(text: str, column: int, indent: int) -> str:
-    """Plain text, folded at the first single space after the width."""
+    """Fold plain text at the first single space after the width."""
     if column + len(text) <= WIDTH:
         return text
     pad = "\n" + " " * indent
@@ -214,7 +214,7 @@ _ESCAPES = {
 
 
 def _double_quoted(text: str, column: int, indent: int, *, folds: bool) -> str:
-    escapes_all = text.startswith("\ufeff")  # a mistake of the original that its users' files contain
+    escapes_all = text.startswith("\ufeff")  # a mistake of the original, present in its users' files
     pad = "\n" + " " * indent
     column += 1
     out: list[str] = []
@@ -241,7 +241,7 @@ def _hex(char: str) -> str:
 
 
 def natural_order(keys: list[str]) -> list[str]:
-    """Letters by code, numbers by value, other characters before letters."""
+    """Sort keys naturally: letters by code, numbers by value, other characters before letters."""
     return sorted(keys, key=cmp_to_key(_compare))
 
 
@@ -272,7 +272,7 @@ def _digits(text: str, at: int) -> str:
 
 
 def _inside_number(text: str, at: int) -> bool:
-    """Whether the digits before this place hold one that is not zero."""
+    """Return whether the digits before this position contain one that is not zero."""
     while at and text[at - 1].isdecimal():
         at -= 1
         if text[at] != "0":

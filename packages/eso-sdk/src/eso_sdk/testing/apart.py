@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kuberun.testing.servers import ServerFailedError
+from kubebase.testing.servers import ServerFailedError
 
 
 def apart(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Typed calls to a provider, for tests: values in, values or `ProviderError` out, whatever carries the bytes."""
+"""Typed calls to a provider, for tests: values in, values or `ProviderError` out, over any transport."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Client:
         return codec.from_get_response(await self._ask(STORES, "GetSecrets", request, pb.GetSecretsResponse))
 
     async def get_one(self, context: Context, key: str, *, shape: Shape = Shape.SINGLE, **ref: Any) -> GetResult:
-        """One item, and its result."""
+        """Read one item and return its result."""
         return (await self.get(context, [GetItem("only", RemoteRef(key, **ref), shape)]))[0]
 
     async def check(self, context: Context, items: Sequence[GetItem]) -> tuple[CheckResult, ...]:
@@ -81,14 +81,14 @@ class Client:
         return codec.from_check_response(await self._ask(STORES, "CheckSecrets", request, pb.CheckSecretsResponse))
 
     async def pages(self, context: Context, query: FindQuery) -> AsyncGenerator[FindPage, None]:
-        """The pages of a find, as they come."""
+        """Yield the pages of a find as they arrive."""
         requests = _one(codec.to_find_request(context, query).SerializeToString())
         async with aclosing(self._transport.stream(FIND_PATH, requests)) as answers:
             async for raw in answers:
                 yield codec.from_find_page(pb.FindSecretsResponse.FromString(raw))
 
     async def find(self, context: Context, query: FindQuery) -> tuple[Found, ...]:
-        """Everything a find gives, all pages together."""
+        """Return all results of a find, from all pages."""
         return tuple([found async for page in self.pages(context, query) for found in page.found])
 
     async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
@@ -102,7 +102,7 @@ class Client:
     async def subscribe(
         self, messages: AsyncIterator[SubscribeMessage]
     ) -> AsyncGenerator[ChangeEvent | Heartbeat, None]:
-        """Events until the stream ends; the first message opens it."""
+        """Yield events until the stream ends; the first message opens it."""
 
         async def requests() -> AsyncIterator[bytes]:
             async for message in messages:

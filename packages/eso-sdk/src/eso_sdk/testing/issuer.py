@@ -1,4 +1,4 @@
-"""Whoever issues tokens, for tests: signs them, and publishes its keys over HTTP on this machine.
+"""A token issuer for tests: it signs tokens, and publishes its keys over HTTP on this machine.
 
 async with Issuer.publishing() as issuer:
     auth = CallAuth((AUDIENCE,), JwksSettings(issuer.address, ISSUER))
@@ -18,7 +18,7 @@ from typing import Any, Self
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from kuberun.testing.clock import START
+from kubebase.testing.clock import START
 
 ISSUER = "https://issuer.test"
 AUDIENCE = "external-secrets-provider/test"
@@ -27,7 +27,7 @@ LIFE = timedelta(hours=1)
 
 @dataclass
 class Issuer:
-    """Tests replace what it publishes. Tokens are good for an hour of virtual time."""
+    """Tests may replace what it publishes. Tokens are valid for an hour of virtual time."""
 
     keys: dict[str, ec.EllipticCurvePrivateKey] = field(default_factory=dict, repr=False)
     address: str = ""
@@ -35,9 +35,9 @@ class Issuer:
     """How often the keys were fetched."""
     status: str = "200 OK"
     body: bytes | None = None
-    """Instead of the keys."""
+    """Served instead of the keys."""
     open: asyncio.Event = field(default_factory=asyncio.Event)
-    """While not set, nobody is answered."""
+    """While not set, no request is answered."""
 
     @classmethod
     @asynccontextmanager
@@ -65,7 +65,7 @@ class Issuer:
         return json.dumps({"keys": published}).encode()
 
     def token(self, key_id: str = "first", *, algorithm: str = "ES256", key: Any = None, **claims: Any) -> str:
-        """Of `team/robot` unless said otherwise; a claim that is None is left out."""
+        """Sign a token of `team/robot` unless the claims say otherwise; a claim that is None is omitted."""
         said = {
             "iss": ISSUER,
             "aud": [AUDIENCE],
@@ -87,6 +87,6 @@ class Issuer:
             writer.write(head.encode() + body)
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
-            pass  # whoever asked has left
+            pass  # the client has left
         finally:
             writer.close()

@@ -25,7 +25,7 @@ from eso_sdk.session import Sessions
 from eso_sdk.testing.client import Client
 from eso_wire.status import error_of
 from eso_wire.versions import SUPPORTED, ProtocolVersion
-from kuberun.clock import Clock, SystemClock
+from kubebase.clock import Clock, SystemClock
 
 IDENTITY: Final = "spiffe://test/ns/eso/sa/external-secrets"
 
@@ -101,14 +101,14 @@ class MemoryTransport:
         finally:
             task.cancel()
             while not task.done():
-                # Whoever writes into a full queue while it is cancelled must not wait for a reader that left.
+                # A task that writes into a full queue while it is cancelled must not wait for a reader that has left.
                 while not rpc.written.empty():
                     rpc.written.get_nowait()
                 await asyncio.wait((task,), timeout=0.01)
 
 
 class InMemory(Client):
-    """One provider, callable in this loop."""
+    """One provider, callable in this event loop."""
 
     def __init__(
         self,

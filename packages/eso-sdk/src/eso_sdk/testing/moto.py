@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from eso_sdk.testing.apart import apart
-from kuberun.testing.servers import Child, free_ports
+from kubebase.testing.servers import Child, free_ports
 
 READY_SECONDS: Final = 60.0
 
@@ -46,7 +46,7 @@ class Moto:
         self.command("reset-auth", str(after))
 
     def command(self, name: str, body: str = "") -> None:
-        """Give the server an order of its own: `reset`, `reset-auth`."""
+        """Send a command to the server itself: `reset`, `reset-auth`."""
         address, plain = f"{self.url}moto-api/{name}", {"Content-Type": "text/plain"}
         request = urllib.request.Request(address, body.encode(), plain, method="POST")  # noqa: S310 - loopback
         urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - same

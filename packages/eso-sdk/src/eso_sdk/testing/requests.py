@@ -1,4 +1,4 @@
-"""The envelope of a call, for tests: a test says only what it is about."""
+"""The envelope of a call, for tests: a test states only the fields it is about."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def call_context(
     namespace: str = "team",
     **changes: Any,
 ) -> Context:
-    """A call to one kind with this configuration; `credentials` by pointer. `changes` go to the `Context`."""
+    """Build a call to one kind with this configuration; `credentials` by pointer. `changes` go to the `Context`."""
     kind = served_kind(backend).infos[0].kind
     ref = ObjectRef(kind.api_version, kind.kind, namespace, "config", uid="uid-1", generation=1)
     caller = ObjectRef("external-secrets.io/v1", "ExternalSecret", namespace, "caller", uid="uid-2", generation=1)

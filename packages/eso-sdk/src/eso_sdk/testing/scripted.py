@@ -1,4 +1,4 @@
-"""A provider that does what a test says: every method calls a function of its `Script`.
+"""A provider scripted by tests: every method calls a function of its `Script`.
 
 script = Script.new(); script.get = lambda store, ref: ...
 context = call_context(Scripted, {"script": script.name})
@@ -42,7 +42,7 @@ from eso_wire.values import (
 
 
 class ScriptedConfig(Fragment, frozen=True, kw_only=True):
-    """Which script, and one reference of every kind."""
+    """The name of a script, and one reference of every kind."""
 
     script: str
     """Name of the script."""
@@ -62,12 +62,12 @@ class ScriptedConfig(Fragment, frozen=True, kw_only=True):
 
 @dataclass
 class Script:
-    """What the scripted kinds do. A test replaces what it is about."""
+    """The behaviour of the scripted kinds. A test replaces the steps it is about."""
 
     name: str
     values: dict[str, bytes] = field(default_factory=dict, repr=False)
     log: list[str] = field(default_factory=list)
-    """Which methods were called."""
+    """The methods that were called."""
     open: Callable[[Any], Awaitable[None]] | None = None
     close: Callable[[Any], Awaitable[None]] | None = None
     get: Callable[[Any, RemoteRef], Awaitable[Answer]] | None = None
@@ -78,7 +78,7 @@ class Script:
     acknowledged: Callable[[Any, str], Awaitable[None]] | None = None
     generate: Callable[[Any, GenerateRequest], Awaitable[Generated | Mapping[str, bytes]]] | None = None
     finds_by_key: bool = False
-    """Whether generators find what they made by the idempotency key of the call."""
+    """Whether generators find their values by the idempotency key of the call."""
 
     ALL: ClassVar[dict[str, Script]] = {}
 
@@ -91,7 +91,7 @@ class Script:
 
 @store_kind(kind="Scripted", plural="scripteds", cluster="ClusterScripted", v1_key="scripted", concurrency=4)
 class Scripted(Store[ScriptedConfig]):
-    """Everything a store can do."""
+    """A store with every operation."""
 
     @property
     def script(self) -> Script:
@@ -125,7 +125,7 @@ class Scripted(Store[ScriptedConfig]):
             return
         matcher = Matcher(query)
         for key, value in sorted(self.script.values.items()):
-            if matcher.matches(key):
+            if await matcher.accepts(key):
                 yield Found(key, SecretBytes(value))
 
     async def check(self, ref: RemoteRef) -> Check:
@@ -168,7 +168,7 @@ class Scripted(Store[ScriptedConfig]):
 
 @store_kind(kind="ReadOnly", plural="readonlies")
 class ReadOnly(Store[ScriptedConfig]):
-    """Reads, in batches, and nothing else."""
+    """A store that only reads, in batches."""
 
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Answer | Any]:
         values = Script.ALL[self.config.script].values
@@ -177,7 +177,7 @@ class ReadOnly(Store[ScriptedConfig]):
 
 @generator_kind(kind="ScriptedMaker", plural="scriptedmakers")
 class ScriptedMaker(Generator[ScriptedConfig]):
-    """Makes values, with a state."""
+    """A generator with state."""
 
     async def generate(self, request: GenerateRequest) -> Generated | Mapping[str, bytes | SecretBytes]:
         script = Script.ALL[self.config.script]
@@ -201,7 +201,7 @@ class ScriptedMaker(Generator[ScriptedConfig]):
 
 @generator_kind(kind="PlainMaker", plural="plainmakers")
 class PlainMaker(Generator[ScriptedConfig]):
-    """Makes values, and leaves nothing behind."""
+    """A generator without state."""
 
     async def generate(self, request: GenerateRequest) -> Mapping[str, bytes | SecretBytes]:
         return {"key": request.idempotency_key.encode()}

@@ -1,4 +1,4 @@
-"""A real server in this loop: sockets, mutual TLS with throwaway certificates, and clients for it.
+"""A real server in this event loop: sockets, mutual TLS with throwaway certificates, and clients for it.
 
 async with ProviderServer(PROVIDER) as server:
     result = await server.client.get_one(call_context(Notes, {...}), "greeting")
@@ -23,7 +23,7 @@ from eso_sdk.testing.client import Client
 from eso_wire.options import AUTHORIZATION_KEY, CLIENT_OPTIONS
 from eso_wire.status import error_of
 from eso_wire.tls import TlsMaterial, channel_credentials, client_id, service_id
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 CLIENT_ID = client_id("cluster.local", "external-secrets", "external-secrets")
 SERVER_ID = service_id("cluster.local", "external-secrets", "provider")
@@ -86,17 +86,17 @@ class ProviderServer:
         return self.server.address
 
     async def channel(self, material: TlsMaterial) -> aio.Channel:
-        """A connection of its own, with these certificates; closed with the server."""
+        """Return a separate connection with these certificates; it is closed with the server."""
         options = [*CLIENT_OPTIONS, ("grpc.ssl_target_name_override", SERVER_NAME)]
         channel = aio.secure_channel(self.address, channel_credentials(material), options=options)
         self._stack.push_async_callback(channel.close)
         return channel
 
     async def connect(self, material: TlsMaterial, metadata: Metadata = ()) -> Client:
-        """A client with these certificates, which sends that metadata with every call."""
+        """Return a client with these certificates, which sends that metadata with every call."""
         return Client(ChannelTransport(await self.channel(material), metadata))
 
     async def connect_as(self, token: str) -> Client:
-        """The operator, with the token of a service account."""
+        """Return a client that acts as the operator, with the token of a service account."""
         metadata = ((AUTHORIZATION_KEY, f"Bearer {token}"),)
         return await self.connect(self.authority.leaf(CLIENT_ID), metadata)

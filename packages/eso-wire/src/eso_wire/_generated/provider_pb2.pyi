@@ -5,37 +5,37 @@ The contract between the operator ("core") and a provider: a process that knows 
 
 Roles        Core is always the client, the provider always the server. Both authenticate by TLS certificates; there
              is no plaintext mode. A provider needs no access to the Kubernetes API.
-Order        ProviderInfo.Handshake first, on every new connection to a new instance; then anything the answer
-             offers.
+Order        ProviderInfo.Handshake first, on every new connection to a new instance; then any call that the
+             response offers.
 Metadata     x-eso-request-id: equal to RequestContext.request_id, in the logs of both sides.
-             traceparent: W3C trace context of the work that the call is part of; new parent id for every try. A read
-             that several objects share belongs to the trace of the one that asked first.
-             authorization: "Bearer <token>", only where a store names a service account for the provider channel; for
+             traceparent: W3C trace context of the work that the call is part of; new parent id for every attempt. A
+             read that several objects share belongs to the trace of the first object that requested it.
+             authorization: "Bearer <token>", only if a store names a service account for the provider channel; for
              the audience "external-secrets-provider/<class>" unless the store names others. A provider that verifies
-             tokens refuses a bad one, or a missing one that it requires, with CREDENTIALS_REJECTED, on every call but
-             Handshake. One that does not verify ignores it.
-Deadline     Every call carries one. A provider gives up its work when the call is cancelled or the deadline passes.
-             It answers a little earlier: with BACKEND_TIMEOUT, in a batch for those items that have no answer yet.
-Errors       Of one item: ErrorDetail inside the result. Of a whole call: a gRPC status whose details hold one
-             ErrorDetail (google.rpc.Status in grpc-status-details-bin). The code that goes with each reason is said
-             at ErrorReason.
-Batches      Every item gets exactly one result, found by item_id, in any order. One item's failure never fails
+             tokens rejects an invalid token, or a missing one that it requires, with CREDENTIALS_REJECTED, on every
+             call but Handshake. A provider that does not verify tokens ignores them.
+Deadline     Every call has one. A provider stops its work when the call is cancelled or the deadline passes. It
+             responds shortly before the deadline, with BACKEND_TIMEOUT for every item that has no result yet.
+Errors       Of one item: ErrorDetail inside the result. Of a whole call: a gRPC status whose details contain one
+             ErrorDetail (google.rpc.Status in grpc-status-details-bin). ErrorReason lists the status code for each
+             reason.
+Batches      Every item gets exactly one result, identified by item_id, in any order. A failed item never fails
              another.
 Secrets      Fields marked "secret" hold values or credentials. They appear in no log, error, metric or trace.
 Limits       16 MiB for a message, 500 items for a batch, 4096 characters for keys, properties, paths and patterns,
-             1024 for other names, 2048 for messages. Names and collections beyond that are refused with
-             INVALID_REQUEST (by a provider) or treated as an error of the provider (by core); texts for people are
-             cut.
+             1024 for other names, 2048 for messages. A provider rejects names and collections beyond that with
+             INVALID_REQUEST; core treats them as an error of the provider. Texts for people are truncated.
 
 Compatibility
-  - The package is the wire major. A break gets a new package; both are served while versions are mixed.
-  - A minor only adds: fields, enum values, calls. Numbers, names and types never change meaning and are never
-    reused.
+  - The package is the major version of the protocol. A breaking change gets a new package; both are served while
+    versions are mixed.
+  - A minor version only adds fields, enum values and calls. Numbers, names and types never change their meaning and
+    are never reused.
   - Unknown fields are ignored. An unknown enum value reads as UNSPECIFIED. UNSPECIFIED is an error where a choice is
     required, and is left out of sets.
-  - New behaviour that the other side has to know about is used only after both sides named it in `features`, or
-    after a minor that includes it was selected.
-  Minor 0: everything below except what is said to be newer.
+  - New behaviour that affects the other side is used only if both sides named it in `features`, or if the selected
+    minor version includes it.
+  Minor 0: everything below that is not marked as newer.
   Minor 1: GetItem.if_version_differs and GetResult.not_modified.
   Minor 2: KindInfo.caller_dependences, metadata_references and v1_when; CredentialPath.default_key, audience_rules,
   lifetime_seconds and lifetime_pointer; the service account of a ServiceAccountToken; PushItem.resolved and
@@ -74,7 +74,7 @@ class _KindRoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KindRole.Val
     """Served by GeneratorProvider."""
 
 class KindRole(_KindRole, metaclass=_KindRoleEnumTypeWrapper):
-    """What a kind is for. A kind whose role core does not know is ignored by it."""
+    """The purpose of a kind. Core ignores kinds with an unknown role."""
 
 KIND_ROLE_UNSPECIFIED: KindRole.ValueType  # 0
 KIND_ROLE_STORE: KindRole.ValueType  # 1
@@ -117,23 +117,22 @@ class _OperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Operation.V
     OPERATION_METADATA_FETCH: _Operation.ValueType  # 13
     """METADATA_POLICY_FETCH: the value of a read is the metadata of the remote key."""
     OPERATION_PUSH_IF_ABSENT: _Operation.ValueType  # 14
-    """PUSH_PRECONDITION_IF_ABSENT is atomic. Without it core checks and then pushes, and tells users of the weaker
-    promise.
+    """PUSH_PRECONDITION_IF_ABSENT is atomic. Without it core checks and then pushes, and reports the weaker guarantee to
+    users.
     """
     OPERATION_NOT_FOUND_SEMANTICS: _Operation.ValueType  # 15
-    """SECRET_NOT_FOUND means that the backend said so, never "could not look". Only then may an ExternalSecret delete or
-    empty its target because a remote key is gone.
+    """SECRET_NOT_FOUND is returned only if the backend confirmed that the key does not exist, never for a failed lookup.
+    Only with this operation may an ExternalSecret delete or empty its target because a remote key was deleted.
     """
     OPERATION_PUSH_GROUPED: _Operation.ValueType  # 16
     """Since minor 2. Items of one PushSecrets or DeleteSecrets call may name the same remote key with different
-    properties; the provider writes them together. Without it, core sends them in calls of their own, one after the
-    other.
+    properties; the provider writes them together. Without it, core sends each in its own call, one after the other.
     """
 
 class Operation(_Operation, metaclass=_OperationEnumTypeWrapper):
-    """One thing that can be asked. Declared means real: a call for an operation that is not declared is refused with
-    UNSUPPORTED_OPERATION, and a declared one is never refused that way. The coarse ReadOnly, WriteOnly and ReadWrite of
-    store status are derived from the set. Operations that core does not know are ignored by it.
+    """One operation of a kind. A call for an operation that is not declared is rejected with UNSUPPORTED_OPERATION; a call
+    for a declared one never is. ReadOnly, WriteOnly and ReadWrite in the status of a store are derived from the set.
+    Core ignores unknown operations.
     """
 
 OPERATION_UNSPECIFIED: Operation.ValueType  # 0
@@ -164,17 +163,16 @@ OPERATION_CLEANUP: Operation.ValueType  # 12
 OPERATION_METADATA_FETCH: Operation.ValueType  # 13
 """METADATA_POLICY_FETCH: the value of a read is the metadata of the remote key."""
 OPERATION_PUSH_IF_ABSENT: Operation.ValueType  # 14
-"""PUSH_PRECONDITION_IF_ABSENT is atomic. Without it core checks and then pushes, and tells users of the weaker
-promise.
+"""PUSH_PRECONDITION_IF_ABSENT is atomic. Without it core checks and then pushes, and reports the weaker guarantee to
+users.
 """
 OPERATION_NOT_FOUND_SEMANTICS: Operation.ValueType  # 15
-"""SECRET_NOT_FOUND means that the backend said so, never "could not look". Only then may an ExternalSecret delete or
-empty its target because a remote key is gone.
+"""SECRET_NOT_FOUND is returned only if the backend confirmed that the key does not exist, never for a failed lookup.
+Only with this operation may an ExternalSecret delete or empty its target because a remote key was deleted.
 """
 OPERATION_PUSH_GROUPED: Operation.ValueType  # 16
 """Since minor 2. Items of one PushSecrets or DeleteSecrets call may name the same remote key with different
-properties; the provider writes them together. Without it, core sends them in calls of their own, one after the
-other.
+properties; the provider writes them together. Without it, core sends each in its own call, one after the other.
 """
 Global___Operation: _TypeAlias = Operation  # noqa: Y015
 
@@ -221,7 +219,7 @@ class _CredentialKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Creden
     """Since minor 2. One key of a Secret or ConfigMap: {kind, name, key, namespace?}. Arrives as secret_value."""
 
 class CredentialKind(_CredentialKind, metaclass=_CredentialKindEnumTypeWrapper):
-    """What a reference points at. A path of a kind core does not know is ignored by it."""
+    """The kind of object that a reference names. Core ignores paths of an unknown kind."""
 
 CREDENTIAL_KIND_UNSPECIFIED: CredentialKind.ValueType  # 0
 CREDENTIAL_KIND_SECRET_KEY: CredentialKind.ValueType  # 1
@@ -250,8 +248,8 @@ class _AudienceSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Audien
     AUDIENCE_SOURCE_ANNOTATION: _AudienceSource.ValueType  # 2
     """The first annotation of the service account among the names that has a value."""
     AUDIENCE_SOURCE_SPEC: _AudienceSource.ValueType  # 3
-    """What the configuration has at the first of the names where it has something: a text, or a list of texts. Names are
-    relative JSON pointers from the reference: a number of levels up, then a JSON pointer ("1/audiences").
+    """The content of the configuration at the first of the names that exists there: a text, or a list of texts. Names
+    are relative JSON pointers from the reference: a number of levels up, then a JSON pointer ("1/audiences").
     """
     AUDIENCE_SOURCE_REFERENCE: _AudienceSource.ValueType  # 4
     """The list `audiences` of the reference."""
@@ -267,8 +265,8 @@ AUDIENCE_SOURCE_TEXT: AudienceSource.ValueType  # 1
 AUDIENCE_SOURCE_ANNOTATION: AudienceSource.ValueType  # 2
 """The first annotation of the service account among the names that has a value."""
 AUDIENCE_SOURCE_SPEC: AudienceSource.ValueType  # 3
-"""What the configuration has at the first of the names where it has something: a text, or a list of texts. Names are
-relative JSON pointers from the reference: a number of levels up, then a JSON pointer ("1/audiences").
+"""The content of the configuration at the first of the names that exists there: a text, or a list of texts. Names
+are relative JSON pointers from the reference: a number of levels up, then a JSON pointer ("1/audiences").
 """
 AUDIENCE_SOURCE_REFERENCE: AudienceSource.ValueType  # 4
 """The list `audiences` of the reference."""
@@ -289,7 +287,7 @@ class _MetadataPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Metada
     """The metadata of the remote key (tags, labels) as a JSON object. Needs OPERATION_METADATA_FETCH."""
 
 class MetadataPolicy(_MetadataPolicy, metaclass=_MetadataPolicyEnumTypeWrapper):
-    """What a read gives. UNSPECIFIED counts as NONE."""
+    """The content that a read returns. UNSPECIFIED counts as NONE."""
 
 METADATA_POLICY_UNSPECIFIED: MetadataPolicy.ValueType  # 0
 METADATA_POLICY_NONE: MetadataPolicy.ValueType  # 1
@@ -328,18 +326,18 @@ class _PushPreconditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Push
     DESCRIPTOR: _descriptor.EnumDescriptor
     PUSH_PRECONDITION_UNSPECIFIED: _PushPrecondition.ValueType  # 0
     PUSH_PRECONDITION_NONE: _PushPrecondition.ValueType  # 1
-    """Nothing: create or overwrite what core owns."""
+    """No condition: create the value, or overwrite a value that core owns."""
     PUSH_PRECONDITION_IF_ABSENT: _PushPrecondition.ValueType  # 2
     """The remote key does not exist. If it does: SKIPPED_EXISTS. Needs OPERATION_PUSH_IF_ABSENT."""
     PUSH_PRECONDITION_IF_VERSION: _PushPrecondition.ValueType  # 3
     """The remote key has expected_version. If not: PRECONDITION_FAILED."""
 
 class PushPrecondition(_PushPrecondition, metaclass=_PushPreconditionEnumTypeWrapper):
-    """What has to hold at the moment of writing. Required."""
+    """The condition that must hold when the value is written. Required."""
 
 PUSH_PRECONDITION_UNSPECIFIED: PushPrecondition.ValueType  # 0
 PUSH_PRECONDITION_NONE: PushPrecondition.ValueType  # 1
-"""Nothing: create or overwrite what core owns."""
+"""No condition: create the value, or overwrite a value that core owns."""
 PUSH_PRECONDITION_IF_ABSENT: PushPrecondition.ValueType  # 2
 """The remote key does not exist. If it does: SKIPPED_EXISTS. Needs OPERATION_PUSH_IF_ABSENT."""
 PUSH_PRECONDITION_IF_VERSION: PushPrecondition.ValueType  # 3
@@ -361,7 +359,7 @@ class _PushOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PushOutco
     """IF_ABSENT did not hold; nothing was written. Not an error."""
 
 class PushOutcome(_PushOutcome, metaclass=_PushOutcomeEnumTypeWrapper):
-    """What became of an item. Required unless there is an error."""
+    """The result of an item. Required unless there is an error."""
 
 PUSH_OUTCOME_UNSPECIFIED: PushOutcome.ValueType  # 0
 PUSH_OUTCOME_CREATED: PushOutcome.ValueType  # 1
@@ -382,9 +380,9 @@ class _ValidationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Valid
     VALIDATION_STATE_READY: _ValidationState.ValueType  # 1
     """The backend was reached with these credentials."""
     VALIDATION_STATE_UNKNOWN: _ValidationState.ValueType  # 2
-    """It cannot be said, e.g. because nothing may be asked without a key. Not a failure."""
+    """Unknown, e.g. because the backend has no request that works without a key. Not a failure."""
     VALIDATION_STATE_INVALID: _ValidationState.ValueType  # 3
-    """It cannot work; `error` says why."""
+    """The configuration cannot work; `error` says why."""
 
 class ValidationState(_ValidationState, metaclass=_ValidationStateEnumTypeWrapper):
     """Required."""
@@ -393,9 +391,9 @@ VALIDATION_STATE_UNSPECIFIED: ValidationState.ValueType  # 0
 VALIDATION_STATE_READY: ValidationState.ValueType  # 1
 """The backend was reached with these credentials."""
 VALIDATION_STATE_UNKNOWN: ValidationState.ValueType  # 2
-"""It cannot be said, e.g. because nothing may be asked without a key. Not a failure."""
+"""Unknown, e.g. because the backend has no request that works without a key. Not a failure."""
 VALIDATION_STATE_INVALID: ValidationState.ValueType  # 3
-"""It cannot work; `error` says why."""
+"""The configuration cannot work; `error` says why."""
 Global___ValidationState: _TypeAlias = ValidationState  # noqa: Y015
 
 class _ChangeType:
@@ -408,7 +406,7 @@ class _ChangeTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ChangeType
     CHANGE_TYPE_UPDATED: _ChangeType.ValueType  # 1
     CHANGE_TYPE_DELETED: _ChangeType.ValueType  # 2
     CHANGE_TYPE_RESYNC: _ChangeType.ValueType  # 3
-    """Events may have been lost: everything that is watched has to be read again."""
+    """Events may have been lost: core must read everything that is watched again."""
     CHANGE_TYPE_CONDITION: _ChangeType.ValueType  # 4
     """`condition` has changed; no value has."""
 
@@ -419,7 +417,7 @@ CHANGE_TYPE_UNSPECIFIED: ChangeType.ValueType  # 0
 CHANGE_TYPE_UPDATED: ChangeType.ValueType  # 1
 CHANGE_TYPE_DELETED: ChangeType.ValueType  # 2
 CHANGE_TYPE_RESYNC: ChangeType.ValueType  # 3
-"""Events may have been lost: everything that is watched has to be read again."""
+"""Events may have been lost: core must read everything that is watched again."""
 CHANGE_TYPE_CONDITION: ChangeType.ValueType  # 4
 """`condition` has changed; no value has."""
 Global___ChangeType: _TypeAlias = ChangeType  # noqa: Y015
@@ -431,41 +429,41 @@ class _ErrorReason:
 class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReason.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
-    """Not said (UNKNOWN, backoff)."""
+    """No reason given (UNKNOWN, backoff)."""
     ERROR_REASON_SECRET_NOT_FOUND: _ErrorReason.ValueType  # 1
-    """The remote key is not there. The three "not found" reasons are for items only: core never believes them of a whole
-    call, because they can lead to the removal of a Secret.
+    """The remote key does not exist. The three "not found" reasons are for items only: core never accepts them for a
+    whole call, because they can lead to the deletion of a Secret.
     """
     ERROR_REASON_PROPERTY_NOT_FOUND: _ErrorReason.ValueType  # 2
-    """The remote key is there, the property is not."""
+    """The remote key exists, the property does not."""
     ERROR_REASON_VERSION_NOT_FOUND: _ErrorReason.ValueType  # 3
-    """The remote key is there, the version is not."""
+    """The remote key exists, the version does not."""
     ERROR_REASON_CONFIG_NOT_FOUND: _ErrorReason.ValueType  # 4
-    """BY_REFERENCE delivery: the object is not there (FAILED_PRECONDITION, after change)."""
+    """BY_REFERENCE delivery: the object does not exist (FAILED_PRECONDITION, after change)."""
     ERROR_REASON_CONFIG_INVALID: _ErrorReason.ValueType  # 5
     """The configuration contradicts the kind's schema or itself (INVALID_ARGUMENT, after change)."""
     ERROR_REASON_CREDENTIALS_NOT_FOUND: _ErrorReason.ValueType  # 6
-    """A credential the configuration refers to is missing (FAILED_PRECONDITION, after change)."""
+    """A credential that the configuration refers to is missing (FAILED_PRECONDITION, after change)."""
     ERROR_REASON_CREDENTIALS_REJECTED: _ErrorReason.ValueType  # 7
-    """The backend does not accept the credentials (UNAUTHENTICATED, after change)."""
+    """The backend rejects the credentials (UNAUTHENTICATED, after change)."""
     ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 8
-    """The credentials are good, but not for this (PERMISSION_DENIED, backoff)."""
+    """The credentials are valid, but lack the permission (PERMISSION_DENIED, backoff)."""
     ERROR_REASON_NAMESPACE_DENIED: _ErrorReason.ValueType  # 9
     """A credential of a namespace that may not be used here (PERMISSION_DENIED, after change)."""
     ERROR_REASON_ALREADY_EXISTS: _ErrorReason.ValueType  # 10
     """(ALREADY_EXISTS, after change)."""
     ERROR_REASON_OWNERSHIP_CONFLICT: _ErrorReason.ValueType  # 11
-    """The remote value is somebody else's (ABORTED, backoff)."""
+    """Another owner manages the remote value (ABORTED, backoff)."""
     ERROR_REASON_PRECONDITION_FAILED: _ErrorReason.ValueType  # 12
-    """The remote value has another version than expected (ABORTED, backoff)."""
+    """The remote value does not have the expected version (ABORTED, backoff)."""
     ERROR_REASON_UNSUPPORTED_OPERATION: _ErrorReason.ValueType  # 13
     """Not declared in KindInfo.operations (UNIMPLEMENTED, after change)."""
     ERROR_REASON_UNSUPPORTED_KIND: _ErrorReason.ValueType  # 14
-    """ProviderConfig.kind is not served here (FAILED_PRECONDITION, after change)."""
+    """ProviderConfig.kind is not served by this provider (FAILED_PRECONDITION, after change)."""
     ERROR_REASON_PROTOCOL_INCOMPATIBLE: _ErrorReason.ValueType  # 15
-    """RequestContext.protocol is not spoken here (FAILED_PRECONDITION, after change)."""
+    """RequestContext.protocol is not supported (FAILED_PRECONDITION, after change)."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 16
-    """The backend wants fewer calls; retry_after says how long to wait (RESOURCE_EXHAUSTED, backoff)."""
+    """The backend limits the rate of calls; retry_after says how long to wait (RESOURCE_EXHAUSTED, backoff)."""
     ERROR_REASON_BACKEND_UNAVAILABLE: _ErrorReason.ValueType  # 17
     """The backend cannot be reached (UNAVAILABLE, backoff)."""
     ERROR_REASON_BACKEND_TIMEOUT: _ErrorReason.ValueType  # 18
@@ -473,7 +471,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_BACKEND_ERROR: _ErrorReason.ValueType  # 19
     """The backend failed (INTERNAL, backoff)."""
     ERROR_REASON_INVALID_REQUEST: _ErrorReason.ValueType  # 20
-    """The request breaks this contract, or asks what cannot be asked, e.g. a malformed pattern (INVALID_ARGUMENT, never)."""
+    """The request breaks this contract or is invalid, e.g. a malformed pattern (INVALID_ARGUMENT, never)."""
     ERROR_REASON_PAYLOAD_TOO_LARGE: _ErrorReason.ValueType  # 21
     """A value or message is larger than the backend or the protocol allows (OUT_OF_RANGE, never)."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 22
@@ -484,46 +482,46 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     Errors
     ---------------------------------------------------------------------------------------------------------------------
 
-    Why an item or a call failed. In parentheses: the gRPC code of a failed call, and what helps (see RetryClass). A
-    reason core does not know is treated as UNSPECIFIED; a call without ErrorDetail is judged by its code.
+    Why an item or a call failed. In parentheses: the gRPC code of a failed call, and its RetryClass. Core treats an
+    unknown reason as UNSPECIFIED; a call without ErrorDetail is classified by its code.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
-"""Not said (UNKNOWN, backoff)."""
+"""No reason given (UNKNOWN, backoff)."""
 ERROR_REASON_SECRET_NOT_FOUND: ErrorReason.ValueType  # 1
-"""The remote key is not there. The three "not found" reasons are for items only: core never believes them of a whole
-call, because they can lead to the removal of a Secret.
+"""The remote key does not exist. The three "not found" reasons are for items only: core never accepts them for a
+whole call, because they can lead to the deletion of a Secret.
 """
 ERROR_REASON_PROPERTY_NOT_FOUND: ErrorReason.ValueType  # 2
-"""The remote key is there, the property is not."""
+"""The remote key exists, the property does not."""
 ERROR_REASON_VERSION_NOT_FOUND: ErrorReason.ValueType  # 3
-"""The remote key is there, the version is not."""
+"""The remote key exists, the version does not."""
 ERROR_REASON_CONFIG_NOT_FOUND: ErrorReason.ValueType  # 4
-"""BY_REFERENCE delivery: the object is not there (FAILED_PRECONDITION, after change)."""
+"""BY_REFERENCE delivery: the object does not exist (FAILED_PRECONDITION, after change)."""
 ERROR_REASON_CONFIG_INVALID: ErrorReason.ValueType  # 5
 """The configuration contradicts the kind's schema or itself (INVALID_ARGUMENT, after change)."""
 ERROR_REASON_CREDENTIALS_NOT_FOUND: ErrorReason.ValueType  # 6
-"""A credential the configuration refers to is missing (FAILED_PRECONDITION, after change)."""
+"""A credential that the configuration refers to is missing (FAILED_PRECONDITION, after change)."""
 ERROR_REASON_CREDENTIALS_REJECTED: ErrorReason.ValueType  # 7
-"""The backend does not accept the credentials (UNAUTHENTICATED, after change)."""
+"""The backend rejects the credentials (UNAUTHENTICATED, after change)."""
 ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 8
-"""The credentials are good, but not for this (PERMISSION_DENIED, backoff)."""
+"""The credentials are valid, but lack the permission (PERMISSION_DENIED, backoff)."""
 ERROR_REASON_NAMESPACE_DENIED: ErrorReason.ValueType  # 9
 """A credential of a namespace that may not be used here (PERMISSION_DENIED, after change)."""
 ERROR_REASON_ALREADY_EXISTS: ErrorReason.ValueType  # 10
 """(ALREADY_EXISTS, after change)."""
 ERROR_REASON_OWNERSHIP_CONFLICT: ErrorReason.ValueType  # 11
-"""The remote value is somebody else's (ABORTED, backoff)."""
+"""Another owner manages the remote value (ABORTED, backoff)."""
 ERROR_REASON_PRECONDITION_FAILED: ErrorReason.ValueType  # 12
-"""The remote value has another version than expected (ABORTED, backoff)."""
+"""The remote value does not have the expected version (ABORTED, backoff)."""
 ERROR_REASON_UNSUPPORTED_OPERATION: ErrorReason.ValueType  # 13
 """Not declared in KindInfo.operations (UNIMPLEMENTED, after change)."""
 ERROR_REASON_UNSUPPORTED_KIND: ErrorReason.ValueType  # 14
-"""ProviderConfig.kind is not served here (FAILED_PRECONDITION, after change)."""
+"""ProviderConfig.kind is not served by this provider (FAILED_PRECONDITION, after change)."""
 ERROR_REASON_PROTOCOL_INCOMPATIBLE: ErrorReason.ValueType  # 15
-"""RequestContext.protocol is not spoken here (FAILED_PRECONDITION, after change)."""
+"""RequestContext.protocol is not supported (FAILED_PRECONDITION, after change)."""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 16
-"""The backend wants fewer calls; retry_after says how long to wait (RESOURCE_EXHAUSTED, backoff)."""
+"""The backend limits the rate of calls; retry_after says how long to wait (RESOURCE_EXHAUSTED, backoff)."""
 ERROR_REASON_BACKEND_UNAVAILABLE: ErrorReason.ValueType  # 17
 """The backend cannot be reached (UNAVAILABLE, backoff)."""
 ERROR_REASON_BACKEND_TIMEOUT: ErrorReason.ValueType  # 18
@@ -531,7 +529,7 @@ ERROR_REASON_BACKEND_TIMEOUT: ErrorReason.ValueType  # 18
 ERROR_REASON_BACKEND_ERROR: ErrorReason.ValueType  # 19
 """The backend failed (INTERNAL, backoff)."""
 ERROR_REASON_INVALID_REQUEST: ErrorReason.ValueType  # 20
-"""The request breaks this contract, or asks what cannot be asked, e.g. a malformed pattern (INVALID_ARGUMENT, never)."""
+"""The request breaks this contract or is invalid, e.g. a malformed pattern (INVALID_ARGUMENT, never)."""
 ERROR_REASON_PAYLOAD_TOO_LARGE: ErrorReason.ValueType  # 21
 """A value or message is larger than the backend or the protocol allows (OUT_OF_RANGE, never)."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 22
@@ -548,20 +546,20 @@ class _RetryClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RetryClass
     RETRY_CLASS_NEVER: _RetryClass.ValueType  # 1
     """The same request will always fail."""
     RETRY_CLASS_BACKOFF: _RetryClass.ValueType  # 2
-    """It may heal by itself."""
+    """A later retry may succeed."""
     RETRY_CLASS_AFTER_CHANGE: _RetryClass.ValueType  # 3
-    """Somebody has to change the configuration, the credentials or the backend."""
+    """A change of the configuration, the credentials or the backend is needed."""
 
 class RetryClass(_RetryClass, metaclass=_RetryClassEnumTypeWrapper):
-    """Whether waiting helps. UNSPECIFIED: what is usual for the reason."""
+    """Whether a retry can succeed. UNSPECIFIED: the class in parentheses at the reason."""
 
 RETRY_CLASS_UNSPECIFIED: RetryClass.ValueType  # 0
 RETRY_CLASS_NEVER: RetryClass.ValueType  # 1
 """The same request will always fail."""
 RETRY_CLASS_BACKOFF: RetryClass.ValueType  # 2
-"""It may heal by itself."""
+"""A later retry may succeed."""
 RETRY_CLASS_AFTER_CHANGE: RetryClass.ValueType  # 3
-"""Somebody has to change the configuration, the credentials or the backend."""
+"""A change of the configuration, the credentials or the backend is needed."""
 Global___RetryClass: _TypeAlias = RetryClass  # noqa: Y015
 
 @_typing.final
@@ -602,14 +600,14 @@ class HandshakeRequest(_message.Message):
     core_version: _builtins.str
     """Release of the operator, for logs. Nothing may depend on it."""
     cluster_id: _builtins.str
-    """Tells clusters apart that share a provider; may be empty."""
+    """Distinguishes clusters that share a provider; may be empty."""
     @_builtins.property
     def supported(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProtocolVersion]:
         """Every version core can speak. Usually its own minor and the one before."""
 
     @_builtins.property
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Optional behaviour core understands. A provider ignores names it does not know."""
+        """Optional behaviour that core supports. A provider ignores unknown names."""
 
     def __init__(
         self,
@@ -646,13 +644,13 @@ class HandshakeResponse(_message.Message):
     provider_version: _builtins.str
     """Release of the provider, shown to users. Nothing may depend on it."""
     instance_id: _builtins.str
-    """Random, new at every start of the process. When it changes, core forgets what it knew of the old process (caches,
+    """Random, new at every start of the process. When it changes, core drops its state about the old process (caches,
     breaker, incompatibility) and subscribes again.
     """
     @_builtins.property
     def selected(self) -> Global___ProtocolVersion:
-        """The highest version that both sides named. Unset: there is none, and `supported` says why; core then calls nothing
-        else and shows both lists to users.
+        """The highest version that both sides named. Unset: there is none; core then makes no other call and shows users the
+        lists of both sides (`supported`).
         """
 
     @_builtins.property
@@ -667,7 +665,7 @@ class HandshakeResponse(_message.Message):
 
     @_builtins.property
     def limits(self) -> Global___Limits:
-        """Unset: core's own limits alone."""
+        """Unset: only core's own limits apply."""
 
     def __init__(
         self,
@@ -691,7 +689,7 @@ Global___HandshakeResponse: _TypeAlias = HandshakeResponse  # noqa: Y015
 
 @_typing.final
 class GroupVersionKind(_message.Message):
-    """Names a kind of configuration. The version is the provider's own and has nothing to do with the protocol version."""
+    """Names a kind of configuration. The provider chooses the version; it is independent of the protocol version."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -733,18 +731,18 @@ class KindInfo(_message.Message):
     METADATA_REFERENCES_FIELD_NUMBER: _builtins.int
     V1_WHEN_FIELD_NUMBER: _builtins.int
     role: Global___KindRole.ValueType
-    """Required. Core ignores kinds with a role it does not know."""
+    """Required. Core ignores kinds with an unknown role."""
     maintenance: _builtins.str
-    """maintained | deprecated | unmaintained | experimental. Shown to users; other words are shown as they are."""
+    """maintained | deprecated | unmaintained | experimental. Shown to users; other words are shown unchanged."""
     v1_provider_key: _builtins.str
-    """The member of a v1 store's spec.provider that this kind stands for, e.g. "aws"; or, for a generator, empty. Lets
-    core serve v1 stores without a change to their manifests: the member's content is then the inline configuration.
+    """The member of a v1 store's spec.provider that this kind serves, e.g. "aws"; empty for a generator. With it core
+    serves v1 stores without a change of their manifests: the member's content is the inline configuration.
     """
     @_builtins.property
     def gvk(self) -> Global___GroupVersionKind: ...
     @_builtins.property
     def operations(self) -> _containers.RepeatedScalarFieldContainer[Global___Operation.ValueType]:
-        """What the kind can do at best; ValidateResponse.operations may narrow it for one configuration."""
+        """All operations of the kind; ValidateResponse.operations may restrict them for one configuration."""
 
     @_builtins.property
     def deliveries(self) -> _containers.RepeatedScalarFieldContainer[Global___ConfigDelivery.ValueType]:
@@ -757,22 +755,22 @@ class KindInfo(_message.Message):
     @_builtins.property
     def caller_dependences(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallerDependence]:
         """Since minor 2. When results depend on the namespace of the caller: if any entry holds for a configuration, core
-        shares neither reads nor streams between namespaces, and the provider keeps their sessions apart. Empty: never.
-        A provider refuses cluster-scoped stores to which an entry applies when an older minor was selected: an older core
-        would hand one namespace what another one read.
+        shares neither reads nor streams between namespaces, and the provider separates their sessions. Empty: never. If an
+        older minor version was selected, a provider rejects cluster-scoped stores to which an entry applies: an older core
+        would pass values that one namespace read to another.
         """
 
     @_builtins.property
     def metadata_references(self) -> _containers.RepeatedCompositeFieldContainer[Global___CredentialPath]:
         """Since minor 2. Where PushItem.provider_metadata refers to Secrets, ConfigMaps and service accounts of the
-        PushSecret's own namespace. Core follows exactly these and sends what they name in PushItem.resolved.
+        PushSecret's own namespace. Core resolves exactly these and sends the results in PushItem.resolved.
         """
 
     @_builtins.property
     def v1_when(self) -> Global___SpecCondition:
-        """Since minor 2. Which configurations of v1_provider_key this kind stands for. Several kinds may have the same key;
-        core takes the first whose conditions hold. Unset: all of them. An older core takes the first kind with the key, so
-        a provider looks at the configuration again.
+        """Since minor 2. Which configurations of v1_provider_key this kind serves. Several kinds may have the same key; core
+        uses the first whose conditions hold. Unset: all configurations. An older core uses the first kind with the key, so
+        a provider must check the configuration again.
         """
 
     def __init__(
@@ -837,8 +835,8 @@ class CallerDependence(_message.Message):
     """JSON pointer into the configuration. Empty: for every configuration."""
     @_builtins.property
     def unless(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The dependence holds unless the configuration has one of these texts at that place. An empty text stands for a place
-        where the configuration has nothing.
+        """The dependence holds unless the configuration has one of these texts at that place. An empty text stands for a
+        place where the configuration has nothing.
         """
 
     def __init__(
@@ -866,8 +864,8 @@ class AudienceRule(_message.Message):
     SUFFIX_FIELD_NUMBER: _builtins.int
     OTHERWISE_FIELD_NUMBER: _builtins.int
     source: Global___AudienceSource.ValueType
-    """A rule whose source core does not know makes the reference unusable: a token for other audiences than the provider
-    asked for is never made.
+    """If core does not know the source of a rule, the reference is unusable: core never requests a token for other
+    audiences than those that the provider declared.
     """
     suffix: _builtins.str
     """Appended to every audience that the source gives."""
@@ -875,7 +873,7 @@ class AudienceRule(_message.Message):
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def otherwise(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Used where the source gives none. Empty: there is none then."""
+        """Used if the source has none. Empty: there is no default."""
 
     def __init__(
         self,
@@ -906,13 +904,13 @@ class CredentialPath(_message.Message):
     LIFETIME_POINTER_FIELD_NUMBER: _builtins.int
     pattern: _builtins.str
     """JSON pointer (RFC 6901) to the reference object inside the configuration. A segment "*" stands for every member of
-    an object or every entry of a list. Where the configuration has nothing at that place, there is nothing to follow.
+    an object or every entry of a list. A place that does not exist in the configuration is skipped.
     """
     kind: Global___CredentialKind.ValueType
     default_key: _builtins.str
-    """Since minor 2. SECRET_KEY only: the key of a reference that names none. Empty: a reference has to name one."""
+    """Since minor 2. SECRET_KEY only: the key for a reference without one. Empty: every reference must name a key."""
     lifetime_seconds: _builtins.int
-    """Since minor 2. SERVICE_ACCOUNT only: how long tokens should live. 0: core decides."""
+    """Since minor 2. SERVICE_ACCOUNT only: the requested lifetime of tokens. 0: core decides."""
     lifetime_pointer: _builtins.str
     """Since minor 2. SERVICE_ACCOUNT only: relative JSON pointer from the reference to a number of seconds in the
     configuration, used instead of lifetime_seconds where there is one.
@@ -946,9 +944,7 @@ Global___CredentialPath: _TypeAlias = CredentialPath  # noqa: Y015
 
 @_typing.final
 class Limits(_message.Message):
-    """What the provider wants to be asked at once. 0 or unset: it does not say. Core takes the smaller of these and its
-    own.
-    """
+    """Limits that the provider requests. 0 or unset: no limit of the provider. Core uses the smaller of these and its own."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1004,18 +1000,19 @@ class RequestContext(_message.Message):
     BACKEND_RETRY_INTERVAL_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """New for every call. A retry of the same call has the same."""
+    """New for every call. A retry of the same call has the same id."""
     auth_namespace: _builtins.str
     """The only namespace from which credentials come, unless the store is cluster-scoped and a reference names its own.
-    A provider refuses anything else with NAMESPACE_DENIED, although core has done so before.
-    Empty for cluster-scoped stores and generators only, in two cases. Nothing of the call came from the namespace of
-    its caller, as with a configuration without credentials or with references that name their namespaces; then it is
-    pinned, and all callers look the same. Or the store is validated, and its credentials come from the namespace of
-    each caller: there is none yet, so no credential is sent and what needs one cannot be judged.
+    A provider rejects credentials of other namespaces with NAMESPACE_DENIED, although core has checked them before.
+    Empty for cluster-scoped stores and generators only, in two cases. First, no part of the call comes from the
+    caller's namespace: the configuration has no credentials, or its references name their namespaces. Then
+    auth_namespace_pinned is true, and callers cannot be distinguished. Second, the store is validated and its
+    credentials come from the namespace of each caller: without a caller no credential is sent, and the provider cannot
+    check anything that needs one.
     """
     auth_namespace_pinned: _builtins.bool
-    """True: the same namespace for all callers of the store. False: it may differ from caller to caller, so sessions must
-    not be shared between namespaces.
+    """True: the namespace is the same for all callers of the store. False: it may differ between callers, so sessions
+    must not be shared between namespaces.
     """
     max_backend_retries: _builtins.int
     """How often, and how far apart, the provider may retry against its backend within the deadline (the store's
@@ -1025,20 +1022,21 @@ class RequestContext(_message.Message):
     """As in the handshake."""
     @_builtins.property
     def protocol(self) -> Global___ProtocolVersion:
-        """What the handshake selected. A provider that does not speak it answers PROTOCOL_INCOMPATIBLE."""
+        """The version that the handshake selected. A provider that does not support it returns PROTOCOL_INCOMPATIBLE."""
 
     @_builtins.property
     def caller(self) -> Global___ObjectRef:
-        """On whose behalf: an ExternalSecret, a PushSecret, or the store itself when it is validated. For audit and for
-        quotas; authorisation has happened before. Reads that look the same through the same store and credentials are one
-        call, of which this is one caller among possibly many, of other namespaces too. So nothing may depend on it, unless
-        caller_dependences says so: then callers of one call are all of the namespace that is named here.
+        """The object that needs the call: an ExternalSecret, a PushSecret, or the store itself when it is validated. For
+        audit and quotas; core has authorised the call. Core combines equal reads through the same store and credentials
+        into one call. This is one of their callers; the others may be in other namespaces. So no result may depend on it,
+        unless caller_dependences declares that: then all callers of one call are in the namespace that is named here.
         """
 
     @_builtins.property
     def store(self) -> Global___ObjectRef:
-        """The store or generator the caller named, with uid and generation. Empty namespace: it is cluster-scoped. Otherwise
-        caller, config and auth_namespace are of the same namespace; a provider refuses anything else with NAMESPACE_DENIED.
+        """The store or generator that the caller names, with uid and generation. Empty namespace: it is cluster-scoped.
+        Otherwise caller, config and auth_namespace have the same namespace; a provider rejects a different one with
+        NAMESPACE_DENIED.
         """
 
     @_builtins.property
@@ -1087,7 +1085,7 @@ class ObjectRef(_message.Message):
     """Empty for cluster-scoped objects."""
     name: _builtins.str
     uid: _builtins.str
-    """Together with generation it identifies the content, for caches. Empty and 0 where the sender does not know."""
+    """Together with generation it identifies the content, for caches. Empty and 0 if the sender does not know them."""
     generation: _builtins.int
     def __init__(
         self,
@@ -1124,8 +1122,8 @@ class ProviderConfig(_message.Message):
 
     @_builtins.property
     def kind(self) -> Global___GroupVersionKind:
-        """The KindInfo.gvk whose schema the configuration follows. Always set: a v1 store holds a configuration although it
-        is no kind of the provider's. A kind the provider does not serve gets UNSUPPORTED_KIND.
+        """The KindInfo.gvk whose schema the configuration follows. Always set, because the kind of a v1 store is not a kind
+        of the provider. A provider returns UNSUPPORTED_KIND for a kind that it does not serve.
         """
 
     def __init__(
@@ -1150,8 +1148,8 @@ class InlineConfig(_message.Message):
     SPEC_JSON_FIELD_NUMBER: _builtins.int
     RESOLVED_FIELD_NUMBER: _builtins.int
     spec_json: _builtins.bytes
-    """secret. The spec as JSON, references included. At most 1 MiB. Not checked against the provider's schema by core:
-    what does not fit gets CONFIG_INVALID.
+    """secret. The spec as JSON, references included. At most 1 MiB. Core does not check it against the provider's schema;
+    the provider rejects an invalid spec with CONFIG_INVALID.
     """
     @_builtins.property
     def resolved(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResolvedValue]:
@@ -1175,7 +1173,7 @@ Global___InlineConfig: _TypeAlias = InlineConfig  # noqa: Y015
 
 @_typing.final
 class ResolvedValue(_message.Message):
-    """A reference of the configuration, followed by core."""
+    """A reference of the configuration, resolved by core."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1184,7 +1182,7 @@ class ResolvedValue(_message.Message):
     SERVICE_ACCOUNT_TOKEN_FIELD_NUMBER: _builtins.int
     WHOLE_SECRET_FIELD_NUMBER: _builtins.int
     json_pointer: _builtins.str
-    """Where the reference stands; no "*" in here."""
+    """The place of the reference, without "*"."""
     secret_value: _builtins.bytes
     @_builtins.property
     def service_account_token(self) -> Global___ServiceAccountToken: ...
@@ -1242,12 +1240,12 @@ class ServiceAccountToken(_message.Message):
     token: _builtins.str
     """secret. ASCII."""
     namespace: _builtins.str
-    """Since minor 2. Whose token it is: tokens change every few minutes, their account does not."""
+    """Since minor 2. The account of the token: tokens change every few minutes, their account does not."""
     name: _builtins.str
     uid: _builtins.str
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp:
-        """Core renews early; a session that outlives it gets a new one with a later call."""
+        """Core renews the token before that; an open session gets the new token with a later call."""
 
     @_builtins.property
     def audiences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
@@ -1276,9 +1274,7 @@ Global___ServiceAccountToken: _TypeAlias = ServiceAccountToken  # noqa: Y015
 
 @_typing.final
 class RemoteRef(_message.Message):
-    """Where a value lives in the backend. What the texts mean is the backend's business; they are passed as users wrote
-    them.
-    """
+    """The place of a value in the backend. Core passes the texts as users wrote them; their meaning depends on the backend."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1319,9 +1315,9 @@ class GetItem(_message.Message):
     item_id: _builtins.str
     """Chosen by core, distinct within the request, without meaning to the provider."""
     shape: Global___ValueShape.ValueType
-    """Required. A check gives the same answer for both."""
+    """Required. A check has the same result for both."""
     if_version_differs: _builtins.str
-    """Since minor 1. The provider_version core knows. When the backend still has it, the provider may answer
+    """Since minor 1. The provider_version that core has. If the backend still has it, the provider may return
     not_modified.
     """
     @_builtins.property
@@ -1427,7 +1423,7 @@ Global___NotModified: _TypeAlias = NotModified  # noqa: Y015
 
 @_typing.final
 class ValueMetadata(_message.Message):
-    """What the backend says about a value. Not secret; every field may be missing."""
+    """Facts from the backend about a value. Not secret; every field may be missing."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1462,11 +1458,11 @@ class ValueMetadata(_message.Message):
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp:
-        """The value is of no use after this. Core reads again before."""
+        """The value expires then. Core reads again before that."""
 
     @_builtins.property
     def suggested_refresh(self) -> _duration_pb2.Duration:
-        """How soon reading again makes sense. Caps the refresh interval."""
+        """The suggested time until the next read. Caps the refresh interval."""
 
     @_builtins.property
     def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -1502,12 +1498,12 @@ class GetResult(_message.Message):
     item_id: _builtins.str
     """Of the item."""
     value: _builtins.bytes
-    """secret. Raw bytes as the backend has them: decoding and conversion are core's."""
+    """secret. Raw bytes as in the backend; core decodes and converts them."""
     @_builtins.property
     def map(self) -> Global___SecretMap: ...
     @_builtins.property
     def not_modified(self) -> Global___NotModified:
-        """Since minor 1, only in answer to if_version_differs."""
+        """Since minor 1, only if the item has if_version_differs."""
 
     @_builtins.property
     def error(self) -> Global___ErrorDetail: ...
@@ -1555,7 +1551,7 @@ Global___GetSecretsResponse: _TypeAlias = GetSecretsResponse  # noqa: Y015
 
 @_typing.final
 class FindSecretsRequest(_message.Message):
-    """At least one of path, name_regexp and tags; what is given must all match."""
+    """At least one of path, name_regexp and tags is required; a key must match all that are given."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1585,16 +1581,16 @@ class FindSecretsRequest(_message.Message):
     TAGS_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """Root below which to look; its form is the backend's."""
+    """The root of the search, in the form of the backend."""
     name_regexp: _builtins.str
-    """RE2 syntax, found anywhere in the key. A provider refuses a pattern it cannot run in linear time."""
+    """RE2 syntax, matched anywhere in the key. A provider rejects a pattern that it cannot run in linear time."""
     page_size: _builtins.int
-    """A wish. 0: the provider decides."""
+    """The preferred size. 0: the provider decides."""
     @_builtins.property
     def context(self) -> Global___RequestContext: ...
     @_builtins.property
     def tags(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """All of them, with equal values."""
+        """A key must have all of them, with equal values."""
 
     def __init__(
         self,
@@ -1647,8 +1643,11 @@ class FindSecretsResponse(_message.Message):
 
     FOUND_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
+    CONSIDERED_FIELD_NUMBER: _builtins.int
     last: _builtins.bool
     """True in the last page and only there."""
+    considered: _builtins.int
+    """In the last page: how many keys were compared with the query. 0: unknown. Core shows it to users if no key matches."""
     @_builtins.property
     def found(self) -> _containers.RepeatedCompositeFieldContainer[Global___FoundSecret]:
         """At most 1000."""
@@ -1658,10 +1657,11 @@ class FindSecretsResponse(_message.Message):
         *,
         found: _abc.Iterable[Global___FoundSecret] | None = ...,
         last: _builtins.bool = ...,
+        considered: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["found", b"found", "last", b"last"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["considered", b"considered", "found", b"found", "last", b"last"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1701,11 +1701,11 @@ class CheckResult(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     item_id: _builtins.str
     exists: _builtins.bool
-    """Absent is an answer, not an error."""
+    """False is a result, not an error."""
     provider_version: _builtins.str
     @_builtins.property
     def error(self) -> Global___ErrorDetail:
-        """Set: the provider could not find out, and `exists` means nothing."""
+        """Set: the check failed, and `exists` has no meaning."""
 
     def __init__(
         self,
@@ -1764,9 +1764,10 @@ class PushItem(_message.Message):
     expected_version: _builtins.str
     """For IF_VERSION."""
     owner_token: _builtins.str
-    """Who manages the value: "external-secrets" for every PushSecret of every cluster. A provider whose backend keeps
-    tags, labels or metadata marks what it creates with `managed-by` and this text, and refuses to overwrite or delete
-    what has no such mark with OWNERSHIP_CONFLICT. PushSecrets that share a remote key are told apart by core.
+    """The manager of the value: "external-secrets" for every PushSecret of every cluster. A provider whose backend stores
+    tags, labels or metadata marks the values that it creates with `managed-by` and this text. It rejects overwriting
+    or deleting values without this mark with OWNERSHIP_CONFLICT. Core distinguishes PushSecrets that share a remote
+    key.
     """
     secret_key: _builtins.str
     """Since minor 2. The key of the Secret that `value` comes from; empty for a whole Secret."""
@@ -1780,11 +1781,11 @@ class PushItem(_message.Message):
 
     @_builtins.property
     def provider_metadata(self) -> _struct_pb2.Struct:
-        """spec.data[].metadata of the PushSecret, as the user wrote it. Whole numbers up to 2^53 survive."""
+        """spec.data[].metadata of the PushSecret, as the user wrote it. Integers up to 2^53 are preserved."""
 
     @_builtins.property
     def resolved(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResolvedValue]:
-        """Since minor 2. What KindInfo.metadata_references found in provider_metadata; pointers are into that."""
+        """Since minor 2. The resolved KindInfo.metadata_references of provider_metadata; pointers are into that."""
 
     def __init__(
         self,
@@ -1925,7 +1926,7 @@ class PushResult(_message.Message):
     """After writing."""
     @_builtins.property
     def error(self) -> Global___ErrorDetail:
-        """Set: `outcome` means nothing."""
+        """Set: `outcome` has no meaning."""
 
     def __init__(
         self,
@@ -1976,11 +1977,11 @@ class DeleteItem(_message.Message):
     """As in PushItem."""
     @_builtins.property
     def remote(self) -> Global___RemoteRef:
-        """`property` set: remove that part and keep the rest; the remote key goes with its last property."""
+        """`property` set: remove that part and keep the rest; the remote key is removed with its last property."""
 
     @_builtins.property
     def provider_metadata(self) -> _struct_pb2.Struct:
-        """Since minor 2. The metadata that the value was pushed with, as in PushItem: it may say where the value is."""
+        """Since minor 2. The metadata with which the value was pushed, as in PushItem: it may name the place of the value."""
 
     def __init__(
         self,
@@ -2079,7 +2080,7 @@ class ValidateRequest(_message.Message):
     CONTEXT_FIELD_NUMBER: _builtins.int
     STATIC_ONLY_FIELD_NUMBER: _builtins.int
     static_only: _builtins.bool
-    """True: look at the configuration alone and ask no backend (admission). Credentials may be missing then."""
+    """True: check the configuration alone and call no backend (admission). Credentials may be missing then."""
     @_builtins.property
     def context(self) -> Global___RequestContext: ...
     def __init__(
@@ -2098,7 +2099,7 @@ Global___ValidateRequest: _TypeAlias = ValidateRequest  # noqa: Y015
 
 @_typing.final
 class ConditionReport(_message.Message):
-    """A condition in the form of the Kubernetes API, about the provider's side of things."""
+    """A condition in the form of the Kubernetes API, reported by the provider."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2148,8 +2149,8 @@ class ValidateResponse(_message.Message):
 
     @_builtins.property
     def operations(self) -> _containers.RepeatedScalarFieldContainer[Global___Operation.ValueType]:
-        """What this configuration allows, e.g. less with a read-only token. Empty: all that the kind has. A list that holds
-        nothing but OPERATION_UNSPECIFIED: nothing at all.
+        """The operations that this configuration allows, e.g. fewer with a read-only token. Empty: all operations of the
+        kind. A list of only OPERATION_UNSPECIFIED: none.
         """
 
     @_builtins.property
@@ -2158,7 +2159,7 @@ class ValidateResponse(_message.Message):
 
     @_builtins.property
     def dependencies(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObjectRef]:
-        """Objects whose change should make core validate again."""
+        """Core validates again when one of these objects changes."""
 
     def __init__(
         self,
@@ -2213,7 +2214,7 @@ class WatchItem(_message.Message):
     """Chosen by core, distinct within the subscription."""
     name_regexp: _builtins.str
     known_version: _builtins.str
-    """The provider_version core has. If the backend has another one already, the provider sends an event at once."""
+    """The provider_version that core has. If the backend has a different one, the provider sends an event at once."""
     @_builtins.property
     def ref(self) -> Global___RemoteRef: ...
     @_builtins.property
@@ -2243,7 +2244,7 @@ class SubscribeOpen(_message.Message):
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
     resume_token: _builtins.str
-    """The last token core saw on an earlier stream: send what happened since. Empty: from now on."""
+    """The last token of an earlier stream: the provider sends the events since then. Empty: from now on."""
     @_builtins.property
     def context(self) -> Global___RequestContext: ...
     @_builtins.property
@@ -2291,19 +2292,19 @@ Global___SubscribeUpdate: _TypeAlias = SubscribeUpdate  # noqa: Y015
 
 @_typing.final
 class SubscribeAck(_message.Message):
-    """Core has read, after every event up to a place in the stream, what the event was about: not that it received them. A
-    provider whose backend keeps events until they are taken (a queue) takes them off now, and not before: what was not
-    acknowledged has to come again on the next stream, also for another process of core. Acks come at most about once a
-    minute, each for all before it, and may be for a token of an earlier stream; unknown ones are ignored. Opening a
-    stream with a token acknowledges nothing.
+    """Acknowledges all events up to a position of the stream: core has not only received them, but has read every affected
+    key again. If a backend keeps events until they are consumed (a queue), the provider consumes them now, and not
+    before: events that were not acknowledged must be sent again on the next stream, also to another process of core.
+    Core sends an acknowledgement about once a minute at most. It covers all events before it, and may have a token of an
+    earlier stream; unknown tokens are ignored. Opening a stream with a token acknowledges nothing.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     resume_token: _builtins.str
-    """Of an event or a heartbeat. After a crash core may open with a token from before this one; if that is forgotten,
-    the answer is CHANGE_TYPE_RESYNC.
+    """The token of an event or a heartbeat. After a crash core may open a stream with an older token; if the provider no
+    longer knows it, it sends CHANGE_TYPE_RESYNC.
     """
     def __init__(
         self,
@@ -2350,7 +2351,7 @@ Global___SubscribeRequest: _TypeAlias = SubscribeRequest  # noqa: Y015
 
 @_typing.final
 class ChangeEvent(_message.Message):
-    """Something changed at the backend; never what it is now."""
+    """A change at the backend, without the new value."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2364,7 +2365,7 @@ class ChangeEvent(_message.Message):
     """If known. Core skips the read when it has that version."""
     @_builtins.property
     def watch_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Which watches it concerns. Unknown ids are ignored."""
+        """The watches that the event concerns. Unknown ids are ignored."""
 
     @_builtins.property
     def observed_at(self) -> _timestamp_pb2.Timestamp: ...
@@ -2504,9 +2505,9 @@ class CleanupRequest(_message.Message):
     STATE_JSON_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     state_json: _builtins.bytes
-    """secret. As Generate returned it. Empty: it did not come back."""
+    """secret. As Generate returned it. Empty: the response was lost."""
     idempotency_key: _builtins.str
-    """Without `state_json` that of the Generate whose answer got lost."""
+    """Without `state_json`: the key of the Generate call whose response was lost."""
     @_builtins.property
     def context(self) -> Global___RequestContext: ...
     def __init__(
@@ -2583,7 +2584,7 @@ class ErrorDetail(_message.Message):
     """The backend's own code, e.g. "ThrottlingException"."""
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
-        """Not before this much time has passed. Unset: core decides."""
+        """The minimum time until a retry. Unset: core decides."""
 
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -2591,7 +2592,7 @@ class ErrorDetail(_message.Message):
 
     @_builtins.property
     def subject(self) -> Global___ObjectRef:
-        """The object the error is about, if it is one."""
+        """The object that the error is about, if there is one."""
 
     def __init__(
         self,

@@ -55,8 +55,8 @@ class ProviderInfoServicer:
     """
 
     def Handshake(self, request, context):
-        """What the provider is, speaks and serves. Needs no configuration, asks no backend, and may be repeated at any time.
-        It does not fail for a core it cannot work with: it answers without `selected`.
+        """Returns the provider's identity, protocol versions and kinds. Needs no configuration, calls no backend, and may be
+        repeated at any time. If no version is common, it does not fail: it responds without `selected`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -174,8 +174,8 @@ class SecretStoreProviderServicer:
     """
 
     def Validate(self, request, context):
-        """Whether the configuration can work. Asked when a store changes and at its refresh interval. An invalid
-        configuration is an answer (VALIDATION_STATE_INVALID with error), not a failed call. Changes nothing; may be
+        """Returns whether the configuration works. Called when a store changes and at its refresh interval. An invalid
+        configuration is a result (VALIDATION_STATE_INVALID with error), not a failed call. Changes nothing; may be
         repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -191,14 +191,14 @@ class SecretStoreProviderServicer:
 
     def FindSecrets(self, request, context):
         """Read all values that match, in pages of any size up to 1000. The stream ends with a page that has last=true; one
-        that ends without it was cut off, and core discards what it got. Changes nothing; may be repeated.
+        that ends without it was cut off, and core discards its pages. Changes nothing; may be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CheckSecrets(self, request, context):
-        """Whether remote keys exist, and in which version, without reading values. Changes nothing; may be repeated.
+        """Returns whether remote keys exist, and their versions, without reading values. Changes nothing; may be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -213,16 +213,16 @@ class SecretStoreProviderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSecrets(self, request, context):
-        """Remove values. What is not there counts as removed. May be repeated.
+        """Remove values. An absent value counts as removed. May be repeated.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Subscribe(self, request_iterator, context):
-        """Be told of changes instead of asking. The first message is `open`, and only the first. Events carry no values and
-        are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. A token it no longer knows
-        is no error: it answers with CHANGE_TYPE_RESYNC.
+        """Stream of change events, instead of polling. The first message is `open`, and only the first. Events carry no
+        values and are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. An unknown resume
+        token is not an error: the provider sends CHANGE_TYPE_RESYNC.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -519,20 +519,20 @@ class GeneratorProviderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Generate(self, request, context):
-        """Make new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
-        idempotency_key before it calls, so that a crash leaves nothing behind that nobody knows of. A repeated
-        idempotency_key should give the same outcome where the backend can do that; where it cannot, core cleans up after
-        the attempt it does not use. A backend that lets one name what is made should have the key in that name: see
-        Cleanup.
+        """Generate new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
+        idempotency_key before the call, so that a crash leaves no values without a record. A repeated idempotency_key
+        should return the same values if the backend can do that; if not, core cleans up after the attempt that it does not
+        use. If the backend lets the provider name the created object, the name should contain the key: see Cleanup.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Cleanup(self, request, context):
-        """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success. With an empty
-        `state_json` the answer of Generate got lost, and what it made, if anything, goes by its idempotency_key. Where the
-        backend cannot find it, the answer is UNSUPPORTED_OPERATION, and core tells people what may have stayed behind.
+        """Undo one generation, e.g. revoke a token. May be repeated; state that no longer exists counts as success. An empty
+        `state_json` means that the response of Generate was lost: the provider finds what it created, if anything, by the
+        idempotency_key. If the backend cannot find it, the provider returns UNSUPPORTED_OPERATION, and core reports to
+        users what may be left.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -5,37 +5,37 @@ The contract between the operator ("core") and a provider: a process that knows 
 
 Roles        Core is always the client, the provider always the server. Both authenticate by TLS certificates; there
              is no plaintext mode. A provider needs no access to the Kubernetes API.
-Order        ProviderInfo.Handshake first, on every new connection to a new instance; then anything the answer
-             offers.
+Order        ProviderInfo.Handshake first, on every new connection to a new instance; then any call that the
+             response offers.
 Metadata     x-eso-request-id: equal to RequestContext.request_id, in the logs of both sides.
-             traceparent: W3C trace context of the work that the call is part of; new parent id for every try. A read
-             that several objects share belongs to the trace of the one that asked first.
-             authorization: "Bearer <token>", only where a store names a service account for the provider channel; for
+             traceparent: W3C trace context of the work that the call is part of; new parent id for every attempt. A
+             read that several objects share belongs to the trace of the first object that requested it.
+             authorization: "Bearer <token>", only if a store names a service account for the provider channel; for
              the audience "external-secrets-provider/<class>" unless the store names others. A provider that verifies
-             tokens refuses a bad one, or a missing one that it requires, with CREDENTIALS_REJECTED, on every call but
-             Handshake. One that does not verify ignores it.
-Deadline     Every call carries one. A provider gives up its work when the call is cancelled or the deadline passes.
-             It answers a little earlier: with BACKEND_TIMEOUT, in a batch for those items that have no answer yet.
-Errors       Of one item: ErrorDetail inside the result. Of a whole call: a gRPC status whose details hold one
-             ErrorDetail (google.rpc.Status in grpc-status-details-bin). The code that goes with each reason is said
-             at ErrorReason.
-Batches      Every item gets exactly one result, found by item_id, in any order. One item's failure never fails
+             tokens rejects an invalid token, or a missing one that it requires, with CREDENTIALS_REJECTED, on every
+             call but Handshake. A provider that does not verify tokens ignores them.
+Deadline     Every call has one. A provider stops its work when the call is cancelled or the deadline passes. It
+             responds shortly before the deadline, with BACKEND_TIMEOUT for every item that has no result yet.
+Errors       Of one item: ErrorDetail inside the result. Of a whole call: a gRPC status whose details contain one
+             ErrorDetail (google.rpc.Status in grpc-status-details-bin). ErrorReason lists the status code for each
+             reason.
+Batches      Every item gets exactly one result, identified by item_id, in any order. A failed item never fails
              another.
 Secrets      Fields marked "secret" hold values or credentials. They appear in no log, error, metric or trace.
 Limits       16 MiB for a message, 500 items for a batch, 4096 characters for keys, properties, paths and patterns,
-             1024 for other names, 2048 for messages. Names and collections beyond that are refused with
-             INVALID_REQUEST (by a provider) or treated as an error of the provider (by core); texts for people are
-             cut.
+             1024 for other names, 2048 for messages. A provider rejects names and collections beyond that with
+             INVALID_REQUEST; core treats them as an error of the provider. Texts for people are truncated.
 
 Compatibility
-  - The package is the wire major. A break gets a new package; both are served while versions are mixed.
-  - A minor only adds: fields, enum values, calls. Numbers, names and types never change meaning and are never
-    reused.
+  - The package is the major version of the protocol. A breaking change gets a new package; both are served while
+    versions are mixed.
+  - A minor version only adds fields, enum values and calls. Numbers, names and types never change their meaning and
+    are never reused.
   - Unknown fields are ignored. An unknown enum value reads as UNSPECIFIED. UNSPECIFIED is an error where a choice is
     required, and is left out of sets.
-  - New behaviour that the other side has to know about is used only after both sides named it in `features`, or
-    after a minor that includes it was selected.
-  Minor 0: everything below except what is said to be newer.
+  - New behaviour that affects the other side is used only if both sides named it in `features`, or if the selected
+    minor version includes it.
+  Minor 0: everything below that is not marked as newer.
   Minor 1: GetItem.if_version_differs and GetResult.not_modified.
   Minor 2: KindInfo.caller_dependences, metadata_references and v1_when; CredentialPath.default_key, audience_rules,
   lifetime_seconds and lifetime_pointer; the service account of a ServiceAccountToken; PushItem.resolved and
@@ -78,8 +78,8 @@ class ProviderInfoStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ProviderInfoAsyncStub: ...
     Handshake: _grpc.UnaryUnaryMultiCallable[_provider_pb2.HandshakeRequest, _provider_pb2.HandshakeResponse]
-    """What the provider is, speaks and serves. Needs no configuration, asks no backend, and may be repeated at any time.
-    It does not fail for a core it cannot work with: it answers without `selected`.
+    """Returns the provider's identity, protocol versions and kinds. Needs no configuration, calls no backend, and may be
+    repeated at any time. If no version is common, it does not fail: it responds without `selected`.
     """
 
 @_typing.type_check_only
@@ -93,8 +93,8 @@ class ProviderInfoAsyncStub(ProviderInfoStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Handshake: _aio.UnaryUnaryMultiCallable[_provider_pb2.HandshakeRequest, _provider_pb2.HandshakeResponse]  # type: ignore[assignment]
-    """What the provider is, speaks and serves. Needs no configuration, asks no backend, and may be repeated at any time.
-    It does not fail for a core it cannot work with: it answers without `selected`.
+    """Returns the provider's identity, protocol versions and kinds. Needs no configuration, calls no backend, and may be
+    repeated at any time. If no version is common, it does not fail: it responds without `selected`.
     """
 
 class ProviderInfoServicer(metaclass=_abc_1.ABCMeta):
@@ -111,8 +111,8 @@ class ProviderInfoServicer(metaclass=_abc_1.ABCMeta):
         request: _provider_pb2.HandshakeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_provider_pb2.HandshakeResponse, _abc.Awaitable[_provider_pb2.HandshakeResponse]]:
-        """What the provider is, speaks and serves. Needs no configuration, asks no backend, and may be repeated at any time.
-        It does not fail for a core it cannot work with: it answers without `selected`.
+        """Returns the provider's identity, protocol versions and kinds. Needs no configuration, calls no backend, and may be
+        repeated at any time. If no version is common, it does not fail: it responds without `selected`.
         """
 
 def add_ProviderInfoServicer_to_server(servicer: ProviderInfoServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
@@ -130,28 +130,28 @@ class SecretStoreProviderStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SecretStoreProviderAsyncStub: ...
     Validate: _grpc.UnaryUnaryMultiCallable[_provider_pb2.ValidateRequest, _provider_pb2.ValidateResponse]
-    """Whether the configuration can work. Asked when a store changes and at its refresh interval. An invalid
-    configuration is an answer (VALIDATION_STATE_INVALID with error), not a failed call. Changes nothing; may be
+    """Returns whether the configuration works. Called when a store changes and at its refresh interval. An invalid
+    configuration is a result (VALIDATION_STATE_INVALID with error), not a failed call. Changes nothing; may be
     repeated.
     """
     GetSecrets: _grpc.UnaryUnaryMultiCallable[_provider_pb2.GetSecretsRequest, _provider_pb2.GetSecretsResponse]
     """Read values. Changes nothing; may be repeated."""
     FindSecrets: _grpc.UnaryStreamMultiCallable[_provider_pb2.FindSecretsRequest, _provider_pb2.FindSecretsResponse]
     """Read all values that match, in pages of any size up to 1000. The stream ends with a page that has last=true; one
-    that ends without it was cut off, and core discards what it got. Changes nothing; may be repeated.
+    that ends without it was cut off, and core discards its pages. Changes nothing; may be repeated.
     """
     CheckSecrets: _grpc.UnaryUnaryMultiCallable[_provider_pb2.CheckSecretsRequest, _provider_pb2.CheckSecretsResponse]
-    """Whether remote keys exist, and in which version, without reading values. Changes nothing; may be repeated."""
+    """Returns whether remote keys exist, and their versions, without reading values. Changes nothing; may be repeated."""
     PushSecrets: _grpc.UnaryUnaryMultiCallable[_provider_pb2.PushSecretsRequest, _provider_pb2.PushSecretsResponse]
     """Write values. Repeating a request with the same idempotency_key has no further effect: an item that is already as
     requested is UNCHANGED (or again CREATED or UPDATED), and never SKIPPED_EXISTS because of itself.
     """
     DeleteSecrets: _grpc.UnaryUnaryMultiCallable[_provider_pb2.DeleteSecretsRequest, _provider_pb2.DeleteSecretsResponse]
-    """Remove values. What is not there counts as removed. May be repeated."""
+    """Remove values. An absent value counts as removed. May be repeated."""
     Subscribe: _grpc.StreamStreamMultiCallable[_provider_pb2.SubscribeRequest, _provider_pb2.SubscribeResponse]
-    """Be told of changes instead of asking. The first message is `open`, and only the first. Events carry no values and
-    are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. A token it no longer knows
-    is no error: it answers with CHANGE_TYPE_RESYNC.
+    """Stream of change events, instead of polling. The first message is `open`, and only the first. Events carry no
+    values and are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. An unknown resume
+    token is not an error: the provider sends CHANGE_TYPE_RESYNC.
     """
 
 @_typing.type_check_only
@@ -165,28 +165,28 @@ class SecretStoreProviderAsyncStub(SecretStoreProviderStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Validate: _aio.UnaryUnaryMultiCallable[_provider_pb2.ValidateRequest, _provider_pb2.ValidateResponse]  # type: ignore[assignment]
-    """Whether the configuration can work. Asked when a store changes and at its refresh interval. An invalid
-    configuration is an answer (VALIDATION_STATE_INVALID with error), not a failed call. Changes nothing; may be
+    """Returns whether the configuration works. Called when a store changes and at its refresh interval. An invalid
+    configuration is a result (VALIDATION_STATE_INVALID with error), not a failed call. Changes nothing; may be
     repeated.
     """
     GetSecrets: _aio.UnaryUnaryMultiCallable[_provider_pb2.GetSecretsRequest, _provider_pb2.GetSecretsResponse]  # type: ignore[assignment]
     """Read values. Changes nothing; may be repeated."""
     FindSecrets: _aio.UnaryStreamMultiCallable[_provider_pb2.FindSecretsRequest, _provider_pb2.FindSecretsResponse]  # type: ignore[assignment]
     """Read all values that match, in pages of any size up to 1000. The stream ends with a page that has last=true; one
-    that ends without it was cut off, and core discards what it got. Changes nothing; may be repeated.
+    that ends without it was cut off, and core discards its pages. Changes nothing; may be repeated.
     """
     CheckSecrets: _aio.UnaryUnaryMultiCallable[_provider_pb2.CheckSecretsRequest, _provider_pb2.CheckSecretsResponse]  # type: ignore[assignment]
-    """Whether remote keys exist, and in which version, without reading values. Changes nothing; may be repeated."""
+    """Returns whether remote keys exist, and their versions, without reading values. Changes nothing; may be repeated."""
     PushSecrets: _aio.UnaryUnaryMultiCallable[_provider_pb2.PushSecretsRequest, _provider_pb2.PushSecretsResponse]  # type: ignore[assignment]
     """Write values. Repeating a request with the same idempotency_key has no further effect: an item that is already as
     requested is UNCHANGED (or again CREATED or UPDATED), and never SKIPPED_EXISTS because of itself.
     """
     DeleteSecrets: _aio.UnaryUnaryMultiCallable[_provider_pb2.DeleteSecretsRequest, _provider_pb2.DeleteSecretsResponse]  # type: ignore[assignment]
-    """Remove values. What is not there counts as removed. May be repeated."""
+    """Remove values. An absent value counts as removed. May be repeated."""
     Subscribe: _aio.StreamStreamMultiCallable[_provider_pb2.SubscribeRequest, _provider_pb2.SubscribeResponse]  # type: ignore[assignment]
-    """Be told of changes instead of asking. The first message is `open`, and only the first. Events carry no values and
-    are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. A token it no longer knows
-    is no error: it answers with CHANGE_TYPE_RESYNC.
+    """Stream of change events, instead of polling. The first message is `open`, and only the first. Events carry no
+    values and are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. An unknown resume
+    token is not an error: the provider sends CHANGE_TYPE_RESYNC.
     """
 
 class SecretStoreProviderServicer(metaclass=_abc_1.ABCMeta):
@@ -203,8 +203,8 @@ class SecretStoreProviderServicer(metaclass=_abc_1.ABCMeta):
         request: _provider_pb2.ValidateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_provider_pb2.ValidateResponse, _abc.Awaitable[_provider_pb2.ValidateResponse]]:
-        """Whether the configuration can work. Asked when a store changes and at its refresh interval. An invalid
-        configuration is an answer (VALIDATION_STATE_INVALID with error), not a failed call. Changes nothing; may be
+        """Returns whether the configuration works. Called when a store changes and at its refresh interval. An invalid
+        configuration is a result (VALIDATION_STATE_INVALID with error), not a failed call. Changes nothing; may be
         repeated.
         """
 
@@ -223,7 +223,7 @@ class SecretStoreProviderServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_provider_pb2.FindSecretsResponse], _abc.AsyncIterator[_provider_pb2.FindSecretsResponse]]:
         """Read all values that match, in pages of any size up to 1000. The stream ends with a page that has last=true; one
-        that ends without it was cut off, and core discards what it got. Changes nothing; may be repeated.
+        that ends without it was cut off, and core discards its pages. Changes nothing; may be repeated.
         """
 
     @_abc_1.abstractmethod
@@ -232,7 +232,7 @@ class SecretStoreProviderServicer(metaclass=_abc_1.ABCMeta):
         request: _provider_pb2.CheckSecretsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_provider_pb2.CheckSecretsResponse, _abc.Awaitable[_provider_pb2.CheckSecretsResponse]]:
-        """Whether remote keys exist, and in which version, without reading values. Changes nothing; may be repeated."""
+        """Returns whether remote keys exist, and their versions, without reading values. Changes nothing; may be repeated."""
 
     @_abc_1.abstractmethod
     def PushSecrets(
@@ -250,7 +250,7 @@ class SecretStoreProviderServicer(metaclass=_abc_1.ABCMeta):
         request: _provider_pb2.DeleteSecretsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_provider_pb2.DeleteSecretsResponse, _abc.Awaitable[_provider_pb2.DeleteSecretsResponse]]:
-        """Remove values. What is not there counts as removed. May be repeated."""
+        """Remove values. An absent value counts as removed. May be repeated."""
 
     @_abc_1.abstractmethod
     def Subscribe(
@@ -258,9 +258,9 @@ class SecretStoreProviderServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_provider_pb2.SubscribeRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_provider_pb2.SubscribeResponse], _abc.AsyncIterator[_provider_pb2.SubscribeResponse]]:
-        """Be told of changes instead of asking. The first message is `open`, and only the first. Events carry no values and
-        are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. A token it no longer knows
-        is no error: it answers with CHANGE_TYPE_RESYNC.
+        """Stream of change events, instead of polling. The first message is `open`, and only the first. Events carry no
+        values and are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. An unknown resume
+        token is not an error: the provider sends CHANGE_TYPE_RESYNC.
         """
 
 def add_SecretStoreProviderServicer_to_server(servicer: SecretStoreProviderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
@@ -280,16 +280,16 @@ class GeneratorProviderStub:
     ValidateGenerator: _grpc.UnaryUnaryMultiCallable[_provider_pb2.ValidateRequest, _provider_pb2.ValidateResponse]
     """As SecretStoreProvider.Validate."""
     Generate: _grpc.UnaryUnaryMultiCallable[_provider_pb2.GenerateRequest, _provider_pb2.GenerateResponse]
-    """Make new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
-    idempotency_key before it calls, so that a crash leaves nothing behind that nobody knows of. A repeated
-    idempotency_key should give the same outcome where the backend can do that; where it cannot, core cleans up after
-    the attempt it does not use. A backend that lets one name what is made should have the key in that name: see
-    Cleanup.
+    """Generate new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
+    idempotency_key before the call, so that a crash leaves no values without a record. A repeated idempotency_key
+    should return the same values if the backend can do that; if not, core cleans up after the attempt that it does not
+    use. If the backend lets the provider name the created object, the name should contain the key: see Cleanup.
     """
     Cleanup: _grpc.UnaryUnaryMultiCallable[_provider_pb2.CleanupRequest, _provider_pb2.CleanupResponse]
-    """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success. With an empty
-    `state_json` the answer of Generate got lost, and what it made, if anything, goes by its idempotency_key. Where the
-    backend cannot find it, the answer is UNSUPPORTED_OPERATION, and core tells people what may have stayed behind.
+    """Undo one generation, e.g. revoke a token. May be repeated; state that no longer exists counts as success. An empty
+    `state_json` means that the response of Generate was lost: the provider finds what it created, if anything, by the
+    idempotency_key. If the backend cannot find it, the provider returns UNSUPPORTED_OPERATION, and core reports to
+    users what may be left.
     """
 
 @_typing.type_check_only
@@ -305,16 +305,16 @@ class GeneratorProviderAsyncStub(GeneratorProviderStub):
     ValidateGenerator: _aio.UnaryUnaryMultiCallable[_provider_pb2.ValidateRequest, _provider_pb2.ValidateResponse]  # type: ignore[assignment]
     """As SecretStoreProvider.Validate."""
     Generate: _aio.UnaryUnaryMultiCallable[_provider_pb2.GenerateRequest, _provider_pb2.GenerateResponse]  # type: ignore[assignment]
-    """Make new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
-    idempotency_key before it calls, so that a crash leaves nothing behind that nobody knows of. A repeated
-    idempotency_key should give the same outcome where the backend can do that; where it cannot, core cleans up after
-    the attempt it does not use. A backend that lets one name what is made should have the key in that name: see
-    Cleanup.
+    """Generate new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
+    idempotency_key before the call, so that a crash leaves no values without a record. A repeated idempotency_key
+    should return the same values if the backend can do that; if not, core cleans up after the attempt that it does not
+    use. If the backend lets the provider name the created object, the name should contain the key: see Cleanup.
     """
     Cleanup: _aio.UnaryUnaryMultiCallable[_provider_pb2.CleanupRequest, _provider_pb2.CleanupResponse]  # type: ignore[assignment]
-    """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success. With an empty
-    `state_json` the answer of Generate got lost, and what it made, if anything, goes by its idempotency_key. Where the
-    backend cannot find it, the answer is UNSUPPORTED_OPERATION, and core tells people what may have stayed behind.
+    """Undo one generation, e.g. revoke a token. May be repeated; state that no longer exists counts as success. An empty
+    `state_json` means that the response of Generate was lost: the provider finds what it created, if anything, by the
+    idempotency_key. If the backend cannot find it, the provider returns UNSUPPORTED_OPERATION, and core reports to
+    users what may be left.
     """
 
 class GeneratorProviderServicer(metaclass=_abc_1.ABCMeta):
@@ -339,11 +339,10 @@ class GeneratorProviderServicer(metaclass=_abc_1.ABCMeta):
         request: _provider_pb2.GenerateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_provider_pb2.GenerateResponse, _abc.Awaitable[_provider_pb2.GenerateResponse]]:
-        """Make new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
-        idempotency_key before it calls, so that a crash leaves nothing behind that nobody knows of. A repeated
-        idempotency_key should give the same outcome where the backend can do that; where it cannot, core cleans up after
-        the attempt it does not use. A backend that lets one name what is made should have the key in that name: see
-        Cleanup.
+        """Generate new values. Core stores `state_json` before it uses the values, and, for kinds with OPERATION_CLEANUP, the
+        idempotency_key before the call, so that a crash leaves no values without a record. A repeated idempotency_key
+        should return the same values if the backend can do that; if not, core cleans up after the attempt that it does not
+        use. If the backend lets the provider name the created object, the name should contain the key: see Cleanup.
         """
 
     @_abc_1.abstractmethod
@@ -352,9 +351,10 @@ class GeneratorProviderServicer(metaclass=_abc_1.ABCMeta):
         request: _provider_pb2.CleanupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_provider_pb2.CleanupResponse, _abc.Awaitable[_provider_pb2.CleanupResponse]]:
-        """Undo one generation, e.g. revoke a token. May be repeated; what is gone already is success. With an empty
-        `state_json` the answer of Generate got lost, and what it made, if anything, goes by its idempotency_key. Where the
-        backend cannot find it, the answer is UNSUPPORTED_OPERATION, and core tells people what may have stayed behind.
+        """Undo one generation, e.g. revoke a token. May be repeated; state that no longer exists counts as success. An empty
+        `state_json` means that the response of Generate was lost: the provider finds what it created, if anything, by the
+        idempotency_key. If the backend cannot find it, the provider returns UNSUPPORTED_OPERATION, and core reports to
+        users what may be left.
         """
 
 def add_GeneratorProviderServicer_to_server(servicer: GeneratorProviderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,10 +1,10 @@
 """Values to protobuf messages and back.
 
-    to_*     value -> message, on its way out
-    from_*   message -> value; raises ProviderError, naming the field and never what it holds
+    to_*     value -> message, before sending
+    from_*   message -> value; raises a ProviderError that names the field, never its content
 
-Pure functions; one module for each group of calls. A message must not be printed (protobuf shows its content), so it
-lives only between these functions and the stub.
+Pure functions; one module for each group of calls. A message must never be printed (protobuf shows its content), so it
+exists only between these functions and the stub.
 """
 
 from __future__ import annotations

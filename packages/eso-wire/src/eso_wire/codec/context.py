@@ -1,4 +1,4 @@
-"""The envelope of every call: who asks, through which store, with which configuration and credentials."""
+"""The envelope of every call: caller, store, configuration and credentials."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _encode_token(token: Token) -> pb.ServiceAccountToken:
     except UnicodeDecodeError:
         text = ""
     if not text:
-        # Not chained: the cause would carry the token.
+        # Not chained: the cause would contain the token.
         raise ProviderError(ErrorReason.INVALID_REQUEST, "a service account token has to be ASCII text")
     return pb.ServiceAccountToken(
         token=text,

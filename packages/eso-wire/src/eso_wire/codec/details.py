@@ -1,6 +1,6 @@
 """Errors on the wire: ErrorDetail, inside a result or packed into a status, and the object it is about.
 
-Reading an error never fails: whatever a peer sends, something went wrong there, and that is what has to be reported.
+Reading an error never fails: whatever a peer sends, a failure happened and must be reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def to_error(error: ProviderError) -> pb.ErrorDetail:
 
 
 def from_error(detail: pb.ErrorDetail) -> ProviderError:
-    """A reason or retry class that this version does not know reads as UNSPECIFIED."""
+    """Decode an error. A reason or retry class unknown to this version becomes UNSPECIFIED."""
     return ProviderError(
         ERROR_REASON.of(detail.reason) or ErrorReason.UNSPECIFIED,
         prose(detail.message),
@@ -58,7 +58,7 @@ def decode_object(message: pb.ObjectRef) -> Subject:
 
 
 def _subject(message: pb.ObjectRef) -> Subject:
-    """The subject of an error: text for people, so shortened and not refused."""
+    """Decode the subject of an error: text for people, so it is shortened instead of refused."""
     limit = bounds.MAX_NAME_CHARS
     return Subject(
         api_version=prose(message.api_version, limit),

@@ -1,6 +1,6 @@
 """JSON-like documents inside messages (google.protobuf.Struct): the provider metadata of a pushed value.
 
-Protobuf has one kind of number. A whole number comes back as int, as it was written in the manifest.
+Protobuf has one number type. Whole numbers are decoded to int, as the manifest had them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def to_struct(document: Mapping[str, Any]) -> Struct:
 
 
 def decode_struct(message: Struct) -> dict[str, Any]:
-    """Refuses what is deeper or larger than any manifest would be."""
+    """Decode a document; refuse one that is deeper or larger than the limits."""
     return _Reader().members(message, 1)
 
 
@@ -59,7 +59,7 @@ def _refused(problem: str) -> ProviderError:
 
 
 class _Reader:
-    """One document; counts its nodes."""
+    """Decodes one document and counts its nodes."""
 
     def __init__(self) -> None:
         self._nodes = 0

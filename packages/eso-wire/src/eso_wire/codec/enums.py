@@ -1,7 +1,7 @@
-"""Every enum of the contract, both ways.
+"""Every enum of the contract, in both directions.
 
-The values differ only in the prefix that protobuf wants: OPERATION_GET <-> Operation.GET. A number this version does
-not know reads as UNSPECIFIED: None here, and the caller decides whether a choice was required.
+The values differ only in the prefix that protobuf requires: OPERATION_GET <-> Operation.GET. A number unknown to this
+version is read as UNSPECIFIED: None here. The caller decides whether a choice was required.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ D = TypeVar("D", bound=StrEnum)
 
 
 class WireEnum(Protocol[W_co]):
-    """What protobuf generates for an enum, as far as it matters here."""
+    """The part of protobuf's generated enums that is used here."""
 
     def items(self) -> Iterable[tuple[str, W_co]]: ...
 
 
 class EnumTable(Generic[W, D]):
-    """One enum of the wire and the one of the domain it stands for."""
+    """An enum of the wire and the matching enum of the domain."""
 
     def __init__(self, wire: WireEnum[W], domain: type[D], prefix: str) -> None:
         numbers = {name.removeprefix(prefix): number for name, number in wire.items()}
@@ -38,11 +38,11 @@ class EnumTable(Generic[W, D]):
         return self._number_of[member]
 
     def of(self, number: int) -> D | None:
-        """None for UNSPECIFIED and for what a newer peer may mean."""
+        """Return the member; None for UNSPECIFIED and for values of newer peers."""
         return self._member_of.get(number)
 
     def choice(self, field: str, number: int) -> D:
-        """Where the sender has to choose."""
+        """Return the member of a required field; raise Malformed if it is unset or unknown."""
         member = self._member_of.get(number)
         if member is None:
             what = "is not set" if number == 0 else f"has a value unknown to this version ({number})"
@@ -50,11 +50,11 @@ class EnumTable(Generic[W, D]):
         return member
 
     def known(self, numbers: Iterable[int]) -> frozenset[D]:
-        """A set, without what this version does not know."""
+        """Return the known members as a set, without unknown numbers."""
         return frozenset(self._member_of[number] for number in numbers if number in self._member_of)
 
     def numbers(self, members: Iterable[D]) -> list[W]:
-        """In the order of the contract, so that equal sets are equal bytes."""
+        """Return the numbers in the order of the contract, so that equal sets are equal bytes."""
         return sorted(self._number_of[member] for member in members)
 
 

@@ -1,9 +1,9 @@
-"""Single fields, read with distrust: text and collections within bounds, required parts present, times in range.
+"""Single fields, read with distrust: text and collections within limits, required parts present, times in range.
 
-    decode_* functions raise Malformed (which field, what is wrong with it; never what it holds)
+    decode_* functions raise Malformed (which field, and what is wrong with it; never its content)
     `of_request` and `of_response` turn that into the ProviderError of the side that reads
 
-Human text is shortened instead of refused.
+Text for people is shortened instead of refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -24,13 +24,14 @@ from eso_wire.errors import ErrorReason, ProviderError
 
 M = TypeVar("M")
 V = TypeVar("V")
+E = TypeVar("E", bound="Identified")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOS = 10**9
 
 
 class Malformed(Exception):  # noqa: N818 - a verdict on a message; reads as one in `raise`
-    """A message breaks the contract. Internal to the codec."""
+    """A message violates the contract. Internal to the codec."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field} {problem}")
@@ -38,7 +39,7 @@ class Malformed(Exception):  # noqa: N818 - a verdict on a message; reads as one
         self.problem = problem
 
     def within(self, outer: str) -> Malformed:
-        """The same, seen from the message around."""
+        """Return the same problem with the field's path seen from the enclosing message."""
         return Malformed(f"{outer}.{self.field}", self.problem)
 
 
@@ -46,7 +47,7 @@ class Malformed(Exception):  # noqa: N818 - a verdict on a message; reads as one
 
 
 def of_request(decode: Callable[[M], V]) -> Callable[[M], V]:
-    """Decoding on the provider's side: the caller has to change its request."""
+    """Wrap a decoder for the provider's side: a malformed request is the caller's error."""
 
     @functools.wraps(decode)
     def read(message: M) -> V:
@@ -60,7 +61,7 @@ def of_request(decode: Callable[[M], V]) -> Callable[[M], V]:
 
 
 def of_response(decode: Callable[[M], V]) -> Callable[[M], V]:
-    """Decoding on the operator's side: the provider is at fault, and a restart or an upgrade of it may help."""
+    """Wrap a decoder for the operator's side: a malformed answer is the provider's error."""
 
     @functools.wraps(decode)
     def read(message: M) -> V:
@@ -74,7 +75,7 @@ def of_response(decode: Callable[[M], V]) -> Callable[[M], V]:
 
 
 def answer_error(problem: Malformed) -> ProviderError:
-    """What is said of an answer, or of one item of it, that breaks the contract."""
+    """Return the error for an answer, or for one item of it, that violates the contract."""
     return ProviderError(ErrorReason.INTERNAL, f"the provider's answer breaks the protocol: {problem}")
 
 
@@ -87,7 +88,7 @@ def required(message: Message, field: str) -> None:
 
 
 def part(field: str, message: M, decode: Callable[[M], V]) -> V:
-    """A message inside a message; problems inside are named from outside."""
+    """Decode a message inside a message; problems name the path from the outer message."""
     try:
         return decode(message)
     except Malformed as problem:
@@ -95,7 +96,7 @@ def part(field: str, message: M, decode: Callable[[M], V]) -> V:
 
 
 def each(field: str, messages: Sequence[M], limit: int, decode: Callable[[M], V]) -> tuple[V, ...]:
-    """All entries of a repeated field; too many are refused."""
+    """Decode all entries of a repeated field; refuse too many."""
     counted(field, messages, limit)
     values = []
     for position, message in enumerate(messages):
@@ -106,13 +107,27 @@ def each(field: str, messages: Sequence[M], limit: int, decode: Callable[[M], V]
     return tuple(values)
 
 
+class Identified(Protocol):
+    """An item or a result of a batch."""
+
+    @property
+    def item_id(self) -> str: ...
+
+
+def batch(field: str, messages: Sequence[M], decode: Callable[[M], E]) -> tuple[E, ...]:
+    """Decode the items or results of a batch; refuse too many, and two with one id."""
+    entries = each(field, messages, bounds.MAX_BATCH_ITEMS, decode)
+    distinct(field, (entry.item_id for entry in entries))
+    return entries
+
+
 def counted(field: str, values: Sized, limit: int) -> None:
     if len(values) > limit:
         raise Malformed(field, f"has {len(values)} entries; at most {limit} are allowed")
 
 
 def distinct(field: str, names: Iterable[str]) -> None:
-    """Results are matched to items by name, so no name may come twice."""
+    """Refuse duplicate names: results are matched to items by name."""
     seen: set[str] = set()
     for position, name in enumerate(names):
         if name in seen:
@@ -124,7 +139,7 @@ def distinct(field: str, names: Iterable[str]) -> None:
 
 
 def identifier(field: str, value: str, limit: int = bounds.MAX_NAME_CHARS) -> str:
-    """Text that programs compare: kept whole or refused."""
+    """Check text that programs compare: it is kept whole or refused."""
     if len(value) > limit:
         raise Malformed(field, f"has {len(value)} characters; at most {limit} are allowed")
     return value
@@ -135,7 +150,7 @@ def remote_key(field: str, value: str) -> str:
 
 
 def prose(value: str, limit: int = bounds.MAX_MESSAGE_CHARS) -> str:
-    """Text for people: shortened to the bound, without control characters that could forge a line of a log."""
+    """Clean text for people: shorten it, and remove control characters that could forge a log line."""
     short = value if len(value) <= limit else value[: limit - 1] + "…"
     return short if short.isprintable() else "".join(c if c.isprintable() or c == "\n" else " " for c in short)
 
@@ -146,7 +161,7 @@ def identifiers(field: str, values: Sequence[str], limit: int = bounds.MAX_SHORT
 
 
 def labels(field: str, values: Mapping[str, str], limit: int = bounds.MAX_SHORT_LIST) -> dict[str, str]:
-    """A map of names: labels, annotations, tags. Its keys are not repeated in errors."""
+    """Check a map of names: labels, annotations, tags. Errors do not repeat its keys."""
     counted(field, values, limit)
     for key, value in values.items():
         identifier(f"a key of {field}", key)
@@ -155,7 +170,7 @@ def labels(field: str, values: Mapping[str, str], limit: int = bounds.MAX_SHORT_
 
 
 def document(field: str, value: bytes, limit: int) -> SecretBytes:
-    """JSON that may hold secrets."""
+    """Check the size of JSON that may contain secrets, and wrap it."""
     if len(value) > limit:
         raise Malformed(field, f"has {len(value)} bytes; at most {limit} are allowed")
     return SecretBytes(value)
@@ -169,9 +184,9 @@ def secret_map(field: str, values: Mapping[str, bytes]) -> dict[str, SecretBytes
 
 
 def revealed(values: Mapping[str, SecretBytes]) -> dict[str, bytes]:
-    """For a message that is about to leave; nothing else may see it.
+    """Return the plain bytes for a message that is about to be sent. No other code may see them.
 
-    JSON allows keys that are no text (half of a surrogate pair); the wire does not.
+    JSON allows keys that are not valid text (half of a surrogate pair); the wire does not.
     """
     for key in values:
         if not key.isascii() and key.encode(errors="replace").decode() != key:
@@ -183,7 +198,7 @@ def revealed(values: Mapping[str, SecretBytes]) -> dict[str, bytes]:
 
 
 def to_duration(seconds: float) -> Duration | None:
-    """None, which leaves the field out, for 0: the sender does not say."""
+    """Encode seconds; None, which omits the field, for 0 (unspecified)."""
     if not math.isfinite(seconds) or seconds <= 0:
         return None
     whole, nanos = divmod(round(min(seconds, bounds.MAX_SECONDS) * _NANOS), _NANOS)
@@ -191,7 +206,7 @@ def to_duration(seconds: float) -> Duration | None:
 
 
 def seconds_of(duration: Duration) -> float:
-    """0 for what is not set and for nonsense; never more than the bound."""
+    """Decode seconds: 0 for an unset or negative duration, never more than the limit."""
     return min(max((duration.seconds * _NANOS + duration.nanos) / _NANOS, 0.0), bounds.MAX_SECONDS)
 
 
@@ -206,4 +221,4 @@ def moment_of(field: str, timestamp: Timestamp) -> datetime:
     try:
         return _EPOCH + timedelta(seconds=timestamp.seconds, microseconds=timestamp.nanos // 1000)
     except OverflowError:
-        raise Malformed(field, "is no point in time") from None
+        raise Malformed(field, "is not a point in time") from None

@@ -1,4 +1,4 @@
-"""Generate and Cleanup: values made by a provider, with the state needed to undo that."""
+"""Generate and Cleanup: values that a provider creates, and the state to remove them again."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def from_generate_response(message: pb.GenerateResponse) -> Generated:
 
 
 def _state(value: bytes) -> SecretBytes | None:
-    """It is put on record as JSON before the values are used: better refused here than lost there."""
+    """Check the state. It is stored as JSON before the values are used, so invalid state must be refused here."""
     state = document("state_json", value, bounds.MAX_STATE_BYTES)
     if not value:
         return None
@@ -73,7 +73,7 @@ def _state(value: bytes) -> SecretBytes | None:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)  # NaN and infinities, which Python reads and nobody else does
+    raise ValueError(name)  # NaN and infinities: valid for Python, invalid JSON for other programs
 
 
 def to_cleanup_request(context: Context, request: CleanupRequest) -> pb.CleanupRequest:

@@ -1,7 +1,7 @@
-"""The handshake: what each side says about itself before anything else.
+"""The handshake: what each side says about itself before any other call.
 
-What an unknown value means: an operation, delivery or credential kind of a newer provider is left out; a kind whose
-role is unknown is left out whole, because nothing can be asked of it.
+Unknown values: an operation, delivery or credential kind of a newer provider is ignored. A kind with an unknown role is
+ignored as a whole, because no call can use it.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _encode_rule(rule: AudienceRule) -> pb.AudienceRule:
 
 
 def _decode_rule(message: pb.AudienceRule) -> AudienceRule:
-    """Keep a rule of an unknown source: to leave it out would make tokens for other audiences."""
+    """Decode a rule. One with an unknown source is kept: without it, tokens would get other audiences."""
     return AudienceRule(
         source=AUDIENCE_SOURCE.of(message.source),
         names=identifiers("names", message.names),

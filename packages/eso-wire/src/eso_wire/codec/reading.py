@@ -1,6 +1,6 @@
 """Get, Find and Check: requests for values, and answers item by item.
 
-An item of an answer that breaks the contract becomes an error of that item; the others stay what they are.
+An item of an answer that violates the contract becomes an error of that item; the other items stay valid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eso_wire.codec.enums import METADATA_POLICY, VALUE_SHAPE
 from eso_wire.codec.fields import (
     Malformed,
     answer_error,
-    distinct,
+    batch,
     each,
     identifier,
     labels,
@@ -67,9 +67,7 @@ def to_get_response(results: Iterable[GetResult]) -> pb.GetSecretsResponse:
 
 @of_response
 def from_get_response(message: pb.GetSecretsResponse) -> tuple[GetResult, ...]:
-    results = each("results", message.results, bounds.MAX_BATCH_ITEMS, _decode_result)
-    distinct("results", (result.item_id for result in results))
-    return results
+    return batch("results", message.results, _decode_result)
 
 
 # --- find ------------------------------------------------------------------------------------------------------------
@@ -97,12 +95,14 @@ def from_find_request(message: pb.FindSecretsRequest) -> tuple[Context, FindQuer
 
 
 def to_find_page(page: FindPage) -> pb.FindSecretsResponse:
-    return pb.FindSecretsResponse(found=[_encode_found(found) for found in page.found], last=page.last)
+    found = [_encode_found(found) for found in page.found]
+    return pb.FindSecretsResponse(found=found, last=page.last, considered=page.considered)
 
 
 @of_response
 def from_find_page(message: pb.FindSecretsResponse) -> FindPage:
-    return FindPage(found=each("found", message.found, bounds.MAX_PAGE_ITEMS, _decode_found), last=message.last)
+    found = each("found", message.found, bounds.MAX_PAGE_ITEMS, _decode_found)
+    return FindPage(found=found, last=message.last, considered=message.considered)
 
 
 # --- check -----------------------------------------------------------------------------------------------------------
@@ -123,9 +123,7 @@ def to_check_response(results: Iterable[CheckResult]) -> pb.CheckSecretsResponse
 
 @of_response
 def from_check_response(message: pb.CheckSecretsResponse) -> tuple[CheckResult, ...]:
-    results = each("results", message.results, bounds.MAX_BATCH_ITEMS, _decode_check)
-    distinct("results", (result.item_id for result in results))
-    return results
+    return batch("results", message.results, _decode_check)
 
 
 # --- shared with writing, subscribing and generating -----------------------------------------------------------------
@@ -141,7 +139,7 @@ def encode_remote(ref: RemoteRef) -> pb.RemoteRef:
 
 
 def decode_remote(message: pb.RemoteRef) -> RemoteRef:
-    """No metadata policy means NONE: only reads have one to choose."""
+    """Decode a remote ref. Without a metadata policy, NONE applies: only reads choose one."""
     return RemoteRef(
         key=remote_key("key", message.key),
         version=identifier("version", message.version),
@@ -194,8 +192,7 @@ def _decode_item(message: pb.GetItem) -> GetItem:
 
 def _decode_asked(message: pb.GetSecretsRequest | pb.CheckSecretsRequest) -> tuple[Context, tuple[GetItem, ...]]:
     required(message, "context")
-    items = each("items", message.items, bounds.MAX_BATCH_ITEMS, _decode_item)
-    distinct("items", (item.item_id for item in items))
+    items = batch("items", message.items, _decode_item)
     return part("context", message.context, decode_context), items
 
 
@@ -216,7 +213,7 @@ def _encode_result(result: GetResult) -> pb.GetResult:
 
 
 def _set_map(message: pb.GetResult, data: SecretMap) -> None:
-    """A map that cannot travel is the error of its item, not of the whole answer."""
+    """Set the map. If it cannot be encoded, only its item fails, not the whole answer."""
     try:
         message.map.CopyFrom(pb.SecretMap(data=revealed(data)))
     except ProviderError as error:

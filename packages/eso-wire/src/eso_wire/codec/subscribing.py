@@ -1,4 +1,4 @@
-"""Subscribe: both directions of the stream that tells the operator what changed. It never carries values."""
+"""Subscribe: both directions of the stream that reports changes to the operator. It never carries values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validate: what a provider thinks of a configuration."""
+"""Validate: a provider's verdict on a configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def from_validate_request(message: pb.ValidateRequest) -> tuple[Context, Validat
 def to_validate_response(validation: Validation) -> pb.ValidateResponse:
     operations = [] if validation.operations is None else OPERATION.numbers(validation.operations)
     if validation.operations is not None and not operations:
-        # An empty list means "all"; the entry that is no operation makes it mean "none".
+        # An empty list means "all"; a single UNSPECIFIED entry means "none".
         operations = [pb.OPERATION_UNSPECIFIED]
     return pb.ValidateResponse(
         state=VALIDATION_STATE.to(validation.state),
@@ -39,7 +39,7 @@ def to_validate_response(validation: Validation) -> pb.ValidateResponse:
 
 @of_response
 def from_validate_response(message: pb.ValidateResponse) -> Validation:
-    """Warnings and conditions are for people: beyond the bound they are left out."""
+    """Decode a validation. Warnings and conditions are for people: surplus ones are dropped."""
     return Validation(
         state=VALIDATION_STATE.choice("state", message.state),
         warnings=tuple(prose(warning) for warning in message.warnings[: bounds.MAX_SHORT_LIST]),

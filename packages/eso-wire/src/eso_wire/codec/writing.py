@@ -1,4 +1,4 @@
-"""Push and Delete: values to write or remove, and what became of each."""
+"""Push and Delete: values to write or delete, and the result of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eso_wire.codec.enums import PUSH_OUTCOME, PUSH_PRECONDITION
 from eso_wire.codec.fields import (
     Malformed,
     answer_error,
-    distinct,
+    batch,
     each,
     identifier,
     labels,
@@ -57,8 +57,7 @@ def to_push_request(context: Context, batch: PushBatch) -> pb.PushSecretsRequest
 @of_request
 def from_push_request(message: pb.PushSecretsRequest) -> tuple[Context, PushBatch]:
     required(message, "context")
-    items = each("items", message.items, bounds.MAX_BATCH_ITEMS, _decode_push)
-    distinct("items", (item.item_id for item in items))
+    items = batch("items", message.items, _decode_push)
     return part("context", message.context, decode_context), PushBatch(
         items=items,
         source=part("source", message.source, _decode_source),
@@ -72,9 +71,7 @@ def to_push_response(results: Iterable[PushResult]) -> pb.PushSecretsResponse:
 
 @of_response
 def from_push_response(message: pb.PushSecretsResponse) -> tuple[PushResult, ...]:
-    results = each("results", message.results, bounds.MAX_BATCH_ITEMS, _decode_pushed)
-    distinct("results", (result.item_id for result in results))
-    return results
+    return batch("results", message.results, _decode_pushed)
 
 
 # --- delete ----------------------------------------------------------------------------------------------------------
@@ -91,8 +88,7 @@ def to_delete_request(context: Context, batch: DeleteBatch) -> pb.DeleteSecretsR
 @of_request
 def from_delete_request(message: pb.DeleteSecretsRequest) -> tuple[Context, DeleteBatch]:
     required(message, "context")
-    items = each("items", message.items, bounds.MAX_BATCH_ITEMS, _decode_delete)
-    distinct("items", (item.item_id for item in items))
+    items = batch("items", message.items, _decode_delete)
     return part("context", message.context, decode_context), DeleteBatch(
         items=items, idempotency_key=identifier("idempotency_key", message.idempotency_key)
     )
@@ -104,9 +100,7 @@ def to_delete_response(results: Iterable[DeleteResult]) -> pb.DeleteSecretsRespo
 
 @of_response
 def from_delete_response(message: pb.DeleteSecretsResponse) -> tuple[DeleteResult, ...]:
-    results = each("results", message.results, bounds.MAX_BATCH_ITEMS, _decode_deleted)
-    distinct("results", (result.item_id for result in results))
-    return results
+    return batch("results", message.results, _decode_deleted)
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
@@ -181,7 +175,7 @@ def _encode_pushed(result: PushResult) -> pb.PushResult:
 
 
 def _decode_pushed(message: pb.PushResult) -> PushResult:
-    """An error wins over an outcome: what may have failed was not written."""
+    """Decode the result of a push. An error wins over an outcome: the value may not have been written."""
     item_id = identifier("item_id", message.item_id)
     version = identifier("provider_version", message.provider_version)
     if message.HasField("error"):

@@ -1,1 +1,1 @@
-"""Test material for both ends of the contract. Never imported by the operator or a provider in production."""
+"""Test material for both ends of the contract. Production code never imports it."""

@@ -1,9 +1,9 @@
-"""The shape of the contract as plain data, and what a change of it breaks.
+"""The shape of the contract as plain data, and which changes of it are breaking.
 
-    describe()               fields, enum values and calls of provider.proto as it is now
+    describe()               fields, enum values and calls of the current provider.proto
     broken(golden, current)  what a peer that was built against `golden` would no longer understand
 
-Additions are allowed; anything else is a sentence in the answer.
+Additions are allowed; every other change is reported as a sentence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from eso_wire._generated import provider_pb2 as pb
 
 Shape = dict[str, dict[str, dict[str, str]]]
-"""messages | enums | services -> name -> member -> what it is."""
+"""messages | enums | services -> name -> member -> description."""
 
 _TYPE_NAMES = {
     getattr(FieldDescriptor, name): name.removeprefix("TYPE_").lower()
@@ -35,7 +35,7 @@ def describe() -> Shape:
 
 
 def broken(golden: Shape, current: Shape) -> list[str]:
-    """Empty when every member of the golden contract is still there, unchanged."""
+    """List the members of the golden contract that are missing or changed."""
     problems = []
     for section, types in golden.items():
         for name, members in types.items():
@@ -52,7 +52,7 @@ def broken(golden: Shape, current: Shape) -> list[str]:
 
 
 def _fields(message: Descriptor) -> dict[str, str]:
-    """Keyed by number: that is what travels. The name counts too, for the JSON form and for sources."""
+    """Return the fields by number, which is what the wire uses. The name counts too, for JSON and source code."""
     return {f"field {field.number}": _field(field) for field in message.fields}
 
 

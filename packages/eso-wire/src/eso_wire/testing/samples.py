@@ -1,6 +1,6 @@
-"""One or more samples of every message of the contract, as value and as the functions that carry it.
+"""One or more samples of every message of the contract, with the functions that encode and decode it.
 
-The golden fixtures are recorded from these, and the tests decode the fixtures and compare. So a sample never changes;
+The golden fixtures are recorded from these samples; tests decode the fixtures and compare. So a sample never changes;
 new fields get a new sample.
 """
 
@@ -30,7 +30,7 @@ WHEN = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A value and how it travels: `decode(message_type.FromString(encode(value)))` gives it back."""
+    """A value and its functions: `decode(message_type.FromString(encode(value)))` returns the value."""
 
     name: str
     message_type: type[Message]
@@ -40,7 +40,7 @@ class Sample:
 
 
 def samples(secret: bytes = b"s3cret") -> list[Sample]:
-    """All of them, with that value wherever the contract says secret."""
+    """Return all samples, with that value in every secret field."""
     return [
         *_negotiation(),
         *_reading(secret),
@@ -53,7 +53,7 @@ def samples(secret: bytes = b"s3cret") -> list[Sample]:
 
 
 def context(secret: bytes = b"s3cret") -> values.Context:
-    """The envelope of a call with inline configuration and one credential of each kind."""
+    """Return the envelope of a call with inline configuration and one credential of each kind."""
     store = Subject("external-secrets.io/v1", "ClusterSecretStore", "", "shared", "uid-store", 7)
     caller = Subject("external-secrets.io/v1", "ExternalSecret", "team", "db", "uid-caller", 3)
     credentials = (
@@ -79,7 +79,7 @@ def context(secret: bytes = b"s3cret") -> values.Context:
 def _call(
     name: str, message_type: type[Message], value: tuple[Any, Any], *, encode: Any, decode: Callable[[Any], Any]
 ) -> Sample:
-    """A request: its value is the pair of envelope and content."""
+    """Make the sample of a request: its value is the pair of envelope and content."""
     return Sample(name, message_type, value, lambda pair: encode(*pair), decode)
 
 
@@ -130,7 +130,7 @@ def _negotiation() -> list[Sample]:
 
 
 def _newer_kind() -> values.KindInfo:
-    """What minor 2 can say about a kind."""
+    """Return a kind with the fields that minor 2 adds."""
     rules = tuple(values.AudienceRule(source, ("one", "two"), ".suffix", ("else",)) for source in values.AudienceSource)
     kinds = values.CredentialKind
     return values.KindInfo(

@@ -1,7 +1,7 @@
-"""What the operator and its providers say to each other, as values: the domain side of provider.proto.
+"""The messages between the operator and its providers as values: the domain side of provider.proto.
 
-Both ends work with these; `codec` turns them into protobuf and back. Secret material is `SecretBytes` throughout, so
-none of these values can print one.
+Both ends work with these values; `codec` turns them into protobuf and back. Secret material is always `SecretBytes`, so
+no value prints a secret.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What comes with every call: who asks, through which store, with which configuration and credentials."""
+"""The envelope of every call: caller, store, configuration and credentials."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ObjectRef = Subject
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A service account's token."""
+    """A service account token."""
 
     token: SecretBytes
     expires_at: datetime | None = None
     audiences: tuple[str, ...] = ()
     namespace: str = ""
-    """Of the service account; empty, as the three below, when an older operator sent the token."""
+    """Of the service account. Older operators leave this and the three fields below empty."""
     name: str = ""
     uid: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ SecretMap = Mapping[str, SecretBytes]
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A reference of the configuration, followed: the value of one Secret key or CA bundle, a token, a whole Secret."""
+    """A resolved reference of the configuration: a Secret key or CA bundle, a token, or a whole Secret."""
 
     pointer: str
     value: SecretBytes | Token | SecretMap
@@ -42,7 +42,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The configuration of the backend. `spec_json` is None when the provider has to read the object itself."""
+    """The configuration of the backend. `spec_json` is None if the provider must read the object itself."""
 
     ref: ObjectRef
     kind: KindId
@@ -52,7 +52,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The envelope of every call. `auth_namespace` is the only namespace credentials may come from; empty: none."""
+    """The envelope of every call. Credentials may come only from `auth_namespace`; if it is empty, from none."""
 
     request_id: str
     protocol: ProtocolVersion

@@ -1,4 +1,4 @@
-"""Values made by a provider, and the state to undo that."""
+"""Values that a provider creates, and the state to remove them again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eso_wire.values.reading import ValueMetadata
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """Make values. Equal idempotency keys give the same state where the backend can do that."""
+    """Create values. Equal idempotency keys give the same state if the backend supports it."""
 
     idempotency_key: str = ""
     previous_state: SecretBytes | None = None
@@ -20,7 +20,7 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Values made, and what is needed to clean up after them; no state, nothing to clean up."""
+    """Created values and the state to clean them up; without state there is nothing to clean up."""
 
     data: SecretMap
     state: SecretBytes | None = None
@@ -29,9 +29,9 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class CleanupRequest:
-    """Undo one generation. Repeating it is harmless.
+    """Undo one generation. Idempotent.
 
-    Without state the answer of Generate got lost, and the key is the one of that call.
+    State is missing if the answer of Generate was lost; then the idempotency key is that of the lost call.
     """
 
     state: SecretBytes

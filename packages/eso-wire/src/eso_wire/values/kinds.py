@@ -1,4 +1,4 @@
-"""What a provider is and can do: the content of the handshake."""
+"""A provider's identity and capabilities: the content of the handshake."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eso_wire.versions import ProtocolVersion
 
 
 class Operation(StrEnum):
-    """One thing a provider can do with one kind. The names are those of the wire without their prefix."""
+    """An operation that a provider supports for a kind. The names are those of the wire without the prefix."""
 
     GET = "GET"
     GET_MAP = "GET_MAP"
@@ -43,7 +43,7 @@ class ConfigDelivery(StrEnum):
 
 
 class CredentialKind(StrEnum):
-    """What a reference inside a configuration points at."""
+    """The target of a reference inside a configuration."""
 
     SECRET_KEY = "SECRET_KEY"  # noqa: S105 - a kind of reference, not a credential
     SERVICE_ACCOUNT = "SERVICE_ACCOUNT"
@@ -54,7 +54,7 @@ class CredentialKind(StrEnum):
 
 
 class AudienceSource(StrEnum):
-    """Where audiences of a token come from."""
+    """The source of a token's audiences."""
 
     TEXT = "TEXT"
     ANNOTATION = "ANNOTATION"
@@ -80,7 +80,7 @@ class KindId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AudienceRule:
-    """One or more audiences of a token. `source` is None when a newer provider means one that is not known here."""
+    """One or more audiences of a token. `source` is None if a newer provider names an unknown source."""
 
     source: AudienceSource | None
     names: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class AudienceRule:
 
 @dataclass(frozen=True, slots=True)
 class SpecCondition:
-    """A configuration has one of these texts at this JSON pointer; an empty text stands for nothing there."""
+    """Holds if the configuration has one of these texts at the JSON pointer; an empty text also matches absence."""
 
     pointer: str
     values: tuple[str, ...]
@@ -100,7 +100,7 @@ class SpecCondition:
 class CallerDependence:
     """Results depend on the caller's namespace, unless the configuration has one of these texts at the pointer.
 
-    An empty pointer means every configuration; an empty text stands for nothing at the pointer.
+    An empty pointer means every configuration; an empty text matches an absent value.
     """
 
     pointer: str = ""
@@ -109,24 +109,24 @@ class CallerDependence:
 
 @dataclass(frozen=True, slots=True)
 class CredentialPath:
-    """Where a configuration refers to a credential: a JSON pointer in which `*` stands for every member or entry."""
+    """The place of a credential reference in a configuration: a JSON pointer; `*` matches every member or entry."""
 
     pattern: str
     kind: CredentialKind
     audiences: tuple[str, ...] = ()
     default_key: str = ""
-    """The key of a reference that names none."""
+    """The key for references that name none."""
     audience_rules: tuple[AudienceRule, ...] = ()
-    """Where audiences come from, instead of `audiences`."""
+    """Sources of the audiences; if set, they replace `audiences`."""
     lifetime_seconds: int = 0
-    """How long tokens should live; 0 leaves it to the operator."""
+    """Requested lifetime of tokens; 0 leaves it to the operator."""
     lifetime_pointer: str = ""
     """Relative pointer from the reference to a number of seconds in the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class KindInfo:
-    """One kind of configuration a provider serves."""
+    """A kind of configuration that a provider serves."""
 
     kind: KindId
     role: KindRole
@@ -136,16 +136,16 @@ class KindInfo:
     v1_provider_key: str = ""
     credentials: tuple[CredentialPath, ...] = ()
     caller_dependences: tuple[CallerDependence, ...] = ()
-    """When results depend on the namespace of the caller: then nothing is shared between namespaces."""
+    """When results depend on the caller's namespace; they are then not shared between namespaces."""
     metadata_references: tuple[CredentialPath, ...] = ()
-    """Where the metadata of a push refers to objects of the PushSecret's namespace."""
+    """The references in the metadata of a push to objects in the PushSecret's namespace."""
     v1_when: SpecCondition | None = None
-    """Which blocks of `v1_provider_key` this kind stands for; None for all."""
+    """Which blocks of `v1_provider_key` this kind serves; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a provider wants to be asked at once; 0 means it does not say."""
+    """The load that a provider accepts; 0 means unspecified."""
 
     max_batch_items: int = 0
     max_message_bytes: int = 0
@@ -155,7 +155,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What the operator says first."""
+    """The operator's first message."""
 
     core_version: str
     supported: tuple[ProtocolVersion, ...]
@@ -165,7 +165,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What a provider says about itself. `selected` is None when no protocol version is common."""
+    """A provider's description of itself. `selected` is None if the two sides have no protocol version in common."""
 
     selected: ProtocolVersion | None
     supported: tuple[ProtocolVersion, ...]

@@ -1,4 +1,4 @@
-"""Values to read, and what becomes of each."""
+"""Values to read, and the result of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MetadataPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RemoteRef:
-    """Where a value lives in the backend."""
+    """The location of a value in the backend."""
 
     key: str
     version: str = ""
@@ -36,7 +36,7 @@ class RemoteRef:
 
 @dataclass(frozen=True, slots=True)
 class GetItem:
-    """One value to read (or, in a check, to look for). `item_id` is the caller's; results carry it back."""
+    """One value to read (or, in a check, to look for). The caller chooses `item_id`; the result repeats it."""
 
     item_id: str
     ref: RemoteRef
@@ -46,7 +46,7 @@ class GetItem:
 
 @dataclass(frozen=True, slots=True)
 class ValueMetadata:
-    """What a backend says about a value; never the value. Times in seconds."""
+    """The backend's information about a value, without the value. Times in seconds."""
 
     provider_version: str = ""
     updated_at: datetime | None = None
@@ -57,12 +57,12 @@ class ValueMetadata:
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """The value still has the version the caller named."""
+    """The value still has the version that the caller named."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetResult:
-    """The outcome of one item."""
+    """The result of one item."""
 
     item_id: str
     outcome: SecretBytes | SecretMap | NotModified | ProviderError
@@ -71,7 +71,7 @@ class GetResult:
 
 @dataclass(frozen=True, slots=True)
 class FindQuery:
-    """Many remote keys by name, tags or path."""
+    """A search for remote keys by name, tags or path."""
 
     path: str = ""
     name_regexp: str = ""
@@ -90,15 +90,17 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class FindPage:
-    """Part of an answer to a query. A stream that ends without a last page was cut off."""
+    """A part of the answer to a query. A stream that ends without a last page was cut off."""
 
     found: tuple[Found, ...]
     last: bool = False
+    considered: int = 0
+    """How many keys were compared with the query; told in the last page, 0 if the provider does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Whether a remote key is there, and in which version, without its value."""
+    """Whether a remote key exists, and its version, without its value."""
 
     item_id: str
     exists: bool = False

@@ -1,4 +1,4 @@
-"""Being told of changes: both directions of the stream. Never the values that changed."""
+"""Subscriptions to changes: both directions of the stream. They never contain values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eso_wire.values.validation import ConditionReport
 
 @dataclass(frozen=True, slots=True)
 class WatchItem:
-    """Something to be told about."""
+    """A remote key or query to watch."""
 
     watch_id: str
     ref: RemoteRef | None = None
@@ -25,7 +25,7 @@ class WatchItem:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeOpen:
-    """The first message of a subscription, and only the first."""
+    """The first message of a subscription, sent only once."""
 
     context: Context
     items: tuple[WatchItem, ...] = ()
@@ -34,7 +34,7 @@ class SubscribeOpen:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeUpdate:
-    """Watch more, or less: `remove` names watch ids."""
+    """Add or remove watches; `remove` contains watch ids."""
 
     add: tuple[WatchItem, ...] = ()
     remove: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class SubscribeUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeAck:
-    """What the events up to this token were about has been read since: they need not come again."""
+    """The operator has processed the events up to this token; they need not be sent again."""
 
     resume_token: str
 
@@ -59,7 +59,7 @@ class ChangeType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeEvent:
-    """Something changed at the backend; never what it is now."""
+    """A change at the backend, without the new value."""
 
     type: ChangeType
     watch_ids: tuple[str, ...] = ()

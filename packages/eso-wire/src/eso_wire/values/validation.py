@@ -1,4 +1,4 @@
-"""What a provider thinks of a configuration."""
+"""A provider's verdict on a configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eso_wire.values.kinds import Operation
 
 
 class ValidationMode(StrEnum):
-    """How far a validation goes: STATIC asks no backend (admission), FULL may."""
+    """The depth of a validation: STATIC makes no backend call (admission), FULL may."""
 
     FULL = "FULL"
     STATIC = "STATIC"
@@ -25,7 +25,7 @@ class ValidationState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConditionReport:
-    """A condition the provider wants shown on the store."""
+    """A condition that the provider wants shown on the store."""
 
     type: str
     status: str
@@ -35,7 +35,7 @@ class ConditionReport:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What a provider thinks of a configuration. `operations` None means: all that the kind has."""
+    """A provider's verdict on a configuration. `operations` None means all operations of the kind."""
 
     state: ValidationState
     warnings: tuple[str, ...] = ()

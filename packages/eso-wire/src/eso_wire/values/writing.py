@@ -1,4 +1,4 @@
-"""Values to write or remove, and what becomes of each."""
+"""Values to write or delete, and the result of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PushPrecondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PushItem:
-    """One value to write. `owner_token` is the text of the mark `managed-by` at the backend."""
+    """One value to write. `owner_token` is the text of the `managed-by` mark at the backend."""
 
     item_id: str
     remote: RemoteRef
@@ -31,14 +31,14 @@ class PushItem:
     expected_version: str = ""
     owner_token: str = ""
     resolved: tuple[Credential, ...] = ()
-    """What references in `provider_metadata` name; pointers are into that."""
+    """Resolved references of `provider_metadata`; the pointers are relative to it."""
     secret_key: str = ""
-    """The key of the Secret that the value comes from; empty for a whole Secret."""
+    """The key of the pushed Secret; empty for a whole Secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSecret:
-    """What is known of the Secret that is pushed, besides its data."""
+    """The pushed Secret without its data."""
 
     type: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -74,12 +74,12 @@ class DeleteItem:
     remote: RemoteRef
     owner_token: str = ""
     provider_metadata: Mapping[str, Any] | None = None
-    """What the value was pushed with."""
+    """The metadata with which the value was pushed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteBatch:
-    """Values to remove in one call."""
+    """Values to delete in one call."""
 
     items: tuple[DeleteItem, ...]
     idempotency_key: str = ""
@@ -87,7 +87,7 @@ class DeleteBatch:
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """What was not there is deleted, with `existed` False."""
+    """The result of a deletion. Deleting an absent value succeeds, with `existed` False."""
 
     item_id: str
     existed: bool = False

@@ -1,4 +1,4 @@
-"""The Sprig functions, one family in a file."""
+"""The Sprig functions, one family per file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CERTIFICATES = (
 
 
 def families(clock: Callable[[], int]) -> list[tuple[str, Load]]:
-    """Every family, over a clock that counts nanoseconds since 1970."""
+    """Return every family; `clock` returns nanoseconds since 1970."""
 
     def dates() -> Mapping[str, Func]:
         from gotmpl.sprig.dates import with_clock

@@ -1,4 +1,4 @@
-"""Certificates made in a template: certificate authorities, self-signed and signed ones."""
+"""Template functions that create certificates: authorities, self-signed and signed ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PAIR = GoType("sprig.certificate", (Pair,))
 
 
 def with_clock(now: Callable[[], int]) -> Functions:
-    """The functions over a clock that counts nanoseconds since 1970: certificates are valid from now on."""
+    """Return the functions; `now` returns nanoseconds since 1970, from when certificates are valid."""
     functions = Functions()
 
     def today() -> datetime:
@@ -73,7 +73,7 @@ def with_clock(now: Callable[[], int]) -> Functions:
 
 
 def _twins(functions: Functions, name: str, params: tuple[GoType, ...], make: Callable[..., Pair]) -> None:
-    """The function that makes a key, and its twin that is given one."""
+    """Add the function that generates a key, and its twin that receives one."""
 
     def fresh(*arguments: Value) -> Pair:
         return make(*arguments, new_rsa_key())
@@ -117,7 +117,7 @@ def _address(entry: Value) -> Any:
 
 
 def _signer(pair: Pair) -> tuple[Any, Any]:
-    """Certificate and key of the authority that signs."""
+    """Return certificate and key of the signing authority."""
     from cryptography.x509 import load_der_x509_certificate
 
     block, _ = pem.decode(to_bytes(pair.cert))

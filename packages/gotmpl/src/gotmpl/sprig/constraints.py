@@ -1,6 +1,6 @@
 """Constraints on semantic versions (`>=1.2 <2 || ^3.1`), as the Masterminds library reads them.
 
-A version in a constraint may leave parts out or write `x` or `*` for them. What that means depends on the operator.
+A version in a constraint may omit parts or write `x` or `*` for them. The meaning depends on the operator.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Bound(NamedTuple):
                 return order >= 0 and self._within_caret(version)
 
     def _near(self, version: Version) -> bool:
-        """`~1.2.3`, and `1.2.x`: the same minor version, or major if only that is given; `~0.0.0` takes everything."""
+        """Match `~1.2.3` and `1.2.x`: same minor version, or major if only that is given; `~0.0.0` matches all."""
         if compare(version, self.version) < 0:
             return False
         if _numbers(self.version) == (0, 0, 0) and self.parts in {0, 3}:
@@ -76,7 +76,7 @@ class Bound(NamedTuple):
         return self.parts == 2 and version.prerelease != self.version.prerelease
 
     def _within_caret(self, version: Version) -> bool:
-        """Nothing left of the first number that is not zero may change."""
+        """Match versions in which nothing left of the first non-zero number changes."""
         low = self.version
         if low.major or self.parts == 1:
             return version.major == low.major
@@ -90,7 +90,7 @@ def _numbers(version: Version) -> tuple[int, int, int]:
 
 
 class Alternative(NamedTuple):
-    """Bounds that must all hold. Prereleases count only if one of them names a prerelease."""
+    """Bounds that must all hold. Prereleases match only if one of the bounds names a prerelease."""
 
     bounds: tuple[Bound, ...]
 
@@ -101,7 +101,7 @@ class Alternative(NamedTuple):
 
 
 def read(text: str) -> list[Alternative]:
-    """The alternatives between `||`."""
+    """Parse the alternatives between `||`."""
     if len(text) > MAX_LENGTH:
         raise FuncError("improper constraint: too long")
     written = _RANGE.sub(lambda found: f">= {found[1]}, <= {found[6]} ", text)

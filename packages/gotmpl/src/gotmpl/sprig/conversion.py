@@ -1,4 +1,4 @@
-"""Lenient conversion, as Sprig and the cast library do it: what does not convert becomes zero."""
+"""Lenient conversion, as in Sprig and the cast library: values that do not convert become zero."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ZERO_FRACTION = re.compile(r"\.[0-9_]*\Z")
 
 
 def text_of(value: Value) -> str:
-    """Sprig's strval: %v, with nil as `<nil>`."""
+    """Convert like Sprig's strval: %v, with nil as `<nil>`."""
     if isinstance(value, str):
         return value
     if isinstance(value, GoObject):
@@ -24,7 +24,7 @@ def text_of(value: Value) -> str:
 
 
 def texts_of(value: Value) -> StrSlice:
-    """Sprig's strslice: the elements of a list as text without nils; anything else becomes a list of one."""
+    """Convert like Sprig's strslice: list elements as text without nils; anything else becomes a list of one."""
     if value is None:
         return StrSlice()
     if isinstance(value, list):
@@ -33,7 +33,7 @@ def texts_of(value: Value) -> StrSlice:
 
 
 def to_int(value: Value) -> int:
-    """cast.ToInt64."""
+    """Convert as cast.ToInt64."""
     match value:
         case bool() | int():
             return int(value)
@@ -49,7 +49,7 @@ def to_int(value: Value) -> int:
 
 
 def to_float(value: Value) -> float:
-    """cast.ToFloat64."""
+    """Convert as cast.ToFloat64."""
     match value:
         case bool() | int() | float():
             return float(value)
@@ -72,10 +72,10 @@ def _parsed_float(text: str) -> float:
 
 
 def is_empty(value: Value) -> bool:
-    """Sprig's empty: the zero value of anything but a struct."""
+    """Return Sprig's empty: whether it is the zero value of anything but a struct."""
     return not truth(value)
 
 
 def decimal_text(value: Value) -> str:
-    """The number as exact decimal text, for decimal arithmetic."""
+    """Return the number as exact decimal text, for decimal arithmetic."""
     return format_float(to_float(value), "f")

@@ -1,7 +1,7 @@
 """Passwords and keys: bcrypt, htpasswd, derivePassword, AES, private keys.
 
-The heavy libraries are imported where they are used; expensive functions declare their cost, so that a template cannot
-call them without end.
+Large libraries are imported on use; expensive functions declare their cost, so that a template cannot call them without
+limit.
 """
 
 from __future__ import annotations

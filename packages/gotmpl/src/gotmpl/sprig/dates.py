@@ -1,4 +1,4 @@
-"""Dates. `now` is the clock the caller passes in; everything else is arithmetic in UTC."""
+"""Dates. `now` comes from the caller's clock; everything else is arithmetic in UTC."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _shifted(time: Time, nanos: int) -> Time:
 
 
 def _remainder(moment: Moment, step: int) -> int:
-    """What a moment is past the last multiple of a step since the zero time."""
+    """Return the time since the last multiple of a step since the zero time."""
     return (moment.nanos - gotime.ZERO.nanos) % step if step > 0 else 0
 
 
@@ -131,7 +131,7 @@ def _rounded(moment: Moment, step: int) -> int:
 
 
 def _span(nanos: int) -> Duration:
-    """A duration as long as one can be, if the real one is longer."""
+    """Return a duration, limited to the longest possible one."""
     return Duration(max(-(2**63), min(nanos, 2**63 - 1)))
 
 
@@ -141,7 +141,7 @@ def _cut_to_multiple(nanos: int, step: int) -> int:
 
 
 def _to_multiple(nanos: int, step: int) -> int:
-    """Half a step goes away from zero."""
+    """Round to a multiple; half a step rounds away from zero."""
     return _cut_to_multiple(nanos + (step // 2 if nanos >= 0 else -(step // 2)), step) if step > 0 else nanos
 
 
@@ -224,7 +224,7 @@ Duration.methods = {
 
 
 def with_clock(now: Callable[[], int]) -> Functions:
-    """The date functions over a clock that counts nanoseconds since 1970 in UTC."""
+    """Return the date functions; `now` returns nanoseconds since 1970 in UTC."""
     functions = Functions(FUNCTIONS)
 
     def current() -> Moment:
@@ -310,7 +310,7 @@ def _why(layout: str, text: str, error: TimeError) -> tuple[str | Quoted, ...]:
 
 
 def _quoted(text: str) -> str:
-    """The time package quotes in its own way: every byte beyond ASCII and every control character in hex."""
+    """Quote like the time package: non-ASCII bytes and control characters in hex."""
     return '"' + "".join(map(_quoted_byte, to_bytes(text))) + '"'
 
 

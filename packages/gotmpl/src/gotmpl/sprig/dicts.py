@@ -1,4 +1,4 @@
-"""Dictionaries. They take map[string]interface {} only, so not the template's own data, which is map[string]string."""
+"""Dictionaries. They accept only map[string]interface {}, not the template's own data, which is map[string]string."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pluck(key: str, *mappings: dict[str, Value] | None) -> list[Value]:
 
 @FUNCTIONS.add("keys", variadic=DICT)
 def keys(*mappings: dict[str, Value] | None) -> StrSlice:
-    """Sorted within each dictionary; Go's order is random."""
+    """Return the keys, sorted within each dictionary; Go's order is random."""
     return StrSlice(key for mapping in mappings for key in sorted(mapping or {}, key=to_bytes))
 
 
@@ -71,7 +71,7 @@ def omit(mapping: dict[str, Value] | None, *unwanted: str) -> dict[str, Value]:
 
 @FUNCTIONS.add("merge", "mustMerge", params=(DICT,), variadic=DICT)
 def merge(target: dict[str, Value] | None, *sources: dict[str, Value] | None) -> Value:
-    """Fill what is empty in the first dictionary, which changes."""
+    """Fill the empty entries of the first dictionary, which is modified."""
     return _merged(target, sources, overwrite=False)
 
 

@@ -1,4 +1,4 @@
-"""Base64, base32 and hex. Bad input gives the error text as the value, as in Go's Sprig."""
+"""Base64, base32 and hex. As in Go's Sprig, invalid input gives the error text as the value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def b64dec(text: str) -> str:
 
 
 def b64_error(text: str) -> str:
-    """What is wrong with base64 text, in Go's words; nothing if it is well formed."""
+    """Return the problem of base64 text in Go's words; empty if it is well formed."""
     clean = text.translate(_BREAKS)
     try:
         base64.b64decode(clean, validate=True)
@@ -37,7 +37,7 @@ def b64_error(text: str) -> str:
 
 
 def _bad_base64(raw: bytes) -> int:
-    """Where Go's decoder stops. Line ends may stand anywhere."""
+    """Return where Go's decoder stops. Line breaks may be anywhere."""
     filled = 0
     for at, byte in enumerate(raw):
         if byte in _BASE64:
@@ -48,7 +48,7 @@ def _bad_base64(raw: bytes) -> int:
 
 
 def _bad_padding(raw: bytes, at: int, filled: int) -> int:
-    """After the first equals sign."""
+    """Check the text after the first equals sign."""
     at = _past_breaks(raw, at)
     if filled == 2:
         if at == len(raw):
@@ -78,7 +78,7 @@ def b32dec(text: str) -> str:
 
 
 def _bad_base32(raw: bytes) -> int | None:
-    """Where Go's decoder stops, line ends taken out before; None if all is well."""
+    """Return where Go's decoder stops, after line breaks were removed; None if all is valid."""
     for start in range(0, len(raw), 8):
         for filled in range(8):
             at = start + filled

@@ -1,4 +1,4 @@
-"""JSON functions. The plain ones swallow errors, as in Go's Sprig; the `must` ones report them."""
+"""JSON functions. As in Go's Sprig, the plain ones ignore errors; the `must` ones report them."""
 
 from __future__ import annotations
 

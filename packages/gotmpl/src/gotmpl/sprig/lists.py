@@ -1,4 +1,4 @@
-"""Lists. Every function takes any slice; the `must` twins differ only in name, as errors are errors in both."""
+"""Lists. Every function accepts any slice; the `must` twins differ only in name, because both report errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def reverse(value: Value) -> list[Value]:
 
 
 def same(left: Value, right: Value) -> bool:
-    """reflect.DeepEqual: equal types, equal contents."""
+    """Compare as reflect.DeepEqual: equal types, equal contents."""
     bounded_value(left)
     bounded_value(right)
     return _same(left, right)
@@ -92,7 +92,7 @@ def _same(left: Value, right: Value) -> bool:
 
 @FUNCTIONS.add("uniq", "mustUniq", params=(ANY,))
 def uniq(value: Value) -> list[Value]:
-    """Plain values are found by hash: comparing each with each takes too long for a long list."""
+    """Remove duplicates. Plain values use hashes: pairwise comparison takes too long for a long list."""
     out: list[Value] = []
     plain: set[tuple[type, Value]] = set()
     others: list[Value] = []

@@ -1,4 +1,4 @@
-"""Numbers. Integers wrap at 64 bits; the functions ending in f calculate with decimals."""
+"""Numbers. Integers wrap at 64 bits; the functions ending in f use decimal arithmetic."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def atoi(text: str) -> int:
 
 @FUNCTIONS.add("toDecimal", params=(ANY,))
 def to_decimal(value: Value) -> Int64:
-    """The octal number a value prints as; zero if it is none."""
+    """Parse the printed value as an octal number; zero if it is none."""
     text = text_of(value)
     if len(text) > MAX_DIGITS or not _OCTAL.fullmatch(text):
         return Int64(0)
@@ -121,7 +121,7 @@ _decimal("divf", lambda a, b: _quantised(_DECIMALS.divide(a, b)), None)
 
 
 def _quantised(value: Decimal) -> Decimal:
-    """Division keeps sixteen decimal places, as the Go library does by default."""
+    """Round to sixteen decimal places, the Go library's default for division."""
     return value.quantize(Decimal("1e-16"), context=_DECIMALS)
 
 
@@ -146,7 +146,7 @@ def _extreme(pick: Callable[[list[float]], float], values: tuple[Value, ...]) ->
 
 
 def _rounded(value: float, how: Callable[[float], int]) -> float:
-    """Zero keeps the sign of what was rounded to it."""
+    """Round; a zero result keeps the sign of the input."""
     return math.copysign(how(value), value) if math.isfinite(value) else value
 
 
@@ -162,7 +162,7 @@ def floor(value: Value) -> float:
 
 @FUNCTIONS.add("round", params=(ANY, INT), variadic=FLOAT64)
 def round_(value: Value, places: int, *threshold: float) -> float:
-    """Up if the fraction reaches the threshold, else down: negative numbers go down."""
+    """Round up if the fraction reaches the threshold, else down: negative numbers round down."""
     edge = threshold[0] if threshold else 0.5
     try:
         power = math.pow(10, places)

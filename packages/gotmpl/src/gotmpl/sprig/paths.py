@@ -1,4 +1,4 @@
-"""Slash-separated paths. The `os` twins behave alike: the operator runs on Linux."""
+"""Slash-separated paths. The `os` twins are identical: the operator runs on Linux."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FUNCTIONS = Functions()
 
 @FUNCTIONS.add("clean", "osClean", params=(STRING,))
 def clean(path: str) -> str:
-    """The shortest path that means the same."""
+    """Return the shortest equivalent path."""
     rooted = path.startswith("/")
     out: list[str] = []
     for part in path.split("/"):

@@ -20,7 +20,7 @@ _ALPHABETS = {
 
 
 def random_text(alphabet: str, count: int) -> str:
-    """So many characters, each as likely as any other. Drawn in bulk: one by one a megabyte takes seconds."""
+    """Return that many uniformly random characters. They are drawn in bulk: one by one, a megabyte takes seconds."""
     fits = 256 - 256 % len(alphabet)
     table = bytes(ord(alphabet[byte % len(alphabet)]) for byte in range(256))
     surplus = bytes(range(fits, 256))

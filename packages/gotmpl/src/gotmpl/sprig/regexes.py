@@ -1,4 +1,4 @@
-"""Regular expressions, by RE2: linear time, Go's syntax. Never Python's re, which a template could hang."""
+"""Regular expressions by RE2: linear time, Go's syntax. Never Python's re, which a template could block."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _MESSAGES = (
 
 
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
-"""One escape, or all that \\Q quotes. RE2 knows one that Go refuses: \\C, a single byte."""
+"""One escape, or everything that \\Q quotes. RE2 accepts one that Go refuses: \\C, a single byte."""
 
 
 class BadPatternError(ValueError):
-    """What is wrong in Go's words, and the part of the pattern that is."""
+    """The problem in Go's words, and the invalid part of the pattern."""
 
     def __init__(self, problem: str, part: str | None, pattern: str) -> None:
         super().__init__(problem)
@@ -75,7 +75,7 @@ def _in_go_words(error: Exception, pattern: str) -> tuple[str, str | None]:
 
 
 def _panicking(pattern: str) -> Any:
-    """For the functions whose Go versions panic on a bad pattern."""
+    """Compile for the functions whose Go versions panic on an invalid pattern."""
     try:
         return compiled(pattern)
     except BadPatternError as exc:
@@ -91,7 +91,7 @@ def _reporting(pattern: str) -> Any:
 
 
 def matches(pattern: Any, raw: bytes, limit: int = -1) -> Iterator[Any]:
-    """Go's FindAll: non-overlapping matches; an empty one right after another match does not count."""
+    """Yield Go's FindAll: non-overlapping matches; an empty one directly after another match does not count."""
     at, previous_end, found_count = 0, -1, 0
     while at <= len(raw) and (limit < 0 or found_count < limit):
         found = pattern.search(raw, at)
@@ -174,7 +174,7 @@ def _split(expression: Any, text: str, limit: int) -> StrSlice:
 
 
 def _replaced(expression: Any, text: str, replace: Any) -> str:
-    """Go's ReplaceAll: also matches of nothing between characters, but not right after a match."""
+    """Replace like Go's ReplaceAll: also empty matches between characters, but not directly after a match."""
     raw = to_bytes(text)
     out: list[bytes] = []
     last_end = at = size = 0
@@ -220,7 +220,7 @@ def expand(template: str, found: Any) -> bytes:
 
 
 def _both(name: str, params: tuple[Any, ...], call: Any) -> None:
-    """The plain function, which panics in Go, and its `must` twin, which reports."""
+    """Add the plain function, which panics in Go, and its `must` twin, which reports the error."""
 
     def plain(pattern: str, *rest: Any) -> Any:
         return call(_panicking(pattern), *rest)

@@ -1,4 +1,4 @@
-"""Semantic versions, as the Masterminds library reads them. Constraints on them are in constraints.py."""
+"""Semantic versions, as the Masterminds library parses them. Constraints are in constraints.py."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PRERELEASE = re.compile(r"(?!.*(?:^|\.)0[0-9]+(?:\.|$))[0-9A-Za-z-]+(?:\.[0-9A-
 
 @dataclass(frozen=True)
 class Version(GoObject):
-    """What `semver` gives, a pointer. Its methods that make another version give a VersionValue."""
+    """The result of `semver`, a pointer. Methods that create another version return a VersionValue."""
 
     go_type: ClassVar[str] = "*semver.Version"
     kind: ClassVar[str] = "ptr"
@@ -44,7 +44,7 @@ class Version(GoObject):
         return text + (f"+{self.metadata}" if self.metadata else "")
 
     def copied(self) -> Version:
-        """The original's deep copy leaves every private field behind."""
+        """Copy like the original, whose deep copy loses every private field."""
         return type(self)(0, 0, 0)
 
     def go_syntax(self) -> str:
@@ -54,7 +54,7 @@ class Version(GoObject):
 
 
 class VersionValue(Version):
-    """A version that is not behind a pointer: it has no methods to compare it, and no function takes it."""
+    """A version that is not behind a pointer: it has no comparison methods, and no function accepts it."""
 
     go_type: ClassVar[str] = "semver.Version"
     kind: ClassVar[str] = "struct"
@@ -89,7 +89,7 @@ def compare(left: Version, right: Version | None) -> int:
 
 
 def _key(version: Version) -> tuple[Any, ...]:
-    """Sorts versions: a prerelease comes before its release; numeric parts before others."""
+    """Return the sort key: a prerelease comes before its release; numeric parts before others."""
     parts = [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in version.prerelease.split(".") if part]
     return (version.major, version.minor, version.patch, not version.prerelease, parts)
 
@@ -115,7 +115,7 @@ def _set_metadata(version: Version, text: str) -> VersionValue:
 
 
 def _changed(version: Version) -> VersionValue:
-    """As a value, which keeps the letter v that its original may have begun with."""
+    """Return the version as a value, which keeps the leading v of its original."""
     prefix = "v" if version.original.startswith("v") else ""
     numbers = version.major, version.minor, version.patch
     return VersionValue(*numbers, version.prerelease, version.metadata, prefix + version.go_string())

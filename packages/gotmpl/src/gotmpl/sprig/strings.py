@@ -31,11 +31,11 @@ FUNCTIONS.add("lower", params=(STRING,))(lambda text: simple_case(text, "lower")
 
 
 def simple_case(text: str, how: str) -> str:
-    """One rune stays one rune in Go; a character whose other case is longer stays as it is, but for a few."""
+    """Change case like Go: one rune stays one rune, so most characters whose other case is longer stay unchanged."""
     if not text.isascii():
         text = INVALID.sub("\ufffd", text)
         if how == "lower":
-            text = text.replace("\u03a3", "\u03c3")  # Python has another small sigma for the end of a word
+            text = text.replace("\u03a3", "\u03c3")  # Python uses another small sigma at the end of a word
     changed: str = getattr(text, how)()
     if len(changed) == len(text):
         return changed
@@ -43,7 +43,7 @@ def simple_case(text: str, how: str) -> str:
 
 
 def _other_case(char: str, how: str) -> str:
-    """İ has a plain i as its small letter; Greek letters with an iota below have the letter of titles as capital."""
+    """Return the exceptions: İ becomes a plain i; Greek letters with iota subscript become their title-case letter."""
     if how == "lower":
         return "i"
     return titled if len(titled := char.title()) == 1 else char
@@ -130,7 +130,7 @@ def trunc(count: int, text: str) -> str:
 
 @FUNCTIONS.add("nospace", params=(STRING,))
 def nospace(text: str) -> str:
-    """Byte by byte, each byte taken for a Latin-1 character: a quirk of the original that its users see."""
+    """Remove spaces byte by byte, treating each byte as Latin-1: a visible quirk of the original."""
     raw = to_bytes(text)
     kept = [byte for byte in raw if chr(byte) not in SPACE]
     return text if len(kept) == len(raw) else "".join(map(chr, kept))
@@ -263,7 +263,7 @@ def _numbered(parts: list[str]) -> StrMap:
 
 @FUNCTIONS.add("initials", params=(STRING,))
 def initials(text: str) -> str:
-    """The first byte of each word: bytes, not runes, in the original."""
+    """Return the first byte of each word: bytes, not runes, as in the original."""
     raw = to_bytes(text)
     picked = [raw[i] for i in range(len(raw)) if (i == 0 or chr(raw[i - 1]) in SPACE) and chr(raw[i]) not in SPACE]
     return "".join(map(chr, picked))

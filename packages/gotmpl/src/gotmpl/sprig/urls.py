@@ -1,6 +1,6 @@
-"""URLs, as net/url takes them apart and puts them together.
+"""URLs, parsed and built as net/url does.
 
-A URL often holds a password, so an error shows none of it unless the template itself spells the URL out.
+A URL often contains a password, so an error shows none of it unless the template itself contains the URL.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IN_FRAGMENT = _UNRESERVED + "$&+,/:;=@?!()*"
 
 
 class _BadUrlError(Exception):
-    """Why a URL cannot be parsed; what it quotes of the URL is in Quoted."""
+    """Why a URL cannot be parsed; quoted parts of the URL are Quoted."""
 
     def __init__(self, *parts: str | Quoted) -> None:
         super().__init__("bad URL")
@@ -99,7 +99,7 @@ def _authority(scheme: str, authority: str, whole: str) -> dict[str, Value]:
 
 
 def _user(userinfo: str, whole: str) -> str:
-    """Name and password in their normal form."""
+    """Return name and password in normal form."""
     name, colon, password = userinfo.partition(":")
     shown = _escaped(_unescaped(name, whole), _IN_USER)
     return f"{shown}:{_escaped(_unescaped(password, whole), _IN_USER)}" if colon else shown
@@ -167,7 +167,7 @@ def url_join(parts: dict[str, Value] | None) -> str:
 
 
 def _parsed_user(userinfo: str) -> str | None:
-    """The userinfo as a URL around it would be read, which may leave nothing of it."""
+    """Return the userinfo as it would be parsed inside a URL, which may leave nothing of it."""
     url = f"proto://{userinfo}@host"
     try:
         parsed = _parsed(url)
@@ -179,7 +179,7 @@ def _parsed_user(userinfo: str) -> str | None:
 
 
 def _hierarchy(given: dict[str, str], user: str | None, *, starts: bool) -> str:
-    """Authority and path."""
+    """Build authority and path."""
     host, path = given["host"], given["path"]
     out = ""
     if not starts or host or user is not None:

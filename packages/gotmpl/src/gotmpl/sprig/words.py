@@ -1,4 +1,4 @@
-"""Case of words and wrapping of lines: title, snakecase, camelcase, wrap, abbrev."""
+"""Case of words and line wrapping: title, snakecase, camelcase, wrap, abbrev."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FUNCTIONS = Functions()
 
 
 def _is_separator(char: str) -> bool:
-    """Where strings.Title starts a new word."""
+    """Return whether strings.Title starts a new word here."""
     if char.isascii():
         return not (char.isalnum() or char == "_")
     return not (char.isalpha() or char.isdecimal()) and char.isspace()
@@ -56,7 +56,7 @@ def abbrev_both(left: int, right: int, text: str) -> str:
 
 
 def _abbreviated(text: str, offset: int, width: int) -> str:
-    """Bytes, and an ellipsis on each side that was cut."""
+    """Shorten by bytes, with an ellipsis on each cut side."""
     size = byte_length(text)
     if size <= width:
         return text
@@ -81,7 +81,7 @@ def wrap_with(width: int, separator: str, text: str) -> str:
 
 
 def _wrapped(text: str, width: int, separator: str, *, long_words: bool) -> str:
-    """Break at spaces so that lines fit; a word that is too long is left whole, or cut if `long_words`."""
+    """Break lines at spaces to fit the width; a longer word stays whole, or is cut if `long_words`."""
     width = max(width, 1)
     raw = to_bytes(text)
     bounded(len(raw) + (len(raw) // width + 1) * len(separator))
@@ -115,13 +115,13 @@ def _is_connector(char: str) -> bool:
 
 
 def _is_capital(char: str) -> bool:
-    """Go's upper case is letters only; Python's has Roman numerals and letters in circles too."""
+    """Return whether a character is an upper-case letter in Go; Python also counts Roman numerals."""
     return unicodedata.category(char) == "Lu"
 
 
 @FUNCTIONS.add("camelcase", params=(STRING,))
 def camelcase(text: str) -> str:
-    """PascalCase; leading and doubled connectors survive, and so does one at the end."""
+    """Convert to PascalCase; leading, doubled and trailing connectors survive."""
     start = next((at for at, char in enumerate(text) if not _is_connector(char)), len(text))
     text = INVALID.sub("\ufffd", text)
     if start == len(text):
@@ -180,7 +180,7 @@ def _is_ideograph(char: str) -> bool:
 
 
 def _words(text: str) -> list[tuple[_Kind, str]]:
-    """Runs of one kind; the last capital of a run belongs to the small letters that follow it."""
+    """Split into runs of one kind; the last capital of a run belongs to the lower-case letters that follow it."""
     words: list[tuple[_Kind, str]] = []
     at = 0
     while at < len(text):
@@ -199,7 +199,7 @@ def _words(text: str) -> list[tuple[_Kind, str]]:
 
 
 def _goes_on(kind: _Kind, char: str) -> bool:
-    """Connectors count as punctuation inside a run of it."""
+    """Return whether a run continues; connectors count as punctuation inside a run of it."""
     return _kind(char) is kind or (kind is _Kind.PUNCTUATION and char in "-_")
 
 
@@ -208,10 +208,10 @@ _ALONG = frozenset({_Kind.LOWER, _Kind.NUMBER})
 
 
 def _delimited(text: str, mark: str) -> str:
-    """Words in lower case with a mark between them.
+    """Convert to lower-case words with a mark between them.
 
-    Digits stay with the capitals before them, unless small letters follow: then a new word starts at the digits and
-    runs on to the next capital.
+    Digits stay with the capitals before them, unless lower-case letters follow: then a new word starts at the digits
+    and continues to the next capital.
     """
     words = _words(text)
     out: list[str] = []

@@ -1,1 +1,1 @@
-"""What tests of controllers need: virtual time, object builders, API servers. Nothing in the runtime imports it."""
+"""The test kit for controllers: virtual time, object builders, API servers. The runtime never imports it."""

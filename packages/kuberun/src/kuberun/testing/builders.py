@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from kuberun.meta import JsonObject, ObjectKey, ObjectMeta, Resource
+from kubebase.meta import JsonObject, ObjectKey, ObjectMeta, Resource
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -27,12 +27,12 @@ def key(name: str = "one", namespace: str = "default") -> ObjectKey:
 
 
 def metadata(name: str = "one", namespace: str = "default", **fields: Any) -> ObjectMeta:
-    """Metadata as a server would have filled it in."""
+    """Build metadata as a server would have filled it in."""
     return ObjectMeta(**{"name": name, "namespace": namespace, "uid": f"uid-{name}", "resource_version": "1", **fields})
 
 
 def document(resource: Resource, name: str = "one", namespace: str = "default", **fields: Any) -> JsonObject:
-    """A plain object; keyword arguments are its top-level fields, `metadata` is merged."""
+    """Build a plain object; keyword arguments are its top-level fields, `metadata` is merged."""
     named: JsonObject = {"name": name}
     if resource.namespaced:
         named["namespace"] = namespace
@@ -50,7 +50,7 @@ def config_map(name: str = "one", namespace: str = "default", data: Mapping[str,
 
 
 def widget_crd() -> JsonObject:
-    """A custom resource with a status subresource and free fields, for tests on a live server."""
+    """Build a CRD with a status subresource and free-form fields, for tests on a live server."""
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",
@@ -70,7 +70,7 @@ def widget_crd() -> JsonObject:
 def kubeconfig(
     file: Path, user: Mapping[str, Any] | None = None, cluster: Mapping[str, Any] | None = None, **fields: Any
 ) -> Path:
-    """Writes a kubeconfig with the one context `main`; keyword arguments replace top-level fields."""
+    """Write a kubeconfig with the one context `main`; keyword arguments replace top-level fields."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from kuberun.clock import Clock
-from kuberun.testing.authority import Authority, key_pem
+from kubebase.clock import Clock
+from kubebase.testing.signer import key_pem
+from kuberun.testing.authority import Authority
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class KeyFiles:
     certificate: Path
     key: Path
     signing_key: Path
-    """Signs service-account tokens."""
+    """Key that signs service-account tokens."""
 
 
 def write_keys(folder: Path, clock: Clock) -> KeyFiles:

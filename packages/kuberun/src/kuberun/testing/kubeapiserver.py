@@ -1,9 +1,9 @@
-"""A real kube-apiserver with etcd and the controllers that finish deletions, on loopback, for tests.
+"""A real kube-apiserver with etcd and the controllers that complete deletions, on loopback, for tests.
 
     etcd <- kube-apiserver <- kube-controller-manager (garbage collection, namespaces, default service accounts)
 
-The controller manager is optional: assets without it give a server where nothing is collected, namespaces stay
-Terminating, and no `default` ServiceAccount appears. There are no nodes, so no pod ever runs.
+The controller manager is optional. Without it, nothing is garbage-collected, namespaces stay Terminating, and no
+`default` ServiceAccount appears. There are no nodes, so no pod ever runs.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
+from kubebase.testing.servers import Child, ServerFailedError, find_program, free_ports, kubeconfig_text
 from kuberun.testing.certificates import write_keys
-from kuberun.testing.servers import Child, ServerFailedError, find_program, free_ports, kubeconfig_text
 
 START_SECONDS = 90.0
 CALL_SECONDS = 10.0
 START_ATTEMPTS = 3
 CONTROLLERS = "garbage-collector-controller,namespace-controller,serviceaccount-controller"
-# A namespace deletion lists every resource once: the default of 20 requests a second would take longer than the tests.
+# A namespace deletion lists every resource once: the default of 20 requests per second would outlast the tests.
 CONTROLLER_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-namespace-syncs=50")
 
 
 class KubeApiserver:
-    """Started by its constructor; `stop` ends all processes. `controllers` are those that run beside it, if any."""
+    """Started by its constructor; `stop` ends all processes. `controllers` names the controllers to run, if any."""
 
     name = "kube"
 
@@ -53,7 +53,7 @@ class KubeApiserver:
         self._start_apiserver()
 
     def compact(self) -> None:
-        """Compact etcd, then restart the server, whose watch cache would still answer from memory."""
+        """Compact etcd, then restart the server, whose watch cache would otherwise answer from memory."""
         self._etcd_call("/v3/kv/compaction", {"revision": self._revision(), "physical": True})
         self.restart()
 
@@ -92,7 +92,7 @@ class KubeApiserver:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
-            "--unsafe-no-fsync",  # a test's data may be lost with the machine
+            "--unsafe-no-fsync",  # test data may be lost in a crash
             "--log-level=warn",
         ]
         child = self._child(command, "etcd.log")
@@ -102,7 +102,7 @@ class KubeApiserver:
         command = [
             str(self._assets / "kube-apiserver"),
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
-            "--etcd-compaction-interval=0",  # history is forgotten only when a test asks
+            "--etcd-compaction-interval=0",  # compact only when a test asks for it
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             f"--secure-port={self._port}",
@@ -156,7 +156,7 @@ class KubeApiserver:
 
 
 def find_assets() -> Path:
-    """The folder with kube-apiserver: KUBEBUILDER_ASSETS, or the newest build in the cache."""
+    """Return the folder with kube-apiserver: KUBEBUILDER_ASSETS, or the newest build in the cache."""
     given = os.environ.get("KUBEBUILDER_ASSETS")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eso-testbin"
     built = sorted(cache.glob("kubernetes-*/kube-apiserver"), key=_version)
@@ -182,7 +182,7 @@ def _answers(url: str, *, tls: ssl.SSLContext | None = None, token: str = "") ->
 
 
 def main() -> None:
-    """`python -m kuberun.testing.kubeapiserver`: run one until interrupted, for a look at true behaviour."""
+    """Run a server until interrupted (`python -m kuberun.testing.kubeapiserver`), to explore its behaviour."""
     import tempfile
     import threading
 

@@ -1,4 +1,4 @@
-"""The real kubectl against an API server, as tests use it."""
+"""The real kubectl against an API server, for tests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import yaml
 
-from kuberun.testing.servers import ApiServer, ServerFailedError, find_program
+from kubebase.testing.servers import ApiServer, ServerFailedError, find_program
 
 CALL_SECONDS = 300.0
 
 
 class Kubectl:
-    """Runs kubectl in one namespace, with a cache of its own."""
+    """Runs kubectl in one namespace, with its own cache folder."""
 
     def __init__(self, server: ApiServer, home: Path, *, namespace: str = "", folder: Path | None = None) -> None:
         found = find_program("kubectl")

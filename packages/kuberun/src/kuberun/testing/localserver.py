@@ -1,4 +1,4 @@
-"""localkube as a child process. Found by its command, not imported: the runtime knows no server."""
+"""localkube as a child process. It is started by its command, not imported: the runtime depends on no server."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import yaml
 
-from kuberun.testing.servers import Child
+from kubebase.testing.servers import Child
 
 START_SECONDS = 60.0
 CALL_SECONDS = 30.0
 
 
 class LocalServer:
-    """Started by its constructor, with its data in a folder so that it survives `restart`."""
+    """Started by its constructor. Its data is in a folder, so it survives `restart`."""
 
     name = "localkube"
 

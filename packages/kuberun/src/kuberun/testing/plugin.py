@@ -1,4 +1,4 @@
-"""A pytest plugin that gives tests an API server: `--apiserver=localkube` (the default) or `--apiserver=kube`.
+"""A pytest plugin that provides an API server: `--apiserver=localkube` (the default) or `--apiserver=kube`.
 
     api_server   one for the whole session (one for each xdist worker)
     namespace    a fresh one for each test, deleted afterwards
@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from kubebase.testing.servers import ApiServer, ServerFailedError
 from kuberun.testing.kubeapiserver import KubeApiserver, find_assets
 from kuberun.testing.localserver import LocalServer
 from kuberun.testing.rawapi import RawApi, raw_api
-from kuberun.testing.servers import ApiServer, ServerFailedError
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 class Proxy:
-    """Forwards bytes, unless told otherwise."""
+    """Forwards bytes until a test makes it misbehave."""
 
     def __init__(self, port: int, chance: random.Random) -> None:
         self._target = port
@@ -27,7 +27,7 @@ class Proxy:
         try:
             yield self
         finally:
-            self._refusing = True  # a connection that is being made right now must not outlive the test either
+            self._refusing = True  # a connection that is being opened now must not outlive the test either
             server.close()
             self.cut(everything=True)
             await asyncio.gather(*self._accepting, server.wait_closed(), return_exceptions=True)
@@ -39,7 +39,7 @@ class Proxy:
                 connection.cut()
 
     def freeze(self) -> None:
-        """Leave some connections half open: nothing comes through any more, and nobody says so."""
+        """Leave some connections half open: no data passes, and neither side notices."""
         for connection in self._connections:
             if self._chance.random() < 0.5:
                 connection.flowing.clear()

@@ -1,4 +1,4 @@
-"""A thin HTTP client for tests that look at the API itself: any path, any body, the reply as it came.
+"""A thin HTTP client for tests of the API itself: any path, any body, the reply unchanged.
 
 It adds a token, TLS and a deadline, nothing else; tests of controllers use kuberun.client instead.
 """
@@ -48,7 +48,7 @@ class Reply(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        """Texts of the Warning headers: `299 - "text"`, with the quoting undone."""
+        """Texts of the Warning headers (`299 - "text"`), unquoted."""
         values = self.headers.getall("Warning", [])
         return [str(json.loads(value.removeprefix("299 - "))) for value in values]
 
@@ -61,7 +61,7 @@ class Frames:
         self.status = response.status
 
     async def next(self) -> dict[str, Any]:
-        """The next frame; fails if none comes in time or the stream ends."""
+        """Return the next frame; fail if none arrives in time or the stream ends."""
         frame = await self.next_or_end()
         if frame is None:
             raise AssertionError("the watch ended where a frame was expected")
@@ -87,7 +87,7 @@ class RawApi:
         self._token = token
 
     def with_token(self, token: str) -> RawApi:
-        """The same server as somebody else; an empty token sends none."""
+        """Return a client for the same server with another token; an empty token sends none."""
         return RawApi(self._session, self._url, token)
 
     async def get(self, path: str, *, accept: str = "application/json", **query: object) -> Reply:
@@ -117,7 +117,7 @@ class RawApi:
         query: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """One request. `bytes` and `str` bodies go out as they are, anything else as JSON."""
+        """Send one request. `bytes` and `str` bodies are sent unchanged, anything else as JSON."""
         async with self._session.request(
             method, self._url + path, data=_encoded(body), params=_query(query), headers=self._headers(headers)
         ) as response:
@@ -156,13 +156,13 @@ async def raw_api(url: str, token: str, ca_file: str) -> AsyncIterator[RawApi]:
 
 
 def _query(query: Mapping[str, object] | None) -> dict[str, str]:
-    """Query values as Kubernetes writes them: `true`, `false`, plain text; None means absent."""
+    """Format query values as Kubernetes does: `true`, `false`, plain text; None means absent."""
     given = {key: value for key, value in (query or {}).items() if value is not None}
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
 
 
 def _encoded(body: object) -> io.BytesIO | None:
-    """A stream, because aiohttp warns about large bodies in one piece."""
+    """Encode the body as a stream, because aiohttp warns about large bodies in one piece."""
     match body:
         case None:
             return None

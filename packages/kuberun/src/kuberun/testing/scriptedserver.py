@@ -1,6 +1,6 @@
-"""An HTTP server on loopback that does what a test tells it to, faults included. For tests of the transport and client.
+"""An HTTP server on loopback with scripted answers, faults included, for tests of the transport and client.
 
-It is a real server on a real socket; it knows nothing of Kubernetes. For that there are localkube and kube-apiserver.
+It is a real server on a real socket without Kubernetes semantics; localkube and kube-apiserver have those.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from aiohttp import web
 
 from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
-from kuberun.transport import AiohttpTransport, Limits
+from kuberun.transport import AiohttpTransport, TransportLimits
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request as it came in."""
+    """One received request."""
 
     method: str
     target: str
@@ -45,7 +45,7 @@ class ScriptedServer:
     url: str = ""
     received: list[Received] = field(default_factory=list)
     answers: deque[Answer] = field(default_factory=deque)
-    first: asyncio.Event = field(default_factory=asyncio.Event)  # set when the first request is in
+    first: asyncio.Event = field(default_factory=asyncio.Event)  # set when the first request has arrived
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def will(self, *answers: Answer) -> None:
@@ -61,7 +61,7 @@ class ScriptedServer:
         return await answer(request)
 
     def hang(self) -> Answer:
-        """Never answers, until the server ends."""
+        """Wait with the answer until the server ends."""
 
         async def answer(_: web.Request) -> web.StreamResponse:
             await self.released.wait()
@@ -70,7 +70,7 @@ class ScriptedServer:
         return answer
 
     def lines(self, *lines: bytes, then_hang: bool = False) -> Answer:
-        """A stream of lines, closed properly at the end, or left open and silent."""
+        """Stream the lines, then close the stream properly or leave it open and silent."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -95,7 +95,7 @@ def json(body: Any, *, code: int = 200, headers: Mapping[str, str] | None = None
 
 
 def failure(code: int, reason: str = "", message: str = "no", headers: Mapping[str, str] | None = None) -> Answer:
-    """A Status as an API server sends it."""
+    """Answer with a Status as an API server sends it."""
     return json(
         {"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": code},
         code=code,
@@ -111,7 +111,7 @@ def text(body: bytes, *, code: int = 200, headers: Mapping[str, str] | None = No
 
 
 def gzipped(body: Any) -> Answer:
-    """Compressed, if the request allows it."""
+    """Answer compressed, if the request allows it."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         data = msgspec.json.encode(body)
@@ -123,7 +123,7 @@ def gzipped(body: Any) -> Answer:
 
 
 def cut(after: bytes) -> Answer:
-    """Begins an answer and breaks the connection in the middle of it."""
+    """Begin an answer and break the connection in the middle of it."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -137,7 +137,7 @@ def cut(after: bytes) -> Answer:
 
 
 def closed() -> Answer:
-    """Closes the connection without an answer."""
+    """Close the connection without an answer."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         _break(request)
@@ -181,11 +181,11 @@ async def scripted_server(tls: ssl.SSLContext | None = None) -> AsyncGenerator[S
 
 @asynccontextmanager
 async def transport_to(
-    url: str, limits: Limits | None = None, **settings: Any
+    url: str, limits: TransportLimits | None = None, **settings: Any
 ) -> AsyncGenerator[AiohttpTransport, None]:
-    """A transport to a server; keyword arguments are other fields of the `Connection`."""
+    """Open a transport to a server; keyword arguments are other fields of the `Connection`."""
     anonymous = Connection(url, FixedCredentials(Credential()), origin="test")
-    transport = AiohttpTransport(replace(anonymous, **settings), limits or Limits())
+    transport = AiohttpTransport(replace(anonymous, **settings), limits or TransportLimits())
     try:
         yield transport
     finally:

@@ -15,21 +15,21 @@ from enum import Enum, auto
 
 import msgspec
 
+from kubebase.meta import Malformed, Object, ObjectKey, ObjectMeta, Page
 from kuberun.errors import ApiError, Gone, Unreachable
-from kuberun.meta import Malformed, Object, ObjectKey, ObjectMeta, Page
 
 
 class Fault(Enum):
-    """What happens to the open streams. Each happens to the next event that would be sent, or at once if none is."""
+    """A fault of the open streams. It affects the next event to be sent, or takes effect at once without one."""
 
     CUT = auto()
     """The connection breaks."""
     END = auto()
-    """The server ends the stream in good order."""
+    """The server ends the stream cleanly."""
     SILENCE = auto()
-    """Half open: nothing comes any more, and nobody says so."""
+    """Half open: no data arrives, and the reader does not notice."""
     GARBLE = auto()
-    """The next event arrives as garbage; the ones after it arrive whole."""
+    """The next event arrives as garbage; later events arrive intact."""
     UNKNOWN_TYPE = auto()
     """The next event arrives as a frame of an unknown type."""
     EXPIRED = auto()
@@ -40,7 +40,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request that the collection was asked."""
+    """One request to the collection."""
 
     verb: str
     limit: int = 0
@@ -60,7 +60,7 @@ class FakeCollection:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.refusals: deque[ApiError | None] = deque()
-        """Raised by the next requests, one each; None lets a request through."""
+        """Errors raised by the next requests, one each; None lets a request through."""
         self.malformed: set[str] = set()
         """Names of objects that do not decode."""
         self._version = 100
@@ -102,7 +102,7 @@ class FakeCollection:
         self._record("BOOKMARK", obj)
 
     def compact(self) -> None:
-        """Forget all history: older positions and continue tokens have expired."""
+        """Forget all history: older positions and continue tokens expire."""
         self._floor = self._version
         self._snapshots.clear()
 
@@ -112,7 +112,7 @@ class FakeCollection:
             stream.wake_up.set()
 
     def state(self) -> dict[ObjectKey, str]:
-        """The truth: every key with its version."""
+        """Return every key with its version."""
         return {key: obj.metadata.resource_version for key, obj in self._objects.items()}
 
     @property
@@ -200,7 +200,7 @@ class FakeCollection:
 
 
 class _Turn:
-    """Lets the other tasks run once, as any real request would."""
+    """Yields to the other tasks once, as any real request would."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield

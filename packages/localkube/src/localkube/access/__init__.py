@@ -1,1 +1,1 @@
-"""Who is asking and what they may do: certificates, tokens, RBAC and the review kinds."""
+"""Authentication and authorization: certificates, tokens, RBAC and the review kinds."""

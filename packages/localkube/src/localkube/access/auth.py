@@ -1,11 +1,11 @@
-"""Authentication: from a request's credentials to a user.
+"""Authentication: finds the user of a request's credentials.
 
     Authorization: Bearer <admin token>      the administrator, in system:masters
-    Authorization: Bearer <ServiceAccount>   what the token says, if it verifies
+    Authorization: Bearer <ServiceAccount>   the account of the token, if it verifies
     a client certificate of our authority    CN is the user, each O a group
     nothing                                  system:anonymous
 
-Credentials that are offered and wrong are a 401, never anonymous. No credential is logged or repeated.
+Wrong credentials are a 401, never anonymous. No credential is logged or repeated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Authenticator:
         self._verify = verify
 
     def user_of(self, request: Request) -> User:
-        """Who sent the request; 401 if the credentials are not good."""
+        """Identify the user who sent the request; 401 if the credentials are not valid."""
         header = request.header("Authorization")
         if header:
             scheme, _, token = header.partition(" ")
@@ -54,7 +54,7 @@ class Authenticator:
 
 
 def certificate_user(peer: dict[str, Any] | None) -> User | None:
-    """The user of a client certificate that TLS has already verified."""
+    """Return the user of a client certificate that TLS has already verified."""
     name, groups = "", []
     for attributes in (peer or {}).get("subject", ()):
         for key, value in attributes:
@@ -66,7 +66,7 @@ def certificate_user(peer: dict[str, Any] | None) -> User | None:
 
 
 def is_public(target: Target) -> bool:
-    """Whether somebody without credentials may ask for this."""
+    """Return whether a request without credentials is allowed."""
     return (
         isinstance(target, PathTarget)
         and target.method in {"GET", "HEAD"}
@@ -75,7 +75,7 @@ def is_public(target: Target) -> bool:
 
 
 def impersonated(request: Request) -> User | None:
-    """The user that the request wants to act as."""
+    """Return the user that the request impersonates."""
     name = request.header("Impersonate-User")
     groups = tuple(request.values("Impersonate-Group"))
     if not name:
@@ -90,7 +90,7 @@ def impersonated(request: Request) -> User | None:
 
 
 def impersonation_targets(wanted: User, request: Request) -> list[ResourceTarget]:
-    """What one must be allowed to `impersonate` in order to act as that user."""
+    """List the resources that a user must be allowed to `impersonate` in order to act as another user."""
     namespace, name = _account(wanted.name)
     base = ResourceTarget("impersonate", "POST", "", "", "v1", "users", name=wanted.name)
     if name:
@@ -104,7 +104,7 @@ def _authenticated(user: User) -> User:
 
 
 def _account(user: str) -> tuple[str, str]:
-    """Namespace and name of the service account that a user name stands for; empty if it is none."""
+    """Return namespace and name of the service account of a user name; both empty for other users."""
     parts = user.split(":")
     return (parts[2], parts[3]) if parts[:2] == ["system", "serviceaccount"] and len(parts) == 4 else ("", "")
 

@@ -1,4 +1,4 @@
-"""The first start of a cluster: the built-in roles and bindings are stored, unless they are there already."""
+"""The first start of a cluster: store the built-in roles and bindings that are missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SERVER = User("system:apiserver", (MASTERS,))
 
 
 async def create_default_roles(cluster: Cluster) -> None:
-    """An object that a user changed or that exists from an earlier start is left as it is."""
+    """Create the missing objects; existing ones, changed by a user or not, stay untouched."""
     built_in = roles.cluster_roles()
     rules = aggregated({role["metadata"]["name"]: role for role in built_in})
     for role in built_in:

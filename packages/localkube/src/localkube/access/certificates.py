@@ -1,8 +1,8 @@
 """The server's own authority and certificates, kept in the data directory.
 
-One CA signs the serving certificate and, where somebody asks for one, client certificates (the subject's CN is the
-user, each O a group). Both are made on first start; the serving certificate is made again when it nears its end or
-when its CA was replaced. The CA key never leaves the directory, which only its owner may read.
+One CA signs the serving certificate and, on request, client certificates (the subject's CN is the user, each O a
+group). Both are created on first start; the serving certificate is renewed before it expires or when its CA was
+replaced. The CA key never leaves the directory, which only its owner may read.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Certificates:
         return self._file("ca.crt").read_bytes()
 
     def ensure(self, now: datetime) -> bool:
-        """Make what is missing or near its end; say whether the serving certificate changed."""
+        """Make certificates that are missing or about to expire; return whether the serving certificate changed."""
         authority, names = self._load("ca"), self._subject_names()
         try:
             if authority is None or _expiring(authority, now):
@@ -72,14 +72,14 @@ class Certificates:
         return True
 
     def issue_client(self, user: str, groups: Sequence[str], now: datetime) -> Pair:
-        """A client certificate that authenticates as `user` in `groups`."""
+        """Return a client certificate that authenticates as `user` in `groups`."""
         authority = self._load("ca")
         if authority is None:
             raise FileNotFoundError(f"no certificate authority in {self._directory}; start the server once")
         return _new_client(authority, user, groups, now)
 
     def server_context(self) -> ssl.SSLContext:
-        """TLS 1.2 or newer; a client certificate is read if one is offered, and must then be ours."""
+        """Return the TLS context: TLS 1.2 or newer; a client certificate is optional, and must be signed by our CA."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
@@ -89,7 +89,7 @@ class Certificates:
         return context
 
     def reload(self, context: ssl.SSLContext) -> None:
-        """New handshakes on `context` use the certificate that is on disk now."""
+        """Reload the certificate from disk for new handshakes on `context`."""
         context.load_cert_chain(self._file("server.crt"), self._file("server.key"))
 
     def _subject_names(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ class Certificates:
             return None
 
     def _store(self, name: str, pair: Pair) -> None:
-        # The key goes first: a certificate without its key would be taken for a finished pair.
+        # The key is written first: a certificate without its key would be taken for a complete pair.
         write_private(self._file(f"{name}.key"), pair.key)
         write_private(self._file(f"{name}.crt"), pair.certificate)
 
@@ -113,7 +113,7 @@ class Certificates:
 def _still_serves(pair: Pair | None, authority: Pair, names: Sequence[str], now: datetime) -> bool:
     try:
         return pair is not None and not _expiring(pair, now) and _fits(pair, authority, names)
-    except ValueError:  # damaged: as good as lost
+    except ValueError:  # damaged: treated as missing
         return False
 
 
@@ -122,7 +122,7 @@ def _expiring(pair: Pair, now: datetime) -> bool:
 
 
 def _fits(pair: Pair, authority: Pair, names: Sequence[str]) -> bool:
-    """Whether this authority signed it, for all these names, with the key that lies beside it."""
+    """Return whether this authority signed it, for all these names, with the key stored beside it."""
     certificate = _parsed(pair)
     try:
         certificate.verify_directly_issued_by(_parsed(authority))

@@ -1,4 +1,4 @@
-"""Nobody grants more than they hold: writes of roles and bindings by users who are not administrators.
+"""Privilege escalation checks: users grant only permissions that they hold themselves.
 
 The object as it would be stored is worked out by a dry run first, so that a patch is judged like any other write.
 A ClusterRole that aggregates others can come to hold anything, so writing one takes every permission there is.
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.access.policies import Policies
 from localkube.access.rbac import EVERYTHING, GROUP, Rule, missing, rules_of
 from localkube.errors import StatusError, forbidden
@@ -22,7 +22,7 @@ _BINDINGS: Final = frozenset({"rolebindings", "clusterrolebindings"})
 
 
 def is_grant(target: ResourceTarget) -> bool:
-    """Whether the request writes something that gives permissions."""
+    """Return whether the request writes a role or a binding."""
     return (
         target.group == GROUP
         and target.verb in {"create", "update", "patch"}
@@ -32,7 +32,7 @@ def is_grant(target: ResourceTarget) -> bool:
 
 
 def check_grant(policies: Policies, user: User, target: ResourceTarget, obj: JsonObject) -> None:
-    """403 if the object, once stored, would give somebody what `user` does not hold."""
+    """Raise a 403 if the object, once stored, would grant permissions that `user` does not hold."""
     policy = policies.current()
     lifted = _lifting_target(target, obj)
     if policy.decide(user, lifted).allowed:
@@ -49,7 +49,7 @@ def check_grant(policies: Policies, user: User, target: ResourceTarget, obj: Jso
 
 
 def _aggregates(policies: Policies, target: ResourceTarget, obj: JsonObject) -> bool:
-    """Whether the ClusterRole gathers the rules of others, or did so before this write."""
+    """Return whether the ClusterRole aggregates others, or did so before this write."""
     return target.resource == "clusterroles" and bool(obj.get("aggregationRule") or policies.aggregates(target.name))
 
 

@@ -1,6 +1,7 @@
 """Small private files: certificates, tokens, kubeconfigs.
 
-Whole or not at all (written beside, then renamed), and readable by their owner only from the first byte on.
+A file is written completely or not at all (written beside, then renamed), and only its owner can read it from the first
+byte on.
 """
 
 from __future__ import annotations
@@ -27,6 +28,6 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def private_directory(path: Path) -> Path:
-    """Make the directory if it is missing; only its owner may look inside one that we made."""
+    """Make the directory if it is missing, with mode 0700."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     return path

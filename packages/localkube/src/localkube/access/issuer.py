@@ -1,18 +1,18 @@
-"""The documents by which others can check our service accounts' tokens: OpenID configuration and public keys."""
+"""OpenID configuration and public keys, by which other systems verify our service accounts' tokens."""
 
 from __future__ import annotations
 
 import base64
 from typing import Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.cluster.tokens import ISSUER, Tokens
 
 KEY_SET: Final = "application/jwk-set+json"
 
 
 def openid_configuration(server: str) -> JsonObject:
-    """/.well-known/openid-configuration of a server that is reached at the URL `server`."""
+    """Return /.well-known/openid-configuration of a server that is reached at the URL `server`."""
     return {
         "issuer": ISSUER,
         "jwks_uri": f"{server}/openid/v1/jwks",
@@ -23,7 +23,7 @@ def openid_configuration(server: str) -> JsonObject:
 
 
 def key_set(tokens: Tokens) -> JsonObject:
-    """/openid/v1/jwks."""
+    """Return /openid/v1/jwks."""
     numbers = tokens.public_key.public_numbers()
     key = {
         "use": "sig",

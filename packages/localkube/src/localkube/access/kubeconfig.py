@@ -1,4 +1,4 @@
-"""The kubeconfig by which clients find and enter the server."""
+"""The kubeconfig with which clients connect to the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME = "localkube"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Access:
-    """How to reach the server. Holds a credential, so it does not print itself."""
+    """The address and credentials of the server. It holds a credential, so its repr is empty."""
 
     server: str
     authority_pem: bytes
@@ -23,7 +23,7 @@ class Access:
 
 
 def kubeconfig(access: Access, *, namespace: str = "default") -> str:
-    """A complete kubeconfig with one context, as YAML. It carries the token: write it with mode 0600."""
+    """Return a complete kubeconfig with one context, as YAML. It carries the token: write it with mode 0600."""
     authority = base64.b64encode(access.authority_pem).decode()
     document = {
         "apiVersion": "v1",

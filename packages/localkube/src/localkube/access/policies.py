@@ -1,13 +1,13 @@
-"""The policy in force: compiled from the stored RBAC objects, and again after one of them has changed."""
+"""The policy in force: compiled from the stored RBAC objects whenever one of them has changed."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.access.rbac import GROUP, Policy, Rule, aggregated, rules_of
 from localkube.storage.records import Change, Key
-from localkube.storage.store import Store
+from localkube.storage.store import ObjectStorage
 
 _RESOURCES: Final = tuple(
     f"{kind}.{GROUP}" for kind in ("clusterroles", "roles", "clusterrolebindings", "rolebindings")
@@ -15,7 +15,7 @@ _RESOURCES: Final = tuple(
 
 
 class Policies:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStorage) -> None:
         self._store = store
         self._policy: Policy | None = None
         store.listen(self._on_change)
@@ -26,7 +26,7 @@ class Policies:
         return self._policy
 
     def rules_of_role(self, reference: JsonObject, namespace: str) -> tuple[Rule, ...]:
-        """What a binding's roleRef stands for; nothing if there is no such role (yet)."""
+        """Return the rules of the role that a binding names; empty while the role does not exist."""
         name = str(reference.get("name", ""))
         if reference.get("kind") == "ClusterRole":
             roles = {role["metadata"]["name"]: role for role in self._objects(_RESOURCES[0])}
@@ -35,7 +35,7 @@ class Policies:
         return rules_of(record.decode()) if record else ()
 
     def aggregates(self, name: str) -> bool:
-        """Whether there is a ClusterRole of that name that gathers the rules of others."""
+        """Return whether a ClusterRole of that name exists and aggregates others."""
         record = self._store.get(Key(_RESOURCES[0], "", name))
         return record is not None and bool(record.decode().get("aggregationRule"))
 

@@ -1,4 +1,4 @@
-"""Authorisation: what the stored Roles, ClusterRoles and bindings allow.
+"""Authorization by the stored Roles, ClusterRoles and bindings.
 
 A Policy is compiled once from all RBAC objects and answers from memory; it is compiled again after one of them
 changed. Aggregated ClusterRoles are put together here, so no controller is needed for them to work.
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import StatusError, forbidden
 from localkube.model import User
 from localkube.wire.routes import PathTarget, ResourceTarget, Target
@@ -31,7 +31,7 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     def allows_resource(self, verb: str, group: str, resource: str, name: str) -> bool:
-        """`resource` includes its subresource: `pods/log`."""
+        """Return whether the rule allows the resource, which includes its subresource: `pods/log`."""
         return (
             _among(verb, self.verbs)
             and _among(group, self.groups)
@@ -96,7 +96,7 @@ class Policy:
         return cls(grants)
 
     def decide(self, user: User, target: Target) -> Decision:
-        """Whether the user may do this, and by which binding."""
+        """Decide whether the user may do this, and name the binding that allows it."""
         if MASTERS in user.groups:
             return Decision(allowed=True)
         for grant in self._grants_of(user):
@@ -105,7 +105,7 @@ class Policy:
         return Decision(allowed=False)
 
     def rules_for(self, user: User, namespace: str) -> list[Rule]:
-        """Every rule that holds for the user in a namespace (empty: at the cluster scope)."""
+        """Return every rule that applies to the user in a namespace (empty: at the cluster scope)."""
         found = list(EVERYTHING) if MASTERS in user.groups else []
         for grant in self._grants_of(user):
             if grant.namespace in {"", namespace}:
@@ -119,7 +119,7 @@ class Policy:
 
 
 def denial(user: User, target: Target) -> StatusError:
-    """403 in the words of the real server."""
+    """Build the 403 with the text of the real server."""
     match target:
         case PathTarget():
             message = f'forbidden: User "{user.name}" cannot {target.verb} path "{target.path}"'
@@ -134,7 +134,7 @@ def denial(user: User, target: Target) -> StatusError:
 
 
 def aggregated(cluster_roles: dict[str, JsonObject]) -> dict[str, tuple[Rule, ...]]:
-    """The rules of every ClusterRole, with those that it aggregates (which may aggregate others)."""
+    """Return the rules of every ClusterRole, with those that it aggregates (which may aggregate others)."""
     done: dict[str, tuple[Rule, ...]] = {}
 
     def resolve(name: str, asking: frozenset[str]) -> tuple[Rule, ...]:
@@ -180,7 +180,7 @@ def rule_json(rule: Rule) -> JsonObject:
 
 
 def missing(held: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """The single permissions in `wanted` that nothing in `held` covers: what a grant of them would escalate."""
+    """List the single permissions in `wanted` that no rule in `held` covers."""
     owned = list(held)
     return [single for rule in wanted for single in _singles(rule) if not any(_covers(own, single) for own in owned)]
 
@@ -252,7 +252,7 @@ def _requirement_holds(requirement: JsonObject, labels: JsonObject) -> bool:
 
 
 def _singles(rule: Rule) -> Iterator[Rule]:
-    """The rule as permissions of one verb on one thing each."""
+    """Split a rule into permissions of one verb on one resource each."""
     for verb in rule.verbs:
         for path in rule.paths:
             yield Rule((verb,), paths=(path,))

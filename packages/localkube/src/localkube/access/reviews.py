@@ -1,6 +1,6 @@
-"""Reviews: kinds that are asked, not stored. "May I?", "may they?", "who am I?", "whose token is this?".
+"""Reviews: questions about access, identity and tokens. They are answered and never stored.
 
-Each handler takes the posted object and the asking user and returns the object with its status.
+Each handler takes the posted object and the user who sent it, and returns the object with its status.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kuberun.clock import Clock, rfc3339
-from kuberun.meta import JsonObject
+from kubebase.clock import Clock, rfc3339
+from kubebase.meta import JsonObject
 from localkube.access.auth import Authenticator
 from localkube.access.policies import Policies
 from localkube.access.rbac import rule_json
@@ -30,7 +30,7 @@ class Reviews:
         self._clock = clock
 
     def handlers(self) -> dict[str, Handler]:
-        """By `plural.group`."""
+        """Return the handlers by `plural.group`."""
         return {
             "selfsubjectaccessreviews.authorization.k8s.io": self.self_access,
             "subjectaccessreviews.authorization.k8s.io": self.access,
@@ -99,7 +99,7 @@ def _reviewed(review: JsonObject, user: JsonObject, audiences: list[str]) -> Jso
 
 
 def _target(spec: JsonObject) -> Target:
-    """The request that a review asks about."""
+    """Return the request that a review describes."""
     resource, path = _mapping(spec, "resourceAttributes"), _mapping(spec, "nonResourceAttributes")
     if ("resourceAttributes" in spec) == ("nonResourceAttributes" in spec):
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"

@@ -1,4 +1,4 @@
-"""The ClusterRoles and bindings that every cluster starts with, as far as this server serves what they name.
+"""The ClusterRoles and bindings that every cluster starts with, limited to the resources of this server.
 
 admin, edit and view aggregate: a ClusterRole labelled rbac.authorization.k8s.io/aggregate-to-view: "true" adds to view,
 and through it to edit and admin.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.access.rbac import GROUP, MASTERS
 
 _READ: Final = ("get", "list", "watch")
@@ -20,7 +20,7 @@ _EDITED_CORE: Final = ("configmaps", "endpoints", "events", "pods", "secrets", "
 
 
 def cluster_roles() -> list[JsonObject]:
-    """Every built-in ClusterRole."""
+    """Return every built-in ClusterRole."""
     return [
         _role("cluster-admin", [_rule(("*",), ("*",), ("*",)), _paths(("*",), "*")]),
         _aggregate("admin", []),
@@ -38,7 +38,7 @@ def cluster_roles() -> list[JsonObject]:
 
 
 def cluster_role_bindings() -> list[JsonObject]:
-    """Every built-in ClusterRoleBinding."""
+    """Return every built-in ClusterRoleBinding."""
     return [
         _binding("cluster-admin", MASTERS),
         _binding("system:basic-user", "system:authenticated"),

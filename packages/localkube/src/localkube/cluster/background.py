@@ -1,7 +1,7 @@
 """The server's own controllers: one queue of keys, worked off in small groups so that their writes share commits.
 
-A controller queues a key whenever a committed change concerns it, and looks at the present state when its turn comes;
-queueing twice is the same as once. What fails is tried again a little later.
+A controller queues a key whenever a committed change concerns it, and reads the current state when it runs the job;
+queueing is idempotent. A failed job is retried after a delay.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import structlog
 
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 from localkube.errors import StatusError
 from localkube.storage import Key
 from localkube.traces import report_defect
@@ -46,7 +46,7 @@ class Background:
         return not self._jobs and not self._busy
 
     async def work(self) -> None:
-        """Run jobs for ever."""
+        """Run jobs forever."""
         while True:
             if not self._jobs:
                 self._news.clear()
@@ -59,7 +59,7 @@ class Background:
             self._busy = False
 
     async def retry(self) -> None:
-        """Put failed jobs back, for ever."""
+        """Put failed jobs back, forever."""
         while True:
             await self._clock.sleep(_RETRY_SECONDS)
             failed, self._failed = self._failed, {}
@@ -71,7 +71,7 @@ class Background:
             await job.run(job.key)
         except StatusError as exc:
             self._failed[job] = None
-            if exc.code != 409:  # someone else was faster: normal
+            if exc.code != 409:  # another client was faster: normal
                 _log.warning("background work failed, will try again", object=str(job.key.path), reason=exc.reason)
         except Exception as exc:  # noqa: BLE001 - one broken object must not stop the controllers
             self._failed[job] = None

@@ -1,4 +1,4 @@
-"""Which kinds are served right now: the built-in ones, and those of every established CustomResourceDefinition."""
+"""The kinds that are served now: the built-in ones, and those of every established CustomResourceDefinition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Phase = Literal["Serving", "Terminating"]
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What one CustomResourceDefinition adds to the catalog."""
+    """The kinds that one CustomResourceDefinition adds to the catalog."""
 
     kinds: tuple[ServedKind, ...]
     phase: Phase
@@ -33,25 +33,28 @@ class Catalog:
 
     @property
     def counter(self) -> int:
-        """Changes whenever the served kinds change; discovery and OpenAPI documents are cached by it."""
+        """Return a number that changes whenever the served kinds change.
+
+        Discovery and OpenAPI documents are cached by it.
+        """
         return self._counter
 
     def find(self, group: str, version: str, plural: str) -> ServedKind | None:
         return self._by_path.get((group, version, plural))
 
     def find_kind(self, api_version: str, kind: str) -> ServedKind | None:
-        """The kind that an owner reference or a manifest names."""
+        """Return the kind that an owner reference or a manifest names."""
         return self._by_kind.get((api_version, kind))
 
     def stored(self, storage_key: str) -> ServedKind | None:
-        """One served version of what a storage key holds: the storage version if it is served."""
+        """Return one served version of the objects under a storage key: the storage version if it is served."""
         kinds = self._by_storage.get(storage_key)
         if not kinds:
             return None
         return next((kind for kind in kinds if kind.resource.version == kind.storage_version), kinds[0])
 
     def versions(self, storage_key: str) -> frozenset[str]:
-        """The apiVersions in which a stored kind is served."""
+        """Return the apiVersions in which a stored kind is served."""
         return frozenset(kind.resource.api_version for kind in self._by_storage.get(storage_key, ()))
 
     def __iter__(self) -> Iterator[ServedKind]:
@@ -63,7 +66,7 @@ class Catalog:
 
     @property
     def definitions(self) -> dict[str, Definition]:
-        """By the name of the CustomResourceDefinition, which is also the storage key of its objects. Read only."""
+        """Return the definitions by name, which is also the storage key of their objects. Read only."""
         return self._definitions
 
     def define(self, name: str, definition: Definition) -> None:

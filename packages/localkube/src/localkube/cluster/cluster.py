@@ -1,7 +1,7 @@
 """Cluster: every verb of the API on every kind, for the HTTP layer and for the controllers of the server itself.
 
 Each write is decided without an await (see storage), then waits for its commit. Every failure is a StatusError.
-Who may do what is not asked here: the HTTP layer authenticates and authorizes before it calls.
+The HTTP layer authenticates and authorizes before it calls; the cluster trusts its callers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kuberun.clock import Clock
-from kuberun.meta import JsonObject
+from kubebase.clock import Clock
+from kubebase.meta import JsonObject
 from localkube.cluster.background import Background
 from localkube.cluster.catalog import Catalog
 from localkube.cluster.conversions import Conversions
@@ -35,17 +35,20 @@ from localkube.cluster.writes import Decision, Writer
 from localkube.errors import StatusError, method_not_allowed, not_found
 from localkube.model import DeleteOptions, ListQuery, ListResult, ServedKind, User, WatchQuery, WriteOptions, Written
 from localkube.schema.builtin import builtin_kinds
-from localkube.storage import HistoryLimits, Store
+from localkube.storage import HistoryLimits, ObjectStorage
 from localkube.storage.store import Batch
 
 Handler = Callable[[JsonObject, User], JsonObject]
-"""Answers a create of a kind that is not stored (reviews): from the object and its user to the object with status."""
+"""Answers a create of a kind that is not stored (reviews).
+
+It gets the object and its user, and returns the object with status.
+"""
 _CHUNK = 500
 T = TypeVar("T")
 
 
 class Cluster:
-    """`async with Cluster(...)` opens the store, creates what every cluster has and runs the controllers."""
+    """`async with Cluster(...)` opens the store, creates the built-in namespaces and runs the controllers."""
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class Cluster:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            self.store = Store.open(self._data_dir, clock=self._clock, limits=self._limits)
+            self.store = ObjectStorage.open(self._data_dir, clock=self._clock, limits=self._limits)
             stack.push_async_callback(self.store.close)
             self._assemble()
             await self._start(stack)
@@ -81,7 +84,7 @@ class Cluster:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the controllers have nothing queued or under way."""
+        """Return whether the controllers have no queued or running work."""
         return self._background.is_idle
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -97,7 +100,7 @@ class Cluster:
         return await self._lister.list(kind, query)
 
     def watch(self, kind: ServedKind, query: WatchQuery) -> Watch:
-        """Bad options raise here; 410 and other trouble of a running watch raise from the iteration.
+        """Start a watch. Bad options raise here; a 410 and other failures of a running watch raise from the iteration.
 
         The Watch is an async iterator of WatchEvent and must be closed (`async with` or `close()`).
         """
@@ -116,7 +119,7 @@ class Cluster:
         subresource: str = "",
         duplicates: Sequence[str] = (),
     ) -> Written:
-        """With a name and the subresource `token`: a TokenRequest. `obj` belongs to the cluster from here on."""
+        """Create an object; with the subresource `token`, answer a TokenRequest. The cluster takes over `obj`."""
         if subresource:
             if (kind.storage_key, subresource) != (SERVICE_ACCOUNTS, "token"):
                 raise method_not_allowed()
@@ -156,14 +159,14 @@ class Cluster:
         return await self._write(lambda: self._writer.patch(target, patch_type, patch, options, duplicates))
 
     async def delete(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> JsonObject:
-        """The object if it still exists (finalizers) or its kind returns what it deletes, else a Status of success."""
+        """Delete an object. Return it if finalizers keep it or its kind requires that, else a Status of success."""
         target = Target(kind, namespace, name)
         answer, batch = await self._decided(lambda: self._deleter.delete(target, options))
         await self._visible(batch)
         return answer
 
     async def delete_collection(self, kind: ServedKind, query: ListQuery, options: DeleteOptions) -> ListResult:
-        """Delete what a list shows; the answer is that list."""
+        """Delete the objects of a list, and return the list."""
         found = await self.list(kind, query)
         for start in range(0, len(found.items), _CHUNK):
             batch: Batch | None = None
@@ -173,7 +176,7 @@ class Cluster:
                 try:
                     batch = self._deleter.delete(target, options)[1] or batch
                 except StatusError as exc:
-                    if exc.code != 404:  # somebody else has deleted it since
+                    if exc.code != 404:  # another client has deleted it since
                         raise
             await self._visible(batch)
         return found
@@ -184,7 +187,7 @@ class Cluster:
         return decision.written
 
     async def _decided(self, decide: Callable[[], T]) -> T:
-        """Decide; a refusal that rests on a write still under way is only told once that write is safe."""
+        """Decide; a refusal that depends on an uncommitted write is raised only after that write is committed."""
         try:
             return decide()
         except StatusError:
@@ -232,7 +235,7 @@ class Cluster:
 
 
 def _part(kind: ServedKind, namespace: str, name: str, subresource: str) -> Target:
-    """An object or one of its subresources; 404 if the kind does not have that one."""
+    """Return an object or one of its subresources; 404 if the kind does not have that one."""
     if subresource and subresource not in kind.subresources:
         raise not_found(kind.resource.plural, name, group=kind.resource.group)
     return Target(kind, namespace, name, subresource)

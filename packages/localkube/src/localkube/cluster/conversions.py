@@ -1,12 +1,12 @@
-"""Between stored records and the objects of a served version.
+"""Conversion between stored records and the objects of a served version.
 
-Conversion is None: the versions of a kind share their fields, so only apiVersion changes, and what the stored version's
-schema does not know is not kept. The one exception are kinds that show another kind's objects in their own form.
+The strategy is None: the versions of a kind share their fields, so only apiVersion changes, and fields that the
+stored version's schema does not have are dropped. Kinds that show another kind's objects have their own conversion.
 """
 
 from __future__ import annotations
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.cluster.catalog import Catalog
 from localkube.model import ServedKind
 from localkube.storage import Record
@@ -17,7 +17,7 @@ class Conversions:
         self._catalog = catalog
 
     def read(self, kind: ServedKind, record: Record, *, written: int | None = None) -> JsonObject:
-        """A copy of one's own. `written` is when the content was last written, if not at the record's revision."""
+        """Decode a fresh copy. `written` is the revision of the last write, if it is not the record's."""
         obj = record.decode()
         if kind.custom and self.is_outdated(kind, record.revision if written is None else written):
             stored = self._catalog.stored(kind.storage_key) or kind
@@ -26,7 +26,7 @@ class Conversions:
         return self.shown(kind, obj)
 
     def shown(self, kind: ServedKind, obj: JsonObject) -> JsonObject:
-        """A stored object in the served version. The argument is left as it is, but parts of it may be shared."""
+        """Convert a stored object to the served version. The result may share parts with the argument."""
         if kind.from_stored is not None:
             return kind.from_stored(obj)
         if obj["apiVersion"] != kind.resource.api_version:
@@ -34,7 +34,7 @@ class Conversions:
         return obj
 
     def stored(self, kind: ServedKind, obj: JsonObject) -> JsonObject:
-        """An object of the served version as it is stored. The argument is used up."""
+        """Convert an object of the served version to its stored form. The argument is consumed."""
         if kind.to_stored is not None:
             return kind.to_stored(obj)
         if kind.resource.version == kind.storage_version:
@@ -48,6 +48,9 @@ class Conversions:
         return obj
 
     def is_outdated(self, kind: ServedKind, written: int) -> bool:
-        """Whether content was written under an earlier schema; it is shown as the present one sees it."""
+        """Return whether content was written under an earlier schema.
+
+        It must then be pruned and defaulted when it is read.
+        """
         definition = self._catalog.definitions.get(kind.storage_key)
         return definition is not None and written < definition.changed_at

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions taking effect: names accepted, kinds served, and all objects removed before they go.
+"""The controller of CustomResourceDefinitions: accepts names, serves kinds, and removes all objects of a deleted one.
 
 The status is worked out in the same commit as the write that needs it, so that a definition serves its kind as soon as
 its creation is acknowledged.
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kuberun.clock import Clock, rfc3339
-from kuberun.meta import JsonObject
+from kubebase.clock import Clock, rfc3339
+from kubebase.meta import JsonObject
 from localkube.cluster import metadata as meta
 from localkube.cluster.background import Background
 from localkube.cluster.catalog import Catalog, Definition, Phase
@@ -22,7 +22,7 @@ from localkube.cluster.watches import Watches
 from localkube.cluster.writes import Writer
 from localkube.model import DeleteOptions, ServedKind, User
 from localkube.schema import crd
-from localkube.storage import Change, Key, Record, Store
+from localkube.storage import Change, Key, ObjectStorage, Record
 from localkube.storage.store import Batch
 
 USER = User("system:apiserver")
@@ -41,7 +41,7 @@ class _Compiled:
 
 @dataclass(slots=True)
 class Definitions:
-    store: Store
+    store: ObjectStorage
     catalog: Catalog
     writer: Writer
     deleter: Deleter
@@ -52,7 +52,7 @@ class Definitions:
     _accepted: dict[str, tuple[ServedKind, ...]] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Serve what is stored, and follow every change from here on."""
+        """Serve the stored definitions, and follow every change from here on."""
         for path, record in self.store.scan(DEFINITIONS):
             self._serve(path, record)
         self.store.listen(self._on_change)
@@ -70,7 +70,7 @@ class Definitions:
         return self.writer.save(status_target, lambda obj: obj.update(status=status), manager=MANAGER)
 
     async def review(self, key: Key) -> None:
-        """Look at a definition's names again: those it lost to another may be free now."""
+        """Check a definition's names again: names that another definition held may be free now."""
         record = self.store.latest(key)
         kind = self.catalog.stored(DEFINITIONS)
         if record is None or kind is None:
@@ -80,7 +80,7 @@ class Definitions:
             await batch.committed()
 
     async def clean_up(self, key: Key) -> None:
-        """Delete the objects of a definition that is being deleted, then let go of it."""
+        """Delete the objects of a definition that is being deleted, then remove its finalizer."""
         record = self.store.latest(key)
         if record is None or not _is_held(record.decode()):
             return
@@ -160,7 +160,10 @@ class Definitions:
             self.background.queue(self.review, Key(DEFINITIONS, "", path))
 
     def _others(self, name: str) -> list[ServedKind]:
-        """Kinds whose names are taken: built in, or of a definition that was accepted, be it a moment ago."""
+        """Return the kinds whose names are taken.
+
+        These are built-in kinds, and those of accepted definitions, uncommitted ones included.
+        """
         accepted = [
             kinds
             for other, kinds in self._accepted.items()

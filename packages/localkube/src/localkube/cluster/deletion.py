@@ -1,16 +1,16 @@
-"""Deleting objects: preconditions, finalizers, and what the kinds with a life of their own add."""
+"""Deleting objects: preconditions, finalizers, and the special cases of single kinds."""
 
 from __future__ import annotations
 
-from kuberun.clock import Clock, rfc3339
-from kuberun.meta import JsonObject
+from kubebase.clock import Clock, rfc3339
+from kubebase.meta import JsonObject
 from localkube.cluster import metadata as meta
 from localkube.cluster.conversions import Conversions
 from localkube.cluster.rules import DEFINITIONS, IMMORTAL_NAMESPACES, NAMESPACES, RETURNED_WHEN_DELETED
 from localkube.cluster.target import Target
 from localkube.errors import conflict, forbidden, not_found
 from localkube.model import DeleteOptions
-from localkube.storage.store import Batch, Store
+from localkube.storage.store import Batch, ObjectStorage
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -18,13 +18,13 @@ CUSTOM_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
 class Deleter:
-    def __init__(self, store: Store, conversions: Conversions, clock: Clock) -> None:
+    def __init__(self, store: ObjectStorage, conversions: Conversions, clock: Clock) -> None:
         self._store = store
         self._conversions = conversions
         self._clock = clock
 
     def delete(self, target: Target, options: DeleteOptions) -> tuple[JsonObject, Batch | None]:
-        """The answer to the client, and what to wait for before giving it."""
+        """Delete an object; return the answer to the client, and the batch to wait for before sending it."""
         record = self._store.latest(target.key)
         if record is None:
             raise not_found(target.resource.plural, target.name, group=target.resource.group)
@@ -48,7 +48,7 @@ class Deleter:
         return self._conversions.shown(target.kind, stored), batch
 
     def _mark(self, target: Target, obj: JsonObject) -> None:
-        """Begin the deletion of an object that somebody holds."""
+        """Begin the deletion of an object that has finalizers."""
         if meta.is_deleting(obj):
             return
         metadata = obj["metadata"]
@@ -83,7 +83,7 @@ def _check_preconditions(target: Target, options: DeleteOptions, obj: JsonObject
 
 
 def _finalizers_after(finalizers: list[str], options: DeleteOptions) -> list[str]:
-    """The propagation policy becomes a finalizer that the garbage collector works off."""
+    """Turn the propagation policy into a finalizer for the garbage collector."""
     match options.propagation:
         case "Orphan":
             return [*_others(finalizers), ORPHAN]

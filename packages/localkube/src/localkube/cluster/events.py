@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.model import ServedKind
 
 CORE: Final = "events"
@@ -24,7 +24,7 @@ _CORE_NAMES: Final = {core: name for name, core in _NAMES.items()}
 
 
 def sharing_events(kinds: Iterable[ServedKind]) -> list[ServedKind]:
-    """The kinds, with both kinds of Event on one storage."""
+    """Return the kinds, with both kinds of Event on one storage."""
     return [
         replace(kind, stored_as=CORE, from_stored=_from_core, to_stored=_to_core)
         if kind.storage_key == _OTHER

@@ -1,11 +1,12 @@
 """Garbage collection by owner references.
 
-    owner gone (or another object under its name)  -> its dependents are deleted, unless another owner still lives
+    owner deleted (or another object has its name) -> its dependents are deleted, unless another owner still exists
     owner deleted with policy Foreground           -> dependents first, then the owner (finalizer foregroundDeletion)
     owner deleted with policy Orphan               -> dependents lose the reference (finalizer orphan)
 
-An owner is looked for in the dependent's namespace, or cluster-wide if its kind is; one that cannot be looked up (an
-unknown kind, a namespaced owner of a cluster-scoped object) is taken to be alive, so nothing is deleted by mistake.
+An owner is looked up in the dependent's namespace, or cluster-wide if its kind is cluster-scoped. An owner that cannot
+be looked up (an unknown kind, a namespaced owner of a cluster-scoped object) counts as existing, so that nothing is
+deleted by mistake.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.cluster import metadata as meta
 from localkube.cluster.background import Background
 from localkube.cluster.catalog import Catalog
@@ -21,13 +22,13 @@ from localkube.cluster.deletion import FOREGROUND, ORPHAN, Deleter
 from localkube.cluster.target import Target
 from localkube.cluster.writes import Writer
 from localkube.model import DeleteOptions, User
-from localkube.storage import Change, Key, Record, Store
+from localkube.storage import Change, Key, ObjectStorage, Record
 from localkube.storage.store import Batch
 
 USER = User("system:serviceaccount:kube-system:generic-garbage-collector")
 MANAGER = "kube-controller-manager"
 _CHUNK = 200
-"""Dependents orphaned in one go, so that many do not hold up everybody else."""
+"""Dependents orphaned in one turn, so that a large owner does not delay other requests."""
 _RELEVANT = (b'"ownerReferences":', b'"deletionTimestamp":')
 
 OwnerState = Literal["solid", "dangling", "waiting"]
@@ -35,7 +36,7 @@ OwnerState = Literal["solid", "dangling", "waiting"]
 
 @dataclass(slots=True)
 class OwnerIndex:
-    """Who names whom as owner, by the owner's uid."""
+    """The dependents of each owner, by the owner's uid."""
 
     _dependents: dict[str, dict[Key, None]] = field(default_factory=dict)
     _owners: dict[Key, frozenset[str]] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class OwnerIndex:
 
 class GarbageCollector:
     def __init__(
-        self, store: Store, catalog: Catalog, writer: Writer, deleter: Deleter, background: Background
+        self, store: ObjectStorage, catalog: Catalog, writer: Writer, deleter: Deleter, background: Background
     ) -> None:
         self._store = store
         self._catalog = catalog
@@ -71,7 +72,7 @@ class GarbageCollector:
         self._index = OwnerIndex()
 
     def start(self) -> None:
-        """Read all owner references there are, and follow every change from here on."""
+        """Read all owner references, and follow every change from here on."""
         for resource in self._store.resources():
             for path, record in self._store.scan(resource):
                 namespace, _, name = path.rpartition("/")
@@ -80,7 +81,7 @@ class GarbageCollector:
         self._store.listen(self._on_change)
 
     async def process(self, key: Key) -> None:
-        """Do for one object whatever its owners and its own deletion ask for."""
+        """Process one object: delete it, orphan it or release it, as its owners and its own deletion require."""
         record = self._store.latest(key)
         kind = self._catalog.stored(key.resource)
         if record is None or kind is None:
@@ -118,17 +119,17 @@ class GarbageCollector:
             self._background.queue(self.process, key)
 
     def _queue_owners(self, key: Key, obj: JsonObject) -> None:
-        """An owner that waits for its dependents may have waited for this one."""
+        """Queue the owners that may have waited for this dependent."""
         for owner in _owners_of(obj):
             owner_key = self._owner_key(key, owner)
             record = self._store.get(owner_key) if owner_key else None
             if owner_key and record and _RELEVANT[1] in record.body:
                 self._background.queue(self.process, owner_key)
 
-    # --- what is done about it ---------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------------
 
     def _collect(self, target: Target, obj: JsonObject, record: Record) -> Batch | None:
-        """Delete a dependent that nobody owns any more; drop references to owners that are gone if another lives."""
+        """Delete a dependent whose owners were all deleted; if one still exists, drop the references to the others."""
         owners = _owners_of(obj)
         states = [self._state_of(target.key, owner) for owner in owners]
         if not owners or all(state == "solid" for state in states):
@@ -180,7 +181,7 @@ class GarbageCollector:
         return "solid"
 
     def _owner_key(self, key: Key, owner: JsonObject) -> Key | None:
-        """Where the owner must be; None if that cannot be said."""
+        """Return the key under which the owner must be stored; None if it cannot be determined."""
         kind = self._catalog.find_kind(owner.get("apiVersion", ""), owner.get("kind", ""))
         if kind is None or (kind.resource.namespaced and not key.namespace):
             return None

@@ -1,4 +1,4 @@
-"""What happens by the clock: old history compacted, recorded events expired, bookmarks sent to quiet watches."""
+"""Periodic work: compact old history, expire recorded events, send bookmarks to quiet watches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 import msgspec
 import structlog
 
-from kuberun.clock import Clock, parse_rfc3339
+from kubebase.clock import Clock, parse_rfc3339
 from localkube.cluster.rules import EVENTS
 from localkube.cluster.watches import Watches
 from localkube.errors import StatusError
-from localkube.storage import Key, Store
+from localkube.storage import Key, ObjectStorage
 from localkube.storage.store import Batch
 
 _INTERVAL = 30.0
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Housekeeping:
-    def __init__(self, store: Store, watches: Watches, clock: Clock) -> None:
+    def __init__(self, store: ObjectStorage, watches: Watches, clock: Clock) -> None:
         self._store = store
         self._watches = watches
         self._clock = clock
@@ -35,7 +35,7 @@ class Housekeeping:
                 _log.warning("housekeeping failed, will try again", reason=exc.reason)
 
     async def tidy(self) -> None:
-        """One round of everything."""
+        """Run one round of all periodic work."""
         self._watches.bookmark_all()
         await self._expire_events()
         await self._store.keep_limits()
@@ -61,7 +61,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Times(msgspec.Struct):
-    """What an Event says about time; the rest of it is not even decoded."""
+    """The times of an Event; the rest of it is not decoded."""
 
     metadata: _Metadata
     lastTimestamp: str | None = None  # noqa: N815 - the field's name
@@ -73,7 +73,7 @@ _times = msgspec.json.Decoder(_Times)
 
 
 def last_seen(body: bytes) -> datetime:
-    """The newest time an Event names; a new count of it renews its life."""
+    """Return the newest time in an Event; counting it again extends its life."""
     event = _times.decode(body)
     texts = (event.lastTimestamp, event.eventTime, event.series.lastObservedTime if event.series else None)
     times = [_time(text) for text in texts if text]

@@ -1,7 +1,7 @@
 """Lists: a consistent snapshot, in key order, in pages.
 
-A continue token names the snapshot's revision and where the next page starts. Once that revision is compacted the
-token is refused with 410 and a replacement that goes on from the same place in the present.
+A continue token names the snapshot's revision and the start of the next page. Once that revision is compacted, the
+token is rejected with 410 and a replacement token that continues from the same place in the current state.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.cluster.conversions import Conversions
 from localkube.cluster.revisions import reject_future, revision_of, too_large
 from localkube.errors import Cause, StatusError, bad_request, expired, invalid
 from localkube.model import ListQuery, ListResult, ServedKind
 from localkube.selectors import Selector, parse_field_selector, parse_label_selector
-from localkube.storage import Record, Store
+from localkube.storage import ObjectStorage, Record
 
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - a format's name
 _NOW = -1
@@ -33,7 +33,7 @@ _TOO_OLD = (
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What a continue token holds."""
+    """The content of a continue token."""
 
     v: str
     rv: int
@@ -57,7 +57,7 @@ class Token(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which part of which snapshot is asked for."""
+    """The part of a snapshot that a request asks for."""
 
     revision: int
     start: str
@@ -68,7 +68,7 @@ Entries = list[tuple[str, Record]]
 
 
 class Lister:
-    def __init__(self, store: Store, conversions: Conversions) -> None:
+    def __init__(self, store: ObjectStorage, conversions: Conversions) -> None:
         self._store = store
         self._conversions = conversions
 
@@ -86,7 +86,7 @@ class Lister:
 
     async def _page(self, query: ListQuery) -> Page:
         _check_match(query)
-        # From the cache, as the real server answers for "0": whole lists, whatever the limit.
+        # From the cache, as the real server answers "0": whole lists, whatever the limit.
         limit = 0 if query.resource_version == "0" else query.limit
         if query.continue_token:
             return self._continued(query, limit)
@@ -130,7 +130,7 @@ class Lister:
 
 
 def selector_of(kind: ServedKind, labels: str, fields: str) -> Selector | None:
-    """The selector of a request, or None if it takes everything."""
+    """Return the selector of a request, or None if it selects everything."""
     parts = []
     if labels:
         parts.append(parse_label_selector(labels))

@@ -1,4 +1,4 @@
-"""The metadata that the server owns: names it makes, identities and times it stamps, the generation it counts."""
+"""The metadata that the server owns: generated names, uids, timestamps and the generation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import StatusError
 from localkube.model import ServedKind
 from localkube.storage import Record
@@ -20,7 +20,7 @@ _COUNTED_GROUPS: Final = frozenset(
 
 
 def drop_empty(obj: JsonObject) -> None:
-    """Metadata without null and empty fields, in place: there they mean the same as none. Types are checked before."""
+    """Remove null and empty fields of metadata in place: they mean the same as absent ones. Types are correct."""
     metadata = obj.get("metadata") or {}
     for name in ("labels", "annotations"):
         for key, value in (metadata.get(name) or {}).items():
@@ -31,7 +31,7 @@ def drop_empty(obj: JsonObject) -> None:
 
 
 def stamp_new(obj: JsonObject, kind: ServedKind, now: str) -> None:
-    """Identity, time and first generation of an object that is about to be created."""
+    """Stamp uid, creation time and first generation on an object that is about to be created."""
     metadata = obj["metadata"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         metadata.pop(name, None)
@@ -49,7 +49,7 @@ def generated_name(prefix: str) -> str:
 
 
 def carry_over(new: JsonObject, live: JsonObject) -> None:
-    """What a writer cannot take away: identity, times and generation come from the live object."""
+    """Restore fields that a writer cannot change: uid, timestamps and generation come from the live object."""
     metadata, old = new["metadata"], live["metadata"]
     metadata.pop("selfLink", None)
     for name in ("creationTimestamp", "generation"):
@@ -61,7 +61,7 @@ def carry_over(new: JsonObject, live: JsonObject) -> None:
 
 
 def count_generation(new: JsonObject, live: JsonObject, kind: ServedKind) -> None:
-    """Another generation when what the user wants has changed: everything but metadata and (if separate) status."""
+    """Increment the generation if anything except metadata and (if it is a subresource) status has changed."""
     if not counts_generation(kind):
         return
     ignored = {"metadata", "apiVersion", "kind"}
@@ -76,7 +76,7 @@ def counts_generation(kind: ServedKind) -> bool:
 
 
 def with_grace_period(obj: JsonObject, source: JsonObject) -> JsonObject:
-    """Zero is a value here, though tracking drops empty metadata."""
+    """Keep a zero: here it is a value, although tracking drops empty metadata."""
     if "deletionGracePeriodSeconds" in source["metadata"]:
         obj["metadata"]["deletionGracePeriodSeconds"] = source["metadata"]["deletionGracePeriodSeconds"]
     return obj
@@ -87,7 +87,7 @@ def is_deleting(obj: JsonObject) -> bool:
 
 
 def is_marked(record: Record) -> bool:
-    """Whether a stored object is being deleted; most are not, and that shows without decoding them."""
+    """Return whether a stored object is being deleted; checks the bytes first, because decoding is slow."""
     return b'"deletionTimestamp":' in record.body and is_deleting(record.decode())
 
 
@@ -103,7 +103,7 @@ def set_finalizers(obj: JsonObject, finalizers: list[str]) -> None:
 
 
 def same_content(new: JsonObject, live: JsonObject) -> bool:
-    """Whether a write would change nothing: equal, but perhaps for the times in managedFields."""
+    """Return whether a write would change nothing except the times in managedFields."""
     if new.keys() != live.keys() or any(new[name] != live[name] for name in new if name != "metadata"):
         return False
     ours, theirs = new["metadata"], live["metadata"]
@@ -113,7 +113,7 @@ def same_content(new: JsonObject, live: JsonObject) -> bool:
 
 
 def parse_resource_version(text: str) -> int:
-    """A resourceVersion inside an object; the failure is a bare 500, as of the real server."""
+    """Parse a resourceVersion inside an object; the failure is a bare 500, as on the real server."""
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()):

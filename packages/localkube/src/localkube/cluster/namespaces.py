@@ -1,11 +1,11 @@
-"""Namespaces: the ones every cluster has, the default service account in each, and emptying those being deleted."""
+"""The controller of namespaces: creates the built-in ones and default service accounts, empties deleted ones."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from kuberun.clock import Clock, rfc3339
-from kuberun.meta import JsonObject
+from kubebase.clock import Clock, rfc3339
+from kubebase.meta import JsonObject
 from localkube.cluster import metadata as meta
 from localkube.cluster.background import Background
 from localkube.cluster.catalog import Catalog
@@ -14,7 +14,7 @@ from localkube.cluster.rules import NAMESPACES, SERVICE_ACCOUNTS
 from localkube.cluster.target import Target
 from localkube.cluster.writes import Writer
 from localkube.model import DeleteOptions, ServedKind, User, WriteOptions
-from localkube.storage import Change, Key, Record, Store
+from localkube.storage import Change, Key, ObjectStorage, Record
 from localkube.storage.store import Batch
 
 INITIAL = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -22,7 +22,7 @@ USER = User("system:serviceaccount:kube-system:namespace-controller")
 MANAGER = "kube-controller-manager"
 _FINALIZER = "kubernetes"
 _CHUNK = 500
-"""Objects deleted in one go, so that emptying a large namespace does not hold up everybody else."""
+"""Objects deleted in one turn, so that emptying a large namespace does not delay other requests."""
 _FINE = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
     "NamespaceDeletionGroupVersionParsingFailure": (
@@ -41,7 +41,7 @@ _FINE = {
 class Namespaces:
     def __init__(
         self,
-        store: Store,
+        store: ObjectStorage,
         catalog: Catalog,
         writer: Writer,
         deleter: Deleter,
@@ -58,7 +58,7 @@ class Namespaces:
         self._terminating: set[str] = set()
 
     async def start(self) -> None:
-        """Create what is missing, and follow every change from here on."""
+        """Create the missing namespaces, and follow every change from here on."""
         self._store.listen(self._on_change)
         kind = self._kind(NAMESPACES)
         batches = []
@@ -74,7 +74,7 @@ class Namespaces:
             self._note(path, record)
 
     async def ensure_service_account(self, key: Key) -> None:
-        """The `default` ServiceAccount of a namespace."""
+        """Create the `default` ServiceAccount of a namespace."""
         namespace = self._store.latest(Key(NAMESPACES, "", key.name))
         if namespace is None or meta.is_marked(namespace):
             return
@@ -90,7 +90,7 @@ class Namespaces:
             await batch.committed()
 
     async def empty(self, key: Key) -> None:
-        """Delete what is in a namespace that is being deleted, then let go of it."""
+        """Delete the content of a namespace that is being deleted, then remove its finalizer."""
         namespace = self._store.latest(key)
         if namespace is None or not meta.is_marked(namespace):
             return
@@ -144,7 +144,7 @@ class Namespaces:
             await last.committed()
 
     async def _report(self, key: Key, left: list[tuple[Target, Record]]) -> None:
-        """Say what is still there; nothing is: take our finalizer away."""
+        """Report the remaining content in the status; remove our finalizer once the namespace is empty."""
         target = Target(self._kind(NAMESPACES), "", key.name, "finalize" if not left else "status")
         if left:
             conditions = _conditions(left, rfc3339(self._clock.now()))
@@ -171,7 +171,7 @@ def _release(namespace: JsonObject) -> None:
 
 
 def _set_conditions(namespace: JsonObject, conditions: list[JsonObject]) -> None:
-    """Replace what changed; a condition keeps its transition time while its status stays."""
+    """Replace the conditions that changed; a condition keeps its transition time while its status stays the same."""
     status = namespace.setdefault("status", {})
     before = {one["type"]: one for one in status.get("conditions") or []}
     for condition in conditions:

@@ -1,11 +1,11 @@
-"""One patch of any of the four types, put on a live object (or, applied, on none)."""
+"""Apply one patch of any of the four types to a live object; an apply patch may also create one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any, Literal, assert_never
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.cluster.target import Target
 from localkube.errors import Cause, StatusError, bad_request, invalid, unsupported_media_type
 from localkube.model import WriteOptions
@@ -27,7 +27,7 @@ def patched(
     now: str,
     versions: Collection[str],
 ) -> JsonObject:
-    """The object after the patch; `live` is used up. An applied one already carries its managed fields."""
+    """Return the object after the patch; `live` is consumed. An applied object already carries its managed fields."""
     document = live or {}
     match patch_type:
         case "json":
@@ -61,7 +61,7 @@ def patched(
 
 
 def _untyped(target: Target) -> StatusError:
-    """The stored object, not the applied one, is what cannot be merged: it is older than its schema."""
+    """Report that the stored object cannot be merged because it is older than its schema."""
     what = f"{target.namespace}/{target.name}; {target.resource.api_version}, Kind={target.resource.kind}"
     why = "an item of a list lacks the fields that tell it from the others"
     return StatusError(500, "", f"failed to create typed live object ({what}): {why}")
@@ -79,7 +79,7 @@ def _check_applied(target: Target, patch: Any) -> None:
 
 
 def _of_kind(target: Target, result: Any) -> JsonObject:
-    """A patch may not turn the object into something else."""
+    """Refuse a patch that changes the kind or the apiVersion of the object."""
     if not isinstance(result, dict):
         raise bad_request("the patch does not leave an object")
     resource = target.resource

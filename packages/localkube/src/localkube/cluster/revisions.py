@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from localkube.errors import StatusError, bad_request, server_timeout
-from localkube.storage import Store
+from localkube.storage import ObjectStorage
 
 
 def revision_of(text: str, *, where: str = "resourceVersion") -> int:
-    """The revision a request names, 0 for none."""
+    """Return the revision of a request, 0 for none."""
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
@@ -16,8 +16,8 @@ def revision_of(text: str, *, where: str = "resourceVersion") -> int:
     return int(text)
 
 
-async def reject_future(store: Store, wanted: int) -> None:
-    """What a client has seen elsewhere and this server has not: it may be on its way, or from another server."""
+async def reject_future(store: ObjectStorage, wanted: int) -> None:
+    """Report a revision that this server has not reached: it may come, or be of another server."""
     if wanted > store.revision:
         await store.settled()
     if wanted > store.revision:

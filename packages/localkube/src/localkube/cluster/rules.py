@@ -1,10 +1,10 @@
-"""Where built-in kinds differ from the common behaviour of the verbs."""
+"""Exceptions of built-in kinds from the common behaviour of the verbs."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 NAMESPACES: Final = "namespaces"
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"

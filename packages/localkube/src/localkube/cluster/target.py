@@ -1,10 +1,10 @@
-"""What a request is about: one object, or one part of it, in one served version."""
+"""The target of a request: one object, or a subresource of it, in one served version."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.errors import bad_request
 from localkube.model import ServedKind
 from localkube.storage import Key
@@ -33,7 +33,7 @@ class Target:
         return Target(self.kind, self.namespace, name, self.subresource)
 
     def settle_namespace(self, metadata: JsonObject) -> None:
-        """The namespace in the body is that of the URL, or was left out."""
+        """Check that the body names the namespace of the URL, or none."""
         said = metadata.get("namespace") or ""
         if not self.resource.namespaced:
             if said:
@@ -44,7 +44,7 @@ class Target:
         metadata["namespace"] = self.namespace
 
     def check_name(self, metadata: JsonObject) -> None:
-        """The name in the body is that of the URL."""
+        """Check that the body has the name of the URL."""
         said = metadata.get("name") or ""
         if not said:
             why = "was undeterminable: name must be provided"

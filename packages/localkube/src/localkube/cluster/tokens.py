@@ -1,13 +1,12 @@
-"""Tokens of service accounts: issued on request, signed with a key of this server, checked against what exists now.
+"""Tokens of service accounts: issued on request, signed with a key of this server, checked against the stored objects.
 
-A token dies with its ServiceAccount, and with the Secret it may be bound to: both must still exist under the same uid.
+A token is invalid once its ServiceAccount, or the Secret that it is bound to, no longer exists under the same uid.
 """
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,12 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from kuberun.clock import Clock, rfc3339
-from kuberun.meta import JsonObject
+from kubebase.bounded import BoundedDict
+from kubebase.clock import Clock, rfc3339
+from kubebase.meta import JsonObject
 from localkube.errors import Cause, StatusError, bad_request, conflict, invalid, not_found
 from localkube.model import User
-from localkube.storage import Key, StorageError, Store
+from localkube.storage import Key, ObjectStorage, StorageError
 from localkube.storage.directory import create_private
 
 ISSUER: Final = "https://kubernetes.default.svc"
@@ -36,7 +36,7 @@ _PRIVATE: Final = "kubernetes.io"
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A good token: whose it is, for which of the wanted audiences, and what a TokenReview says beside that."""
+    """A valid token: its user, the matching audiences, and the further fields of a TokenReview."""
 
     user: User
     audiences: tuple[str, ...]
@@ -44,7 +44,7 @@ class Verified:
 
 
 class Tokens:
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: ObjectStorage, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._key = _load_key(store.path)
@@ -52,11 +52,11 @@ class Tokens:
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         self._key_id = hashlib.sha256(public).hexdigest()[:43]
-        self._checked: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._checked: BoundedDict[str, dict[str, Any]] = BoundedDict(_CACHED)
 
     @property
     def public_key(self) -> ec.EllipticCurvePublicKey:
-        """For a JWKS document."""
+        """Return the public key for a JWKS document."""
         return self._key.public_key()
 
     @property
@@ -64,12 +64,12 @@ class Tokens:
         return self._key_id
 
     def verify(self, token: str) -> User | None:
-        """The user of a token meant for this API server, or None."""
+        """Return the user of a token for this API server, or None."""
         verified = self.review(token, (ISSUER,))
         return verified.user if verified else None
 
     def review(self, token: str, audiences: Sequence[str]) -> Verified | None:
-        """Check a token for any of these audiences; None if it is not good for one of them."""
+        """Check a token for any of these audiences; None if it is not valid for any."""
         claims = self._claims(token)
         if claims is None or not self._is_current(claims):
             return None
@@ -120,7 +120,7 @@ class Tokens:
         }
 
     def _bound(self, namespace: str, reference: Any) -> JsonObject:
-        """The claims of the object a token is bound to."""
+        """Return the claims about the object that a token is bound to."""
         if not reference:
             return {}
         kind, version, name = reference.get("kind"), reference.get("apiVersion"), reference.get("name", "")
@@ -139,7 +139,10 @@ class Tokens:
         return {"secret": {"name": name, "uid": record.uid}}
 
     def _claims(self, token: str) -> dict[str, Any] | None:
-        """The claims of a token we signed that has not expired. Signatures are remembered, times are checked anew."""
+        """Return the claims of a token that we signed and that has not expired.
+
+        Verified signatures are cached, times are checked on every call.
+        """
         digest = hashlib.sha256(token.encode(errors="replace")).hexdigest()
         claims = self._checked.get(digest)
         if claims is None:
@@ -147,8 +150,6 @@ class Tokens:
             if claims is None:
                 return None
             self._checked[digest] = claims
-            if len(self._checked) > _CACHED:
-                self._checked.popitem(last=False)
         now = self._clock.now().timestamp()
         return claims if claims["nbf"] <= now < claims["exp"] else None
 
@@ -199,7 +200,7 @@ class _TokenRequest(msgspec.Struct):
 
 
 def _readable_spec(obj: JsonObject) -> JsonObject:
-    """The spec of a TokenRequest, whose fields are of the types that they must have."""
+    """Return the spec of a TokenRequest after a check of its field types."""
     try:
         msgspec.convert(obj, _TokenRequest)
     except msgspec.ValidationError as exc:
@@ -226,7 +227,7 @@ def _bad_seconds(seconds: int, why: str) -> StatusError:
 
 
 def _load_key(directory: Path | None) -> ec.EllipticCurvePrivateKey:
-    """The signing key of the data directory, made on first use; one of its own for a store in memory."""
+    """Load the signing key of the data directory, or make it; a store in memory gets a new one."""
     if directory is None:
         return ec.generate_private_key(ec.SECP256R1())
     path = directory / KEY_FILE

@@ -1,11 +1,11 @@
-"""Refusing what a kind does not allow: unknown fields by the client's wish, everything else always."""
+"""Validation of a write: unknown fields are rejected if the client requests it, other violations always."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import assert_never
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.cluster.target import Target
 from localkube.errors import Cause, StatusError, bad_request, invalid
 from localkube.model import FieldValidation, ServedKind
@@ -13,13 +13,13 @@ from localkube.model import FieldValidation, ServedKind
 
 @dataclass(frozen=True, slots=True)
 class FieldProblems:
-    """Fields that came twice and fields the kind does not have; dropped in any case."""
+    """Duplicate and unknown fields of a body; they are dropped in any case."""
 
     duplicates: tuple[str, ...]
     unknown: tuple[str, ...]
 
     def settle(self, kind: ServedKind, wish: FieldValidation) -> list[str]:
-        """Warnings for the client; a 400 if it asked for strictness."""
+        """Return warnings for the client; raise a 400 if it requested strict validation."""
         texts = self._texts(wish)
         if texts and wish == "Strict":
             name = kind.resource.kind
@@ -30,7 +30,7 @@ class FieldProblems:
         return texts
 
     def settle_patch(self, wish: FieldValidation) -> list[str]:
-        """The same for a patched object, whose failure is a 422; the object is not repeated in it."""
+        """Return warnings for a patched object, whose failure is a 422 that does not repeat the object."""
         texts = self._texts(wish)
         if texts and wish == "Strict":
             message = f"Invalid value: strict decoding error: {', '.join(texts)}"

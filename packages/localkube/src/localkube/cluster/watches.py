@@ -1,7 +1,8 @@
-"""Watches: every change of a resource, from any revision that is still remembered, in order and without gaps.
+"""Watches: every change of a resource, from any revision in the history, in order and without gaps.
 
-A watch starts with a backlog (present objects or remembered changes) and goes on with what the store publishes; both
-are taken in one step, so nothing falls between. Buffers are bounded: who reads too slowly is cut off and comes back.
+A watch starts with a backlog (current objects or recorded changes) and continues with the changes that the store
+publishes; both are taken in one step, so there is no gap. Buffers are bounded: a slow reader is disconnected and
+reconnects.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.cluster.conversions import Conversions
 from localkube.cluster.lists import selector_of
 from localkube.cluster.revisions import reject_future, revision_of
 from localkube.errors import expired
 from localkube.model import ServedKind, WatchEvent, WatchQuery
 from localkube.selectors import Selector
-from localkube.storage import Change, Store
+from localkube.storage import Change, ObjectStorage
 
 BUFFER = 4096
-"""Events a watcher may lag behind before it is cut off."""
+"""Events a watcher may lag behind before it is disconnected."""
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -79,17 +80,17 @@ class Watch:
         self._end()
 
     def finish(self) -> None:
-        """Nothing more will come: the iteration ends after what is already there."""
+        """End the iteration after the events that are already queued."""
         self._hub.remove(self)
         self._end()
 
     def bookmark(self) -> None:
-        """Queue a bookmark at the present revision, if the client takes them and there is nothing better to send."""
+        """Queue a bookmark at the current revision, if the client accepts bookmarks and no event is queued."""
         if self.query.allow_bookmarks and self._started and not self._live and self._backlog is None:
             self._push(self._hub.bookmark(self.kind, {}))
 
     def offer(self, change: Change) -> None:
-        """A change was committed."""
+        """Queue a committed change."""
         if change.revision <= self._after or not self._is_in_namespace(change):
             return
         event = self._event(change, self._shown(change), self._shown_before(change))
@@ -119,7 +120,7 @@ class Watch:
         if self._ended:
             return
         if self._after and not self.query.send_initial_events:
-            # A version this server has not reached is one of another life of it: what came since is not known.
+            # A version that this server has not reached belongs to a former database: later changes are unknown.
             if self._after < store.compacted or self._after > store.revision:
                 raise expired(f"too old resource version: {self._after} ({store.compacted + 1})")
             self._backlog = self._replay(store.changes_since(self.kind.storage_key, self._after))
@@ -152,7 +153,7 @@ class Watch:
                     yield event
 
     def _shown(self, change: Change) -> JsonObject:
-        """The object of a live change, shared with the other watches if it can be."""
+        """Return the object of a live change, shared with the other watches if possible."""
         if self.kind.custom and self._hub.conversions.is_outdated(self.kind, _written(change)):
             return self._read(change)
         return self._hub.conversions.shown(self.kind, change.object)
@@ -171,7 +172,7 @@ class Watch:
         return self._hub.conversions.read(self.kind, change.previous)
 
     def _event(self, change: Change, obj: JsonObject, previous: JsonObject | None) -> WatchEvent | None:
-        """The change as this watch sees it: a selector turns it into an arrival, a departure or nothing."""
+        """Return the change as this watch sees it: a selector turns it into an addition, a deletion or nothing."""
         if self._selector is None:
             return WatchEvent(change.type, obj)
         is_in = change.type != "DELETED" and self._selector.matches(obj)
@@ -194,14 +195,14 @@ class Watch:
 
 
 def _written(change: Change) -> int:
-    """When the content of a change was written: a deletion shows what was there before."""
+    """Return the revision at which the content of a change was written; a deletion shows the content before it."""
     return change.previous.revision if change.type == "DELETED" and change.previous else change.revision
 
 
 class Watches:
     """All running watches, by resource."""
 
-    def __init__(self, store: Store, conversions: Conversions) -> None:
+    def __init__(self, store: ObjectStorage, conversions: Conversions) -> None:
         self.store = store
         self.conversions = conversions
         self._by_resource: dict[str, dict[Watch, None]] = {}
@@ -230,7 +231,7 @@ class Watches:
                 watch.bookmark()
 
     def end(self, resource: str) -> None:
-        """The resource is served differently now, or no longer: its watchers must start again."""
+        """End the watches of a resource whose schema changed or that is no longer served; clients start again."""
         for watch in list(self._by_resource.get(resource, {})):
             watch.finish()
 

@@ -1,10 +1,10 @@
 """Creating and changing objects: every rule between a decoded request body and the store.
 
     fields (unknown, duplicate, defaults) -> server-owned metadata -> the kind's own rules -> validation
-        -> managed fields -> nothing changed? last finalizer gone? -> store
+        -> managed fields -> nothing changed? last finalizer removed? -> store
 
-All of it runs without an await, so what was read is still true when it is written. The order of the checks is that of
-kube-apiserver, because clients see the first one that fails.
+All of it runs without an await, so a read is still current when its write is decided. The order of the checks is that
+of kube-apiserver, because clients see the first one that fails.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kuberun.clock import Clock, rfc3339
-from kuberun.meta import JsonObject
+from kubebase.clock import Clock, rfc3339
+from kubebase.meta import JsonObject
 from localkube.cluster import metadata as meta
 from localkube.cluster.catalog import Catalog
 from localkube.cluster.conversions import Conversions
@@ -26,7 +26,7 @@ from localkube.errors import Cause, StatusError, already_exists, bad_request, co
 from localkube.model import User, WriteOptions, Written
 from localkube.patch import reset_fields, track_update
 from localkube.storage import Record
-from localkube.storage.store import Batch, Store
+from localkube.storage.store import Batch, ObjectStorage
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 _NAME_ATTEMPTS = 8
@@ -34,7 +34,7 @@ _NAME_ATTEMPTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a write comes to. Without a batch nothing was queued: a dry run, or nothing to change."""
+    """The result of a write. Without a batch nothing was queued: a dry run, or no change."""
 
     written: Written
     batch: Batch | None = None
@@ -45,7 +45,7 @@ Hook = Callable[[Target, JsonObject], Batch | None]
 
 
 class Writer:
-    def __init__(self, store: Store, catalog: Catalog, conversions: Conversions, clock: Clock) -> None:
+    def __init__(self, store: ObjectStorage, catalog: Catalog, conversions: Conversions, clock: Clock) -> None:
         self._store = store
         self._catalog = catalog
         self._conversions = conversions
@@ -117,13 +117,13 @@ class Writer:
         duplicates: Sequence[str],
         answer: Callable[[JsonObject, User], JsonObject],
     ) -> Written:
-        """A create of a kind that is not stored: checked like any other, then answered."""
+        """Check a create of a kind that is not stored like any other, then answer it."""
         warnings = self._decode(target, obj, duplicates).settle(target.kind, options.field_validation)
         target.settle_namespace(obj["metadata"])
         return Written(answer(obj, options.user), created=True, warnings=warnings)
 
     def save(self, target: Target, change: Callable[[JsonObject], None], *, manager: str) -> Batch | None:
-        """A change of the newest version by the server itself: not validated; the managed fields name `manager`."""
+        """Change the newest version on behalf of the server: not validated; the managed fields name `manager`."""
         record = self._store.latest(target.key)
         if record is None:
             return None
@@ -147,7 +147,7 @@ class Writer:
         return FieldProblems(tuple(duplicates), tuple(unknown))
 
     def _check_room(self, target: Target, name: str) -> None:
-        """The namespace exists and takes new objects; so does the definition of a custom kind."""
+        """Refuse new objects if the namespace is missing or being deleted, or the definition of a custom kind is."""
         resource = target.resource
         definition = self._catalog.definitions.get(target.kind.storage_key)
         if definition is not None and definition.phase == "Terminating":
@@ -208,7 +208,7 @@ class Writer:
     def _finish(
         self, target: Target, obj: JsonObject, options: WriteOptions, written: Written, record: Record | None = None
     ) -> Decision:
-        """Store the object, unless nothing changes or it is only a try; remove it if it was only waiting for this."""
+        """Store the object, unless nothing changes or it is a dry run; remove it if this took its last finalizer."""
         stored = self._conversions.stored(target.kind, obj)
         if record is not None and meta.same_content(stored, record.decode()):
             return Decision(written)
@@ -233,7 +233,7 @@ class Writer:
         return meta.with_grace_period(tracked, obj)
 
     def _free_name(self, target: Target, obj: JsonObject, attempts: int) -> Target:
-        """The target under a name nobody has; other names are made up if more than one attempt is allowed."""
+        """Find a target with a free name; further names are generated if more than one attempt is allowed."""
         metadata = obj["metadata"]
         for _ in range(attempts - 1):
             if self._store.latest(target.key) is None:
@@ -246,7 +246,7 @@ class Writer:
         return target
 
     def _now(self) -> str:
-        """The time as it is written; made once for each second, because formatting costs as much as a decode."""
+        """Return the current time as text; cached for a second, because formatting costs as much as a decode."""
         now = self._clock.now()
         second = int(now.timestamp())
         if self._second[0] != second:
@@ -277,13 +277,13 @@ class Writer:
 
 
 Tracking = Literal["update", "applied"]
-"""Whether the managed fields still have to be worked out, or an apply patch has done so."""
+"""Says whether the managed fields must still be computed, or an apply patch has done so."""
 
 
 def _own_part(target: Target, obj: JsonObject, live: JsonObject) -> JsonObject:
-    """Only what the endpoint may change: status through /status, spec.finalizers through /finalize, else the rest.
+    """Restrict a write to the fields of its endpoint: status for /status, spec.finalizers for /finalize, else the rest.
 
-    `live` is used up.
+    `live` is modified.
     """
     match target.subresource:
         case "":
@@ -320,7 +320,7 @@ def _take(target: JsonObject, source: JsonObject, name: str) -> None:
 
 
 def _is_finished(target: Target, obj: JsonObject) -> bool:
-    """Being deleted, and nobody holds it any more."""
+    """Return whether the object is being deleted and its last finalizer was removed."""
     if not meta.is_deleting(obj) or obj["metadata"].get("finalizers"):
         return False
     return target.kind.storage_key != NAMESPACES or not (obj.get("spec") or {}).get("finalizers")

@@ -38,7 +38,7 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def joined(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The union of two nodes: of what is held at one path and below it."""
+    """Return the union of two nodes: all fields at one path and below it."""
     return _shortest(union(left or _ALONE, right or _ALONE))
 
 
@@ -56,7 +56,7 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """Members of left that are not members of right. A member of right does not take its children along."""
+    """Return the members of left that are not members of right. A member of right does not remove its children."""
     if not right:
         return left
     result: FieldSet = {}
@@ -70,7 +70,7 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def without(left: FieldSet, right: FieldSet) -> FieldSet:
-    """As `difference`, but a member of right takes everything below it along."""
+    """Do as `difference`, but a member of right also removes everything below it."""
     if not right:
         return left
     result: FieldSet = {}
@@ -84,7 +84,7 @@ def without(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def with_named_parents(fields: FieldSet, kind: Type | None) -> FieldSet:
-    """Also hold every declared field with a member below it: `.spec` for `.spec.replicas`, but not keys of maps."""
+    """Also include every declared field with a member below it: `.spec` for `.spec.replicas`, but not keys of maps."""
     result: FieldSet = {}
     for step, below in fields.items():
         if not below:
@@ -97,7 +97,7 @@ def with_named_parents(fields: FieldSet, kind: Type | None) -> FieldSet:
 
 
 def _below(kind: Type | None, step: str) -> tuple[Type | None, bool]:
-    """The type one step down, and whether the schema names that step."""
+    """Return the type one step down, and whether the schema names that step."""
     if kind is None:
         return None, False
     if step[0] == "f" and kind.map is not None:
@@ -109,7 +109,10 @@ def _below(kind: Type | None, step: str) -> tuple[Type | None, bool]:
 
 
 def fitted(fields: FieldSet, kind: Type) -> FieldSet:
-    """The set after a schema change: what became atomic is held as a whole. `fields` itself if nothing changed."""
+    """Return the set after a schema change: fields that became atomic are held as a whole.
+
+    `fields` itself if nothing changed.
+    """
     result = fields
     for step, below in fields.items():
         if not below:
@@ -140,12 +143,12 @@ def _is_atomic(kind: Type) -> bool:
 
 
 def ordered(fields: FieldSet) -> FieldSet:
-    """The set with its steps in the order the API shows them."""
+    """Return the set with its steps in the order the API shows them."""
     return {step: ordered(fields[step]) if fields[step] else LEAF for step in sorted(fields)}
 
 
 def paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
-    """Every member as text such as `.spec.ports[port=80].name`: members of one level first, then what is below them."""
+    """Yield every member as text such as `.spec.ports[port=80].name`: members of one level first, then those below."""
     steps = sorted((step for step in fields if step != SELF), key=_rank)
     for step in steps:
         if not fields[step] or SELF in fields[step]:
@@ -156,7 +159,7 @@ def paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
 
 
 def _rank(step: str) -> tuple[str, Any]:
-    """Fields come first, then items by key and by value; numbers count as such, before text."""
+    """Return the sort key: fields come first, then items by key and by value; numbers sort as numbers, before text."""
     match step[0]:
         case "k":
             return "k", [(name, _value_rank(value)) for name, value in json.loads(step[2:]).items()]
@@ -193,19 +196,19 @@ def step_text(step: str) -> str:
 
 
 def value_step(value: Any) -> str:
-    """The step to an item of a set."""
+    """Return the step to an item of a set."""
     return "v:" + _encoded(value)
 
 
 def key_step(keys: dict[str, Any]) -> str:
-    """The step to an item of a list of maps."""
+    """Return the step to an item of a list of maps."""
     return "k:" + _encoded(dict(sorted(keys.items())))
 
 
 def checked(fields: Any) -> FieldSet:
-    """A set a client sent, in canonical form. Steps of an unknown kind are dropped.
+    """Return a set that a client sent, in canonical form. Steps of an unknown kind are dropped.
 
-    Raises ValueError or TypeError for what is not a set of fields.
+    Raises ValueError or TypeError for anything that is not a set of fields.
     """
     if not isinstance(fields, dict):
         raise TypeError("a set of fields is a map")
@@ -254,7 +257,7 @@ def _value_text(value: Any) -> str:
 
 
 def _encoded(value: Any) -> str:
-    """JSON as the API writes it inside a step: compact, with the characters that HTML minds escaped."""
+    """Return JSON as the API writes it inside a step: compact, with HTML characters escaped."""
     text = msgspec.json.encode(value).decode()
     return text.translate(_ESCAPES) if any(sign in text for sign in "&<>\u2028\u2029") else text
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def quoted(value: Any) -> str:
-    """A scalar; strings in quotes."""
+    """Print a scalar; strings in quotes."""
     match value:
         case str():
             return f'"{value}"'
@@ -19,12 +19,12 @@ def quoted(value: Any) -> str:
 
 
 def plain_pointer(value: Any) -> str:
-    """A wrapped value, without quotes."""
+    """Print a value as a Go pointer, without quotes."""
     return "&{" + plain(value) + "}"
 
 
 def plain(value: Any) -> str:
-    """A value without quotes."""
+    """Print a value without quotes."""
     match value:
         case dict():
             return "map[" + " ".join(f"{name}:{plain(value[name])}" for name in sorted(value)) + "]"
@@ -39,7 +39,7 @@ def plain(value: Any) -> str:
 
 
 def literal(value: Any) -> str:
-    """A value in Go syntax."""
+    """Print a value in Go syntax."""
     match value:
         case dict():
             parts = ", ".join(f"{quoted(name)}:{literal(value[name])}" for name in sorted(value))
@@ -69,7 +69,7 @@ def type_name(value: Any) -> str:
 
 
 def not_decodable(value: Any, into: str) -> str:
-    """What the JSON decoder says of a value of the wrong kind."""
+    """Return the error text of Go's JSON decoder for a value of the wrong type."""
     return f"json: cannot unmarshal {_json_kind(value)} into Go {into}"
 
 

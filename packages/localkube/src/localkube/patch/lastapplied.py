@@ -1,7 +1,7 @@
 """The move from client-side to server-side kubectl apply: conflicts that the last-applied annotation explains away.
 
-Only for the manager named `kubectl`. A field whose live value is still what kubectl applied last, on the client's side,
-was kubectl's all along; taking it over is no conflict. The annotation is then kept up to date for older clients.
+Only for the manager named `kubectl`. A field that still has the value of the last client-side kubectl apply
+belongs to kubectl; taking it over causes no conflict. The annotation is then kept up to date for older clients.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.patch.fields import FieldSet, difference
 from localkube.patch.typecheck import MismatchError
 from localkube.patch.types import Type
@@ -21,7 +21,7 @@ _KUBECTL: Final = "kubectl"
 
 
 def explained(live: JsonObject, manager: str, kind: Type) -> FieldSet:
-    """Fields that still are as kubectl applied them last; empty for every other manager."""
+    """Find the fields with the values that kubectl applied last; empty for every other manager."""
     text = _annotation(live) if manager == _KUBECTL else ""
     if not text:
         return {}
@@ -37,7 +37,7 @@ def explained(live: JsonObject, manager: str, kind: Type) -> FieldSet:
 
 
 def updated(obj: JsonObject, config: JsonObject, manager: str) -> JsonObject:
-    """`obj` with the annotation renewed, if kubectl applied and the object has one."""
+    """Return `obj` with the annotation renewed, if kubectl applied and the object has one."""
     if manager != _KUBECTL or not _annotation(obj):
         return obj
     metadata: JsonObject = dict(config.get("metadata", {}))

@@ -1,4 +1,4 @@
-"""metadata.managedFields: who holds which fields, read into a dict by manager and written back in the API's order."""
+"""metadata.managedFields: the fields of each manager, read into a dict and written back in the API's order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
-from kuberun.clock import parse_rfc3339, rfc3339
-from kuberun.meta import JsonObject
+from kubebase.clock import parse_rfc3339, rfc3339
+from kubebase.meta import JsonObject
 from localkube.patch.fields import FieldSet, checked, fitted, ordered, union
 from localkube.patch.types import Type
 
@@ -38,7 +38,7 @@ class Manager(NamedTuple):
 
     @property
     def described(self) -> str:
-        """As conflicts name it."""
+        """Return the manager's name in conflicts."""
         text = json.dumps(self.name, ensure_ascii=False)
         if self.subresource:
             text += f" with subresource {json.dumps(self.subresource)}"
@@ -47,7 +47,7 @@ class Manager(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one manager holds, in terms of one API version. `raw` is the stored entry this was read from, if any."""
+    """The fields of one manager in one API version. `raw` is the stored entry it was read from, if any."""
 
     api_version: str
     fields: FieldSet
@@ -67,13 +67,13 @@ def updater(name: str, api_version: str, subresource: str) -> Manager:
 
 
 def entries_of(obj: JsonObject | None) -> Any:
-    """The managedFields of an object as it has them; None if it has none."""
+    """Return the managedFields of an object; None if it has none."""
     metadata = obj.get("metadata") if obj else None
     return metadata.get("managedFields") if isinstance(metadata, dict) else None
 
 
 def stored(obj: JsonObject | None, kind: Type) -> Managed:
-    """Holdings of a stored object, fitted to the schema of today. What we stored needs no other check."""
+    """Return the managers of a stored object, converted to the current schema. Stored entries need no other check."""
     result: Managed = {}
     for entry in entries_of(obj) or ():
         fields = entry.get("fieldsV1") or {}
@@ -84,7 +84,10 @@ def stored(obj: JsonObject | None, kind: Type) -> Managed:
 
 
 def sent(entries: list[Any], kind: Type) -> Managed:
-    """Holdings a client wrote itself. Raises ValueError or TypeError for what is not a list of entries."""
+    """Return the managers that a client wrote itself.
+
+    Raises ValueError or TypeError for anything that is not a list of entries.
+    """
     result: Managed = {}
     for index, entry in enumerate(entries):
         if entry.get("operation") not in ("Apply", "Update"):
@@ -106,12 +109,12 @@ def _identity(entry: JsonObject) -> Manager:
 
 
 def is_reset(entries: Any) -> bool:
-    """An empty list, or one empty entry, is how a client asks to forget all managers."""
+    """Return whether a client requests to forget all managers, with an empty list or one empty entry."""
     return isinstance(entries, list) and (not entries or (len(entries) == 1 and not entries[0]))
 
 
 def encoded(managed: Managed) -> list[JsonObject]:
-    """Entries as stored: appliers first, then by time, name, version and subresource."""
+    """Return the entries as stored: appliers first, then by time, name, version and subresource."""
     order = sorted(
         managed.items(), key=lambda pair: (pair[0].operation, pair[1].time, pair[0].name, pair[1].api_version, pair[0])
     )
@@ -134,12 +137,12 @@ def _entry(manager: Manager, holding: Holding) -> JsonObject:
 
 
 def held(holding: Holding, fields: FieldSet) -> Holding:
-    """The holding with other fields."""
+    """Return the holding with other fields."""
     return holding if fields is holding.fields else replace(holding, fields=fields, raw=None)
 
 
 def drop_unserved(managed: Managed, served: Collection[str]) -> None:
-    """Forget what is held in terms of versions that are gone. No versions given: none are gone."""
+    """Forget the fields held in versions that no longer exist. Without versions, keep all."""
     if not served:
         return
     for manager in [manager for manager, holding in managed.items() if holding.api_version not in served]:

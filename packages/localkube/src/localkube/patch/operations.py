@@ -1,7 +1,7 @@
-"""JSON Patch (RFC 6902), with the liberties the API server takes.
+"""JSON Patch (RFC 6902), with the deviations of the API server.
 
 Negative indices count from the end, `replace` may add a key, a missing value is null, and an absent key tests equal to
-null. Every operation that does not apply ends the whole patch with one and the same answer.
+null. Any operation that does not apply fails the whole patch with the same error.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any, Final
 
 import msgspec
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import StatusError, bad_request, too_large
 from localkube.patch.gotext import not_decodable
 from localkube.patch.values import copied, equal
 
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED_BYTES: Final = 3 * 1024 * 1024
-"""What all `copy` operations of a patch may add up to: each can double a document."""
+"""Bytes that all `copy` operations of a patch may add: each can double a document."""
 
 
 def json_patch(doc: Any, ops: Any) -> Any:
-    """The document with all operations applied in turn; a copy, `doc` stays as it is."""
+    """Apply all operations in order to a copy of the document."""
     operations = _checked(ops)
     holder = {"": copied(doc)}
     copied_bytes = 0
@@ -60,7 +60,9 @@ def _rejected() -> StatusError:
 
 
 def _apply(holder: JsonObject, operation: JsonObject) -> int:
-    """Carry out one operation and return how many bytes it copied. What does not apply raises a LookupError or a like.
+    """Carry out one operation and return how many bytes it copied.
+
+    Raises LookupError or TypeError if it does not apply.
 
     `holder` has the document under the empty key.
     """
@@ -92,7 +94,7 @@ def _apply(holder: JsonObject, operation: JsonObject) -> int:
 
 
 def _path(operation: JsonObject, name: str) -> list[str]:
-    """Decoded steps. The first is empty and leads from the holder to the document."""
+    """Return the decoded steps. The first is empty and leads from the holder to the document."""
     text = operation.get(name)
     if text is None or (text and not text.startswith("/")):
         raise LookupError
@@ -111,7 +113,7 @@ def _parent(holder: JsonObject, path: list[str]) -> Any:
 
 
 def _get(parent: Any, step: str) -> Any:
-    """What is there; None for a key that is not. A step into a scalar raises: it has no length."""
+    """Read one step; None for a missing key. A step into a scalar raises: it has no length."""
     return parent.get(step) if isinstance(parent, dict) else parent[_index(step, len(parent))]
 
 

@@ -1,7 +1,7 @@
-"""Server-side apply and field ownership: who may change what, and what disappears when an applier drops it.
+"""Server-side apply and field ownership.
 
     apply          live + configuration -> new object, or 409 with every conflict
-    track_update   what create, update and the other patches changed now belongs to the client that did it
+    track_update   create, update and the other patches: the client owns the fields that it changed
 
 Both only compute. The verbs layer validates, fills defaults and stores; it calls `keep_times` last, so that a write
 that changes nothing but the time of an entry changes nothing at all.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import Cause, StatusError, bad_request
 from localkube.model import ServedKind
 from localkube.patch import lastapplied
@@ -62,7 +62,7 @@ _RESET_ON_STATUS: Final[FieldSet] = {"f:metadata": LEAF, "f:spec": LEAF}
 
 
 def reset_fields(kind: ServedKind, subresource: str) -> FieldSet:
-    """Fields a request to this endpoint cannot change, and therefore cannot own."""
+    """Return the fields that a request to this endpoint cannot change, and therefore cannot own."""
     match subresource:
         case "status" if kind.custom:
             return _RESET_ON_STATUS
@@ -87,11 +87,11 @@ def apply(
     reset: FieldSet | None = None,
     versions: Collection[str] = (),
 ) -> JsonObject:
-    """The live object with the configuration applied; `live` itself if that changes nothing, ownership included.
+    """Return the live object with the configuration applied; `live` itself if nothing changes, ownership included.
 
-    `reset` is what `reset_fields` says of the endpoint; without it, spec and metadata do not belong to the status
-    endpoint, nor status to any other. `versions` are the apiVersions of the kind that exist: entries of others are
-    forgotten. A map or list that merges becomes null when its last item goes but somebody still holds it as such.
+    `reset` is the result of `reset_fields` for the endpoint; without it, spec and metadata do not belong to the status
+    endpoint, nor status to any other. `versions` are the existing apiVersions of the kind: entries of others are
+    dropped. A map or list that merges becomes null when its last item is removed and another manager still holds it.
     """
     _check_config(live, config, api_version)
     kind = compiled(schema)
@@ -131,9 +131,9 @@ def track_update(
     reset: FieldSet | None = None,
     versions: Collection[str] = (),
 ) -> JsonObject:
-    """The new object with managedFields that give what changed to this manager. `live` is None for a create.
+    """Return the new object with managedFields that assign the changes to this manager. `live` is None for a create.
 
-    Clients may write managedFields themselves, but not through a subresource; what they write counts if it can be read.
+    Clients may write managedFields themselves if they are valid, but not through a subresource.
     """
     kind = compiled(schema)
     managed = _managed(live, None if subresource else entries_of(new), kind)
@@ -157,7 +157,7 @@ def track_update(
 
 
 def keep_times(live: JsonObject | None, new: JsonObject) -> JsonObject:
-    """`live` if the new object differs from it in nothing but times of managedFields entries, else `new`."""
+    """Return `live` if the new object differs from it only in times of managedFields entries, else `new`."""
     if live is None:
         return new
     olds, news = entries_of(live) or [], entries_of(new) or []
@@ -207,7 +207,7 @@ def _empty(obj: JsonObject) -> JsonObject:
 
 
 def _managed(live: JsonObject | None, entries: Any, kind: Type) -> Managed:
-    """Holdings a write starts from: those the client sent if it sent any, those of the live object otherwise."""
+    """Return the managers that a write starts from: those that the client sent, else those of the live object."""
     if is_reset(entries):
         return {}
     if entries and entries != entries_of(live):
@@ -223,7 +223,7 @@ def _sets(managed: Managed) -> list[FieldSet]:
 
 
 class _Change(NamedTuple):
-    """What a request changes: all of it, and what remains once fields the endpoint resets are left out."""
+    """The fields that a request changes: all of them, and those that the endpoint does not reset."""
 
     all: Difference
     mine: Difference
@@ -235,14 +235,17 @@ class _Change(NamedTuple):
 
 
 def _change(old: JsonObject, new: JsonObject, kind: Type, endpoint: _Endpoint) -> _Change:
-    """The main endpoint resets fields in terms of its own version only, a subresource in terms of all of them."""
+    """Return the changed fields.
+
+    The main endpoint resets fields of its own version only, a subresource those of all versions.
+    """
     diff = compared(old, new, kind)
     mine = Difference(without(diff.changed, endpoint.reset), without(diff.removed, endpoint.reset))
     return _Change(diff, mine, "" if endpoint.subresource else endpoint.api_version)
 
 
 def _pruned(new: JsonObject, last: FieldSet, owned: list[FieldSet], kind: Type) -> JsonObject:
-    """`new` without what the applier held before, speaks of no more, and nobody else holds."""
+    """Remove from `new` the fields that the applier dropped and no other manager holds."""
     if not difference(last, owned[0]):
         return new
     lost = with_named_parents(last, kind)
@@ -287,7 +290,7 @@ def _conflict_text(conflicts: list[tuple[Manager, str]]) -> str:
 
 
 def _take(managed: Managed, change: _Change) -> None:
-    """Other managers lose what changed or went away; those that hold nothing any more are forgotten."""
+    """Take changed and removed fields from other managers; forget managers without fields."""
     for manager, holding in list(managed.items()):
         diff = change.seen_by(holding)
         lost = intersection(holding.fields, diff.changed) if diff.changed else {}
@@ -300,7 +303,7 @@ def _take(managed: Managed, change: _Change) -> None:
 
 
 def _hold(managed: Managed, manager: Manager, holding: Holding, last: Holding | None = None) -> None:
-    """Record what a manager holds now. `last` is kept if it says the same, so that nothing is written anew."""
+    """Record the fields of a manager. `last` is kept if it is equal, so that the entry is not rewritten."""
     fields = difference(holding.fields, _NEVER_HELD)
     if not fields:
         managed.pop(manager, None)
@@ -324,7 +327,7 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", {}, [])
 
 
 def _with_entries(obj: JsonObject, entries: list[JsonObject]) -> JsonObject:
-    """The object with these managedFields, or with none. Metadata has no empty fields: no labels, no such key."""
+    """Return the object with these managedFields, or without the key if there are none."""
     given: JsonObject = obj.get("metadata") or {}
     metadata = {name: value for name, value in given.items() if value not in _EMPTY and name != "managedFields"}
     if entries:

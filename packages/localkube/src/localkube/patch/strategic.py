@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge patch that knows, from the schema, which lists merge item by item and by which key.
+"""Strategic merge patch: a merge patch whose schema defines which lists merge item by item, and by which key.
 
 Only built-in kinds have the extensions it reads (x-kubernetes-patch-strategy, x-kubernetes-patch-merge-key). A patch
 can carry directives:
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import StatusError, bad_request
 from localkube.patch.gotext import not_decodable, plain, type_name
 from localkube.patch.values import copied
@@ -27,7 +27,7 @@ _ANYTHING: Final[JsonObject] = {}
 
 
 def strategic_merge(doc: JsonObject, patch: Any, schema: JsonObject) -> JsonObject:
-    """The document with the patch merged into it; a copy, `doc` stays as it is."""
+    """Merge the patch into a copy of the document."""
     if not isinstance(patch, dict):
         raise bad_request(not_decodable(patch, "value of type map[string]interface {}"))
     return _merged_map(copied(doc), copied(patch), schema)
@@ -107,7 +107,7 @@ def _merge_ordered(old: JsonObject, patch: JsonObject, directive: str, schema: J
 
 
 def _order_left(before: list[Any], change: list[Any], key: str) -> list[Any]:
-    """The server's order once items are gone: new ones have moved into the places of those that were deleted."""
+    """Return the server's order after deletions: new items have moved into the places of deleted ones."""
     gone = [_identity(item, key) for item in change if isinstance(item, dict) and item.get(_PATCH) == "delete"]
     kept = [item for item in before if _identity(item, key) not in gone]
     if len(kept) == len(before):
@@ -118,7 +118,7 @@ def _order_left(before: list[Any], change: list[Any], key: str) -> list[Any]:
 
 
 def _check_order(change: list[Any], order: list[Any], key: str) -> None:
-    """Items of the patch must appear in the order list, and in that order."""
+    """Check that the items of the patch appear in the order list, and in that order."""
     items = [item for item in change if not (isinstance(item, dict) and _PATCH in item)]
     remaining = iter([_identity(item, key) for item in order])
     if order and not all(_identity(item, key) in remaining for item in items):
@@ -178,7 +178,10 @@ def _position(items: list[Any], key: str, identity: Any) -> int | None:
 
 
 def _in_order(items: list[Any], order: list[Any], server_order: list[Any], key: str) -> list[Any]:
-    """Items named by the patch in its order; the others in the server's, before the first they stood in front of."""
+    """Return the items of the patch in its order.
+
+    The others keep the server's order, before the first item they preceded.
+    """
     wanted = _ranks(order, key)
     served = _ranks(server_order, key)
     mine = sorted((item for item in items if _identity(item, key) in wanted), key=_by(wanted, key))
@@ -199,7 +202,7 @@ def _by(ranks: dict[Any, int], key: str) -> Callable[[Any], int]:
 
 
 def _identity(item: Any, key: str) -> Any:
-    """What tells items apart: the value of the merge key, or the scalar itself. True is not 1."""
+    """Return the identity of an item: the value of the merge key, or the scalar itself. True is not 1."""
     if key:
         if not isinstance(item, dict):
             raise _failed(f"expected a map[string]interface {{}}, but received a {type_name(item)}")
@@ -212,7 +215,7 @@ def _identity(item: Any, key: str) -> Any:
 
 
 def _new(value: Any) -> Any:
-    """A value that has no counterpart: its nulls and what carries a directive mean nothing and are left out."""
+    """Clean a value without counterpart: drop its nulls and directives."""
     match value:
         case dict():
             items = {name: _new(item) for name, item in value.items() if item is not None}
@@ -231,7 +234,7 @@ def _set(old: JsonObject, name: str, value: Any) -> None:
 
 
 def _field(schema: JsonObject, name: str) -> JsonObject:
-    """The schema of one field; of a plain map, that of its values."""
+    """Return the schema of one field; for a plain map, that of its values."""
     found = schema.get("properties", {}).get(name)
     if found is None:
         more = schema.get("additionalProperties")
@@ -248,5 +251,5 @@ def _key(schema: JsonObject) -> str:
 
 
 def _failed(message: str) -> StatusError:
-    """A patch the server cannot make sense of: it answers with an error of its own."""
+    """Report a patch that the server cannot interpret."""
     return StatusError(500, "", message)

@@ -1,6 +1,6 @@
-"""Does a value fit its Type, and if not, where and why, in the words of the API server.
+"""Type checks: whether a value fits its Type, and if not, where and why, with the texts of the API server.
 
-`fits` is the quick answer on the way; `problems` is asked only once something is wrong.
+`fits` is the fast check; `problems` runs only after it failed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class MismatchError(Exception):
 
 
 def fits(value: Any, kind: Type) -> bool:
-    """True if there are no problems but, perhaps, doubled items of a list that is held as a whole."""
+    """Return whether a value fits; duplicate items of an atomic list are allowed."""
     if value is None or kind is UNTYPED or kind is DEDUCED:
         return True
     if type(value) is str:
@@ -44,7 +44,7 @@ def _map_fits(value: dict[str, Any], kind: MapType) -> bool:
 
 
 def item_keys(item: Any, kind: ListType) -> dict[str, Any]:
-    """The fields, with their defaults, that tell an item of a list of maps from the others."""
+    """Return the fields, with their defaults, that identify an item of a list of maps."""
     if not isinstance(item, dict):
         raise MismatchError
     result = {}
@@ -59,7 +59,7 @@ def item_keys(item: Any, kind: ListType) -> dict[str, Any]:
 
 
 def report(value: Any, kind: Type) -> str:
-    """All problems as one text: a single one reads inline, several as a list."""
+    """Return all problems as one text: a single one inline, several as a list."""
     found = problems(value, kind, "")
     if len(found) == 1:
         return found[0]
@@ -67,7 +67,7 @@ def report(value: Any, kind: Type) -> str:
 
 
 def problems(value: Any, kind: Type, path: str) -> list[str]:
-    """Every problem as `path: text`."""
+    """Return every problem as `path: text`."""
     match kind.shape_of(value):
         case "map" if kind.map is not None:
             return _map_problems(value, kind.map, path)
@@ -113,7 +113,7 @@ def _list_problems(value: Any, kind: ListType, path: str) -> list[str]:
 
 
 def _item_problems(value: list[Any], kind: ListType) -> list[str]:
-    """Items without identity, and items with the same one."""
+    """Return items without identity, and items with the same one."""
     seen: set[str] = set()
     result: list[str] = []
     for index, item in enumerate(value):

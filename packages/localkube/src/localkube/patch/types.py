@@ -1,4 +1,4 @@
-"""What server-side apply needs to know of a schema: which maps and lists merge, by which keys, and which do not.
+"""The parts of a schema that server-side apply needs: which maps and lists merge, and by which keys.
 
 An OpenAPI schema is compiled once into a tree of `Type`; the walks in `values` and `typecheck` read only that. A value
 may have several shapes (a field that preserves unknown fields is a scalar, a list or a map): a Type has up to three.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 Scalar = Literal["string", "numeric", "boolean", "untyped"]
 Shape = Literal["map", "scalar", "list"]
@@ -43,7 +43,10 @@ class Type:
     list: ListType | None = None
 
     def shape_of(self, value: Any) -> Shape:
-        """The shape under which a value is walked; null, and a value of a wrong kind, take the first shape allowed."""
+        """Return the shape under which a value is walked.
+
+        Null, and a value of a wrong kind, get the first allowed shape.
+        """
         match value:
             case dict() if self.map is not None:
                 return "map"
@@ -57,7 +60,10 @@ class Type:
 
 
 def compiled(schema: JsonObject) -> Type:
-    """The Type of whole objects with this schema. It is kept: schemas are few and long-lived, and never edited."""
+    """Return the Type of whole objects with this schema.
+
+    It is cached: schemas are few, long-lived, and never edited.
+    """
     known = _cache.get(id(schema))
     if known is not None:
         return known[1]
@@ -74,7 +80,7 @@ _cache: dict[int, tuple[JsonObject, Type]] = {}
 
 
 def _untyped() -> Type:
-    """Anything, and always replaced as a whole."""
+    """Return the type of any value that is replaced as a whole."""
     result = Type(scalar="untyped")
     result.list = ListType(result)
     result.map = MapType(element=result, atomic=True)
@@ -82,7 +88,7 @@ def _untyped() -> Type:
 
 
 def _deduced() -> Type:
-    """Anything; maps merge key by key, lists are replaced as a whole."""
+    """Return the type of any value whose maps merge key by key and whose lists are replaced as a whole."""
     result = Type(scalar="untyped", list=ListType(UNTYPED))
     result.map = MapType(element=result, deduced=True)
     return result
@@ -129,7 +135,7 @@ _ENVELOPE: Final = {"apiVersion": _STRING, "kind": _STRING, "metadata": OBJECT_M
 
 
 def _root(schema: JsonObject) -> Type:
-    """Metadata is the same for every kind, whatever the schema says of it."""
+    """Compile the type of whole objects; metadata is the same for every kind."""
     result = _compile(schema, keep_unknown=False)
     if result.map is not None:
         result.map.fields |= _ENVELOPE
@@ -137,7 +143,10 @@ def _root(schema: JsonObject) -> Type:
 
 
 def _compile(schema: JsonObject, *, keep_unknown: bool) -> Type:
-    """`keep_unknown` is inherited: below x-kubernetes-preserve-unknown-fields, undeclared fields are allowed."""
+    """Compile a schema.
+
+    `keep_unknown` is inherited: below x-kubernetes-preserve-unknown-fields, undeclared fields are allowed.
+    """
     keep_unknown = keep_unknown or schema.get("x-kubernetes-preserve-unknown-fields") is True
     match schema.get("type", ""):
         case "object":
@@ -160,8 +169,6 @@ def _map(schema: JsonObject, *, keep_unknown: bool) -> MapType:
         fields={name: _compile(part, keep_unknown=keep_unknown) for name, part in properties.items()},
         atomic=schema.get("x-kubernetes-map-type") == "atomic",
     )
-    if schema.get("x-kubernetes-embedded-resource") is True:
-        result.fields |= _ENVELOPE
     match schema.get("additionalProperties"):
         case dict() as more:
             result.element = _compile(more, keep_unknown=keep_unknown)

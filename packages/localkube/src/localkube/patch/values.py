@@ -1,7 +1,7 @@
-"""Walks over values guided by a Type: merge, compare, list the fields, take fields out.
+"""Walks over values guided by a Type: merge, compare, list the fields, remove fields.
 
 These are the operations of server-side apply. None edits its arguments; results share unchanged parts with them, so
-that `is` tells at once that a part did not change. Values are assumed to fit their type (see `typecheck`) or be null.
+that `is` shows that a part did not change. Values must fit their type (see `typecheck`) or be null.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from localkube.patch.types import DEDUCED, ListType, MapType, Shape, Type
 
 
 class Difference(NamedTuple):
-    """Fields that exist afterwards and are new or different, and fields that are gone."""
+    """Fields that exist afterwards and are new or different, and removed fields."""
 
     changed: FieldSet
     removed: FieldSet
 
 
 def field_set(value: Any, kind: Type) -> FieldSet:
-    """Every field an applied configuration speaks about."""
+    """Return every field that an applied configuration contains."""
     return _spoken(value, kind, {}, _refuse_doubled) or {}
 
 
 def present_fields(value: Any, kind: Type) -> FieldSet:
-    """The same of an object that may hold several items of one key: those count as one field."""
+    """List the fields of an object that may hold several items of one key: those count as one field."""
     return _spoken(value, kind, {}, _accept_doubled) or {}
 
 
@@ -45,7 +45,7 @@ def _accept_doubled() -> None:
 
 
 def _spoken(value: Any, kind: Type, node: FieldSet, doubled: _OnDoubled) -> FieldSet | None:
-    """`node` with what is below `value` added; LEAF for a value held as a whole; None if there is nothing to hold."""
+    """Return `node` with the fields below `value` added; LEAF for an atomic value; None if there are no fields."""
     if type(value) is dict:
         if kind.map is None:
             raise MismatchError
@@ -87,7 +87,7 @@ def _spoken_map(value: dict[str, Any], kind: MapType, node: FieldSet, doubled: _
 
 
 _NOTHING = Type()
-"""No value fits it: the type of what a schema does not know."""
+"""The type of fields that a schema does not declare; no value fits it."""
 
 
 def _spoken_list(value: list[Any], kind: ListType, node: FieldSet, doubled: _OnDoubled) -> None:
@@ -102,7 +102,7 @@ def _spoken_list(value: list[Any], kind: ListType, node: FieldSet, doubled: _OnD
 
 
 def item_step(item: Any, kind: ListType) -> str:
-    """The step to one item of a list that merges. Raises MismatchError for an item without identity."""
+    """Return the step to one item of a list that merges. Raises MismatchError for an item without identity."""
     if kind.keys:
         return key_step(item_keys(item, kind))
     if item is None or isinstance(item, dict | list):
@@ -111,7 +111,7 @@ def item_step(item: Any, kind: ListType) -> str:
 
 
 def merged(old: Any, new: Any, kind: Type) -> Any:
-    """`old` with the fields of `new` laid over it. Returns `old` itself if that changes nothing."""
+    """Merge the fields of `new` into `old`. Returns `old` itself if that changes nothing."""
     if type(new) is dict and kind.map is not None and not kind.map.atomic:
         if type(old) is dict and new:
             return _merged_maps(old, new, kind.map)
@@ -126,7 +126,10 @@ def merged(old: Any, new: Any, kind: Type) -> Any:
 
 
 def _outlives_null(old: Any, kind: Type) -> bool:
-    """A null laid over a map or list that merges adds nothing to it; over anything else, it replaces."""
+    """Return whether the old value stays under a null.
+
+    A null over a map or list that merges adds nothing; over anything else it replaces.
+    """
     match kind.shape_of(None):
         case "map":
             return isinstance(old, dict) and bool(old) and kind.map is not None and not kind.map.atomic
@@ -156,7 +159,7 @@ def _merged_maps(old: dict[str, Any], new: dict[str, Any], kind: MapType) -> dic
 
 
 def _merged_lists(old: list[Any], new: list[Any], kind: ListType) -> list[Any]:
-    """Items of `new` in their order; items only in `old` keep their place relative to the shared ones."""
+    """Return the items of `new` in their order; items only in `old` keep their place relative to the shared ones."""
     steps = [item_step(item, kind) for item in old]
     before = _unique(steps, old)
     after = {item_step(item, kind): item for item in new}
@@ -188,7 +191,7 @@ def _merged_lists(old: list[Any], new: list[Any], kind: ListType) -> list[Any]:
 
 
 def _unique(steps: list[str], items: list[Any]) -> dict[str, Any]:
-    """Items by step; None where an old object holds several with the same key: those are replaced, not merged."""
+    """Return the items by step; None if an old object has several with the same key: those are replaced, not merged."""
     result: dict[str, Any] = {}
     for step, item in zip(steps, items, strict=True):
         result[step] = None if step in result else item
@@ -205,7 +208,7 @@ _SAME: _Found = (None, None)
 
 
 def _compared(old: Any, new: Any, kind: Type) -> _Found:
-    """Sets of what is below two values that both exist; LEAF for a value that differs as a whole."""
+    """Return the sets of fields below two existing values; LEAF for a value that differs as a whole."""
     if old is new or (type(new) is str and old == new):
         return _SAME
     shape, was = kind.shape_of(new), kind.shape_of(old)
@@ -264,7 +267,7 @@ def _compared_lists(old: list[Any], new: list[Any], kind: ListType) -> _Found:
 
 
 def _compared_items(old: list[Any], new: list[Any], kind: Type) -> _Found:
-    """Items of one key: normally one or none on each side. Several count as one field."""
+    """Compare the items of one key: normally one or none on each side. Several count as one field."""
     match len(old), len(new):
         case 1, 1:
             return _compared(old[0], new[0], kind)
@@ -294,7 +297,7 @@ def _either(left: FieldSet | None, right: FieldSet | None) -> FieldSet | None:
 
 
 def whole(value: Any, kind: Type) -> FieldSet:
-    """A value that came or went: the fields below it, and itself."""
+    """List a value that was added or removed, with the fields below it."""
     result: FieldSet = {}
     if type(value) is dict and kind.map is not None and not kind.map.atomic:
         fields, element = kind.map.fields, kind.map.element or DEDUCED
@@ -306,7 +309,7 @@ def whole(value: Any, kind: Type) -> FieldSet:
 
 
 def taken_out(value: Any, fields: FieldSet, kind: Type) -> Any:
-    """`value` without these fields. A map or list that loses its last item becomes null: it was there, and still is."""
+    """Remove fields from a value. A map or list that loses its last item becomes null."""
     if type(value) is dict and kind.map is not None:
         kept = {} if kind.map.atomic else _kept_fields(value, fields, kind.map)
         return kept or None
@@ -340,7 +343,7 @@ def _kept_items(value: list[Any], fields: FieldSet, kind: ListType) -> list[Any]
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Equality of JSON values: 1 and 1.0 are the same, 1 and true are not."""
+    """Return whether JSON values are equal: 1 and 1.0 are, 1 and true are not."""
     if left is right:
         return True
     if left != right:

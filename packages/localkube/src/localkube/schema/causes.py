@@ -19,7 +19,7 @@ WHOLE_OBJECT: Final = "<nil>"
 
 
 class OmittedValue:
-    """Stands for a value too large to repeat in a message."""
+    """Placeholder for a value too large to repeat in a message."""
 
 
 OMITTED: Final = OmittedValue()
@@ -27,7 +27,7 @@ OMITTED: Final = OmittedValue()
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A value already written out."""
+    """A value that is already text."""
 
     text: str
 
@@ -68,12 +68,12 @@ def too_many(path: str, actual: int, limit: int) -> Cause:
 
 
 def go_quote(text: str) -> str:
-    """A string in double quotes with Go's escapes."""
+    """Quote a string with Go's escapes."""
     return '"' + "".join(_quoted_rune(rune) for rune in text) + '"'
 
 
 def go_json(value: object) -> str:
-    """JSON as Go writes it: sorted keys, no spaces, HTML characters escaped."""
+    """Encode JSON as Go does: sorted keys, no spaces, HTML characters escaped."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for plain, escaped in _HTML_ESCAPES:
         text = text.replace(plain, escaped)
@@ -81,7 +81,7 @@ def go_json(value: object) -> str:
 
 
 def go_value(value: object) -> str:
-    """A scalar as Go prints it with %v."""
+    """Print a scalar as Go does with %v."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

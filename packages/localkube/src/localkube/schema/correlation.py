@@ -1,7 +1,7 @@
-"""Which part of the old object a part of the new one replaces, and whether it changed.
+"""Correlation of the parts of a new object with those of the old one, to detect changes.
 
-Fields correlate by name, items only in lists that are maps, by their key fields. What cannot be correlated counts as
-changed, except that everything below an unchanged value is unchanged.
+Fields correlate by name, items only in lists that are maps, by their key fields. Values that cannot be correlated count
+as changed, except that everything below an unchanged value is unchanged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.schema.problems import Step
 
 
@@ -48,7 +48,7 @@ class Correlation:
         return Correlation(self.new[index], old, schema, self.inherited)
 
     def follow(self, steps: Iterable[Step]) -> Correlation:
-        """The correlation of a value further in."""
+        """Follow steps to the correlation of an inner value."""
         place = self
         for step in steps:
             match step:
@@ -62,7 +62,7 @@ class Correlation:
 
 
 def old_item(item: Any, old: list[Any], schema: JsonObject) -> Any | None:
-    """The item of the old list with the same keys, if the list is a map."""
+    """Find the item of the old list with the same keys, if the list is a map."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(item, dict):
         return None
     keys = schema.get("x-kubernetes-list-map-keys") or ()
@@ -74,7 +74,7 @@ def old_item(item: Any, old: list[Any], schema: JsonObject) -> Any | None:
 
 
 def same(one: Any, two: Any) -> bool:
-    """Deep equality of JSON, where true is not 1."""
+    """Return deep equality of JSON, where true is not 1."""
     if one.__class__ is not two.__class__:
         return False
     if isinstance(one, dict):

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what one may say, which of its names it gets, and the kinds the server serves for it.
+"""CustomResourceDefinitions: checks, accepted names, and the kinds that the server serves for them.
 
 prepare_crd    defaults and checks of the object, on every write
 accept         status: accepted names, conditions, stored versions
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.errors import Cause
 from localkube.model import Column, ServedKind
 from localkube.schema import causes, crd_spec
@@ -25,7 +25,7 @@ _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create",
 
 
 def prepare_crd(new: JsonObject, old: JsonObject | None) -> list[Cause]:
-    """Fill what can be derived from the rest of the spec, then check everything."""
+    """Fill in derived fields of the spec, then check everything."""
     spec = new.setdefault("spec", {})
     _fill_names(spec.setdefault("names", {}))
     spec.setdefault("conversion", {"strategy": "None"})
@@ -40,7 +40,7 @@ def prepare_crd(new: JsonObject, old: JsonObject | None) -> list[Cause]:
 
 
 def accept(crd: JsonObject, served: Iterable[ServedKind], now: str = "") -> JsonObject:
-    """The status of a definition, given what is served now. `now` stamps conditions that change."""
+    """Build the status of a definition, given the served kinds. `now` stamps conditions that change."""
     spec, status = crd["spec"], crd.get("status") or {}
     wanted, accepted = spec["names"], dict(status.get("acceptedNames") or {})
     conflict = _take_names(wanted, accepted, _Taken(crd, served))
@@ -54,7 +54,7 @@ def accept(crd: JsonObject, served: Iterable[ServedKind], now: str = "") -> Json
 
 
 def served_kinds(crd: JsonObject) -> list[ServedKind]:
-    """The kinds of an established definition, one for each served version."""
+    """Return the kinds of an established definition, one for each served version."""
     spec = crd["spec"]
     return [_served_kind(crd, version) for version in spec["versions"] if version.get("served")]
 
@@ -96,7 +96,7 @@ def _columns(declared: Iterable[JsonObject]) -> Iterator[Column]:
 
 
 def _reader(path: str) -> Callable[[JsonObject], Any]:
-    """A path that makes no sense gives empty cells, as in the real server, which accepts any text."""
+    """Compile a column's path; an unsupported path gives empty cells, because every text is accepted."""
     try:
         return jsonpath_reader(path)
     except ValueError:
@@ -114,7 +114,7 @@ def _selectable(fields: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
 
 
 def _deprecation(resource: Resource, version: JsonObject, versions: list[JsonObject]) -> str:
-    """Its own warning, or one that names the newest version that is served, newer and not deprecated."""
+    """Return the declared deprecation warning, or one that names the newest served version that is not deprecated."""
     if not version.get("deprecated"):
         return ""
     if version.get("deprecationWarning"):
@@ -140,7 +140,7 @@ def _name_causes(crd: JsonObject) -> Iterator[Cause]:
 
 
 def _approval_causes(crd: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
-    """Groups of Kubernetes itself are protected: whoever uses one says where it was approved."""
+    """Refuse a protected group of Kubernetes without an annotation that says where it was approved."""
     group = str(crd["spec"].get("group") or "")
     if not any(group == owner or group.endswith(f".{owner}") for owner in _PROTECTED_GROUPS):
         return
@@ -160,7 +160,7 @@ def _approval(crd: JsonObject) -> str:
 
 
 def _record_storage_version(crd: JsonObject) -> None:
-    """A new storage version is written down with the change that makes it one."""
+    """Add a new storage version to storedVersions with the change that introduces it."""
     status = crd.get("status") or {}
     if status.get("storedVersions"):
         status["storedVersions"] = _stored_versions(crd["spec"], status)
@@ -234,7 +234,7 @@ def _names_condition(conflict: tuple[str, str]) -> JsonObject:
 
 
 def _established_condition(crd: JsonObject, conflict: tuple[str, str]) -> JsonObject:
-    """Once established, always established."""
+    """Build the Established condition, which never becomes false again."""
     if _is_true(crd, "Established") or not conflict[0]:
         message = "the initial names have been accepted"
         return {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": message}
@@ -242,7 +242,7 @@ def _established_condition(crd: JsonObject, conflict: tuple[str, str]) -> JsonOb
 
 
 def _stamped(conditions: list[JsonObject], before: list[JsonObject], now: str) -> list[JsonObject]:
-    """Conditions with the time of their last change; others, such as Terminating, stay as they are."""
+    """Return the conditions with the time of their last change; others, such as Terminating, stay unchanged."""
     found: list[JsonObject] = []
     for condition in conditions:
         old = next((item for item in before if item["type"] == condition["type"]), None)

@@ -1,4 +1,4 @@
-"""Defaults of a schema must themselves be valid, and have no fields that the schema does not know."""
+"""Checks of the defaults in a schema: they must be valid and have no unknown fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import Cause
 from localkube.schema import causes, pruning, rules, values
 from localkube.schema.cel import CompileError
@@ -14,7 +14,7 @@ from localkube.schema.problems import Problem, shown
 
 
 def default_causes(schema: JsonObject, path: str) -> Iterator[Cause]:
-    """What is wrong with the defaults at and below a schema."""
+    """Report the mistakes in the defaults at and below a schema."""
     default = schema.get("default")
     if default is not None:
         yield from _value_causes(default, schema, f"{path}.default")
@@ -28,8 +28,7 @@ def default_causes(schema: JsonObject, path: str) -> Iterator[Cause]:
 
 def _value_causes(default: Any, schema: JsonObject, path: str) -> Iterator[Cause]:
     pruned = copy.deepcopy(default)
-    embedded = bool(schema.get("x-kubernetes-embedded-resource"))
-    pruning.prune(pruned, pruning.compile_pruning(schema, root=embedded))
+    pruning.prune(pruned, pruning.compile_pruning(schema, root=False))
     if pruned != default:
         yield causes.invalid(path, default, "must not have unknown fields")
     problems = values.run(values.compile_node(schema), default)

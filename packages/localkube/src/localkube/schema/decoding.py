@@ -1,4 +1,4 @@
-"""Values of the wrong type, in the words of the Go decoder that kube-apiserver uses.
+"""Values of the wrong type, with the error texts of the Go decoder that kube-apiserver uses.
 
 Built-in kinds, and the metadata of every kind, are decoded into Go structs before anything is validated: a wrong type
 is a 400 with one message, not a 422 with causes. The struct names come from the components of the OpenAPI schemas.
@@ -11,14 +11,14 @@ import binascii
 import re
 from typing import Any, Final
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.schema import formats
 from localkube.schema.causes import go_quote
 
 COMPONENT: Final = "x-localkube-component"
 """Name of the OpenAPI component a schema is, such as io.k8s.api.core.v1.Secret."""
 DESCRIPTION: Final = "x-localkube-description"
-"""What a component is, where the description says what it is for in this place."""
+"""The description of a component itself; `description` is that of the field."""
 ONE_OR: Final = "x-localkube-one-or"
 """A value that is one of a schema, or a list of them, or a flag instead: (`list` or `bool`, the schema)."""
 GO_TYPE: Final = "x-localkube-go-type"
@@ -29,14 +29,14 @@ _RANGES: Final = {"int32": 2**31, "int64": 2**63}
 
 
 def unreadable(resource: Resource, reason: str | None) -> str | None:
-    """The message of a 400 about an object of the resource."""
+    """Build the message of a 400 about an object of the resource."""
     if reason is None:
         return None
     return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {reason}'
 
 
 def mismatch(value: Any, schema: JsonObject, path: str = "", owner: str = "") -> str | None:
-    """The first value below this one that does not fit its type, in document order; None if all do."""
+    """Return the first value below this one that does not fit its type, in document order; None if all do."""
     if value is None:
         return None
     if ONE_OR in schema:
@@ -66,7 +66,7 @@ def mismatch(value: Any, schema: JsonObject, path: str = "", owner: str = "") ->
 
 
 def settle_nulls(value: Any, schema: JsonObject) -> None:
-    """Nulls as a Go decoder leaves them: a field is not there, an item or a value of a map is the zero of its type."""
+    """Replace nulls as a Go decoder does: a field is dropped, an item or map value becomes the zero of its type."""
     if ONE_OR in schema:
         schema = schema[ONE_OR][1] if isinstance(value, dict) else {"items": schema[ONE_OR][1]}
     if isinstance(value, dict):
@@ -88,12 +88,12 @@ def settle_nulls(value: Any, schema: JsonObject) -> None:
 
 
 def _is_nothing(value: Any, schema: JsonObject) -> bool:
-    """What is neither a schema nor a list of them is read as neither, not refused."""
+    """Accept a value that is neither a schema nor a list of schemas."""
     return value is None or (schema.get(ONE_OR, ("",))[0] == "list" and not isinstance(value, dict | list))
 
 
 def go_type(schema: JsonObject) -> str:
-    """The Go type that a schema describes."""
+    """Return the Go type that a schema describes."""
     if GO_TYPE in schema:
         return str(schema[GO_TYPE])
     match schema.get("type"):
@@ -191,7 +191,7 @@ def _base64_mismatch(value: str) -> str | None:
 
 
 def _first_illegal(value: str) -> int:
-    """Where a decoder of quads stops: at the first bad character, or at the quad that is cut short."""
+    """Return where a decoder of quads stops: at the first bad character, or at an incomplete quad."""
     for index, rune in enumerate(value):
         if not (rune.isascii() and (rune.isalnum() or rune in "+/=\r\n")):
             return index

@@ -1,4 +1,4 @@
-"""Filling schema defaults.
+"""Schema defaults.
 
 Only the parts of a schema that contain a default are compiled, so that a schema without defaults costs nothing. A null
 of a field that may not be null counts as missing.
@@ -10,7 +10,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class DefaultNode:
 
 
 def compile_defaults(schema: JsonObject) -> DefaultNode | None:
-    """The defaults in a schema, or None if it has none."""
+    """Return the defaults in a schema, or None if it has none."""
     node = DefaultNode()
     for name, part in (schema.get("properties") or {}).items():
         if part.get("default") is not None:

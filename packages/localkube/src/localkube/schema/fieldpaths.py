@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 _TOKEN: Final = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]]+")
 _ESCAPES: Final = {
@@ -24,7 +24,7 @@ _ESCAPES: Final = {
 
 
 class PathError(ValueError):
-    """The path leads nowhere; the message says why."""
+    """The path does not lead to a field; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,32 +1,32 @@
-"""Lists that are sets or maps: no item, and no key, may come twice. Also resources embedded in an object.
-
-Both are rules a schema node states through x-kubernetes-* extensions, checked after the types are known to be right.
-"""
+"""Lists that are sets or maps (x-kubernetes-list-type): no item, and no key, may come twice."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import Cause
-from localkube.schema import causes, names, objectmeta
+from localkube.schema import causes
 from localkube.schema.problems import child
 
 
 def with_list_types(schema: JsonObject) -> JsonObject | None:
-    """The part of a schema that leads to sets and map lists; None if there are none."""
-    return _only(schema, lambda part: part.get("x-kubernetes-list-type") in {"set", "map"})
-
-
-def with_embedded(schema: JsonObject) -> JsonObject | None:
-    """The part of a schema that leads to embedded resources; None if there are none."""
-    return _only(schema, lambda part: bool(part.get("x-kubernetes-embedded-resource")))
+    """Cut a schema down to the parts that lead to sets and map lists; None if there are none."""
+    found: JsonObject = {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
+    properties = {name: with_list_types(part) for name, part in (schema.get("properties") or {}).items()}
+    found["properties"] = {name: part for name, part in properties.items() if part is not None}
+    for keyword in ("items", "additionalProperties"):
+        part = with_list_types(schema[keyword]) if isinstance(schema.get(keyword), dict) else None
+        if part is not None:
+            found[keyword] = part
+    leads = bool(found["properties"]) or "items" in found or "additionalProperties" in found
+    return found if leads or schema.get("x-kubernetes-list-type") in {"set", "map"} else None
 
 
 def duplicate_causes(value: Any, schema: JsonObject, path: str = "") -> Iterator[Cause]:
-    """Duplicates in the set and map lists below a value."""
+    """Report the duplicates in the set and map lists below a value."""
     if isinstance(value, dict):
         for item, part, where in _children(value, schema, path):
             yield from duplicate_causes(item, part, where)
@@ -41,24 +41,6 @@ def duplicate_causes(value: Any, schema: JsonObject, path: str = "") -> Iterator
         if isinstance(items, dict):
             for index, item in enumerate(value):
                 yield from duplicate_causes(item, items, f"{path}[{index}]")
-
-
-def embedded_causes(obj: JsonObject, schema: JsonObject) -> Iterator[Cause]:
-    """What is wrong with apiVersion, kind and metadata of embedded resources below a value."""
-    for resource, path in embedded_resources(obj, schema):
-        yield from _embedded(resource, path)
-
-
-def embedded_resources(value: Any, schema: JsonObject, path: str = "") -> Iterator[tuple[JsonObject, str]]:
-    """The embedded resources below a value, with their paths."""
-    if isinstance(value, dict):
-        if schema.get("x-kubernetes-embedded-resource"):
-            yield value, path
-        for item, part, where in _children(value, schema, path):
-            yield from embedded_resources(item, part, where)
-    elif isinstance(value, list) and isinstance(items := schema.get("items"), dict):
-        for index, item in enumerate(value):
-            yield from embedded_resources(item, items, f"{path}[{index}]")
 
 
 def _children(value: JsonObject, schema: JsonObject, path: str) -> Iterator[tuple[Any, JsonObject, str]]:
@@ -84,7 +66,7 @@ def _duplicate_keys(value: list[Any], fields: list[str], path: str) -> Iterator[
 
 
 def _repeated(items: list[Any]) -> list[int]:
-    """Index of the second occurrence of everything that comes more than once."""
+    """Find the index of the second occurrence of each item that comes more than once."""
     if len(items) < 2:
         return []
     seen: dict[str, int] = {}
@@ -95,45 +77,3 @@ def _repeated(items: list[Any]) -> list[int]:
         if seen[mark] == 2:
             found.append(index)
     return found
-
-
-def _embedded(value: JsonObject, path: str) -> Iterator[Cause]:
-    for name in ("apiVersion", "kind"):
-        if name not in value:
-            yield causes.required(child(path, name))
-    for name in ("apiVersion", "kind"):
-        if name in value:
-            yield from _embedded_type(value[name], child(path, name))
-    meta = value.get("metadata")
-    if isinstance(meta, dict):
-        filled = {**meta, "name": meta.get("name") or "fakename"}
-        yield from objectmeta.validate_new(
-            filled,
-            namespaced=bool(meta.get("namespace")),
-            name_rule=names.path_segment,
-            path=child(path, "metadata"),
-        )
-
-
-def _embedded_type(text: Any, path: str) -> Iterator[Cause]:
-    if not isinstance(text, str):
-        yield causes.invalid(path, text, "must be a string")
-    elif not text:
-        yield causes.invalid(path, text, "must not be empty")
-    elif path.endswith("apiVersion"):
-        if text.count("/") > 1:
-            yield causes.invalid(path, text, f"unexpected GroupVersion string: {text}")
-    elif wrong := names.dns1035_label(text.lower()):
-        yield causes.invalid(path, text, "may have mixed case, but should otherwise match: " + ",".join(wrong))
-
-
-def _only(schema: JsonObject, wanted: Callable[[JsonObject], bool]) -> JsonObject | None:
-    found: JsonObject = {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
-    properties = {name: _only(part, wanted) for name, part in (schema.get("properties") or {}).items()}
-    found["properties"] = {name: part for name, part in properties.items() if part is not None}
-    for keyword in ("items", "additionalProperties"):
-        part = _only(schema[keyword], wanted) if isinstance(schema.get(keyword), dict) else None
-        if part is not None:
-            found[keyword] = part
-    leads = bool(found["properties"]) or "items" in found or "additionalProperties" in found
-    return found if leads or wanted(schema) else None

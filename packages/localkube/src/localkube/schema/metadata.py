@@ -1,14 +1,11 @@
-"""The fields of metadata: their schema, what decoding rejects, and what it drops."""
+"""The fields of metadata: their schema, decoding errors and pruning."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kuberun.meta import JsonObject
-from localkube.schema import causes
+from kubebase.meta import JsonObject
 from localkube.schema.decoding import COMPONENT, GO_TYPE, mismatch, settle_nulls
-from localkube.schema.lists import embedded_resources
-from localkube.schema.problems import child
 from localkube.schema.pruning import compile_pruning, prune
 
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -113,32 +110,13 @@ KIND: Final[JsonObject] = _text("Kind of the object.")
 _PRUNING: Final = compile_pruning(OBJECT_META, root=False)
 
 
-def decode_error(obj: JsonObject, schema: JsonObject) -> str | None:
-    """Why the metadata of a custom resource, or of a resource embedded in it, cannot be read; None if it can."""
-    return mismatch(obj.get("metadata"), OBJECT_META) or _embedded_error(obj, schema)
+def decode_error(obj: JsonObject) -> str | None:
+    """Return why the metadata of a custom resource cannot be decoded; None if it can."""
+    return mismatch(obj.get("metadata"), OBJECT_META)
 
 
-def prune_metadata(obj: JsonObject, schema: JsonObject) -> list[str]:
-    """Drop nulls, and fields that metadata does not have, in embedded resources too; return the paths of the latter."""
-    dropped = [f"metadata.{path}" for path in _settled(obj)]
-    for resource, path in embedded_resources(obj, schema):
-        dropped += [f"{child(path, 'metadata')}.{name}" for name in _settled(resource)]
-    return dropped
-
-
-def _settled(obj: JsonObject) -> list[str]:
-    dropped = prune(obj.get("metadata"), _PRUNING)
+def prune_metadata(obj: JsonObject) -> list[str]:
+    """Drop nulls and fields that metadata does not have; return the paths of the latter."""
+    dropped = [f"metadata.{path}" for path in prune(obj.get("metadata"), _PRUNING)]
     settle_nulls(obj.get("metadata"), OBJECT_META)
     return dropped
-
-
-def _embedded_error(obj: JsonObject, schema: JsonObject) -> str | None:
-    for resource, path in embedded_resources(obj, schema):
-        for name in ("apiVersion", "kind"):
-            if name in resource and not isinstance(resource[name], str):
-                return f"{child(path, name)}: {causes.invalid('', resource[name], 'must be a string').message}"
-        reason = mismatch(resource.get("metadata"), OBJECT_META)
-        if reason is not None:
-            where = child(path, "metadata")
-            return f"{where}: {causes.invalid('', resource['metadata'], reason).message}"
-    return None

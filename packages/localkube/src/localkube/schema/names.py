@@ -1,4 +1,4 @@
-"""What a name, label, annotation key or config key may look like; each check returns the messages of what is wrong.
+"""The syntax of names, labels, annotation keys and config keys; each check returns its error messages.
 
 The texts are those of kube-apiserver. The patterns are linear in the input, so the standard `re` is safe here.
 """
@@ -57,14 +57,14 @@ def dns1035_label(value: str) -> list[str]:
 
 
 def path_segment(value: str) -> list[str]:
-    """Names of RBAC objects: anything that can be one segment of a URL path."""
+    """Check a name of an RBAC object: anything that can be one segment of a URL path."""
     if value in {".", ".."}:
         return [f"may not be '{value}'"]
     return [f"may not contain '{mark}'" for mark in ("/", "%") if mark in value]
 
 
 def qualified_name(value: str) -> list[str]:
-    """A label key: an optional DNS subdomain and a slash, then a name."""
+    """Check a label key: an optional DNS subdomain and a slash, then a name."""
     prefix, slash, name = value.rpartition("/")
     messages: list[str] = []
     if "/" in prefix:
@@ -92,7 +92,7 @@ def label_value(value: str) -> list[str]:
 
 
 def config_key(value: str) -> list[str]:
-    """A key of a Secret's or ConfigMap's data."""
+    """Check a key of a Secret's or ConfigMap's data."""
     messages = _length(value, 253)
     if _CONFIG_KEY_RE.fullmatch(value) is None:
         what = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"

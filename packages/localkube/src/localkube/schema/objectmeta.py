@@ -1,6 +1,6 @@
 """Rules of metadata that hold for every kind: names, labels, annotations, finalizers, owners.
 
-The same rules serve whole objects and resources embedded in a custom resource. What the verbs own is not here:
+The verbs check their own fields, which are not here:
 resourceVersion, uid, generation and timestamps.
 """
 
@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import Cause
 from localkube.schema import causes, names
 
@@ -26,7 +26,7 @@ _STANDARD_FINALIZERS: Final = frozenset({"kubernetes", _ORPHAN, _FOREGROUND})
 
 
 def validate_new(meta: JsonObject, *, namespaced: bool, name_rule: NameRule, path: str = "metadata") -> list[Cause]:
-    """Metadata of an object that is about to be created."""
+    """Check the metadata of an object that is about to be created."""
     return [
         *_name_causes(meta, name_rule, path),
         *_namespace_causes(meta, namespaced=namespaced, path=path),
@@ -36,7 +36,7 @@ def validate_new(meta: JsonObject, *, namespaced: bool, name_rule: NameRule, pat
 
 
 def validate_update(meta: JsonObject, old: JsonObject, path: str = "metadata") -> list[Cause]:
-    """Metadata of an object that replaces `old`."""
+    """Check the metadata of an object that replaces `old`."""
     found: list[Cause] = []
     if old.get("deletionTimestamp"):
         added = sorted(set(meta.get("finalizers") or []) - set(old.get("finalizers") or []))
@@ -53,7 +53,7 @@ def validate_update(meta: JsonObject, old: JsonObject, path: str = "metadata") -
 
 
 def short_finalizer_causes(meta: JsonObject, path: str = "metadata") -> Iterator[Cause]:
-    """Only finalizers of Kubernetes itself may go without a domain; not every kind checks this."""
+    """Refuse finalizers without a domain, except those of Kubernetes; not every kind checks this."""
     detail = "name is neither a standard finalizer name nor is it fully qualified"
     for index, finalizer in enumerate(meta.get("finalizers") or []):
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not names.qualified_name(finalizer):
@@ -135,7 +135,7 @@ def _owner_causes(owners: list[JsonObject], path: str) -> Iterator[Cause]:
 
 
 def _in_order(owners: list[JsonObject]) -> causes.Verbatim:
-    """References with their fields in the order the real server prints them."""
+    """Return the references with their fields in the order of the real server."""
     shown = [{name: owner[name] for name in _OWNER_FIELDS if name in owner} for owner in owners]
     return causes.Verbatim(json.dumps(shown, separators=(",", ":"), ensure_ascii=False))
 

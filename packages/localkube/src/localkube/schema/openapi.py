@@ -1,20 +1,16 @@
 """OpenAPI documents of the served kinds: for `kubectl explain`, for its checks of what a server supports, for tools.
 
-openapi_index       /openapi/v3: one entry for each group version, with the hash of its document
 openapi_document    /openapi/v3/apis/GROUP/VERSION: schemas as components, and the operations on them
 openapi_v2          /openapi/v2: only the envelope; clients of today read v3
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import msgspec
-
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.model import ServedKind
 from localkube.schema import metadata
 from localkube.schema.builtin import TOKEN_REQUEST
@@ -33,28 +29,15 @@ _INFO: Final = {"title": "Kubernetes", "version": "v1.36.0"}
 
 
 def group_versions(kinds: Iterable[ServedKind]) -> dict[str, list[ServedKind]]:
-    """Kinds by the path of their document: `api/v1`, `apis/apps/v1`."""
+    """Return the kinds by the path of their document: `api/v1`, `apis/apps/v1`."""
     found: dict[str, list[ServedKind]] = {}
     for kind in kinds:
         found.setdefault(kind.resource.root.removeprefix("/"), []).append(kind)
     return dict(sorted(found.items()))
 
 
-def openapi_index(kinds: Iterable[ServedKind]) -> JsonObject:
-    """The index of the v3 documents. The hash changes exactly when a document does, so clients may cache for ever."""
-    paths = {
-        path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={document_hash(openapi_document(group))}"}
-        for path, group in group_versions(kinds).items()
-    }
-    return {"paths": paths}
-
-
-def document_hash(document: JsonObject) -> str:
-    return hashlib.sha512(msgspec.json.encode(document)).hexdigest().upper()
-
-
 def openapi_document(kinds: Iterable[ServedKind]) -> JsonObject:
-    """The v3 document of the kinds of one group version."""
+    """Return the v3 document of the kinds of one group version."""
     components: JsonObject = {}
     paths: JsonObject = {}
     _published(metadata.OBJECT_META, components)
@@ -88,7 +71,7 @@ _LIST_META: Final[JsonObject] = {
 
 
 def _component(kind: ServedKind) -> str:
-    """The name of a kind's schema: io.k8s.api.apps.v1.Deployment, io.example.v1.Thing."""
+    """Return the name of a kind's schema: io.k8s.api.apps.v1.Deployment, io.example.v1.Thing."""
     schema, resource = kind.schema.openapi, kind.resource
     if COMPONENT in schema:
         return str(schema[COMPONENT])
@@ -128,7 +111,7 @@ def _add_component(name: str, kind: ServedKind, components: JsonObject) -> None:
 
 
 def _published(schema: Any, components: JsonObject) -> Any:
-    """A schema without private marks, in which every named part is a reference to its component."""
+    """Return a schema without private marks, in which every named part is a reference to its component."""
     if not isinstance(schema, dict):
         return schema
     shown = {

@@ -1,4 +1,4 @@
-"""What a structural check finds: a place below the checked value, and how to word it once the whole path is known.
+"""Findings of a structural check: a place below the checked value, and a text for the full path.
 
 Checks run without paths, because nearly every value is valid; only a finding pays for naming its place.
 """
@@ -37,7 +37,7 @@ def below(step: Step, problems: list[Problem]) -> list[Problem]:
 
 
 def render(steps: Iterable[Step]) -> str:
-    """The dotted path, such as `spec.data[0].labels[app]`."""
+    """Return the dotted path, such as `spec.data[0].labels[app]`."""
     return "".join(_rendered(steps)).removeprefix(".")
 
 
@@ -57,5 +57,5 @@ def child(path: str, name: str) -> str:
 
 
 def shown(path: str) -> str:
-    """The path as a cause names it; the whole object has no path of its own."""
+    """Return the path as shown in a cause; the whole object has no path."""
     return path or causes.WHOLE_OBJECT

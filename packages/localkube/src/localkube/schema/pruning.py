@@ -1,7 +1,7 @@
-"""Dropping fields that a structural schema does not know, and nulls that it does not allow.
+"""Removes fields that a structural schema does not declare, and nulls that it does not allow.
 
-apiVersion, kind and metadata of an object, and of a resource embedded in it, are never unknown. Nulls of fields that
-are not nullable and have no default are dropped too, as decoding into a Go struct would.
+apiVersion, kind and metadata of an object are always known. Nulls of fields that are not nullable and have no default
+are removed too, as decoding into a Go struct would do.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.schema.problems import Step, render
 
 _META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
@@ -17,13 +17,13 @@ _META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 @dataclass(slots=True)
 class PruneNode:
-    """What pruning needs to know about one schema node."""
+    """The parts of one schema node that pruning needs."""
 
     properties: dict[str, PruneNode] = field(default_factory=dict)
     additional: PruneNode | None = None
     items: PruneNode | None = None
     allows_unknown: bool = False
-    embedded: bool = False
+    is_resource: bool = False
     keeps_null: bool = False
     """Null is either allowed or will be replaced by a default."""
     is_map: bool = False
@@ -34,13 +34,13 @@ def compile_pruning(schema: JsonObject, *, root: bool = True) -> PruneNode:
 
 
 def _compile(schema: JsonObject, known: dict[int, PruneNode], *, root: bool = False) -> PruneNode:
-    """`known` holds the nodes made so far, by schema: a schema may contain itself."""
+    """Compile a schema. `known` holds the nodes created so far, by schema: a schema may contain itself."""
     if id(schema) in known:
         return known[id(schema)]
     extra, items = schema.get("additionalProperties"), schema.get("items")
     node = known[id(schema)] = PruneNode(
         allows_unknown=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
-        embedded=root or bool(schema.get("x-kubernetes-embedded-resource")),
+        is_resource=root,
         keeps_null=bool(schema.get("nullable")) or schema.get("default") is not None,
         is_map=bool(extra),
     )
@@ -95,7 +95,7 @@ def _prune_object(value: JsonObject, node: PruneNode | None, steps: list[Step], 
     unknown: list[str] = []
     for name, item in value.items():
         if node is not None:
-            if node.embedded and name in _META_FIELDS:
+            if node.is_resource and name in _META_FIELDS:
                 continue
             part = node.properties.get(name, node.additional)
             if part is not None:
@@ -104,7 +104,7 @@ def _prune_object(value: JsonObject, node: PruneNode | None, steps: list[Step], 
                     _prune(item, part, steps, dropped)
                     steps.pop()
                 continue
-            if node.is_map:  # additionalProperties: true says nothing about what is inside the values
+            if node.is_map:  # additionalProperties: true does not describe the content of the values
                 _prune(item, None, [*steps, name], dropped)
                 continue
             if node.allows_unknown:

@@ -18,7 +18,7 @@ class PatternError(ValueError):
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> Any:
-    """A compiled pattern with a `search` method; PatternError if it is not valid."""
+    """Return a compiled pattern with a `search` method; PatternError if it is not valid."""
     if _PLAIN.fullmatch(pattern) and len(_REPEATED.findall(pattern)) <= 1:
         # Anchored, no groups, one repetition: linear in Python too, and twenty times as quick.
         return re.compile(pattern[:-1] + r"\Z", re.ASCII)

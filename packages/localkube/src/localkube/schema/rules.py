@@ -1,7 +1,7 @@
 """x-kubernetes-validations: CEL rules at the nodes of a schema, with transition rules and ratcheting.
 
     self      the value at the node
-    oldSelf   the value it replaces; a rule that uses it runs only on updates, unless optionalOldSelf is set
+    oldSelf   the value it replaces; a rule that uses it runs only on updates
 
 A rule that fails on a value that did not change is forgiven (ratcheting), unless the rule looks at oldSelf.
 """
@@ -12,20 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import Cause
 from localkube.schema import causes, fieldpaths
 from localkube.schema.cel import (
-    MISSING,
     STEP_LIMIT,
     BudgetError,
     CompileError,
     EvaluationError,
-    Optional,
     Program,
     Type,
     compile_program,
-    optional_of,
     type_of_schema,
 )
 from localkube.schema.correlation import Correlation, old_item
@@ -57,15 +54,11 @@ class Rule:
     program: Program
     message: Program | None
     place: str
-    """Where below the node a violation is reported (fieldPath), or empty."""
+    """The path below the node at which a violation is reported (fieldPath), or empty."""
 
     @property
     def uses_old(self) -> bool:
         return "oldSelf" in self.program.variables
-
-    @property
-    def optional_old(self) -> bool:
-        return bool(self.declared.get("optionalOldSelf"))
 
 
 @dataclass(slots=True)
@@ -80,14 +73,13 @@ class RuleNode:
 
 
 def compile_rules(schema: JsonObject) -> RuleNode | None:
-    """All rules of a schema, or None if it has none. CompileError if one is not valid CEL."""
+    """Return all rules of a schema, or None if it has none. Raises CompileError if one is not valid CEL."""
     return _compile(schema, root=True)
 
 
 def compile_rule(declared: JsonObject, schema: JsonObject, self_type: Type) -> Rule:
-    """One rule of the node with the schema."""
-    old_type = optional_of(self_type) if declared.get("optionalOldSelf") else self_type
-    scope = {"self": self_type, "oldSelf": old_type}
+    """Compile one rule of the node with the schema."""
+    scope = {"self": self_type, "oldSelf": self_type}
     message = declared.get("messageExpression")
     return Rule(
         declared=declared,
@@ -98,7 +90,7 @@ def compile_rule(declared: JsonObject, schema: JsonObject, self_type: Type) -> R
 
 
 def rule_causes(node: RuleNode, value: Any, old: Any | None, found: list[Cause]) -> list[Cause]:
-    """Violations of the rules below a value. Rules are skipped if what was found before makes them meaningless."""
+    """Report violations of the rules below a value. Rules are skipped if earlier findings make them meaningless."""
     if any(cause.reason in _BLOCKING for cause in found):
         return [causes.invalid(causes.WHOLE_OBJECT, None, _SKIPPED)]
     whole = Correlation.of(value, old, node.schema) if old is not None else None
@@ -111,7 +103,7 @@ def rule_causes(node: RuleNode, value: Any, old: Any | None, found: list[Cause])
 
 
 def _compile(schema: JsonObject, *, root: bool) -> RuleNode | None:
-    """The nodes of a schema that have rules at or below them."""
+    """Return the nodes of a schema that have rules at or below them."""
     if not _has_rules(schema):
         return None
     node = RuleNode(schema)
@@ -131,7 +123,7 @@ def _compile(schema: JsonObject, *, root: bool) -> RuleNode | None:
 def _below(schema: Any) -> RuleNode | None:
     if not isinstance(schema, dict):
         return None
-    return _compile(schema, root=bool(schema.get("x-kubernetes-embedded-resource")))
+    return _compile(schema, root=False)
 
 
 def _has_rules(schema: Any) -> bool:
@@ -151,7 +143,7 @@ class _OutOfBudgetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A value that rules look at, and what it replaces."""
+    """A value to check, and the value that it replaces."""
 
     value: Any
     old: Any
@@ -169,7 +161,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Walk:
-    """One pass over an object; carries the steps that are left."""
+    """One pass over an object, with the number of remaining steps."""
 
     budget: int
     whole: Correlation | None
@@ -193,10 +185,10 @@ class _Walk:
                 yield from self.visit(node.items, place.item(index, node.schema))
 
     def apply(self, rule: Rule, node: RuleNode, place: _Place) -> Iterator[Cause]:
-        if rule.uses_old and place.old is None and not rule.optional_old:
+        if rule.uses_old and place.old is None:
             return
         path = render(place.steps)
-        values = {"self": place.value, "oldSelf": _old_self(rule, place.old)}
+        values = {"self": place.value, "oldSelf": place.old}
         allowed = min(self.budget, STEP_LIMIT)
         try:
             result, left = rule.program.run(values, allowed)
@@ -212,7 +204,10 @@ class _Walk:
             yield self.violation(rule, node, values, path)
 
     def forgives(self, rule: Rule, place: _Place) -> bool:
-        """Ratcheting: the value was there before, and the rule is about nothing but the value."""
+        """Return whether ratcheting forgives a violation.
+
+        The value did not change, and the rule does not use oldSelf.
+        """
         if rule.uses_old or self.whole is None:
             return False
         return self.whole.follow(place.steps).unchanged()
@@ -236,7 +231,7 @@ class _Walk:
                 return causes.invalid(place, bad, detail)
 
     def message(self, rule: Rule, values: JsonObject) -> str:
-        """The text of messageExpression, or empty if it fails or is not fit to be shown."""
+        """Return the text of messageExpression, or empty if it fails or must not be shown."""
         if rule.message is None:
             return ""
         try:
@@ -245,12 +240,6 @@ class _Walk:
             return ""
         trimmed = text.strip() if isinstance(text, str) else ""
         return "" if "\n" in trimmed or len(trimmed.encode()) > _MESSAGE_LIMIT else trimmed
-
-
-def _old_self(rule: Rule, old: Any) -> Any:
-    if rule.optional_old:
-        return MISSING if old is None else Optional(old)
-    return old
 
 
 def _text(declared: JsonObject) -> str:

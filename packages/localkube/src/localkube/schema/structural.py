@@ -2,14 +2,14 @@
 
 Each part is compiled on first use and kept; a schema that is never written to costs nothing but its JSON.
 
-    decode_error -> prune -> default -> validate (metadata, values, embedded resources, lists, CEL rules)
+    decode_error -> prune -> default -> validate (metadata, values, lists, CEL rules)
 """
 
 from __future__ import annotations
 
 from functools import cached_property
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.errors import Cause
 from localkube.schema import decoding, defaulting, lists, metadata, names, objectmeta, pruning, rules, values
 from localkube.schema.correlation import Correlation
@@ -28,11 +28,11 @@ class StructuralSchema:
         return self._openapi
 
     def decode_error(self, obj: JsonObject) -> str | None:
-        """The message of a 400 if the object cannot even be read (metadata of wrong types), else None."""
-        return decoding.unreadable(self._resource, metadata.decode_error(obj, self._embedding))
+        """Return the message of a 400 if the object cannot be decoded (metadata of wrong types), else None."""
+        return decoding.unreadable(self._resource, metadata.decode_error(obj))
 
     def prune(self, obj: JsonObject) -> list[str]:
-        dropped = metadata.prune_metadata(obj, self._embedding)
+        dropped = metadata.prune_metadata(obj)
         dropped += pruning.prune(obj, self._pruning)
         pruning.drop_nulls(obj, self._pruning)
         return sorted(dropped)
@@ -44,8 +44,6 @@ class StructuralSchema:
     def validate(self, obj: JsonObject, old: JsonObject | None) -> list[Cause]:
         found = self._metadata_causes(obj, old)
         found += self._value_causes(obj, old)
-        if self._embedding:
-            found += lists.embedded_causes(obj, self._embedding)
         if self._listing and not self._had_duplicates(old):
             found += lists.duplicate_causes(obj, self._listing)
         if self._rules is not None:
@@ -69,13 +67,8 @@ class StructuralSchema:
         return rules.compile_rules(self._openapi)
 
     @cached_property
-    def _embedding(self) -> JsonObject:
-        """The part of the schema that leads to embedded resources; empty if there are none."""
-        return lists.with_embedded(self._openapi) or {}
-
-    @cached_property
     def _listing(self) -> JsonObject:
-        """The part of the schema that leads to sets and map lists; empty if there are none."""
+        """Return the part of the schema that leads to sets and map lists; empty if there are none."""
         return lists.with_list_types(self._openapi) or {}
 
     def _metadata_causes(self, obj: JsonObject, old: JsonObject | None) -> list[Cause]:
@@ -97,7 +90,7 @@ class StructuralSchema:
 
 
 def _forgiven(problem: Problem, whole: Correlation) -> bool:
-    """Ratcheting: a value that was wrong before and did not change stays acceptable."""
+    """Return whether ratcheting forgives a violation: the value was invalid before and did not change."""
     steps = problem.steps[::-1]
     if steps and steps[0] in {"apiVersion", "kind"}:
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import Cause
 from localkube.schema import causes, formats, regex
 from localkube.schema.combinators import combinator_checks
@@ -24,12 +24,12 @@ _DATA_FORMATS: Final[dict[type, str]] = {int: "int64", float: "float64"}
 
 
 def compile_node(schema: JsonObject) -> Node:
-    """The checks of one schema, by class of value."""
+    """Return the checks of one schema, by class of value."""
     return {kind: tuple(_checks(schema, kind)) for kind in TYPE_NAMES}
 
 
 def run(node: Node, value: Any) -> list[Problem]:
-    """Everything that is wrong with a value, duplicates included."""
+    """Report every violation of a value, duplicates included."""
     found: list[Problem] = []
     for check in node[value.__class__]:
         if problems := check(value):
@@ -64,7 +64,7 @@ def _type_check(schema: JsonObject, kind: type) -> Check | None:
         return None
 
     def check(value: int) -> list[Problem] | None:
-        """Whole numbers beyond 64 bits are read as floats."""
+        """Read whole numbers beyond 64 bits as floats."""
         if INT64_MIN <= value <= INT64_MAX:
             return whole(value) if whole is not None else None
         return broken(float(value)) if broken is not None else None
@@ -123,7 +123,7 @@ def _string_checks(schema: JsonObject) -> list[Check]:
 
 
 def _string_check(longest: int | None, shortest: int | None, pattern: str | None) -> Check:
-    """Only the first of length and pattern violations is reported."""
+    """Report only the first of length and pattern violations."""
     matcher = regex.compiled(pattern) if pattern else None
 
     def check(value: str) -> list[Problem] | None:
@@ -214,7 +214,7 @@ def _maximum_check(most: float, *, exclusive: bool) -> Check:
 
 
 def _bound_for(value: float, bound: float) -> float:
-    """Whole numbers are compared with the whole part of a bound."""
+    """Compare whole numbers with the whole part of a bound."""
     return int(bound) if isinstance(value, int) else bound
 
 

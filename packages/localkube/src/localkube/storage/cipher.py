@@ -1,7 +1,7 @@
 """Encryption at rest: AES-256-GCM with a key file next to the database.
 
 Each stored body is bound to its object's key and revision, so ciphertexts cannot be swapped between rows. The check
-value in the database tells a wrong key apart from damaged data before anything is read or written.
+value in the database distinguishes a wrong key from damaged data before anything is read or written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Cipher:
 
     @classmethod
     def ephemeral(cls) -> Cipher:
-        """A key nobody keeps: for a store in memory."""
+        """Make a key that is never saved: for a store in memory."""
         return cls(os.urandom(_KEY_BYTES))
 
     @classmethod

@@ -3,7 +3,7 @@
 A write stores the new body once (objects) and moves the old body to history inside SQLite. Event bodies are not stored
 again: reading the history backwards from the current objects gives the body of every event, and proves on each start
 that the two tables agree. Statements only touch SQLite's page cache, so they run where they are called; `commit` does
-the writing and the fsync, and may run in another thread while nobody else uses the connection.
+the writing and the fsync, and may run in another thread while the connection is otherwise unused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REMOVE = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Everything a store needs to go on after a restart."""
+    """The state that a store loads after a restart."""
 
     objects: dict[Key, Record]
     changes: list[Change]
@@ -91,7 +91,7 @@ class Database:
         return Contents(objects, self._rewind(dict(objects)), compacted)
 
     def stage(self, changes: Sequence[Change], compact_to: int | None) -> None:
-        """Begin a transaction and put everything into it; nothing reaches the disk before `commit`."""
+        """Begin a transaction with all writes; `commit` makes it durable."""
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         for change in changes:

@@ -11,7 +11,7 @@ from localkube.storage.trouble import StorageError
 
 
 class Directory:
-    """A locked data directory. The lock goes with the process, also when it is killed."""
+    """A locked data directory. The lock ends with the process, also when it is killed."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path

@@ -1,6 +1,6 @@
 """The values of storage: a key, one version of an object, and one change from version to version.
 
-Bodies stay JSON bytes. Whoever wants an object decodes a fresh one and may edit it; a change decodes once for all its
+Bodies stay JSON bytes. A reader decodes a fresh object and may edit it; a change decodes once for all its
 watchers, who must not edit it.
 """
 
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -27,7 +27,7 @@ class Key(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Position among its siblings; lists are sorted by it, byte by byte as etcd sorts its keys."""
+        """Return the position among its siblings; lists are sorted by it, byte by byte as etcd sorts its keys."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
@@ -44,7 +44,7 @@ class Record:
 
 
 class Change:
-    """One step of the history. `record` is the new version; of a deletion, the last one at the deletion's revision."""
+    """One step of the history. `record` is the new version; for a deletion, the last one at the deletion's revision."""
 
     __slots__ = ("_object", "_previous_object", "at", "key", "previous", "record", "type")
 
@@ -63,14 +63,14 @@ class Change:
 
     @property
     def object(self) -> JsonObject:
-        """The decoded record, shared by everyone: read only."""
+        """Return the decoded record, which all readers share: read only."""
         if self._object is None:
             self._object = self.record.decode()
         return self._object
 
     @property
     def previous_object(self) -> JsonObject | None:
-        """The version before, shared by everyone: read only."""
+        """Return the version before, which all readers share: read only."""
         if self._previous_object is None and self.previous is not None:
             self._previous_object = self.previous.decode()
         return self._previous_object
@@ -85,7 +85,7 @@ def encode(obj: JsonObject) -> bytes:
 
 
 def tombstone(previous: Record, revision: int) -> Record:
-    """What a DELETED event carries: the last version, marked with the revision of the deletion."""
+    """Return the record of a DELETED event: the last version, marked with the revision of the deletion."""
     obj = previous.decode()
     obj["metadata"]["resourceVersion"] = str(revision)
     return Record(revision, previous.uid, encode(obj))

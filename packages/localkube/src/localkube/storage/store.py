@@ -1,11 +1,11 @@
 """The store: writes are decided one after the other on the event loop, and become visible together after a commit.
 
-    put/remove -> overlay (what the next writer sees) -> flusher: one transaction for all waiting writes
+    put/remove -> overlay (seen by the next writer) -> flusher: one transaction for all waiting writes
                -> committed view, history, listeners -> the waiting requests continue
 
 A writer reads with `latest`, decides, and calls `put` or `remove` without an await in between; that is the whole
-concurrency control. Readers use the committed view and never see what might still fail. When a commit fails, every
-write that was waiting fails with it, because later ones were decided on top of earlier ones.
+concurrency control. Readers use the committed view and never see writes that might still fail. If a commit fails, every
+waiting write fails with it, because later writes were decided on top of earlier ones.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 
 import structlog
 
-from kuberun.clock import Clock
-from kuberun.meta import JsonObject
+from kubebase.clock import Clock
+from kubebase.meta import JsonObject
 from localkube.errors import internal
 from localkube.storage.database import Database
 from localkube.storage.directory import Directory
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HistoryLimits:
-    """How much history watches and pages can go back to."""
+    """Limits of the history that watches and pages can read."""
 
     events: int = 50_000
     size: int = 128 * 1024 * 1024
@@ -64,7 +64,7 @@ class Batch:
             raise internal(self.failure)
 
 
-class Store:
+class ObjectStorage:
     def __init__(
         self,
         database: Database,
@@ -104,7 +104,7 @@ class Store:
         clock: Clock,
         limits: HistoryLimits = HistoryLimits(),  # noqa: B008 - frozen
         encrypted: frozenset[str] = frozenset({"secrets"}),
-    ) -> Store:
+    ) -> ObjectStorage:
         """Open a data directory, or an empty store in memory. StorageError says why it cannot be."""
         directory = Directory.open(path) if path is not None else None
         try:
@@ -127,23 +127,23 @@ class Store:
 
     @property
     def revision(self) -> int:
-        """The newest committed revision."""
+        """Return the newest committed revision."""
         return self._revision
 
     @property
     def compacted(self) -> int:
-        """History up to and including this revision is gone."""
+        """Return the compacted revision: history up to and including it is deleted."""
         return self._compacted
 
     def get(self, key: Key) -> Record | None:
         return self._objects.get(key)
 
     def scan(self, resource: str, namespace: str = "") -> list[tuple[str, Record]]:
-        """(path, record) of every object in key order."""
+        """Return (path, record) of every object in key order."""
         return self._objects.scan(resource, namespace)
 
     def scan_at(self, resource: str, namespace: str, revision: int) -> list[tuple[str, Record]]:
-        """The objects as they were; the caller has checked that `revision` is not compacted."""
+        """Return the objects as of a revision; the caller has checked that it is not compacted."""
         before: dict[str, Record | None] = {}
         for change in self._history.since(resource, revision):
             if not namespace or change.key.namespace == namespace:
@@ -155,17 +155,17 @@ class Store:
         return [(path, record) for path, record in sorted(state.items()) if record is not None]
 
     def changes_since(self, resource: str, revision: int) -> list[Change]:
-        """Committed changes after a revision; the caller has checked that it is not compacted."""
+        """Return the committed changes after a revision; the caller has checked that it is not compacted."""
         return self._history.since(resource, revision)
 
     def resources(self) -> list[str]:
-        """Resources that have objects."""
+        """Return resources that have objects."""
         return self._objects.resources()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` for every change from now on, after its commit, in revision order. It must not raise.
 
-        The returned function ends that.
+        The returned function unregisters the listener.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -173,14 +173,14 @@ class Store:
     # --- what writers do --------------------------------------------------------------------------------------------
 
     def latest(self, key: Key) -> Record | None:
-        """The newest version, committed or not: what a write must be decided on."""
+        """Return the newest version, committed or not: a write must be decided on it."""
         change = self._overlay.get(key)
         if change is None:
             return self._objects.get(key)
         return None if change.type == "DELETED" else change.record
 
     def latest_scan(self, resource: str, namespace: str = "") -> Iterator[tuple[str, Record]]:
-        """Every object as the next writer sees it; in no particular order."""
+        """Yield every object as the next writer sees it, in any order."""
         pending = {
             key.path: change
             for key, change in self._overlay.items()
@@ -194,7 +194,7 @@ class Store:
                 yield path, change.record
 
     def put(self, key: Key, obj: JsonObject) -> Batch:
-        """Queue a new version; fills in its resourceVersion. Await the batch before telling anyone."""
+        """Queue a new version and set its resourceVersion. Await the batch before you report it."""
         previous = self.latest(key)
         revision = self._next_revision()
         metadata = obj["metadata"]
@@ -227,14 +227,14 @@ class Store:
         await batch.committed()
 
     async def keep_limits(self) -> None:
-        """Compact what is over the limits of age, count or size."""
+        """Compact history beyond the limits of age, count or size."""
         before = self._clock.now().timestamp() - self._limits.age
         through = self._history.excess(events=self._limits.events, size=self._limits.size, before=before)
         if through:
             await self.compact(through)
 
     async def close(self) -> None:
-        """Commit what is waiting and release the files."""
+        """Commit waiting writes and release the files."""
         if self._closed:
             return
         self._closed = True
@@ -265,7 +265,10 @@ class Store:
             self._flusher = asyncio.get_running_loop().create_task(self._flush(), name="localkube-flusher")
 
     async def _flush(self) -> None:
-        """Commit batches until nothing waits; a new task starts one loop turn later, so a turn's writes share one."""
+        """Commit batches until no write waits.
+
+        A new task starts one loop turn later, so the writes of a turn share one commit.
+        """
         while self._waiting.changes or self._waiting.compact_to is not None:
             batch, self._waiting = self._waiting, Batch()
             self._writing = batch
@@ -292,7 +295,7 @@ class Store:
         return None
 
     def _trim(self, batch: Batch) -> None:
-        """Compact along the way when a burst of writes outgrows the limits by a quarter."""
+        """Compact the history early when a burst of writes exceeds the limits by a quarter."""
         limits = self._limits
         if len(self._history) > limits.events * 1.25 or self._history.size > limits.size * 1.25:
             through = self._history.excess(events=limits.events, size=limits.size, before=0.0)
@@ -320,7 +323,7 @@ class Store:
             change.forget_objects()
 
     def _abandon(self, batch: Batch, failure: str) -> None:
-        """Nothing of the failed batch, nor of what was decided on top of it, will happen."""
+        """Fail every write of the batch, and every write decided on top of it."""
         waiting, self._waiting = self._waiting, Batch()
         self._overlay.clear()
         batch.finish(failure)

@@ -1,5 +1,5 @@
-"""Why a data directory cannot be opened. Failures while serving are StatusErrors instead."""
+"""A data directory cannot be opened. Failures while serving are StatusErrors instead."""
 
 
 class StorageError(Exception):
-    """The message says which directory or file, what is wrong and what to do; it never holds stored content."""
+    """The message names the directory or file, the reason and the remedy; it never holds stored content."""

@@ -33,7 +33,7 @@ class Table:
             del self._order[bisect_left(self._order, path)]
 
     def paths(self, namespace: str) -> list[str]:
-        """Paths in order; all of them, or those of one namespace."""
+        """Return the paths in order; all of them, or those of one namespace."""
         if not namespace:
             return list(self._order)
         start, end = bounds(namespace)
@@ -72,7 +72,7 @@ class Objects:
 
 
 class History:
-    """Recent changes, of all resources and of each one; bounded by whoever calls `drop`."""
+    """Recent changes, of all resources and of each one; bounded by calls of `drop`."""
 
     def __init__(self) -> None:
         self._all: deque[Change] = deque()
@@ -102,7 +102,7 @@ class History:
                 del self._by_resource[resource]
 
     def excess(self, *, events: int, size: int, before: float) -> int:
-        """The revision through which to drop so that count, bytes and age keep their limits; 0 for nothing."""
+        """Return the revision up to which to drop, so that count, bytes and age keep their limits; 0 for nothing."""
         count, total, through = len(self._all), self._bytes, 0
         for change in self._all:
             if count <= events and total <= size and change.at >= before:
@@ -121,10 +121,10 @@ class History:
 
 
 def bounds(namespace: str) -> tuple[str, str]:
-    """The half-open range of paths in one namespace."""
+    """Return the half-open range of paths in one namespace."""
     return f"{namespace}/", f"{namespace}0"  # "0" follows "/" in ASCII
 
 
 def _weight(change: Change) -> int:
-    """Bytes that only the history keeps alive: the version that was replaced."""
+    """Return the bytes that only the history keeps alive: the replaced version."""
     return 200 + (len(change.previous.body) if change.previous else 0)

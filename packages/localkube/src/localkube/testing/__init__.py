@@ -1,1 +1,1 @@
-"""What tests of this package and of its users share."""
+"""Code shared by tests of this package and of its users."""

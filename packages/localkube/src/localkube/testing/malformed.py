@@ -75,7 +75,7 @@ ODD_HEADERS: Final = {
 
 
 def malformed(seed: int) -> Iterator[Sent]:
-    """Requests without an end; those of the same seed are the same."""
+    """Generate endless requests; equal seeds give equal requests."""
     draw = Draw(seed)  # noqa: S311 - repeatable, no secret
     while True:
         sent = draw.choice(PLAIN)
@@ -163,7 +163,7 @@ def another_path(sent: Sent, draw: Draw) -> Sent:
 
 
 def as_it_is(sent: Sent, _: Draw) -> Sent:
-    """What gets through: later requests have something to meet."""
+    """Return requests that succeed, so that later ones find objects."""
     return sent
 
 
@@ -182,11 +182,11 @@ MUTATIONS: Final[dict[Mutation, int]] = {
     another_path: 3,
     as_it_is: 8,
 }
-"""With how often each is drawn."""
+"""Mutations with their weights."""
 
 
 def _edited(sent: Sent, draw: Draw, edit: Callable[[Any, Any], None]) -> Sent:
-    """A copy of the request with one place of its body changed; nothing happens to a body that has none."""
+    """Copy the request with one place of its body changed; an empty body stays as it is."""
     body = copy.deepcopy(sent.body)
     places = list(_places(body))
     if places:

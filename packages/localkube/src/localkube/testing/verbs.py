@@ -1,4 +1,4 @@
-"""The verbs of a cluster in few words: kinds by name, one user, and failures as values."""
+"""Short forms of a cluster's verbs: kinds by name, one user, and failures as values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.cluster import Cluster, PatchType, Watch
 from localkube.errors import StatusError
 from localkube.model import DeleteOptions, ListQuery, ListResult, ServedKind, User, WatchEvent, WatchQuery, WriteOptions
 from localkube.model import Written as Written  # noqa: PLC0414 - tests name it next to the verbs
 
 ADMIN = User("admin", ("system:masters",))
-_PATIENCE = 10.0
+_PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Verbs:
         return True
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait for what the controllers do; the condition is asked again after every commit."""
+        """Wait for the controllers; the condition is checked after every commit."""
         changed = asyncio.Event()
         stop_listening = self.cluster.store.listen(lambda _: changed.set())
         try:
@@ -113,7 +113,7 @@ class Verbs:
 
 
 async def refusal(request: Awaitable[Any]) -> StatusError:
-    """The failure a request must end with."""
+    """Return the failure that a request must end with."""
     try:
         answer = await request
     except StatusError as error:
@@ -122,7 +122,7 @@ async def refusal(request: Awaitable[Any]) -> StatusError:
 
 
 async def take(watch: Watch, count: int) -> list[WatchEvent]:
-    """The next events of a watch."""
+    """Read the next events of a watch."""
     async with asyncio.timeout(_PATIENCE):
         return [await anext(watch) for _ in range(count)]
 
@@ -142,7 +142,7 @@ def manifest(kind: ServedKind, name: str, **fields: Any) -> JsonObject:
 
 
 def definition(plural: str = "things", kind: str = "Thing", **spec: Any) -> JsonObject:
-    """A CustomResourceDefinition of example.com with spec.size, spec.colour and a status."""
+    """Return a CustomResourceDefinition of example.com with spec.size, spec.colour and a status."""
     properties = {
         "spec": {"type": "object", "properties": {"size": {"type": "integer"}, "colour": {"type": "string"}}},
         "status": {"type": "object", "properties": {"phase": {"type": "string"}}},

@@ -1,1 +1,1 @@
-"""HTTP and what travels on it: targets, options, bodies, forms of replies. Knows no objects and no storage."""
+"""HTTP: targets, options, bodies, forms of replies. It is independent of objects and storage."""

@@ -1,6 +1,6 @@
 """Request bodies: JSON or YAML to plain objects, with the failures a real API server reports.
 
-A body is somebody's Secret: no message here repeats any part of it.
+A body may hold a Secret: no message here repeats any part of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import StatusError, bad_request, unsupported_media_type
 from localkube.model import ServedKind
 from localkube.wire import protobuf
@@ -33,12 +33,12 @@ PATCH_TYPES: Final[dict[str, PatchType]] = {
 class Body:
     value: Any
     duplicates: list[str] = field(default_factory=list)
-    """Paths of fields that came twice; the last one counts."""
+    """Paths of duplicate fields; the last value counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The kind of object that a body must hold; a custom one must say so itself."""
+    """The kind of object that a body must contain; a custom one must name its kind."""
 
     kind: str
     api_version: str
@@ -50,7 +50,7 @@ def media_type(header: str) -> str:
 
 
 def read_object(body: bytes, content_type: str, expected: Expected) -> Body:
-    """The object of a create or update, with its own kind and version filled in."""
+    """Return the object of a create or update, with its own kind and version filled in."""
     try:
         value, duplicates = _read(body, content_type)
     except _UnreadableError as problem:
@@ -67,7 +67,7 @@ def read_object(body: bytes, content_type: str, expected: Expected) -> Body:
 
 
 def read_options(body: bytes, content_type: str) -> JsonObject:
-    """The DeleteOptions in the body of a delete, empty if there is no body."""
+    """Return the DeleteOptions in the body of a delete, empty if there is no body."""
     if not body.strip():
         return {}
     try:
@@ -82,7 +82,7 @@ def read_options(body: bytes, content_type: str) -> JsonObject:
 
 
 def patch_type(content_type: str, kind: ServedKind) -> PatchType:
-    """json, merge, strategic or apply; 415 for what this kind does not take."""
+    """Return json, merge, strategic or apply; raise a 415 for types that this kind does not support."""
     patch = PATCH_TYPES.get(media_type(content_type))
     if patch is None or (patch == "strategic" and kind.custom):
         types = [media for media, name in PATCH_TYPES.items() if name != "strategic" or not kind.custom]
@@ -91,7 +91,7 @@ def patch_type(content_type: str, kind: ServedKind) -> PatchType:
 
 
 def read_patch(body: bytes, patch: PatchType) -> Body:
-    """The patch as a value: a list of operations for a JSON patch, an object for the others."""
+    """Return the patch as a value: a list of operations for a JSON patch, an object for the others."""
     try:
         in_yaml = patch == "apply" and not _looks_like_json(body)
         value = _yaml(body) if in_yaml else _json(body)
@@ -107,7 +107,7 @@ def read_patch(body: bytes, patch: PatchType) -> Body:
 
 
 class _UnreadableError(ValueError):
-    """The body is not what its content type says."""
+    """The body does not match its content type."""
 
 
 def _read(body: bytes, content_type: str) -> tuple[Any, list[str]]:
@@ -120,7 +120,7 @@ def _read(body: bytes, content_type: str) -> tuple[Any, list[str]]:
         case protobuf.MEDIA_TYPE:
             return _protobuf(body), []
         case "application/x-www-form-urlencoded" | "*/*":
-            # What curl says when it is told nothing; the real server reads such bodies as JSON too.
+            # curl's default type; the real server reads such bodies as JSON too.
             return _json(body), []
         case _:
             raise unsupported_media_type(ACCEPTED)
@@ -161,7 +161,7 @@ def _not_handled(kind: str, api_version: str, wanted: str) -> StatusError:
 def _json(body: bytes) -> Any:
     if not body:
         raise _UnreadableError("unexpected end of JSON input (<empty>)")
-    # Nesting is counted before anything recurses over the value; few bodies have so many brackets at all.
+    # Nesting is counted before any recursion over the value; few bodies have that many brackets.
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise _UnreadableError("exceeded max depth")
     try:
@@ -176,7 +176,7 @@ def _json(body: bytes) -> Any:
 
 
 def _holds_huge_number(value: Any) -> bool:
-    """Whether a whole number is too large even for a float, as which those beyond 64 bits are read."""
+    """Return whether a whole number is too large even for a float, as which numbers beyond 64 bits are read."""
     match value:
         case dict():
             return any(_holds_huge_number(item) for item in value.values())
@@ -192,7 +192,7 @@ _LONG_NUMBER: Final = re.compile(rb"[0-9]{309}")
 
 
 def _depth(body: bytes) -> int:
-    """The deepest nesting of brackets outside of strings."""
+    """Return the deepest nesting of brackets outside of strings."""
     depth = deepest = 0
     for token in _BRACKETS.finditer(body):
         match token[0][:1]:
@@ -235,10 +235,10 @@ def _yaml(body: bytes) -> Any:
 
 
 def _duplicates(body: bytes, value: Any) -> list[str]:
-    """Fields that occur twice.
+    """Return the fields that occur twice.
 
-    A second, slower parse finds them; whether it is worth it shows in the number of keys, which a repeated key
-    makes smaller in the value than in the text.
+    A second, slower parse finds them. It runs only if the value has fewer keys than the text, which a repeated key
+    causes.
     """
     if body.count(b'":') == msgspec.json.encode(value).count(b'":'):
         return []

@@ -2,9 +2,8 @@
 
     aiohttp: connections, parsing, limits of the head, keep-alive, chunks -> `Request` -> handler -> `Reply` or `Stream`
 
-Here lies only what the API wants otherwise than the library does it: bodies are read whole and bounded before the
-handler is asked, refusals have the API's own form, and the log never shows anything of a request. It knows nothing of
-Kubernetes.
+This module contains the differences from the library: bodies are read whole and bounded before the handler is called,
+errors have the API's own form, and the log never shows anything of a request. It is independent of Kubernetes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from localkube.traces import report_defect
 log = structlog.get_logger(__name__)
 
 _DISCARD_SECONDS: Final = 2.0
-"""How long the rest of a refused request is read and thrown away: a client reads the answer only after it sent all."""
+"""Seconds to read and discard the rest of a refused request: a client reads the answer only after sending all."""
 _MAX_LINE: Final = 16 << 10
 """Bytes of the request line, and of each header: long selectors and tokens fit."""
 _MAX_HEADERS: Final = 128
@@ -36,11 +35,11 @@ _CONTROLS: Final = dict.fromkeys((*range(32), 127), " ")
 
 @dataclass(slots=True, repr=False)
 class Request:
-    """One request. Headers hold credentials and bodies hold secrets, so it does not print them."""
+    """One request. Headers contain credentials and bodies contain secrets, so its repr omits them."""
 
     method: str
     path: str
-    """As it came, still percent-encoded."""
+    """The path as received, still percent-encoded."""
     query: str
     headers: CIMultiDictProxy[str]
     body: bytes = b""
@@ -48,7 +47,7 @@ class Request:
     """The verified client certificate, as `ssl` describes it."""
 
     def header(self, name: str) -> str:
-        """The first value under a name, empty if there is none."""
+        """Return the first value under a name, empty if there is none."""
         return _text(self.headers.get(name, ""))
 
     def values(self, name: str) -> list[str]:
@@ -60,7 +59,7 @@ class Request:
 
 @dataclass(slots=True, repr=False)
 class Reply:
-    """One reply. Its body may hold secrets, so it does not print it."""
+    """One reply. Its body may contain secrets, so its repr omits it."""
 
     status: int
     body: bytes = b""
@@ -73,7 +72,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Stream:
-    """A reply without an end known beforehand; each yielded piece is sent at once, as one chunk."""
+    """A reply of unknown length; each yielded piece is sent at once, as one chunk."""
 
     pieces: AsyncGenerator[bytes, None]
     content_type: str = "application/json"
@@ -86,25 +85,25 @@ Refusal = Callable[[int, str], Reply]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     body_bytes: int = 3 << 20
     connections: int = 2048
     idle_seconds: float = 120.0
-    """A connection on which no whole request head arrives for so long is closed."""
+    """Seconds in which a whole request head must arrive, else the connection is closed."""
     body_seconds: float = 60.0
-    """So long may a body take to arrive."""
+    """Seconds in which a body must arrive."""
 
 
 class HttpServer:
-    """Makes the protocol of each new connection, for `loop.create_server`, and ends them all."""
+    """Creates the protocol of each new connection, for `loop.create_server`, and ends them all."""
 
-    def __init__(self, handler: Handler, refusal: Refusal, *, limits: Limits | None = None) -> None:
+    def __init__(self, handler: Handler, refusal: Refusal, *, limits: HttpLimits | None = None) -> None:
         self._handler = handler
         self._refusal = refusal
-        self._limits = limits or Limits()
+        self._limits = limits or HttpLimits()
         self._closing = False
         self._arriving: set[asyncio.Timeout] = set()
-        # A client that goes away takes its request with it: nobody would read the reply, and watches must end.
+        # The request of a client that disconnects is cancelled: the reply has no reader, and watches must end.
         self._server = web.Server(self._answer, handler_cancellation=True)
 
     def __call__(self) -> asyncio.Protocol:
@@ -120,7 +119,7 @@ class HttpServer:
         await self._server.shutdown(patience)
 
     def _admits(self) -> bool:
-        """Whether the connection that was just made may stay."""
+        """Return whether a new connection may stay."""
         return not self._closing and len(self._server.connections) <= self._limits.connections
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -171,7 +170,7 @@ class HttpServer:
 
 
 class _RefusedError(Exception):
-    """The request is not one to hand on."""
+    """The request is refused on the HTTP level."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -212,12 +211,12 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The reply to what could not be parsed, or to a defect above."""
+        """Return the reply to a request that could not be parsed, or to a defect above."""
         if exc is not None and not isinstance(exc, HttpProcessingError):
             report_defect(log, "request failed", exc)
         if request.writer.output_size > 0:
             raise ConnectionError("a reply is under way; only the end of the connection can tell of a failure")
-        # Behind the colon the library quotes what it read.
+        # After the colon the library quotes the input.
         return _closing_response(self._refusal(status, (message or "").partition(":")[0]))
 
     def log_exception(self, *_: Any, **details: Any) -> None:
@@ -248,7 +247,7 @@ async def _sent(stream: Stream, request: web.BaseRequest) -> web.StreamResponse:
         async for piece in stream.pieces:
             await response.write(piece)
     except ConnectionError:
-        pass  # the client went away: nobody to tell
+        pass  # the client disconnected
     finally:
         await stream.pieces.aclose()
     return response
@@ -266,13 +265,13 @@ def _response(reply: Reply) -> web.Response:
 
 
 def _headers(reply: Reply | Stream) -> list[tuple[str, str]]:
-    """A value must never start a new header, wherever it came from."""
+    """Build the headers; control characters of values are replaced, so that none starts a new header."""
     headers = [("Content-Type", reply.content_type), _SERVER, *reply.headers]
     return [(name, value if value.isprintable() else value.translate(_CONTROLS)) for name, value in headers]
 
 
 def _text(received: str) -> str:
-    """Bytes that are not UTF-8 come as lone surrogates, which nothing behind could write out again."""
+    """Replace bytes that are not UTF-8: they arrive as lone surrogates, which cannot be written out again."""
     if received.isascii():
         return received
     return received.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,6 +1,6 @@
-"""Which form a reply takes: the Accept header read, and replies written in what was agreed.
+"""Content negotiation: reads the Accept header and writes replies in the negotiated form.
 
-JSON and YAML are spoken. Clients built for Go ask for protobuf first and name JSON behind it: they get JSON. An
+Replies are JSON or YAML. Go clients ask for protobuf first and JSON second: they get JSON. An
 object can be asked for as a Table (how kubectl prints) or as its metadata only (how metadata informers watch).
 """
 
@@ -39,7 +39,7 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What the client and we both speak."""
+    """The negotiated form."""
 
     form: Form = Form.OBJECT
     version: str = "v1"
@@ -60,19 +60,19 @@ class Clause:
 
 @lru_cache(maxsize=512)
 def accepted(header: str) -> Accepted:
-    """The best form for a plain reply; 406 if there is none."""
+    """Return the best form for a plain reply; raise a 406 if there is none."""
     return _best(header, tuple(Form))
 
 
 @lru_cache(maxsize=64)
 def accepted_answer(header: str) -> Accepted:
-    """The best form for the answer to a question, which is not stored and has no name: there is no table of those."""
+    """Return the best form for a review, which has no Table form because it is never stored."""
     return _best(header, (Form.OBJECT, Form.METADATA, Form.METADATA_LIST))
 
 
 @lru_cache(maxsize=512)
 def accepted_stream(header: str) -> Accepted:
-    """The best form for a watch, which is JSON only."""
+    """Return the best form for a watch, which is JSON only."""
     for clause in clauses(header):
         if _content_type(clause) == JSON and (form := _form(clause)) is not None:
             return Accepted(form, clause.get("v") or "v1")
@@ -94,19 +94,19 @@ def wants_aggregated_discovery(header: str) -> bool:
 
 
 def clauses(header: str) -> list[Clause]:
-    """The media types of an Accept header, the most wanted first."""
+    """Return the media types of an Accept header, in order of preference."""
     weighted = [_clause(part) for part in header.split(",") if part.strip()]
     weighted.sort(key=lambda pair: -pair[1])
     return [clause for clause, weight in weighted if weight > 0] if weighted else [Clause("*/*")]
 
 
 def is_pretty(wish: str, agent: str) -> bool:
-    """Whether a person reads the reply: asked for, or the client is one that people type into."""
+    """Return whether to indent the reply: if requested, or if the client is curl, wget or a browser."""
     return wish not in {"0", "false"} if wish else agent.startswith(_PRETTY_AGENTS)
 
 
 def reply(status: int, document: Any, agreed: Accepted, *, pretty: bool = False) -> Reply:
-    """A document in the agreed content type."""
+    """Return a document in the agreed content type."""
     return Reply(status, encoded(document, agreed, pretty=pretty), agreed.content_type, [_NO_CACHE])
 
 
@@ -118,7 +118,7 @@ def encoded(document: Any, agreed: Accepted, *, pretty: bool = False) -> bytes:
 
 
 def failure(error: StatusError, agreed: Accepted | None = None, *, pretty: bool = False) -> Reply:
-    """The Status of a failed request as a reply."""
+    """Return the Status of a failed request as a reply."""
     answer = reply(error.code, error.to_json(), agreed or Accepted(), pretty=pretty)
     retry_after = error.details.get("retryAfterSeconds")
     if retry_after:
@@ -127,10 +127,10 @@ def failure(error: StatusError, agreed: Accepted | None = None, *, pretty: bool 
 
 
 async def compressed(answer: Reply, accept_encoding: str) -> Reply:
-    """The reply, gzipped if it is large and the client can read that."""
+    """Return the reply, gzipped if it is large and the client accepts that."""
     if len(answer.body) < GZIP_FROM or not _takes_gzip(accept_encoding):
         return answer
-    # zlib lets go of the interpreter lock, so a large list does not hold up the other requests.
+    # zlib releases the interpreter lock, so a large list does not delay other requests.
     answer.body = await asyncio.to_thread(gzip.compress, answer.body, 1, mtime=0)
     answer.headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
     return answer

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, cast
 
-from kuberun.meta import JsonObject
+from kubebase import durations
+from kubebase.meta import JsonObject
 from localkube.errors import Cause, StatusError, bad_request, invalid
 from localkube.model import DeleteOptions, FieldValidation, ListQuery, User, WatchQuery, WriteOptions
 from localkube.wire.routes import Query, first, flag, number
 
 DEFAULT_TIMEOUT: Final = 34.0
 MAX_TIMEOUT: Final = 60.0
-"""A request other than a watch is given up after this; a client may ask for less."""
+"""Seconds after which a request other than a watch is cancelled; a client may request less."""
 _MANAGER_MAX: Final = 128
 _VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
 _PROPAGATIONS: Final = ("Foreground", "Background", "Orphan")
-_DURATION_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def write_options(query: Query, user: User, agent: str, options: str) -> WriteOptions:
-    """Options of a create, update or patch; `options` is the name they go by in failures (CreateOptions, …)."""
+    """Return the options of a create, update or patch; `options` is their name in failures (CreateOptions, …)."""
     causes = [*_dry_run_causes(query.get("dryRun", [])), *_manager_causes(first(query, "fieldManager"))]
     validation = first(query, "fieldValidation")
     if validation not in _VALIDATIONS:
@@ -37,7 +36,7 @@ def write_options(query: Query, user: User, agent: str, options: str) -> WriteOp
 
 
 def patch_options(query: Query, user: User, agent: str, patch: str) -> WriteOptions:
-    """Options of a patch: applying needs a manager, and only applying may be forced."""
+    """Return the options of a patch: an apply needs a manager, and only an apply may be forced."""
     if patch == "apply" and not first(query, "fieldManager"):
         raise _invalid("PatchOptions", [_required("fieldManager", "is required for apply patch")])
     if patch != "apply" and "force" in query:
@@ -47,7 +46,7 @@ def patch_options(query: Query, user: User, agent: str, patch: str) -> WriteOpti
 
 
 def delete_options(query: Query, body: JsonObject, user: User) -> DeleteOptions:
-    """The body says what to do; without one, the query does."""
+    """Read the options of a delete from the body, or from the query if there is no body."""
     said: dict[str, Any] = body or {
         "propagationPolicy": first(query, "propagationPolicy") or None,
         "gracePeriodSeconds": number(query, "gracePeriodSeconds"),
@@ -84,7 +83,7 @@ def list_query(query: Query, namespace: str) -> ListQuery:
 
 
 def watch_query(query: Query, namespace: str, name: str = "") -> WatchQuery:
-    """A watch on a collection, or (the old form) on one object by name."""
+    """Return a watch on a collection, or (the old form) on one object by name."""
     match_rule = first(query, "resourceVersionMatch")
     initial = flag(query, "sendInitialEvents")
     if "sendInitialEvents" in query and match_rule != "NotOlderThan":
@@ -106,28 +105,22 @@ def watch_query(query: Query, namespace: str, name: str = "") -> WatchQuery:
 
 
 def deadline_of(query: Query) -> float:
-    """Seconds the request may take."""
+    """Return the time limit of the request in seconds."""
     text = first(query, "timeout")
     if not text:
         return DEFAULT_TIMEOUT
-    seconds = _duration(text)
-    if seconds is None:
+    try:
+        seconds = durations.parse(text) / durations.SECOND
+    except durations.DurationError:
+        seconds = -1.0
+    if seconds < 0:
         raise bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{text}"')
     return min(seconds, MAX_TIMEOUT) or DEFAULT_TIMEOUT
 
 
 def manager_of(agent: str) -> str:
-    """The field manager of a client that names none: the first word of its User-Agent."""
+    """Return the field manager of a client that names none: the first word of its User-Agent."""
     return "".join(char for char in agent.partition("/")[0] if char.isprintable())[:_MANAGER_MAX] or "unknown"
-
-
-def _duration(text: str) -> float | None:
-    if text == "0":
-        return 0.0
-    pieces = re.findall(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)", text)
-    if not pieces or "".join(amount + unit for amount, unit in pieces) != text:
-        return None
-    return sum(float(amount) * _DURATION_UNITS[unit] for amount, unit in pieces)
 
 
 def _strings(value: Any) -> list[str]:

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kuberun.clock import rfc3339
-from kuberun.meta import JsonObject
+from kubebase.clock import rfc3339
+from kubebase.meta import JsonObject
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
@@ -30,7 +30,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BadProtobufError(ValueError):
-    """The bytes are not a message of the kind they claim. The message repeats nothing of them."""
+    """The bytes are not a message of the declared kind. The error repeats nothing of them."""
 
 
 class UnknownMessageError(BadProtobufError):
@@ -39,7 +39,7 @@ class UnknownMessageError(BadProtobufError):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One line's entry: a JSON name (empty for a struct that JSON writes inline) and how the value is written."""
+    """One entry of a message: a JSON name (empty for an inlined struct) and the encoding of the value."""
 
     name: str
     scalar: str
@@ -50,7 +50,7 @@ class Field:
 
 
 def decode(body: bytes) -> JsonObject:
-    """The object in an envelope, with its kind and apiVersion."""
+    """Return the object in an envelope, with its kind and apiVersion."""
     if not body.startswith(_MAGIC):
         raise BadProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     api_version, kind, raw = "", "", b""
@@ -136,7 +136,7 @@ _EMPTY: Final[dict[str, Any]] = {"string": "", "bytes": "", "quantity": "0", "st
 
 
 def _unpacked(field: Field, value: int | bytes) -> Iterator[int | bytes]:
-    """The items of one occurrence of a list: numbers may come packed together."""
+    """Yield the items of one occurrence of a list: numbers may be packed together."""
     if field.scalar in {"int", "bool"} and isinstance(value, bytes):
         position = 0
         while position < len(value):
@@ -199,7 +199,7 @@ def _json(raw: bytes) -> Any:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Field number and value of everything in a message: an int for a varint, else bytes."""
+    """Yield field number and value of all fields in a message: an int for a varint, else bytes."""
     position = 0
     while position < len(raw):
         tag, position = _varint(raw, position)

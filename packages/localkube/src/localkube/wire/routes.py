@@ -1,11 +1,11 @@
-"""What a request is about: method, path and query turned into a target. Pure; nothing is looked up.
+"""The target of a request, parsed from method, path and query. Pure: it reads no stored state.
 
     /api/v1/namespaces/{namespace}/{resource}/{name}/{subresource}
     /apis/{group}/{version}/namespaces/{namespace}/{resource}/{name}/{subresource}
     the same without a namespace, and with `watch/` behind the version (the old form of ?watch=1)
 
-The verb decides both what is done and what must be allowed, so it is worked out here once. Everything else is a plain
-path (/version, /apis, /openapi/v3, …).
+The verb determines both the action and the required right, so it is computed here once. Everything else is a plain path
+(/version, /apis, /openapi/v3, …).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ResourceTarget:
 
 @dataclass(frozen=True, slots=True)
 class PathTarget:
-    """A request on something that is not a resource; the verb is the method in lower case."""
+    """A request for a path that is not a resource; the verb is the method in lower case."""
 
     verb: str
     method: str
@@ -56,7 +56,7 @@ Target = ResourceTarget | PathTarget
 
 
 def target_of(method: str, raw_path: str, query: Query) -> Target:
-    """What the request is about."""
+    """Parse the target of a request."""
     path = unquote(raw_path) if "%" in raw_path else raw_path
     parts = path.split("/")[1:]
     if parts and not parts[-1]:
@@ -69,7 +69,7 @@ def target_of(method: str, raw_path: str, query: Query) -> Target:
 
 
 def query_of(text: str) -> Query:
-    """The query's fields with all their values; a field without a value holds an empty string."""
+    """Return the query's fields with all their values; a field without a value holds an empty string."""
     if not text:
         return {}
     fields: dict[str, list[str]] = {}
@@ -88,7 +88,7 @@ def first(query: Query, name: str) -> str:
 
 
 def flag(query: Query, name: str) -> bool:
-    """A boolean as the API reads it: present and neither 0 nor false."""
+    """Return whether a flag is set, as the API reads it: present and neither 0 nor false."""
     values = query.get(name)
     return values is not None and values[0].lower() not in {"0", "false"}
 
@@ -114,7 +114,7 @@ def _resource_target(
         if len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:
             parts = parts[2:]
     name = parts[1] if len(parts) > 1 else ""
-    # Only the old form watches one object; ?watch on one is ignored, as the real server ignores it.
+    # Only the old form watches one object; ?watch on one object is ignored, as in the real server.
     watching = old_watch or (not name and flag(query, "watch"))
     selected = _NAME_SELECTOR.search(first(query, "fieldSelector")) if not name else None
     return ResourceTarget(

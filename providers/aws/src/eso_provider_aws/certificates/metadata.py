@@ -1,11 +1,12 @@
-"""What `metadata` of a PushSecret may say about a certificate."""
+"""The `metadata` of a PushSecret entry for a certificate."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from eso_provider_aws.envelope import Told, decoded
+from eso_provider_aws.envelope import decoded
 from eso_sdk.errors import invalid_request
+from eso_sdk.pushmetadata import Told
 from eso_wire.values import PushItem
 
 REMOTE_KEY: Final = "external-secrets-remote-key"
@@ -13,14 +14,14 @@ REMOTE_KEY: Final = "external-secrets-remote-key"
 
 
 class CertificateMetadata(Told, frozen=True, kw_only=True):
-    """How a certificate is tagged."""
+    """The tags of a certificate."""
 
     tags: dict[str, str] | None = None
-    """All tags besides ours: others are removed. Absent means to leave other tags alone."""
+    """All tags besides ours; other tags are removed. If absent, other tags stay unchanged."""
 
 
 def metadata_of(item: PushItem) -> CertificateMetadata:
-    """The metadata of one push."""
+    """Decode the metadata of one push."""
     told = decoded(item.provider_metadata, CertificateMetadata, item.remote.key)
     if REMOTE_KEY in (told.tags or ()):
         raise invalid_request(

@@ -1,4 +1,4 @@
-"""Certificates and keys as PEM: taken apart, compared, decrypted and put together. Nothing is asked of AWS here."""
+"""Certificates and keys in PEM: parsing, comparison, decryption and encoding. Makes no calls."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 
 _UNFIT: Final = (ValueError, TypeError, UnsupportedAlgorithm)
-"""What the library raises; its words may quote what it read."""
+"""The errors of the library; their messages may quote the input."""
 
 
 class NotPemError(Exception):
-    """Something is not what it should be in PEM. Says nothing about the content."""
+    """The input is not the expected PEM. The message shows nothing of the content."""
 
 
 # --- what Certificate Manager answers --------------------------------------------------------------------------------
 
 
 def certificates_in(answer: Mapping[str, Any]) -> list[x509.Certificate]:
-    """Leaf and chain of an answer of GetCertificate or ExportCertificate."""
+    """Return leaf and chain of an answer of GetCertificate or ExportCertificate."""
     try:
         return x509.load_pem_x509_certificates("\n".join(_parts(answer)).encode())
     except _UNFIT:
@@ -46,7 +46,7 @@ def certificates_in(answer: Mapping[str, Any]) -> list[x509.Certificate]:
 
 
 def fingerprint(certificates: Sequence[x509.Certificate]) -> str:
-    """What tells leaf and chain from any other."""
+    """Return the fingerprint of leaf and chain."""
     digest = hashlib.sha256()
     for certificate in certificates:
         digest.update(certificate.fingerprint(hashes.SHA256()))
@@ -69,7 +69,7 @@ class Exported:
 
 
 def exported(answer: Mapping[str, Any], passphrase: bytes) -> Exported:
-    """What an answer of ExportCertificate holds, with its key decrypted."""
+    """Return the content of an answer of ExportCertificate, with its key decrypted."""
     certificates = certificates_in(answer)
     encrypted = str(answer.get("PrivateKey", "")).encode()
     try:
@@ -102,7 +102,7 @@ class Bundle:
         return fingerprint((self.leaf, *self.chain))
 
     def parameters(self) -> dict[str, bytes]:
-        """As ImportCertificate wants them."""
+        """Return the parameters of ImportCertificate."""
         wanted = {"Certificate": self.leaf.public_bytes(Encoding.PEM), "PrivateKey": self.key.reveal()}
         if self.chain:
             wanted["CertificateChain"] = b"".join(each.public_bytes(Encoding.PEM) for each in self.chain)
@@ -115,7 +115,10 @@ class Bundle:
 
 
 def bundle_of(item: PushItem, now: datetime) -> Bundle:
-    """The certificate that a push is about; refused here if Certificate Manager would refuse it with fewer words."""
+    """Return the certificate of a push.
+
+    Raise a precise error for input that Certificate Manager would reject with a vague one.
+    """
     where = f'the Secret pushed to "{item.remote.key}"'
     if item.secret_key or isinstance(item.payload, SecretBytes):
         raise invalid_request(

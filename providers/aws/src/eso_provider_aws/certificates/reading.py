@@ -48,7 +48,7 @@ class Reader:
         self._account = account
 
     async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
-        """One value or error for each reference, in their order. References to one certificate share its read."""
+        """Return one value or error for each reference, in order. References to one certificate share one read."""
         arns = tuple(dict.fromkeys(ref.key for ref in refs if not ref.version))
 
         async def answer(arn: str) -> Exported | ProviderError:
@@ -78,7 +78,7 @@ class Reader:
         return kept
 
     def _check_arn(self, arn: str) -> None:
-        """Refuse what cannot be there, so that nothing is called absent that was looked for in the wrong place."""
+        """Raise if the key is not the ARN of a certificate in the store's region, which must not count as missing."""
         found, region = _ARN.fullmatch(arn), self._api.region
         if found is None:
             example = f"arn:aws:acm:{region}:123456789012:certificate/ID"
@@ -89,7 +89,7 @@ class Reader:
             )
 
     async def _current(self, arn: str) -> str:
-        """The fingerprint of the certificate as it is now."""
+        """Return the current fingerprint of the certificate."""
         try:
             answer = await self._api.call("GetCertificate", about=_about(arn), CertificateArn=arn)
         except ProviderError as failed:
@@ -107,7 +107,7 @@ class Reader:
         return fingerprint_of(certificates)
 
     async def _check_account(self, arn: str) -> None:
-        """Certificate Manager calls absent what belongs to another account. That is no reason to delete a Secret."""
+        """Raise if the ARN belongs to another account: Certificate Manager would report it as missing."""
         found = _ARN.fullmatch(arn)
         theirs, ours = found["account"] if found else "", await self._account()
         if theirs != ours:
@@ -117,7 +117,7 @@ class Reader:
             )
 
     async def _check_export(self, arn: str) -> None:
-        """Say in our words why a certificate cannot be exported: the service would only call it not valid."""
+        """Raise with the reason if a certificate cannot be exported; the service only reports it as not valid."""
         told = await self._api.call("DescribeCertificate", about=_about(arn), CertificateArn=arn)
         detail: dict[str, Any] = told.get("Certificate", {})
         status, kind = detail.get("Status", ""), detail.get("Type", "")

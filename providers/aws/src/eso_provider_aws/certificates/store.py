@@ -59,14 +59,14 @@ class CertificatesStore(AwsStore[CertificateManagerConfig]):
         return await self.writer.delete(item)
 
     async def _account(self) -> str:
-        """The account that calls are made in."""
+        """Return the account that calls are made in."""
         return str((await (await self._other(STS)).call("GetCallerIdentity"))["Account"])
 
     async def _tagging(self) -> Api:
         return await self._other(TAGGING)
 
     async def _other(self, service: str) -> Api:
-        """A service that few stores need, opened at first use."""
+        """Open another service at first use, because few stores need it."""
         if service not in self._others:
             self._others[service] = await self.api_of(service)
         return self._others[service]

@@ -8,7 +8,6 @@ Users of a certificate (load balancers, distributions) name its ARN, so an ARN i
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,6 +21,7 @@ from eso_sdk.errors import backend_error, invalid_request
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, RemoteRef
+from kubebase.bounded import BoundedDict
 
 RESOURCE_TYPE: Final = "acm:certificate"
 MAX_IMPORTED: Final = 512
@@ -47,10 +47,10 @@ class Writer:
         self._tagging = tagging
         self._prefix = prefix
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._imported: OrderedDict[str, str] = OrderedDict()
+        self._imported: BoundedDict[str, str] = BoundedDict(MAX_IMPORTED)
 
     async def push(self, item: PushItem) -> Pushed:
-        """Import the certificate of a whole Secret, unless it is there."""
+        """Import the certificate of a whole Secret, unless the same one exists."""
         key, told, owner = self._remote_key(item.remote), metadata_of(item), owner_of((item,))
         bundle = await asyncio.to_thread(bundle_of, item, self._api.clock.now())  # checking a key takes a while
         async with self._alone(key):
@@ -63,7 +63,7 @@ class Writer:
             return Pushed(outcome, bundle.fingerprint)
 
     async def delete(self, item: DeleteItem) -> bool:
-        """Delete the certificate of a remote key; tells whether there was one."""
+        """Delete the certificate of a remote key; return whether there was one."""
         key = self._remote_key(item.remote)
         async with self._alone(key):
             standing = self._ours(await self._standing(key), key, owner_of((item,)))
@@ -82,7 +82,7 @@ class Writer:
             return True
 
     async def exists(self, ref: RemoteRef) -> bool:
-        """Tell whether a certificate has this remote key, whoever made it."""
+        """Return whether a certificate with this remote key exists, whoever created it."""
         return bool(await self._standing(self._remote_key(ref)))
 
     # --- one write ---------------------------------------------------------------------------------------------------
@@ -92,8 +92,6 @@ class Writer:
         made = await self._api.call("ImportCertificate", about=about, **bundle.parameters(), Tags=listed(wanted))
         # Tags are searchable only some time after this.
         self._imported[key] = made["CertificateArn"]
-        while len(self._imported) > MAX_IMPORTED:
-            self._imported.popitem(last=False)
 
     async def _update(
         self, standing: Standing, bundle: Bundle, wanted: Mapping[str, str], told: CertificateMetadata
@@ -122,10 +120,10 @@ class Writer:
     # --- what is there -----------------------------------------------------------------------------------------------
 
     async def _standing(self, key: str) -> list[Standing]:
-        """The certificates that have the remote key as their tag, smallest ARN first.
+        """Return the certificates that have the remote key as their tag, smallest ARN first.
 
-        The search lags behind imports and deletions. So Certificate Manager itself confirms each one, and what this
-        session imported is looked at as well.
+        The tag search lags behind imports and deletions. So each result is confirmed with Certificate Manager, and the
+        imports that this object made are checked as well.
         """
         arns = {self._imported[key]} if key in self._imported else set()
         tagging = await self._tagging()
@@ -148,7 +146,7 @@ class Writer:
             raise
 
     def _ours(self, standing: list[Standing], key: str, owner: str) -> Standing | None:
-        """The one to write; an error if only others made certificates with this remote key."""
+        """Return the certificate to write; raise if all certificates with this remote key belong to other owners."""
         ours = next((each for each in standing if each.tags.get(MARK) == owner), None)
         if ours is None and standing:
             raise foreign(f'{self._named(standing[0].arn)} with the remote key "{key}"')

@@ -1,1 +1,1 @@
-"""What changed at AWS: told by a queue, or found by looking."""
+"""Changes at AWS, received from a queue or found in listings."""

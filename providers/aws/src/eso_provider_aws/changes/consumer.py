@@ -1,6 +1,6 @@
-"""Receives the messages of one queue as one identity, as long as somebody listens, and deletes what is done with.
+"""The receiver of one queue under one identity: it runs while a subscription is open and deletes settled messages.
 
-A queue that is missing or denied is not asked again before ten minutes are over.
+If the queue is missing or access is denied, the receiver waits ten minutes before it tries again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eso_wire.errors import ErrorReason, ProviderError
 _log = structlog.get_logger("eso_provider_aws.changes")
 
 WAIT_SECONDS: Final = 10
-"""How long SQS keeps an empty answer back: six calls a minute while nothing changes. Below the client's time-out."""
+"""The long-poll time of SQS: six calls a minute while nothing changes. Shorter than the client's timeout."""
 VISIBILITY_SECONDS: Final = 120
 """Acknowledgements come about once a minute."""
 BATCH: Final = 10
@@ -40,9 +40,9 @@ class Consumer:
         self.queue = queue
         self.api = api
         self.users = 0
-        """Stores that may listen."""
+        """The number of stores that may listen."""
         self.trouble: ProviderError | None = None
-        """What is wrong with the queue."""
+        """The error of the queue, if any."""
         self._url = url
         self._about = f'queue "{url.rpartition("/")[2]}"'
         self._refused_until = float("-inf")
@@ -52,7 +52,7 @@ class Consumer:
         self._proving = asyncio.Lock()
 
     async def prove(self) -> None:
-        """Receive once without taking anything, so that nobody listens to a queue that they may not read."""
+        """Receive once without consuming a message, to prove that this identity may read the queue."""
         async with self._proving:
             if self.trouble is not None and self.api.clock.monotonic() < self._refused_until:
                 raise self.trouble.with_traceback(None)
@@ -65,7 +65,7 @@ class Consumer:
 
     @contextmanager
     def listening(self, listener: Listener, topics: Topics) -> Iterator[None]:
-        """Receive meanwhile. What is being received when the last one leaves is received to its end."""
+        """Receive inside the block. When the last listener leaves, a receive call in progress is completed."""
         with self.queue.listening(listener, topics):
             self._streams += 1
             if self._task is None or self._task.done():
@@ -77,12 +77,12 @@ class Consumer:
                 self._streams -= 1
 
     def check(self) -> None:
-        """Raise what ended the receiving."""
+        """Raise the error that ended the receiver, if any."""
         if self._task is not None and self._task.done() and (failed := self._task.exception()):
             raise failed.with_traceback(None)
 
     async def settle(self, listener: Listener, place: int) -> None:
-        """Delete what a listener, as the last one, has read up to a place."""
+        """Delete the messages up to a place for which this was the last listener."""
         await self._delete(self.queue.settle(listener, place))
 
     async def close(self) -> None:
@@ -107,7 +107,7 @@ class Consumer:
             await self._delete(self.queue.take(messages, self.api.clock.monotonic()))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Those who listen look why."""
+        """Wake the listeners if the receiver failed; they raise its error."""
         if not task.cancelled() and task.exception() is not None:
             self.queue.wake()
 
@@ -123,7 +123,7 @@ class Consumer:
         return answer.get("Messages") or ()
 
     async def _delete(self, handles: Sequence[str]) -> None:
-        """What cannot be deleted comes again and is known by then."""
+        """Delete messages. SQS redelivers those that cannot be deleted; they are then recognised."""
         for start in range(0, len(handles), BATCH):
             entries = [
                 {"Id": str(number), "ReceiptHandle": handle}
@@ -139,7 +139,7 @@ class Consumer:
             self.trouble = None
 
     def _refused(self, failed: ProviderError) -> ProviderError:
-        """Remember what will not pass by itself."""
+        """Return the error to raise; remember it and pause if it is not transient."""
         self._proven = False
         if failed.reason in PASSING:
             return failed

@@ -1,11 +1,11 @@
-"""What a message says: EventBridge events of Secrets Manager and Parameter Store, bare or wrapped by SNS. Pure.
+"""Decoding of messages: EventBridge events of Secrets Manager and Parameter Store, bare or wrapped by SNS. Pure.
 
-| event | told as |
+| event | type of the change |
 |---|---|
 | `AWS API Call via CloudTrail`, `AWS Service Event via CloudTrail` of aws.secretsmanager | `detail.eventName` decides |
 | `Parameter Store Change`, `Parameter Store Policy Action` of aws.ssm | `detail.operation`, `detail.policy-type` |
 
-Calls that were refused changed nothing. Everything else that reads as an event is none of ours: no change.
+Denied calls changed nothing. Any other event is ignored.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _SUFFIX_LENGTH: Final = 7
 
 
 class NotAnEventError(ValueError):
-    """The message is no event of EventBridge."""
+    """A message that is not an EventBridge event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something changed. Of `names` one is the true one: an ARN does not say where a name ends."""
+    """A change of a secret or parameter. One of `names` is the true name: an ARN does not show where a name ends."""
 
     service: str
     region: str
@@ -56,11 +56,11 @@ class Change:
     """The stages that the new version has; empty if it may concern every version."""
     at: datetime | None = None
     event_id: str = ""
-    """The same in every copy of an event."""
+    """The id of the event, the same in every copy."""
 
 
 def change_in(body: str) -> Change | None:
-    """What a message tells; None if nothing that could be watched."""
+    """Return the change in a message; None if it concerns nothing that can be watched."""
     event = _object(body)
     if event.get("Type") == "Notification" and isinstance(event.get("Message"), str):
         event = _object(event["Message"])
@@ -78,7 +78,7 @@ def change_in(body: str) -> Change | None:
 
 
 def secret_names(secret_id: str) -> frozenset[str]:
-    """The names that a secret may have: that of an ARN ends with six random characters, or its writer left them out."""
+    """Return the possible names of a secret: an ARN may end with six random characters that are no part of the name."""
     if not secret_id.startswith("arn:"):
         return frozenset({secret_id})
     name = secret_id.partition(":secret:")[2]
@@ -87,7 +87,7 @@ def secret_names(secret_id: str) -> frozenset[str]:
 
 
 def parameter_names(name: str) -> frozenset[str]:
-    """The names that a parameter may have: an ARN does not say whether one begins with a slash."""
+    """Return the possible names of a parameter: an ARN does not show whether the name begins with a slash."""
     if not name.startswith("arn:"):
         return frozenset({name})
     below = name.partition(":parameter/")[2]

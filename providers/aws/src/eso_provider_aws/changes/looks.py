@@ -1,9 +1,9 @@
-"""Looking for changes: one listing of names and versions a round, shared by all subscriptions of one identity.
+"""Change detection by listing: one listing of names and versions per round, shared by all subscriptions of an identity.
 
     look -> [pause] -> look -> ...   two calls a minute, however many stores and names: a round waits longer, the more
                                      pages it has, up to five minutes
 
-Nobody watches: nothing is asked. A listing that is denied or too long is not tried again before half an hour is over.
+Without a watch no call is made. If a listing is denied or too long, the next attempt is half an hour later.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -21,32 +20,33 @@ from eso_provider_aws.changes.source import Source
 from eso_provider_aws.changes.topics import Look, Scope, State, Topics, scope_of
 from eso_sdk.errors import unsupported
 from eso_wire.errors import ErrorReason, ProviderError
-from kuberun.clock import Clock
+from kubebase.bounded import BoundedDict
+from kubebase.clock import Clock
 
 POLL_SECONDS: Final = 30.0
-"""From one look to the next, for each page that it has; `ESO_PROVIDER_AWS_LOOK_SECONDS` says otherwise."""
+"""Seconds between two listings, for each page of a listing. `ESO_PROVIDER_AWS_LOOK_SECONDS` overrides it."""
 LONGEST_POLL: Final = 300.0
 PAGE_SECONDS: Final = 0.2
-"""Between the pages of one look: DescribeParameters is limited to a few calls a second."""
+"""Seconds between two pages of one listing: DescribeParameters is limited to a few calls a second."""
 MAX_PAGES: Final = 100
 REFUSED_SECONDS: Final = 1800.0
 FAILURE_PAUSES: Final = (5.0, 10.0, 30.0, 60.0)
 MAX_FAILURES: Final = 5
-"""Looks that fail in a row before subscriptions end with the error."""
+"""The number of failures in a row after which subscriptions end with the error."""
 REMEMBERED: Final = 8
-"""Looks that a subscription can go on from."""
+"""The number of listings that a subscription can resume from."""
 
 PASSING: Final = frozenset({ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT, ErrorReason.RATE_LIMITED})
 
 
 def look_seconds() -> float:
-    """How often this process looks: what its administrator says, and not more than once a second."""
+    """Return the interval between listings: the administrator's setting, at least one second."""
     said = os.environ.get("ESO_PROVIDER_AWS_LOOK_SECONDS", "")
     return max(float(said), 1.0) if said.isdecimal() else POLL_SECONDS
 
 
 class Looks:
-    """The looks of one identity at one service in one region."""
+    """The listings of one identity for one service in one region."""
 
     def __init__(self, source: Source, clock: Clock) -> None:
         self.name = uuid.uuid4().hex[:12]
@@ -54,7 +54,7 @@ class Looks:
         self._clock = clock
         self._round = look_seconds()
         self._wanted: list[Topics] = []
-        self._seen: OrderedDict[int, Look] = OrderedDict()
+        self._seen: BoundedDict[int, Look] = BoundedDict(REMEMBERED)
         self._number = 0
         self._looked_at = float("-inf")
         self._due = float("-inf")
@@ -64,7 +64,7 @@ class Looks:
 
     @property
     def refusal(self) -> ProviderError | None:
-        """Why nobody can look at present."""
+        """Return the error of the last listing while listings are unsupported and paused."""
         error = self._error
         return (
             error if error is not None and error.reason is ErrorReason.UNSUPPORTED_OPERATION and self._waits else None
@@ -76,7 +76,7 @@ class Looks:
 
     @contextmanager
     def wanting(self, topics: Topics) -> Iterator[None]:
-        """Look for these too."""
+        """Include these topics in listings inside the block."""
         self._wanted.append(topics)
         try:
             yield
@@ -87,7 +87,7 @@ class Looks:
         return self._seen.get(number)
 
     async def first(self, api: Api) -> Look:
-        """A look at everything that is wanted, not older than a round."""
+        """Return a listing of all wanted topics that is not older than a round."""
         async with self._lock:
             if self._error is not None and self._waits:
                 raise self._error.with_traceback(None)
@@ -98,7 +98,7 @@ class Looks:
             return newest
 
     async def after(self, api: Api, seen: Look, *, until: float) -> Look | None:
-        """The next look that shows something else; None when it is too late for that."""
+        """Return the next listing that differs from `seen`; None if there is none before `until`."""
         while self._clock.monotonic() < until:
             newest = self._newest
             if newest is not None and newest is not seen:
@@ -108,16 +108,16 @@ class Looks:
             async with self._lock:
                 if refusal := self.refusal:
                     raise refusal.with_traceback(None)
-                if self._due == due <= until:  # nobody else has looked meanwhile
+                if self._due == due <= until:  # no other subscription has made a listing in the meantime
                     await self._look_again(api)
         return None
 
     @property
     def _newest(self) -> Look | None:
-        return next(reversed(self._seen.values()), None)
+        return self._seen.get(self._number)
 
     async def _look_again(self, api: Api) -> None:
-        """As `_look`; what passes is no reason to give up at once."""
+        """Do as `_look`, but tolerate a limited number of transient failures."""
         try:
             await self._look(api)
         except ProviderError as failed:
@@ -138,8 +138,6 @@ class Looks:
         if newest is None or newest.states != states or newest.scope != scope:
             self._number += 1
             self._seen[self._number] = newest = Look(self._number, scope, states)
-            while len(self._seen) > REMEMBERED:
-                self._seen.popitem(last=False)
         return newest
 
     async def _listed(self, api: Api, scope: Scope) -> tuple[dict[str, State], int]:
@@ -159,7 +157,7 @@ class Looks:
         return states, pages
 
     def _failed(self, failed: ProviderError) -> ProviderError:
-        """When to ask again, and what to say."""
+        """Schedule the next attempt and return the error to raise."""
         self._failures += 1
         now = self._clock.monotonic()
         if failed.reason is ErrorReason.PERMISSION_DENIED:

@@ -1,4 +1,4 @@
-"""Looking at all parameters without their values: DescribeParameters, 50 to a page. It shows no tags and no labels."""
+"""Listing of all parameters without their values: DescribeParameters, 50 to a page. It shows no tags and no labels."""
 
 from __future__ import annotations
 

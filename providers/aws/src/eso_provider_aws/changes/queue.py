@@ -1,17 +1,17 @@
-"""A queue of events, received once for everybody who names it, and what of it still has to be acknowledged.
+"""A queue of change events, received once for all stores that name it, with its unacknowledged messages.
 
-    receive -> log -> every subscription, from where it is        a change nobody watches: deleted at once
-            -> delivery, until all who were told acknowledge ----> deleted; not deleted: it comes again, and is known
+    receive -> log -> every subscription, from its position       an unwatched change: deleted at once
+            -> delivery, until all listeners acknowledge -------> deleted; else SQS redelivers it, as a duplicate
 
-One `Queue` for each URL and region, whoever names it: two that receive apart would take each other's messages. Each
-identity receives for itself all the same (`consumer.py`), so that nobody hears of a queue that they may not read.
+All identities share one `Queue` for each URL and region: separate receivers would take each other's messages. Each
+identity still receives for itself (`consumer.py`), so a store without the right to read the queue gets no events.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,16 +21,17 @@ import structlog
 
 from eso_provider_aws.changes.events import Change, NotAnEventError, change_in
 from eso_provider_aws.changes.topics import Topics
+from kubebase.bounded import BoundedDict
 
 _log = structlog.get_logger("eso_provider_aws.changes")
 
 LOG_ENTRIES: Final = 2000
-"""Changes that a subscription which was away for a moment can go on from."""
+"""The number of changes in the log that a subscription can resume from."""
 MAX_PENDING: Final = 4000
-"""Messages that wait for an acknowledgement. Of more, the oldest come again and are told again."""
+"""The limit of unacknowledged messages. Beyond it, the oldest are redelivered and reported again."""
 
 Listener = object
-"""Who acknowledges: a store."""
+"""A store that acknowledges messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Delivery:
-    """One message that somebody was told of."""
+    """One message that at least one listener received."""
 
     place: int
     key: str
@@ -53,23 +54,23 @@ class Delivery:
 
 
 class Queue:
-    """What is known of one queue."""
+    """The log and the unacknowledged messages of one queue."""
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex[:12]
         self.place = 0
-        """Of the newest change."""
+        """The place of the newest change."""
         self.moved = asyncio.Event()
-        """Set, and replaced, when there is something new."""
+        """Set and replaced when a change arrives."""
         self.unreadable = 0
         self._entries: deque[Entry] = deque(maxlen=LOG_ENTRIES)
-        self._pending: OrderedDict[str, Delivery] = OrderedDict()
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._told: BoundedDict[str, None] = BoundedDict(2 * MAX_PENDING)
+        self._pending: BoundedDict[str, Delivery] = BoundedDict(MAX_PENDING, self._expect_again)
         self._listening: dict[int, tuple[Listener, Topics]] = {}
 
     @contextmanager
     def listening(self, listener: Listener, topics: Topics) -> Iterator[None]:
-        """Be asked to acknowledge what concerns these."""
+        """Register a listener for these topics inside the block."""
         number = id(topics)
         self._listening[number] = (listener, topics)
         try:
@@ -78,7 +79,7 @@ class Queue:
             del self._listening[number]
 
     def since(self, place: int) -> list[Entry] | None:
-        """The changes after a place; None if some of them are forgotten."""
+        """Return the changes after a place; None if some of them were evicted."""
         if not 0 <= place <= self.place:
             return None
         if place < self.place - len(self._entries):
@@ -86,7 +87,7 @@ class Queue:
         return [entry for entry in self._entries if entry.place > place]
 
     def recent(self, seconds: float, now: float) -> list[Entry]:
-        """The changes of the last seconds."""
+        """Return the changes of the last seconds."""
         return [entry for entry in self._entries if entry.received >= now - seconds]
 
     def wake(self) -> None:
@@ -94,13 +95,13 @@ class Queue:
         self.moved = asyncio.Event()
 
     def take(self, messages: Iterable[dict[str, Any]], now: float) -> list[str]:
-        """Note what messages say; the handles of those to delete."""
+        """Record the changes in messages; return the handles of those to delete at once."""
         needless: list[str] = []
         before = self.place
         for message in messages:
             message_id, handle = message.get("MessageId", ""), message["ReceiptHandle"]
             if delivery := self._pending.get(message_id):
-                delivery.handle = handle  # only the newest deletes
+                delivery.handle = handle  # only the newest handle can delete the message
             elif self._is_needless(message_id, handle, message.get("Body", ""), now):
                 needless.append(handle)
         if self.place != before:
@@ -108,7 +109,7 @@ class Queue:
         return needless
 
     def settle(self, listener: Listener, place: int) -> list[str]:
-        """A listener has read everything up to a place; the handles of messages that nobody waits for any more."""
+        """Record that a listener has read up to a place; return the handles of messages that all listeners read."""
         settled = []
         for message_id, delivery in list(self._pending.items()):
             if delivery.place <= place and listener in delivery.waiting:
@@ -119,11 +120,12 @@ class Queue:
         return settled
 
     def leave(self, listener: Listener) -> None:
-        """A listener will not acknowledge any more. What only it was told of comes again, for others."""
+        """Remove a listener. SQS redelivers the messages that only this listener received."""
         for message_id, delivery in list(self._pending.items()):
             delivery.waiting.discard(listener)
             if not delivery.waiting:
-                self._drop(message_id)
+                del self._pending[message_id]
+                self._expect_again(message_id, delivery)
 
     def _is_needless(self, message_id: str, handle: str, body: str, now: float) -> bool:
         try:
@@ -140,17 +142,11 @@ class Queue:
         self.place += 1
         self._entries.append(Entry(self.place, change, now))
         waiting = {listener for listener, topics in self._listening.values() if topics.concerned(change)}
-        self._told[key] = None
         if waiting:
             self._pending[message_id] = Delivery(self.place, key, waiting, handle)
-        self._shrink()
+        self._told[key] = None
         return not waiting
 
-    def _shrink(self) -> None:
-        while len(self._pending) > MAX_PENDING:
-            self._drop(next(iter(self._pending)))
-        while len(self._told) > 2 * MAX_PENDING:
-            self._told.popitem(last=False)
-
-    def _drop(self, message_id: str) -> None:
-        self._told.pop(self._pending.pop(message_id).key, None)
+    def _expect_again(self, _message_id: str, delivery: Delivery) -> None:
+        """Let the change of a dropped delivery through when SQS redelivers it."""
+        self._told.pop(delivery.key, None)

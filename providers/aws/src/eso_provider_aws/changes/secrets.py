@@ -1,4 +1,4 @@
-"""Looking at all secrets without their values: ListSecrets, 100 to a page."""
+"""Listing of all secrets without their values: ListSecrets, 100 to a page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _states(page: dict[str, Any]) -> Iterator[tuple[str, State]]:
 
 
 def _state(entry: dict[str, Any]) -> State:
-    """Descriptions, policies and pending versions are no news to those who read the present version."""
+    """Return the state of a secret, without descriptions, policies and pending versions, which readers do not see."""
     changed = entry.get("LastChangedDate") or entry.get("CreatedDate")
     stamp = changed.timestamp() if changed is not None else 0.0
     versions = {stage: each for each, stages in (entry.get("SecretVersionsToStages") or {}).items() for stage in stages}

@@ -1,4 +1,4 @@
-"""What the subscriptions of a process share: the looks of an identity, and the queues that stores name."""
+"""State shared by the subscriptions of a process: the listings of an identity, and the queues of stores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eso_provider_aws.changes.queue import Queue
 from eso_provider_aws.changes.source import Source
 from eso_provider_aws.runtime import Runtime
 from eso_sdk.errors import unsupported
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 MAX_CONSUMERS: Final = 32
 """Each holds one of the 64 connections to SQS."""
@@ -22,7 +22,7 @@ MAX_CONSUMERS: Final = 32
 
 @dataclass(slots=True)
 class Shared:
-    """One of these for each runtime."""
+    """The state of one runtime."""
 
     clock: Clock
     _looks: WeakValueDictionary[Hashable, Looks] = field(default_factory=WeakValueDictionary)
@@ -37,7 +37,7 @@ class Shared:
         return found
 
     async def join(self, url: str, api: Api, sqs: Callable[[], Awaitable[Api]]) -> Consumer:
-        """The consumer of a queue as the identity of `api`; every `join` needs a `leave`."""
+        """Return the consumer of a queue under the identity of `api`; every `join` needs a `leave`."""
         key = (url, api.region, api.identity.key)
         if key not in self._consumers:
             if len(self._consumers) >= MAX_CONSUMERS:
@@ -52,7 +52,7 @@ class Shared:
         return consumer
 
     async def leave(self, consumer: Consumer) -> None:
-        """The last one out ends the receiving."""
+        """Release a consumer; the last user stops it."""
         consumer.users -= 1
         if consumer.users == 0:
             for key in [key for key, each in self._consumers.items() if each is consumer]:
@@ -70,7 +70,7 @@ _SHARED: Final[WeakKeyDictionary[Runtime, Shared]] = WeakKeyDictionary()
 
 
 def shared_by(runtime: Runtime) -> Shared:
-    """Return what subscriptions of this runtime share."""
+    """Return the state that the subscriptions of this runtime share."""
     found = _SHARED.get(runtime)
     if found is None:
         _SHARED[runtime] = found = Shared(runtime.clock)

@@ -1,4 +1,4 @@
-"""What differs between services that are watched."""
+"""The differences between the watched services."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from eso_provider_aws.changes.topics import Naming, Scope, State
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How the names of one service are listed and read."""
+    """The listing call of one service and the parsing of its pages."""
 
     service: str
     operation: str
     about: str
     naming: Naming
     narrowed: Callable[[Scope], dict[str, Any]]
-    """Parameters of the call that lists them."""
+    """Returns the parameters of the listing call."""
     states: Callable[[dict[str, Any]], Iterator[tuple[str, State]]]
-    """What a page says about each name."""
+    """Returns the state of each name on a page."""

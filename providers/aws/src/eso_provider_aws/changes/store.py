@@ -1,4 +1,4 @@
-"""A store whose changes are told. A service that has it names its `SOURCE`, and nothing else."""
+"""The base of stores that report changes. A subclass only sets `SOURCE`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HOST: Final = re.compile(r"(?:sqs[.-]|sqs-fips\.)?([a-z]{2}(?:-[a-z]+)+-\d+)\..
 
 
 class WatchedStore(AwsStore[W]):
-    """Hears of changes from a queue, or looks for them."""
+    """A store that receives changes from a queue, or lists versions to find them."""
 
     SOURCE: ClassVar[Source]
 
@@ -65,12 +65,12 @@ class WatchedStore(AwsStore[W]):
         await self.watcher.acknowledged(resume_token)
 
     async def _sqs(self) -> Api:
-        """Not one of `api_of`: whoever listens last closes it, and that may be another store."""
+        """Return a separate client: the last listener closes it, which may be another store."""
         return await Api.opened(self._runtime, self.api.identity, SQS, self.config.region, observe=self.observe)
 
 
 def _check_queue(url: str, region: str) -> None:
-    """The URL is a parameter of calls and never dialled; what cannot work is said at once."""
+    """Validate the URL of the queue at once. It is a parameter of calls and is never dialled."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

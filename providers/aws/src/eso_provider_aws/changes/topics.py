@@ -1,6 +1,6 @@
 """The watches of a subscription, and which of them a change concerns. Pure.
 
-A change may be told to a watch that it does not concern: that costs one read. It is never kept from one that it does.
+A change may be reported to a watch that it does not concern, which costs one read. It is never missed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MAX_PREFIXES: Final = 10
 """Names or beginnings of names that one listing can be narrowed to."""
 
 Naming = Callable[[str], frozenset[str]]
-"""From what a reference says to the names that it may mean."""
+"""Maps the key of a reference to the names that it may mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The names that were asked for: those that begin with one of these. None: all."""
+    """The prefixes of the listed names; None for all names."""
 
     prefixes: tuple[str, ...] | None = None
 
@@ -36,24 +36,24 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a listing says about one name."""
+    """The state of one name in a listing."""
 
     versions: Mapping[str, str]
-    """By what a reference may write as `version`; empty for the present one."""
+    """Versions by the `version` of a reference; the empty string is the current version."""
     otherwise: str = ""
-    """What any other `version` goes by."""
+    """The version for any other `version` of a reference."""
     tags: Mapping[str, str] | None = field(default=None, repr=False)
     stamp: float = 0.0
-    """When anything about it last changed."""
+    """The time of its last change."""
 
     def view(self, version: str) -> tuple[str, Mapping[str, str] | None]:
-        """What a reference sees of it."""
+        """Return the version that a reference reads, and the tags."""
         return self.versions.get(version, self.otherwise), self.tags
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one listing showed."""
+    """The result of one listing."""
 
     number: int
     scope: Scope
@@ -74,7 +74,7 @@ class _Search:
     tags: Mapping[str, str]
 
     def concerns(self, names: Iterable[str], states: Sequence[State | None]) -> bool:
-        """A name that matches, with tags that match before or after, where tags are known."""
+        """Return whether the name matches and, if tags are known, the tags before or after the change match."""
         if not any(map(self.matcher.matches, names)):
             return False
         known = [state.tags for state in states if state is not None and state.tags is not None]
@@ -82,7 +82,7 @@ class _Search:
 
 
 class Topics:
-    """What one subscription watches of one service in one region."""
+    """The watches of one subscription for one service in one region."""
 
     def __init__(self, items: Sequence[WatchItem], *, service: str, region: str, prefix: str, naming: Naming) -> None:
         self._service = service
@@ -108,13 +108,13 @@ class Topics:
         self._searches.append(_Search(item.watch_id, matcher, {} if item.name_regexp else item.tags))
 
     def prefixes(self) -> frozenset[str] | None:
-        """The names to look at; None for all."""
+        """Return the prefixes of the watched names; None for all."""
         return None if self._searches else frozenset(self._by_name)
 
     # --- events ------------------------------------------------------------------------------------------------------
 
     def concerned(self, change: Change, *, unread: bool = False) -> tuple[str, ...]:
-        """The watches that a change concerns; of those with a known version only, if `unread`."""
+        """Return the watches that a change concerns; with `unread`, only those with a known version."""
         if change.service != self._service or change.region not in ("", self._region):
             return ()
         found = []
@@ -129,7 +129,7 @@ class Topics:
     # --- looks -------------------------------------------------------------------------------------------------------
 
     def changes(self, before: Look, after: Look, *, now: datetime) -> Iterator[ChangeEvent]:
-        """One event for each name that differs."""
+        """Yield one event for each name that differs."""
         for name in sorted(before.states.keys() | after.states.keys()):
             old, new = before.states.get(name), after.states.get(name)
             if old == new or not (before.scope.covers(name) and after.scope.covers(name)):
@@ -144,9 +144,12 @@ class Topics:
                 yield _event(new, tuple(dict.fromkeys(ids)), now)
 
     def missed(self, look: Look, *, since: float, away: bool, now: datetime) -> Iterator[ChangeEvent]:
-        """What a caller has to hear of the time since then: rather too much than too little.
+        """Yield the changes that a subscriber may have missed since then.
 
-        One that was away also hears of what is absent, which may have been there.
+        A surplus event costs one read; a missing event would be an error.
+
+        If the subscriber was disconnected, keys that are absent now are reported as well, because they may have
+        existed.
         """
         for item in self._refs:
             state = look.find(self._names[item.watch_id])
@@ -166,7 +169,7 @@ class Topics:
 
 
 def scope_of(wanted: Iterable[Topics]) -> Scope:
-    """As narrow as one listing can be and still show all of them."""
+    """Return the narrowest scope of a listing that covers all topics."""
     names: set[str] = set()
     for topics in wanted:
         prefixes = topics.prefixes()
@@ -184,7 +187,7 @@ def _version(item: WatchItem) -> str:
 
 
 def _touches(change: Change, item: WatchItem | None) -> bool:
-    """A version that is put under other stages than the present one leaves the present one as it is."""
+    """Return whether a change concerns the version that the reference reads."""
     if not change.stages or CURRENT in change.stages:
         return True
     return item is not None and _version(item) in change.stages

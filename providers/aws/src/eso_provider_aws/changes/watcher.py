@@ -1,11 +1,11 @@
-"""The changes of one store: from its queue if it names one that can be read, else by looking.
+"""The changes of one store: from its queue if it has a readable one, else from listings.
 
 | token | meaning |
 |---|---|
 | `queue QUEUE PLACE` | a place in the log of a queue of this process |
-| `looks LOOKS NUMBER STAMP` | a look of this process, and the newest change that it showed, for other processes |
+| `looks LOOKS NUMBER STAMP` | a listing of this process, and the time of its newest change, for other processes |
 
-A token that means nothing here is answered with RESYNC: what the README of this folder says of resuming.
+An unknown token is answered with RESYNC; the README of this folder explains how subscriptions resume.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, ConditionReport, Heartbeat, WatchItem
 
 LATE_SECONDS: Final = 300.0
-"""Listings may be so far behind, says AWS."""
+"""The maximum lag of listings, according to AWS."""
 SKEW_SECONDS: Final = 5.0
-"""How much clocks may differ for changes that happen while a subscription opens."""
+"""The maximum clock difference for changes that happen while a subscription opens."""
 READ_TO_WATCH_SECONDS: Final = 60.0
-"""From the read of a value to its watch."""
+"""Seconds that may pass between the read of a value and its watch."""
 QUEUE_RETRY_SECONDS: Final = 600.0
 TOKEN_AFTER: Final = 500
-"""Changes of others after which a subscription is told where it is."""
+"""The number of unrelated changes after which a subscription gets a new token."""
 
 Events = AsyncGenerator[ChangeEvent | Heartbeat]
 
 
 class Watcher:
-    """Tells of changes in one store."""
+    """Reports the changes of one store."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Watcher:
         self._trouble: ProviderError | None = None
 
     async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> Events:
-        """Changes of what is watched, without end."""
+        """Yield changes of the watched values, without end."""
         topics = Topics(
             items,
             service=self._source.service,
@@ -92,19 +92,19 @@ class Watcher:
                     yield event
 
     async def acknowledged(self, resume_token: str) -> None:
-        """Delete the messages of what was read since."""
+        """Delete the messages up to an acknowledged token."""
         consumer, place = self._consumer, self._place_in(resume_token)
         if consumer is not None and place is not None:
             await consumer.settle(self, place)
 
     def conditions(self) -> tuple[ConditionReport, ...]:
-        """What is wrong with the queue."""
+        """Return the condition of the queue; empty if it works."""
         trouble = self._trouble or (self._consumer.trouble if self._consumer is not None else None)
         return () if trouble is None else (_condition(trouble),)
 
     @property
     def is_refused(self) -> bool:
-        """Whether no change can be heard of at present."""
+        """Return whether the store cannot report changes at present."""
         return self._looks.refusal is not None and (not self._queue_url or self._trouble is not None)
 
     async def close(self) -> None:
@@ -135,7 +135,7 @@ class Watcher:
                     yield event
 
     async def _followed(self, consumer: Consumer, topics: Topics, place: int) -> Events:
-        """What comes after a place."""
+        """Yield the changes after a place."""
         told, queue = place, consumer.queue
         while True:
             moved, entries = queue.moved, queue.since(place)
@@ -156,7 +156,7 @@ class Watcher:
                 await moved.wait()
 
     def _unread(self, topics: Topics, place: int) -> list[ChangeEvent]:
-        """Changes from between the read of a value and its watch, as far as they are not still to come."""
+        """Return changes between the read of a value and its watch, except those that the stream will still deliver."""
         if self._consumer is None:
             return []
         recent = self._consumer.queue.recent(READ_TO_WATCH_SECONDS, self._api.clock.monotonic())
@@ -207,7 +207,7 @@ class Watcher:
                 raise unsupported(f"{self._trouble.message}; without the queue: {failed.message}") from None
 
     def _since(self, topics: Topics, look: Look, token: str, begun: float) -> list[ChangeEvent]:
-        """What a caller with this token has to hear first, changes while the stream opened included."""
+        """Return the changes that a caller with this token missed, including those during the opening of the stream."""
         now, here = self._api.clock.now(), self._look_token(look)
         events: list[ChangeEvent] = []
         before, stamp = self._look_in(token)
@@ -224,7 +224,7 @@ class Watcher:
         return f"looks {self._looks.name} {look.number} {look.latest:.3f}"
 
     def _look_in(self, token: str) -> tuple[Look | None, float | None]:
-        """The look that a token means, and how new what it showed was."""
+        """Return the listing of a token, and the time of the newest change in it."""
         match token.split(" "):
             case ["looks", name, number, stamp]:
                 known = self._looks.remembered(_number(number)) if name == self._looks.name else None

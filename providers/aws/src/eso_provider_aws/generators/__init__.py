@@ -1,1 +1,1 @@
-"""Generators that ask AWS: logins for container registries, and temporary keys."""
+"""Generators of AWS: logins for container registries, and temporary keys."""

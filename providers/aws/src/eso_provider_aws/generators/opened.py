@@ -1,4 +1,4 @@
-"""What the generators have in common: an identity, and one service to ask as that identity."""
+"""The common part of the generators: an identity, and one service to call with it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ C = TypeVar("C", ECRAuthorizationTokenSpec, STSSessionTokenSpec)
 
 
 class AwsGenerator(Generator[C]):
-    """Values that one service hands out to one identity."""
+    """A generator whose values one service issues to one identity."""
 
     def asks(self) -> tuple[str, str]:
-        """Service and region to ask. Overridden by each generator."""
+        """Return the service and region to call. Each generator overrides it."""
         raise NotImplementedError
 
     @classmethod
@@ -45,17 +45,17 @@ class AwsGenerator(Generator[C]):
             await self.api.close()
 
     async def validate(self) -> Validation:
-        """Obtain keys. The service itself is asked when values are needed."""
+        """Obtain keys. The service itself is called only to generate values."""
         await self._login.identity.get_frozen_credentials()
         return Validation(ValidationState.READY)
 
 
 def expiring(values: Mapping[str, str], end: datetime) -> Generated:
-    """Values that are useless after `end`, with nothing to clean up."""
+    """Return values that expire at `end` and need no clean-up."""
     data = {name: SecretBytes(value.encode()) for name, value in values.items()}
     return Generated(data, metadata=ValueMetadata(expires_at=end.astimezone(UTC)))
 
 
 def seconds(moment: datetime) -> str:
-    """Seconds since 1970."""
+    """Return seconds since 1970."""
     return str(int(moment.timestamp()))

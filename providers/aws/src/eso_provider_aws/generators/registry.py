@@ -30,13 +30,13 @@ from eso_wire.values import Generated, GenerateRequest
 ASK: Final = "GetAuthorizationToken"
 PUBLIC: Final = "public"
 PUBLIC_REGION: Final = "us-east-1"
-"""ECR Public hands out tokens here, whatever region its users are in."""
+"""The region in which ECR Public issues tokens, independent of the users' region."""
 PUBLIC_REGISTRY: Final = "public.ecr.aws"
 
 
 @generator_kind(objects=(ECR_AUTHORIZATION_TOKEN,), bridged=(V1_ECR_AUTHORIZATION_TOKEN,))
 class ECRAuthorizationTokenGenerator(AwsGenerator[ECRAuthorizationTokenSpec]):
-    """A login that ends after twelve hours."""
+    """A registry login that expires after twelve hours."""
 
     def asks(self) -> tuple[str, str]:
         return (ECR_PUBLIC, PUBLIC_REGION) if self.config.scope == PUBLIC else (ECR, self.config.region)

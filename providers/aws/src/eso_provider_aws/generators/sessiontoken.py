@@ -21,7 +21,7 @@ LONGEST: Final = 129_600
 
 @generator_kind(objects=(STS_SESSION_TOKEN,), bridged=(V1_STS_SESSION_TOKEN,))
 class STSSessionTokenGenerator(AwsGenerator[STSSessionTokenSpec]):
-    """Keys that end by themselves."""
+    """Temporary keys that expire."""
 
     @classmethod
     def check_config(cls, config: STSSessionTokenSpec) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class STSSessionTokenGenerator(AwsGenerator[STSSessionTokenSpec]):
         return {name: value for name, value in wanted.items() if value}
 
     async def _denied(self, refused: ProviderError) -> ProviderError:
-        """Say why: no policy can allow this call to temporary keys, and a code of an MFA device works once."""
+        """Return the error with its cause: temporary keys can never make this call, and an MFA code works only once."""
         asked = self.api.asked(ASK)
         if (await self.api.identity.get_frozen_credentials()).token:
             words = (

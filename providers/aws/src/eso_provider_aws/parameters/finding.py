@@ -1,6 +1,6 @@
 """Finding parameters: by hierarchy with values at once, or listed first and read ten at a time.
 
-| what is asked for | calls |
+| query | calls |
 |---|---|
 | names below a path | GetParametersByPath, recursive |
 | the same, where that is denied | DescribeParameters, then GetParameters |
@@ -37,7 +37,7 @@ class Finder:
         self._reader = reader
 
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        """Everything that matches, with its value. A name wins over tags."""
+        """Yield all matching parameters with their values. A name wins over tags."""
         path = f"/{query.path.strip('/')}"
         matcher = Matcher(FindQuery(name_regexp=query.name_regexp))
         if query.tags and not query.name_regexp:
@@ -64,17 +64,17 @@ class Finder:
             "GetParametersByPath", about=about, Path=path, Recursive=True, WithDecryption=True
         ):
             for told in page.get("Parameters", ()):
-                if matcher.matches(told["Name"]):
+                if await matcher.accepts(told["Name"]):
                     yield _found(told["Name"], Parameter.of(told))
 
     async def _listed(
         self, filters: Sequence[dict[str, Any]], path: str, matcher: Matcher, *, denied: ProviderError | None = None
     ) -> AsyncIterator[Found]:
-        """List names, then read those that match. `denied` is what made us list."""
+        """List names, then read those that match. `denied` is the error that made the listing necessary."""
         below = [] if path == ROOT else [_filter("Path", "Recursive", path)]
         unread: list[str] = []
         async for names in self._names([*filters, *below], path, denied):
-            unread += [name for name in names if matcher.matches(name)]
+            unread += [name for name in names if await matcher.accepts(name)]
             while len(unread) >= READ_AT_ONCE:
                 for found in await self._values(unread[:READ_AT_ONCE]):
                     yield found
@@ -96,7 +96,10 @@ class Finder:
             raise (denied if denied and failed.reason is ErrorReason.PERMISSION_DENIED else failed) from None
 
     async def _values(self, names: Sequence[str]) -> list[Found]:
-        """The values of parameters that were listed. Those deleted since are left out, any other failure is one."""
+        """Return the values of listed parameters.
+
+        Parameters deleted since then are left out; other errors are raised.
+        """
         answers = await self._reader.answers(Question(Address(name)) for name in names)
         found: list[Found] = []
         for question, answer in answers.items():

@@ -1,6 +1,6 @@
-"""What a PushSecret may ask of a parameter besides its value.
+"""The `metadata` of a PushSecret entry for a parameter.
 
-What the metadata does not name is left alone at a parameter that exists.
+Fields that the metadata does not name stay unchanged at an existing parameter.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from eso_provider_aws.envelope import Told, decoded
+from eso_provider_aws.envelope import decoded
 from eso_sdk.errors import invalid_request
+from eso_sdk.pushmetadata import Told
 from eso_wire.values import DeleteItem, PushItem
 
 
 class Tier(Told, frozen=True, kw_only=True):
-    """What the parameter costs, and can do."""
+    """The tier of the parameter."""
 
     type: Literal["Standard", "Advanced", "Intelligent-Tiering"] = "Standard"
     policies: list[Any] | None = None
@@ -48,7 +49,7 @@ def metadata_of(item: PushItem | DeleteItem) -> ParameterMetadata:
 
 
 def merged(metadata: Iterable[ParameterMetadata]) -> ParameterMetadata:
-    """The metadata of several items of one parameter: of each field, the last item that names it decides."""
+    """Merge the metadata of several items of one parameter; for each field, the last item that sets it wins."""
     result = ParameterMetadata()
     for each in metadata:
         names = ParameterMetadata.__struct_fields__

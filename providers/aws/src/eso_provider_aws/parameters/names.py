@@ -1,4 +1,4 @@
-"""How a parameter is named: by name or ARN, with a version or label after a colon."""
+"""Names of parameters: by name or ARN, with a version or label after a colon."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ class Address:
 
     @property
     def parameter(self) -> str:
-        """Equal for every way to name one parameter: an ARN does not tell whether the name begins with a slash."""
+        """Return the same text for every spelling of a parameter.
+
+        An ARN does not show whether the name begins with a slash.
+        """
         return self.name.rpartition(":parameter/")[2].lstrip("/")
 
 
 def address_of(key: str, version: str = "") -> Address:
-    """Take the selector out of a key. A name has no colons of its own."""
+    """Split a key into name and selector. Names contain no colons."""
     parts = key.strip().split(":")
     count = _PARTS_OF_ARN if key.startswith(_ARN) else 1
     name, selector = ":".join(parts[:count]), ":".join(parts[count:])
@@ -44,7 +47,7 @@ def address_of(key: str, version: str = "") -> Address:
 
 
 def name_to_write(key: str) -> str:
-    """The name of a parameter that is written. Versions cannot be written, nor parameters of another account."""
+    """Return the name of the parameter to write. Raise for versions and for parameters of another account."""
     address = address_of(key)
     if address.is_arn:
         raise invalid_request(f'"{key}" is an ARN, and Parameter Store writes by name only; use the parameter\'s name')

@@ -1,11 +1,11 @@
-"""Reading parameters: ten to a call where the identity may do that, else one by one.
+"""Reading parameters: ten to a call if the identity may read batches, else one by one.
 
-| what is asked for | call |
+| request | call |
 |---|---|
 | several values, also of versions and labels | GetParameters, 10 parameters each |
-| one value, or what a batch left open | GetParameter |
+| one value, or one that a batch did not return | GetParameter |
 | `metadataPolicy: Fetch` | ListTagsForResource: the tags as a JSON object |
-| whether a parameter is there | GetParameter without decryption |
+| whether a parameter exists | GetParameter without decryption |
 
 GetParameters is refused as a whole if one of its parameters is denied or has a name that AWS does not accept. Then the
 parameters are read one by one, and those at fault stay out of batches for an hour.
@@ -14,7 +14,6 @@ parameters are read one by one, and those at fault stay out of batches for an ho
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -34,19 +33,20 @@ from eso_sdk.errors import backend_error, unsupported
 from eso_sdk.provider import Check, Value
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata
+from kubebase.bounded import ExpiringDict
 
 BATCH: Final = 10
 MAX_APART: Final = 10_000
 KIND: Final = "Parameter"
-"""What tags call a parameter."""
+"""The resource type of a parameter in tag calls."""
 
 _OF_ONE: Final = frozenset({ErrorReason.PERMISSION_DENIED, ErrorReason.INVALID_REQUEST})
-"""Failures of a batch that may be the fault of one parameter."""
+"""Failures of a batch that one of its parameters may cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one read is about. References with equal questions share the answer."""
+    """The content of one read. References with equal questions share the result."""
 
     address: Address
     metadata: bool = False
@@ -87,20 +87,20 @@ class Reader:
         self._api = api
         self._prefix = prefix
         self._gate = gate
-        self._apart: OrderedDict[Question, float] = OrderedDict()
+        self._apart: ExpiringDict[Question, None] = ExpiringDict(MAX_APART, api.clock)
 
     def key(self, key: str) -> str:
-        """The name behind a remote key."""
+        """Return the parameter name of a remote key."""
         return f"{self._prefix}{key}"
 
     def question(self, ref: RemoteRef) -> Question:
-        """What to read for a reference. Tags have no versions."""
+        """Return the question of a reference. Tags have no versions."""
         if ref.metadata_policy is MetadataPolicy.FETCH:
             return Question(Address(address_of(self.key(ref.key)).name), metadata=True)
         return Question(address_of(self.key(ref.key), ref.version))
 
     async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
-        """One value or error for each reference, in their order."""
+        """Return one value or error for each reference, in order."""
         questions = [self._question_or_error(ref) for ref in refs]
         asked = dict.fromkeys(question for question in questions if isinstance(question, Question))
         answers = await self.answers(asked)
@@ -133,22 +133,25 @@ class Reader:
         return Check(exists=True, version=there.metadata.provider_version)
 
     async def current(self, name: str) -> Parameter:
-        """The value that a push compares with."""
+        """Return the current value, for a push to compare with."""
         return await self._one(Question(Address(name)))
 
     async def tags(self, name: str) -> dict[str, str]:
-        """The tags of a parameter."""
+        """Return the tags of a parameter."""
         told = await self._api.call("ListTagsForResource", about=about(name), ResourceType=KIND, ResourceId=name)
         return tags_of(told.get("TagList", ()))
 
     # --- batches -----------------------------------------------------------------------------------------------------
 
     def _groups(self, asked: Iterable[Question]) -> list[list[Question]]:
-        """What is read with one call each. A batch has only one version of a parameter: answers are told by name."""
+        """Return the questions grouped by call.
+
+        A batch has at most one version of a parameter, because results are matched by name.
+        """
         groups: list[list[Question]] = []
         batches: list[dict[str, Question]] = []
         for question in asked:
-            if question.metadata or self.batching.is_denied or self._is_apart(question):
+            if question.metadata or self.batching.is_denied or question in self._apart:
                 groups.append([question])
                 continue
             name = question.address.parameter
@@ -175,35 +178,26 @@ class Reader:
         }
 
     async def _missing(self, question: Question, absent: frozenset[str]) -> Answer:
-        """Why a batch has no value for a question."""
+        """Return the error for a question that a batch did not answer."""
         name = str(question.address)
         asked = self._api.asked("GetParameters", question.about)
         if name not in absent:
             return backend_error(f"{asked}: the service left it out of its answer to GetParameters")
         if question.address.selector or question.address.is_arn:
-            # A batch does not say what is missing: the parameter, its version, or the permission to a shared one.
+            # A batch does not report which is missing: the parameter, its version, or the permission to a shared one.
             return (await self._one_by_one([question]))[question]
         return of_code("ParameterNotFound", "", self._api.asked("GetParameter", question.about))
 
     async def _sorted_out(self, group: list[Question], failed: ProviderError) -> dict[Question, Answer]:
-        """Read what a refused batch was about, and find out which parameters were at fault."""
+        """Read the parameters of a rejected batch one by one, and remember those that caused it."""
         found = await self._one_by_one(group)
         faulty = [question for question, answer in found.items() if _reason(answer) in _OF_ONE]
         for question in faulty:
-            self._set_apart(question)
+            self._apart.put(question, None, NO_BATCH_SECONDS)
         answered = all(isinstance(answer, Parameter) or answer.is_not_found for answer in found.values())
         if answered and failed.reason is ErrorReason.PERMISSION_DENIED:
             self.batching.deny()
         return found
-
-    def _set_apart(self, question: Question) -> None:
-        self._apart[question] = self._api.clock.monotonic() + NO_BATCH_SECONDS
-        self._apart.move_to_end(question)
-        while len(self._apart) > MAX_APART:
-            self._apart.popitem(last=False)
-
-    def _is_apart(self, question: Question) -> bool:
-        return self._api.clock.monotonic() < self._apart.get(question, 0.0)
 
     # --- one by one --------------------------------------------------------------------------------------------------
 
@@ -212,7 +206,7 @@ class Reader:
         for question in group:
             try:
                 found[question] = await (self._tags(question) if question.metadata else self._one(question))
-                self._apart.pop(question, None)
+                self._apart.discard(question)
             except ProviderError as failed:
                 found[question] = failed
         return found
@@ -259,7 +253,7 @@ class Reader:
 
 
 def about(name: str) -> str:
-    """What errors call a parameter."""
+    """Return the name of a parameter in errors."""
     return f'parameter "{name}"'
 
 

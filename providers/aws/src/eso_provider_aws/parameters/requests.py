@@ -1,4 +1,4 @@
-"""What PutParameter is asked with, and what its refusals mean."""
+"""The request of PutParameter, and the mapping of its errors."""
 
 from __future__ import annotations
 
@@ -37,11 +37,14 @@ _REFUSALS: Final = {
     "IncompatiblePolicyException": _POLICIES,
     "PoliciesLimitExceededException": _POLICIES,
 }
-"""What refusals of PutParameter mean that other calls do not have."""
+"""Errors that only PutParameter has."""
 
 
 def payload_of(item: PushItem, metadata: ParameterMetadata) -> bytes:
-    """The bytes of one key, or a JSON object of the whole Secret: its values in base64 unless told otherwise."""
+    """Return the bytes of one key, or the whole Secret as a JSON object.
+
+    Its values are in base64, unless the metadata disables it.
+    """
     payload, key = item.payload, item.remote.key
     if isinstance(payload, SecretBytes):
         return text_of(payload.reveal(), key).encode()
@@ -53,7 +56,7 @@ def payload_of(item: PushItem, metadata: ParameterMetadata) -> bytes:
 
 
 def put_request(name: str, value: bytes, metadata: ParameterMetadata, *, type_now: str) -> dict[str, Any]:
-    """The fields of PutParameter; `type_now` is the type of a parameter that exists, else empty."""
+    """Return the fields of PutParameter; `type_now` is the type of an existing parameter, else empty."""
     text = value.decode()
     _check_size(name, text, metadata)
     kind = metadata.secret_type or type_now or "String"
@@ -72,12 +75,12 @@ def put_request(name: str, value: bytes, metadata: ParameterMetadata, *, type_no
 
 
 def refused_write(failed: ProviderError, asked: Asked, request: dict[str, Any]) -> ProviderError:
-    """The error of a refused PutParameter, with what to do about it."""
+    """Return the error of a rejected PutParameter, with advice."""
     code = failed.backend_code
     if words := _REFUSALS.get(code):
         reason, retry = ErrorReason.INVALID_REQUEST, RetryClass.BACKOFF
         return ProviderError(reason, f"{asked}: {words} ({code})", backend_code=code, retry=retry)
-    # Without a tier, the default of the account decides how large a value may be, and only the service knows it.
+    # Without a tier, the account's default limits the size of a value, and only the service knows it.
     is_large = len(request["Value"].encode()) > STANDARD_LIMIT and "Tier" not in request
     if failed.reason is ErrorReason.INVALID_REQUEST and is_large:
         return _too_large(request["Name"], STANDARD_LIMIT, _STANDARD)

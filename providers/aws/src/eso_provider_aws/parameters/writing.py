@@ -1,10 +1,10 @@
-"""Writing parameters: everything that is pushed to one parameter becomes one new version, or none when nothing changed.
+"""Writing parameters: all values pushed to one parameter become one new version, or none if nothing changed.
 
-    read value and tags -> may we write it? -> set every item -> differs: PutParameter -> bring tags in line
+    read value and tags -> may we write it? -> set every item -> differs: PutParameter -> update tags
 
-| what is there | what a push does |
+| existing parameter | what a push does |
 |---|---|
-| nothing | PutParameter with tags and overwrite off; if somebody else was faster, the round starts again |
+| nothing | PutParameter with tags and overwrite off; if another writer created it first, the round starts again |
 | ours | PutParameter with overwrite on if value or type differ; then tags, if the metadata names any |
 | without our tag `managed-by` | nothing: OWNERSHIP_CONFLICT |
 
@@ -34,16 +34,16 @@ from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition
 
 ATTEMPTS: Final = 3
 _RESERVED: Final = "aws:"
-"""Tags of AWS itself, which nobody can remove."""
+"""The prefix of tags that AWS sets itself; they cannot be removed."""
 
 
 class ConflictError(Exception):
-    """Somebody else created the parameter between our look and our write."""
+    """Another writer created the parameter between our read and our write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is there before a write."""
+    """The parameter before a write."""
 
     value: bytes | None = field(default=None, repr=False)
     type: str = ""
@@ -63,7 +63,7 @@ class Writer:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def push(self, items: Sequence[PushItem], _call_key: str = "") -> list[Pushed | ProviderError]:
-        """Write all items, which have the same key; one outcome for each."""
+        """Write all items of one key; return one outcome for each."""
         name = name_to_write(self._reader.key(items[0].remote.key))
         async with self._alone(name):
             for _ in range(ATTEMPTS):
@@ -74,7 +74,7 @@ class Writer:
         raise self._contended(name)
 
     async def delete(self, items: Sequence[DeleteItem], _call_key: str = "") -> list[bool | ProviderError]:
-        """Remove all items, which have the same key; says of each whether it was there."""
+        """Remove all items of one key; return for each whether it existed."""
         try:
             name = name_to_write(self._reader.key(items[0].remote.key))
         except ProviderError:
@@ -125,7 +125,7 @@ class Writer:
     def _set(
         self, item: PushItem, draft: Draft, standing: Standing | None, told: list[ParameterMetadata]
     ) -> Pushed | ProviderError:
-        """Put one item into the draft, and its metadata to what is told."""
+        """Put one item into the draft, and collect its metadata."""
         try:
             if item.precondition is PushPrecondition.IF_ABSENT and standing and draft.has(item.remote.property):
                 return Pushed(PushOutcome.SKIPPED_EXISTS)
@@ -140,7 +140,7 @@ class Writer:
         return Pushed(PushOutcome.UNCHANGED)
 
     async def _align_tags(self, name: str, metadata: ParameterMetadata, standing: Standing, owner: str) -> bool:
-        """Give the parameter exactly the tags of the metadata, if it names any; tell whether that changed some."""
+        """Set exactly the tags of the metadata, if it names any; return whether a tag changed."""
         if metadata.tags is None:
             return False
         wanted = {**metadata.tags, MARK: owner}
@@ -156,7 +156,7 @@ class Writer:
     # --- the service -------------------------------------------------------------------------------------------------
 
     async def _standing(self, name: str, *, valued: bool = True) -> Standing | None:
-        """What is there, with its value if that is needed; None for nothing."""
+        """Read the parameter, with its value if needed; None if it does not exist."""
         try:
             if not valued:
                 return Standing(b"", tags=await self._reader.tags(name))
@@ -210,7 +210,7 @@ def _removed(item: DeleteItem, draft: Draft) -> bool | ProviderError:
 
 
 def _reported(outcome: Pushed | ProviderError, made: PushOutcome, version: int) -> Pushed | ProviderError:
-    """What became of an item that was put into the draft, or why it was not."""
+    """Return the outcome of an item: its effect on the draft, or its error."""
     if not isinstance(outcome, Pushed) or outcome.outcome is PushOutcome.SKIPPED_EXISTS:
         return outcome
     return Pushed(made, str(version))

@@ -1,8 +1,8 @@
-"""Bringing a secret that exists in line with what its pushes ask for: tags, resource policy, replicas.
+"""Updates tags, resource policy and replicas of an existing secret to match the metadata of its pushes.
 
-A policy counts as ours while the tag `external-secrets-resource-policy` holds its digest. Any other policy is left
-alone, unless the metadata names one. The tag is written before the policy: a failure in between leaves a tag that fits
-no policy, and never a policy that nobody removes.
+A policy counts as ours while the tag `external-secrets-resource-policy` holds its digest. Any other policy stays
+unchanged, unless the metadata names one. The tag is written before the policy: a failure in between leaves a tag
+without a matching policy, never a policy that later pushes do not recognise as ours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OF_AWS: Final = "aws:"
 
 
 class Alignment:
-    """One secret to be aligned."""
+    """The update of one secret."""
 
     def __init__(self, api: Api, secret_id: str, arn: str) -> None:
         self._api = api
@@ -33,7 +33,7 @@ class Alignment:
         self._changed = False
 
     async def align(self, standing: Standing, settings: Settings) -> bool:
-        """Change what differs; tell whether anything did."""
+        """Update everything that differs; return whether anything changed."""
         await self._tags(standing, settings)
         if settings.policy is not None:
             await self._set_policy(settings, standing.tags.get(POLICY_MARK, ""))
@@ -95,7 +95,7 @@ class Alignment:
 
 
 def policy_mark(settings: Settings) -> dict[str, str]:
-    """The tag that says which policy we set."""
+    """Return the tag with the digest of the policy that we set."""
     return {} if settings.policy is None else {POLICY_MARK: _digest(settings.policy)}
 
 
@@ -104,13 +104,13 @@ def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
 
 
 def replica_list(regions: list[str], settings: Settings) -> list[dict[str, str]]:
-    """Replicas are encrypted with the key of the metadata, if it names one."""
+    """Return the replicas. They are encrypted with the key of the metadata, if it names one."""
     key = settings.metadata.kms_key_id
     return [{"Region": region, **({"KmsKeyId": key} if key else {})} for region in regions]
 
 
 def _digest(policy: bytes) -> str:
-    """Equal for policies that say the same, however they are written."""
+    """Return a digest that does not depend on the formatting of the policy."""
     with suppress(msgspec.DecodeError):
         policy = msgspec.json.encode(msgspec.json.decode(policy), order="sorted")
     return hashlib.sha256(policy).hexdigest()

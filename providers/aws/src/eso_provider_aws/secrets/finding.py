@@ -1,7 +1,7 @@
-"""Finding secrets: ListSecrets tells names and tags, then the values of what matches are read in batches.
+"""Finding secrets: ListSecrets returns names and tags, then the values of matching secrets are read in batches.
 
-The service narrows the list where it can. Its filters match prefixes, and keys and values of tags apart from each
-other; so what counts is the comparison here. Keys of the answer are full names.
+The service filters where it can. Its filters match prefixes, and match keys and values of tags separately, so the
+comparison here decides. Keys of the result are full names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_SECRETS: Final = 20_000
 READ_AT_ONCE: Final = 200
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9/_+=.@:-]+")
-"""What a filter may hold; an exclamation mark would turn it around."""
+"""The characters allowed in a filter; an exclamation mark would negate it."""
 _NO_VALUE: Final = frozenset({ErrorReason.SECRET_NOT_FOUND, ErrorReason.VERSION_NOT_FOUND})
 
 
@@ -35,7 +35,10 @@ class Finder:
         self._reader = reader
 
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        """Everything that matches, with its value. Secrets that are gone by then, or have no value, are left out."""
+        """Yield all matching secrets with their values.
+
+        Secrets without a value, or deleted since the listing, are left out.
+        """
         names = await self.names(query)
         for start in range(0, len(names), READ_AT_ONCE):
             questions = [Question(name) for name in names[start : start + READ_AT_ONCE]]
@@ -48,13 +51,13 @@ class Finder:
                     raise answer
 
     async def names(self, query: FindQuery) -> list[str]:
-        """The names of all secrets that match, sorted."""
+        """Return the names of all matching secrets, sorted."""
         matcher = Matcher(query)
         names: list[str] = []
         async for page in self._api.pages("ListSecrets", MaxResults=PAGE, **_narrowed(query)):
             for secret in page.get("SecretList", ()):
                 tags = {tag["Key"]: tag.get("Value", "") for tag in secret.get("Tags", ())}
-                if not secret.get("DeletedDate") and matcher.matches(secret["Name"], tags):
+                if not secret.get("DeletedDate") and await matcher.accepts(secret["Name"], tags):
                     names.append(secret["Name"])
             if len(names) > MAX_SECRETS:
                 raise invalid_request(
@@ -64,7 +67,7 @@ class Finder:
 
 
 def _narrowed(query: FindQuery) -> dict[str, Any]:
-    """Ask for no more than has to be looked at."""
+    """Return list filters that narrow the search as far as the service can."""
     wanted = (("name", query.path), ("tag-key", min(query.tags, default="")))
     filters = [{"Key": key, "Values": [text]} for key, text in wanted if _PLAIN.fullmatch(text)]
     return {"Filters": filters} if filters else {}

@@ -1,6 +1,6 @@
-"""What a PushSecret may ask of a secret besides its value.
+"""The `metadata` of a PushSecret entry for a secret.
 
-Fields that the metadata does not name are left alone at a secret that exists.
+Fields that the metadata does not name stay unchanged at an existing secret.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import msgspec
 
 from eso_api.references import ObjectKeySelector
 from eso_api.values import SecretBytes
-from eso_provider_aws.envelope import Envelope, Told, decoded
+from eso_provider_aws.envelope import decoded
 from eso_sdk.errors import credentials_not_found, invalid_request
+from eso_sdk.pushmetadata import Envelope, Told
 from eso_wire.values import PushItem
 
 POLICY_MARK: Final = "external-secrets-resource-policy"
@@ -25,7 +26,7 @@ _REFERENCE: Final = frozenset({"kind", "name", "key", "namespace"})
 
 
 class ResourcePolicy(Told, frozen=True, kw_only=True):
-    """Who else may use the secret."""
+    """The resource policy of the secret."""
 
     block_public_policy: bool | None = None
     """Let the service refuse a policy that grants broad access."""
@@ -41,7 +42,7 @@ class SecretMetadata(Told, frozen=True, kw_only=True):
     description: str | None = None
     """Set at creation."""
     secret_push_format: Literal["binary", "string"] | None = None
-    """How the value is stored; absent keeps the form of a secret that exists, and is binary for a new one."""
+    """The format of the value; absent keeps the format of an existing secret, and is binary for a new one."""
     kms_key_id: str | None = None
     """Key that encrypts the value; set at creation."""
     resource_policy: ResourcePolicy | None = None
@@ -55,13 +56,13 @@ PushMetadata = Envelope[SecretMetadata]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all items of one push want for their secret."""
+    """The settings of a secret from all items of one push."""
 
     metadata: SecretMetadata = field(default_factory=SecretMetadata)
     policy: bytes | None = field(default=None, repr=False)
     """The resource policy, as its source has it."""
     said: bool = False
-    """Whether there was any metadata: a push without metadata does not revoke a policy."""
+    """True if the push has metadata: without it, the policy stays unchanged."""
 
 
 def settings_of(item: PushItem) -> Settings:
@@ -77,7 +78,7 @@ def settings_of(item: PushItem) -> Settings:
 
 
 def merged(settings: Iterable[Settings]) -> Settings:
-    """The settings of several items of one secret: of each field, the last item that names it decides."""
+    """Merge the settings of several items of one secret; for each field, the last item that sets it wins."""
     result = Settings()
     for each in settings:
         names = SecretMetadata.__struct_fields__
@@ -91,7 +92,7 @@ def merged(settings: Iterable[Settings]) -> Settings:
 
 
 def _policy(item: PushItem, plain: Mapping[str, Any]) -> bytes:
-    """The policy that the metadata refers to; the operator has read it."""
+    """Return the policy that the metadata refers to; the operator has read it."""
     key = item.remote.key
     reference = plain["spec"]["resourcePolicy"]["policySourceRef"]
     if unknown := sorted(set(reference) - _REFERENCE):

@@ -3,9 +3,9 @@
     describe -> may we write it? -> read the value -> set every item -> align tags, policy, replicas -> equal: stop
     -> write
 
-| what is there | what a push does |
+| existing secret | what a push does |
 |---|---|
-| nothing | CreateSecret, which fails if somebody else was faster; then the next attempt starts |
+| nothing | CreateSecret; if another writer created it first, the call fails and the next attempt starts |
 | ours | alignment, then PutSecretValue if the value differs |
 | ours, marked for deletion | RestoreSecret, then as above; its former value does not count as existing |
 | without our tag `managed-by` | nothing: OWNERSHIP_CONFLICT |
@@ -55,7 +55,7 @@ class Push:
         self._wanted: list[Settings] = []
 
     async def run(self) -> list[Pushed | ProviderError]:
-        """One outcome for each item, in their order."""
+        """Push the items; return one outcome for each, in order."""
         standing = await self._standing()
         draft = Draft(standing.secret.value if standing.secret else None)
         before = draft.value
@@ -69,7 +69,7 @@ class Push:
         return [_with_version(outcome, version) for outcome in outcomes]
 
     async def _standing(self) -> Standing:
-        """What is there, with its value only if an item has to know it: reading may be denied at foreign secrets."""
+        """Read the secret, with its value only if an item needs it: reading foreign secrets may be denied."""
         standing = await standing_of(self._reader, self._secret_id)
         if standing.exists and any(self._needs_value(item, standing) for item in self._items):
             return await with_value(self._reader, standing)
@@ -99,7 +99,7 @@ class Push:
     # --- the service -------------------------------------------------------------------------------------------------
 
     async def _write(self, value: bytes, standing: Standing) -> tuple[str, bool]:
-        """Make the secret what it is to be; returns its version and whether anything changed."""
+        """Create or update the secret; return its version and whether anything changed."""
         settings = merged(self._wanted)
         form = form_of(value, standing, settings)
         if not standing.arn:
@@ -155,7 +155,7 @@ class Push:
 
 
 def _has(name: str, draft: Draft, standing: Standing) -> bool:
-    """Tell whether a property is there; without a name, whether there is a value."""
+    """Return whether a property exists; without a name, whether there is a value."""
     return standing.exists and bool(standing.version) and (not name or draft.has(name))
 
 

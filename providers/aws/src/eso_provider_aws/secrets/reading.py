@@ -1,9 +1,9 @@
-"""Reading secrets: twenty to a call where the identity may do that, else one by one.
+"""Reading secrets: twenty to a call if the identity may read batches, else one by one.
 
-| what is asked for | call |
+| request | call |
 |---|---|
 | several current values | BatchGetSecretValue, 20 secrets each |
-| one value, a version, a stage, or what a batch left open | GetSecretValue |
+| one value, a version, a stage, or one that a batch did not return | GetSecretValue |
 | `metadataPolicy: Fetch` | DescribeSecret: the tags as a JSON object |
 | whether a secret has a value | DescribeSecret |
 """
@@ -42,7 +42,7 @@ _OF_ALL: Final = frozenset(
         ErrorReason.CREDENTIALS_NOT_FOUND,
     }
 )
-"""Failures of a batch that every single read of it would meet too."""
+"""Failures of a batch that would also fail each single read."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,7 +50,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one read is about. References with equal questions share the answer."""
+    """The content of one read. References with equal questions share the result."""
 
     secret_id: str
     version: str = ""
@@ -58,7 +58,7 @@ class Question:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a batch can answer it."""
+        """Return whether a batch can read it."""
         return not self.version and not self.metadata
 
 
@@ -85,23 +85,23 @@ class Reader:
         self.batching = Batching(api, "BatchGetSecretValue", what="twenty secrets")
 
     def secret_id(self, key: str) -> str:
-        """The name, or ARN, of the secret behind a remote key."""
+        """Return the name or ARN of the secret of a remote key."""
         return f"{self._prefix}{key}"
 
     def question(self, ref: RemoteRef) -> Question:
-        """What to read for a reference. Tags have no versions."""
+        """Return the question of a reference. Tags have no versions."""
         if ref.metadata_policy is MetadataPolicy.FETCH:
             return Question(self.secret_id(ref.key), metadata=True)
         return Question(self.secret_id(ref.key), ref.version)
 
     async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
-        """One value or error for each reference, in their order."""
+        """Return one value or error for each reference, in order."""
         questions = [self.question(ref) for ref in refs]
         answers = await self.answers(dict.fromkeys(questions))
         return [_value(answers[question], ref) for question, ref in zip(questions, refs, strict=True)]
 
     async def answers(self, asked: Iterable[Question]) -> dict[Question, Answer]:
-        """Answer every question with as few calls as possible: batches first, then what they left open."""
+        """Answer all questions with as few calls as possible: batches first, then single reads for the rest."""
         questions = list(asked)
         found = await self._by_batches([question for question in questions if question.is_plain])
         rest = [question for question in questions if question not in found]
@@ -119,7 +119,7 @@ class Reader:
         return Check(exists=bool(version), version=version)
 
     async def live(self, secret_id: str) -> dict[str, Any]:
-        """Everything but the value. A secret that is marked for deletion does not exist."""
+        """Return the description of an existing secret. A secret that is marked for deletion does not exist."""
         told = await self.describe(secret_id)
         if told.get("DeletedDate"):
             words = f"{self._api.asked('DescribeSecret', about(secret_id))} is marked for deletion"
@@ -127,17 +127,17 @@ class Reader:
         return told
 
     async def current(self, secret_id: str) -> Secret:
-        """The value that a push compares with."""
+        """Return the current value, for a push to compare with."""
         return await self._one(Question(secret_id))
 
     async def describe(self, secret_id: str) -> dict[str, Any]:
-        """Everything but the value."""
+        """Return everything except the value."""
         return await self._api.call("DescribeSecret", about=about(secret_id), SecretId=secret_id)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
     async def _by_batches(self, questions: list[Question]) -> dict[Question, Answer]:
-        """What batches answer. Questions that they leave open are missing here."""
+        """Return the answers of batches, without the questions that they leave open."""
         if len(questions) < 2 or self.batching.is_denied:
             return {}
         groups = [questions[start : start + BATCH] for start in range(0, len(questions), BATCH)]
@@ -161,7 +161,7 @@ class Reader:
         except ProviderError as failed:
             if failed.reason in _OF_ALL:
                 return dict.fromkeys(group, failed)
-            # One secret may be to blame, and the others must not share its fate: "not found" deletes Secrets.
+            # One secret may have caused the error. The others must not fail with it: "not found" deletes Secrets.
             if failed.backend_code in _DENIED:
                 self.batching.deny()
             return {}
@@ -169,7 +169,7 @@ class Reader:
         return {question: answer for question, answer in answers if answer is not None}
 
     def _of_page(self, page: dict[str, Any]) -> dict[str, Answer]:
-        """What a page says, by name and by ARN."""
+        """Return the answers of a page, by name and by ARN."""
         found: dict[str, Answer] = {}
         for told in page.get("SecretValues", ()):
             found[told["ARN"]] = found[told["Name"]] = secret_of(told, told["Name"])
@@ -199,7 +199,7 @@ class Reader:
 
 
 def secret_of(told: dict[str, Any], name: str) -> Answer:
-    """The value of an answer: its text if it has one, else its bytes."""
+    """Return the value of an answer: its text if it has one, else its bytes."""
     raw = told.get("SecretString")
     value = raw.encode() if isinstance(raw, str) else told.get("SecretBinary")
     if value is None:
@@ -208,13 +208,13 @@ def secret_of(told: dict[str, Any], name: str) -> Answer:
 
 
 def current_version(described: dict[str, Any]) -> str:
-    """The id of the version that reads get; empty if the secret has no value."""
+    """Return the id of the current version; empty if the secret has no value."""
     stages: dict[str, list[str]] = described.get("VersionIdsToStages") or {}
     return next((version for version, labels in stages.items() if CURRENT in labels), "")
 
 
 def about(secret_id: str) -> str:
-    """How errors name a secret."""
+    """Return the name of a secret in errors."""
     return f'secret "{secret_id}"'
 
 
@@ -223,7 +223,7 @@ def tags_json(tags: Iterable[dict[str, str]]) -> bytes:
 
 
 def _answer_to(question: Question, found: dict[str, Answer]) -> Answer | None:
-    """The part of a batch that is about one secret; None if it does not say."""
+    """Return the result or error of one secret in a batch; None if the batch has neither."""
     secret_id = question.secret_id
     if secret_id in found:
         return found[secret_id]
@@ -241,7 +241,7 @@ def _itself(_question: Question, error: ProviderError) -> Answer:
 
 
 def _version(version: str) -> dict[str, str]:
-    """Which version to ask for; the service takes the current one if asked for none."""
+    """Return the parameters that select a version; none for the current one."""
     if version.startswith(_BY_ID):
         return {"VersionId": version.removeprefix(_BY_ID)}
     return {"VersionStage": version} if version else {}

@@ -1,4 +1,4 @@
-"""What is at a name before a write."""
+"""The state of a secret before a write."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Standing:
     replicas: frozenset[str] = frozenset()
     """Regions with a replica of it."""
     primary: str = ""
-    """The region of the original, where the service says so."""
+    """The region of the primary secret, if the service reports it."""
     version: str = ""
     """Id of the current version; empty if there is no value."""
     doomed: bool = False
-    """Whether it is marked for deletion: it does not exist, but its name is taken."""
+    """True if it is marked for deletion: it does not exist, but its name is taken."""
     secret: Secret | None = None
-    """Its value, if somebody had to know."""
+    """The value, if it was read."""
 
     def is_of(self, owner: str) -> bool:
         return self.tags.get(MARK) == owner
@@ -37,7 +37,7 @@ class Standing:
 
 
 async def standing_of(reader: Reader, secret_id: str) -> Standing:
-    """Ask what is there, without its value."""
+    """Read the state of a secret, without its value."""
     try:
         return _described(await reader.describe(secret_id))
     except ProviderError as missing:
@@ -47,7 +47,7 @@ async def standing_of(reader: Reader, secret_id: str) -> Standing:
 
 
 async def with_value(reader: Reader, standing: Standing) -> Standing:
-    """The same with its value, if it has one."""
+    """Return the state with the value, if the secret has one."""
     try:
         return replace(standing, secret=await reader.current(standing.arn)) if standing.version else standing
     except ProviderError as missing:

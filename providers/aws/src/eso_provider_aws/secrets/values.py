@@ -1,4 +1,4 @@
-"""The value of a secret: what a push makes of a Kubernetes Secret, and whether Secrets Manager can keep it."""
+"""The pushed value of a secret, computed from a Kubernetes Secret, and the check that Secrets Manager can store it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_BYTES: Final = 65_536
 
 
 def payload_of(item: PushItem) -> bytes:
-    """The bytes of one key, or all keys of the Secret as one JSON object."""
+    """Return the bytes of one key, or all keys of the Secret as one JSON object."""
     if isinstance(item.payload, SecretBytes):
         return item.payload.reveal()
     texts = {name: text_of(value.reveal(), item.remote.key, name) for name, value in item.payload.items()}
@@ -24,7 +24,7 @@ def payload_of(item: PushItem) -> bytes:
 
 
 def storable(value: bytes | None, key: str) -> bytes:
-    """The value, if Secrets Manager can keep it."""
+    """Return the value; raise if Secrets Manager cannot store it."""
     if not value:
         raise invalid_request(f'the value for "{key}" is empty, and Secrets Manager keeps no empty values')
     if len(value) > MAX_BYTES:

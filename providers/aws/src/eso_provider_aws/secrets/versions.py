@@ -1,4 +1,4 @@
-"""One new version of a secret that exists: in which form its value is sent, and under which id."""
+"""Writes one new version of an existing secret, with the format and the id of the version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Form = dict[str, Any]
 
 
 class ConflictError(Exception):
-    """Somebody else wrote the secret between our look and our write."""
+    """Another writer changed the secret between our read and our write."""
 
 
 async def put_version(api: Api, secret_id: str, standing: Standing, form: Form, call_key: str) -> str:
@@ -37,12 +37,15 @@ async def put_version(api: Api, secret_id: str, standing: Standing, form: Form, 
 
 
 def token_of(call_key: str, secret_id: str, version: str) -> str:
-    """The id of the version to be: equal for repetitions of one push onto one version, so the service makes one."""
+    """Return the id of the new version.
+
+    Repetitions of one push get the same id, so the service creates only one version.
+    """
     return str(uuid.uuid5(_TOKENS, f"{call_key}\n{secret_id}\n{version}") if call_key else uuid.uuid4())
 
 
 def form_of(value: bytes, standing: Standing, settings: Settings) -> Form:
-    """How the value is sent: as text if the metadata says so, else in the form that the secret has."""
+    """Return the format of the value: that of the metadata, else the one that the secret has."""
     asked = settings.metadata.secret_push_format
     try:
         if asked == "string" or (asked is None and standing.secret is not None and standing.secret.is_text):

@@ -39,12 +39,12 @@ class Writer:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def push(self, items: Sequence[PushItem], call_key: str) -> list[Pushed | ProviderError]:
-        """Write all items, which have the same key; one outcome for each."""
+        """Write all items of one key; return one outcome for each."""
         secret_id = self._reader.secret_id(items[0].remote.key)
         return await self._alone(secret_id, lambda: Push(self._api, self._reader, secret_id, items, call_key).run())
 
     async def delete(self, items: Sequence[DeleteItem], call_key: str) -> list[bool | ProviderError]:
-        """Remove all items, which have the same key; says of each whether it was there."""
+        """Remove all items of one key; return for each whether it existed."""
         secret_id = self._reader.secret_id(items[0].remote.key)
         return await self._alone(secret_id, lambda: self._delete(secret_id, items, call_key))
 

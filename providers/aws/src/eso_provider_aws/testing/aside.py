@@ -17,19 +17,19 @@ from eso_provider_aws.endpoints import VARIABLES
 from eso_provider_aws.testing.front import Front
 from eso_sdk.testing.moto import Moto
 
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 
 
 @contextmanager
 def moto_aside(folder: Path) -> Iterator[Front]:
-    """Moto, behind a front that does not need the event loop of the test."""
+    """Start moto behind a front that does not need the event loop of the test."""
     with Moto.started(folder) as moto, front_aside(moto.url) as front:
         yield front
 
 
 @contextmanager
 def front_aside(behind: str) -> Iterator[Front]:
-    """Listen for as long as the block lasts."""
+    """Listen inside the block."""
     ready, done = Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
     fronts: list[Front] = []
@@ -53,7 +53,7 @@ def front_aside(behind: str) -> Iterator[Front]:
 
 
 def environment_of(url: str, keys: tuple[str, str] | None = None) -> dict[str, str]:
-    """How a process finds every service at one address; with keys, it has an identity of its own."""
+    """Return the environment that directs every service to one address; with keys, also an identity of the process."""
     found = dict.fromkeys(VARIABLES.values(), url) | {"AWS_EC2_METADATA_DISABLED": "true"}
     if keys is not None:
         found |= {"AWS_ACCESS_KEY_ID": keys[0], "AWS_SECRET_ACCESS_KEY": keys[1]}

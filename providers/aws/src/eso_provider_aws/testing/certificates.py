@@ -1,4 +1,4 @@
-"""Certificates for tests, and what the servers for tests get wrong about Certificate Manager.
+"""Certificates for tests, and corrections of the test servers' deviations from Certificate Manager.
 
 | behaviour of the service | moto | ministack |
 |---|---|---|
@@ -13,25 +13,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.testing.front import Asked, Front, Said, refused
 from eso_provider_aws.testing.sessions import admin
-
-_FROM = datetime(2020, 1, 1, tzinfo=UTC)
-_UNTIL = _FROM + timedelta(days=365 * 100)
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+from kubebase.testing.signer import UNTIL, key_pem, unsigned
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +41,24 @@ class Issued:
 
     @property
     def key_pem(self) -> bytes:
-        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return key_pem(self.key)
 
     @property
     def secret(self) -> dict[str, SecretBytes]:
-        """The data of a kubernetes.io/tls Secret."""
+        """Return the data of a kubernetes.io/tls Secret."""
         return {"tls.crt": SecretBytes(self.certificates), "tls.key": SecretBytes(self.key_pem)}
 
 
-def issued(name: str, above: Issued | None = None, *, until: datetime = _UNTIL) -> Issued:
+def issued(name: str, above: Issued | None = None, *, until: datetime = UNTIL) -> Issued:
     """Make a certificate, signed by the one above it or by itself."""
     key = ec.generate_private_key(ec.SECP256R1())
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(_name(name))
-        .issuer_name(above.certificate.subject if above else _name(name))
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(_FROM)
-        .not_valid_after(until)
-        .sign(above.key if above else key, hashes.SHA256())
-    )
+    builder = unsigned(name, key, above.certificate if above else None, until=until)
+    certificate = builder.sign(above.key if above else key, hashes.SHA256())
     return Issued(certificate, key, (above.certificate, *above.above) if above else ())
 
 
 def as_aws_answers(front: Front, server: str) -> Any:
-    """Let the front correct what the server behind it gets wrong; returns a client to look with."""
+    """Let the front correct the wrong responses of the server behind it; return a client."""
     client = admin("acm", server)
     front.answer("GetCertificate", lambda asked: _certificate(client, asked))
     front.answer("GetResources", lambda asked: said(_resources(client, asked)))
@@ -81,7 +66,7 @@ def as_aws_answers(front: Front, server: str) -> Any:
 
 
 def said(body: Any) -> Said:
-    """An answer of the JSON protocol."""
+    """Return a response of the JSON protocol."""
     return Said(200, json.dumps(body).encode(), {"Content-Type": "application/x-amz-json-1.1"})
 
 

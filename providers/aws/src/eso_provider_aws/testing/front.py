@@ -32,7 +32,7 @@ class Asked:
     operation: str
     body: dict[str, Any] = field(repr=False)
     key_id: str = ""
-    """Whose signature it has; empty for none."""
+    """Id of the key that signed the request; empty if it is unsigned."""
     service: str = ""
     region: str = ""
     path: str = "/"
@@ -53,14 +53,14 @@ Answer = Callable[[Asked], Said | Awaitable[Said | None] | None]
 
 
 def refused(code: str, message: str = "refused by the test", status: int = 400) -> Said:
-    """An error as services of the JSON protocol tell it."""
+    """Return an error in the JSON protocol."""
     body = json.dumps({"__type": code, "message": message}).encode()
     return Said(status, body, {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": "id-of-the-request"})
 
 
 @dataclass(slots=True)
 class Front:
-    """What passed through."""
+    """The proxy and its recorded requests."""
 
     behind: str
     url: str = ""
@@ -90,7 +90,7 @@ class Front:
                 await runner.cleanup()
 
     def answer(self, operation: str, answer: Answer | Said) -> None:
-        """Answer an operation from now on; `*` stands for every one."""
+        """Answer an operation from now on; `*` means every operation."""
         self._answers[operation] = (lambda _asked: answer) if isinstance(answer, Said) else answer
 
     def pass_on(self, *operations: str) -> None:
@@ -124,7 +124,7 @@ class Front:
     async def _passed(self, request: web.Request, raw: bytes) -> Said:
         assert self._client is not None  # noqa: S101 - set while it listens
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _DROPPED}
-        # The signature is over this host, so the server has to see it.
+        # The signature includes this host, so the server must see it.
         headers["Host"] = request.headers.get("Host", "")
         url = f"{self.behind}{request.path_qs}"
         async with self._client.request(request.method, url, data=raw, headers=headers) as answer:
@@ -147,6 +147,6 @@ def _asked(request: web.Request, raw: bytes) -> Asked:
 
 
 async def hang(_asked: Asked) -> Said | None:
-    """Never answer."""
+    """Never respond."""
     await asyncio.Event().wait()
     return None

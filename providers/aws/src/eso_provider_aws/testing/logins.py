@@ -20,23 +20,23 @@ JWT: Final = {"jwt": {"serviceAccountRef": {"name": "app"}}}
 
 
 def whoami(asked: Asked) -> Said:
-    """A secret whose value is the id of the key that the request was signed with."""
+    """Return a secret whose value is the id of the key that the request was signed with."""
     told = {"ARN": "arn", "Name": asked.body["SecretId"], "SecretString": asked.key_id, "VersionId": "1"}
     return Said(200, json.dumps(told).encode())
 
 
 def with_keys(keys: tuple[str, str] = KEYS, **spec: Any) -> Context:
-    """A store that signs with keys of a Secret; `role` is completed to an ARN."""
+    """Return a store that signs with keys of a Secret; `role` is completed to an ARN."""
     return call_context(SecretsManager, {"region": REGION, "auth": AUTH, **_roles(spec)}, credentials(keys))
 
 
 def with_own(**spec: Any) -> Context:
-    """A store that uses the identity of the process."""
+    """Return a store that uses the identity of the process."""
     return call_context(SecretsManager, {"region": REGION, **_roles(spec)})
 
 
 def with_token(token: Token, **spec: Any) -> Context:
-    """A store that uses a service account."""
+    """Return a store that uses a service account."""
     return call_context(SecretsManager, {"region": REGION, "auth": JWT, **_roles(spec)}, {TOKEN_POINTER: token})
 
 
@@ -48,7 +48,7 @@ def token(
     annotations: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Token:
-    """A token of service account team/app, which may assume `role`."""
+    """Return a token of service account team/app, which may assume `role`."""
     named = {"eks.amazonaws.com/role-arn": f"{ARN}{role}"} if annotations is None else annotations
     given = {"namespace": "team", "name": "app", "uid": "uid-of-app", "audiences": ("sts.amazonaws.com",)} | more
     return Token(SecretBytes(text.encode()), expires_at, annotations=named, **given)

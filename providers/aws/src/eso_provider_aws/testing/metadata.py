@@ -1,4 +1,4 @@
-"""Where a process finds an identity of its own, for tests: instance metadata (version 2 only) and Pod Identity.
+"""Sources of a process identity, for tests: instance metadata (version 2 only) and Pod Identity.
 
 async with Front.before("") as endpoint:
     endpoint.answer("*", Metadata())
@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from eso_provider_aws.testing.front import Asked, Said
-from kuberun.clock import SystemClock, rfc3339
+from kubebase.clock import SystemClock, rfc3339
 
 POD_PATH: Final = "/v1/credentials"
 _ROLE: Final = "role-of-the-instance"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from eso_sdk.testing.apart import apart
-from kuberun.testing.servers import Child, free_ports
+from kubebase.testing.servers import Child, free_ports
 
 READY_SECONDS: Final = 60.0
 

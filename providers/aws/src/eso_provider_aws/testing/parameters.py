@@ -1,4 +1,4 @@
-"""Pushes to Parameter Store, as an operator makes them, and what they left there."""
+"""Pushes to Parameter Store, made as by the operator, and their results."""
 
 from __future__ import annotations
 

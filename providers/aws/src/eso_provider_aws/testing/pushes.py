@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.envelope import API_VERSION, KIND
+from eso_sdk.pushmetadata import API_VERSION, KIND
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ProviderError
 from eso_wire.values import Context, DeleteBatch, DeleteItem, PushBatch, PushItem, PushOutcome, PushResult, RemoteRef
@@ -16,7 +16,7 @@ OWNER: Final = "external-secrets"
 
 
 def item(key: str, value: bytes | Mapping[str, bytes], property_: str = "", **changes: Any) -> PushItem:
-    """One value, or a whole Secret, to be pushed."""
+    """Return a push of one value or of a whole Secret."""
     payload: Any
     if isinstance(value, bytes):
         payload = SecretBytes(value)
@@ -27,7 +27,7 @@ def item(key: str, value: bytes | Mapping[str, bytes], property_: str = "", **ch
 
 
 def envelope(**spec: Any) -> dict[str, Any]:
-    """The metadata of an entry."""
+    """Return the metadata of an entry."""
     return {"apiVersion": API_VERSION, "kind": KIND, "spec": spec}
 
 
@@ -37,14 +37,14 @@ async def push(provider: InMemory, call: Context, *items: PushItem, once: str = 
 
 
 async def outcome(provider: InMemory, call: Context, one: PushItem, **more: Any) -> PushOutcome:
-    """What became of one item that must not fail."""
+    """Return the outcome of one item that must not fail."""
     (result,) = await push(provider, call, one, **more)
     assert not isinstance(result.outcome, ProviderError), result.outcome.message  # noqa: S101 - for tests
     return result.outcome
 
 
 async def refusal(provider: InMemory, call: Context, one: PushItem) -> ProviderError:
-    """Why one item was not written."""
+    """Return the error of one item that must fail."""
     (result,) = await push(provider, call, one)
     assert isinstance(result.outcome, ProviderError), "it was written"  # noqa: S101 - for tests
     return result.outcome

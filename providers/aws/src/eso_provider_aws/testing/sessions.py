@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import botocore.session
@@ -13,7 +14,7 @@ from eso_wire.errors import ProviderError
 from eso_wire.values import Context, GetItem, RemoteRef
 
 REGION: Final = "eu-west-1"
-KEYS: Final = ("AKIAIOSFODNN7EXAMPLE", "anything: nobody verifies it unless told to")
+KEYS: Final = ("AKIAIOSFODNN7EXAMPLE", "anything: it is verified only on request")
 AUTH: Final = {
     "secretRef": {
         "accessKeyIDSecretRef": {"name": "aws", "key": "id"},
@@ -23,18 +24,18 @@ AUTH: Final = {
 
 
 def context(backend: type[Backend[Any]], keys: tuple[str, str] = KEYS, **spec: Any) -> Context:
-    """A call to a store or generator that signs with these keys."""
+    """Return the context of a call to a store or generator that signs with these keys."""
     config = {"region": REGION, "auth": AUTH} | spec
     return call_context(backend, config, credentials(keys))
 
 
 def credentials(keys: tuple[str, str] = KEYS) -> dict[str, Any]:
-    """What the operator sends for `AUTH`."""
+    """Return the credentials that the operator sends for `AUTH`."""
     return {"/auth/secretRef/accessKeyIDSecretRef": keys[0], "/auth/secretRef/secretAccessKeySecretRef": keys[1]}
 
 
 async def read(provider: InMemory, call: Context, *refs: RemoteRef | str) -> list[bytes | ProviderError]:
-    """One value or error for each reference; a text is a key."""
+    """Return one value or error for each reference; a string is a key."""
     items = [ref if isinstance(ref, RemoteRef) else RemoteRef(ref) for ref in refs]
     results = await provider.get(call, tuple(GetItem(str(number), ref) for number, ref in enumerate(items)))
     return [_plain(result.outcome) for result in results]
@@ -44,8 +45,12 @@ def _plain(outcome: Any) -> bytes | ProviderError:
     return outcome if isinstance(outcome, ProviderError) else outcome.reveal()
 
 
+@lru_cache(maxsize=64)
 def admin(service: str, url: str, keys: tuple[str, str] = KEYS, region: str = REGION) -> Any:
-    """The vendor's own client, for what tests prepare and look at."""
+    """Return botocore's own client, to arrange and inspect.
+
+    It is cached, because creating one reads megabytes of models.
+    """
     session = botocore.session.get_session()
     return session.create_client(
         service, region, endpoint_url=url, aws_access_key_id=keys[0], aws_secret_access_key=keys[1]
@@ -53,7 +58,7 @@ def admin(service: str, url: str, keys: tuple[str, str] = KEYS, region: str = RE
 
 
 def tags(pairs: Mapping[str, str] | Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Tags as AWS lists them, as a mapping."""
+    """Convert the tag list of AWS to a mapping."""
     if isinstance(pairs, Mapping):
         return dict(pairs)
     return {pair["Key"]: pair["Value"] for pair in pairs}

@@ -37,7 +37,7 @@ class Stream:
         self.token = ""
 
     async def change(self) -> ChangeEvent:
-        """The next change; heartbeats only leave their token."""
+        """Return the next change; heartbeats only update the token."""
         async with asyncio.timeout(PATIENCE):
             async for event in self._events:
                 self.token = event.resume_token or self.token
@@ -46,7 +46,7 @@ class Stream:
         raise AssertionError("the stream ended")
 
     async def opened(self) -> None:
-        """Until the provider knows where it begins."""
+        """Wait until the provider has reported the start position."""
         async with asyncio.timeout(PATIENCE):
             async for event in self._events:
                 assert isinstance(event, Heartbeat), event  # noqa: S101 - of the test
@@ -55,7 +55,7 @@ class Stream:
                     return
 
     def acknowledge(self) -> None:
-        """Say that everything up to here has been read."""
+        """Acknowledge everything up to here."""
         self._messages.put_nowait(SubscribeAck(self.token))
 
     def watch(self, *more: WatchItem) -> None:
@@ -64,7 +64,7 @@ class Stream:
 
 @asynccontextmanager
 async def watching(provider: InMemory, context: Context, *items: WatchItem, resume: str = "") -> AsyncIterator[Stream]:
-    """A stream that is open meanwhile."""
+    """Keep a stream open inside the block."""
     told: asyncio.Queue[SubscribeMessage] = asyncio.Queue()
     told.put_nowait(SubscribeOpen(context, items, resume))
 
@@ -77,7 +77,7 @@ async def watching(provider: InMemory, context: Context, *items: WatchItem, resu
 
 
 def key(name: str, known_version: str = "", *, version: str = "") -> WatchItem:
-    """A watch of one key, called as the key."""
+    """Return a watch of one key, with the key as its id."""
     return WatchItem(name, RemoteRef(name, version), known_version=known_version)
 
 
@@ -90,18 +90,18 @@ def secret_arn(name: str) -> str:
 
 
 def secret_event(call: str, secret_id: str, *, kind: str = "AWS API Call via CloudTrail", **detail: Any) -> str:
-    """What EventBridge makes of a call to Secrets Manager."""
+    """Return the EventBridge event of a call to Secrets Manager."""
     about = {"requestParameters": {"secretId": secret_id}, "responseElements": None} | detail
     return _event("aws.secretsmanager", kind, {"eventName": call, **about})
 
 
 def parameter_event(operation: str, name: str) -> str:
-    """What EventBridge says of a parameter."""
+    """Return the EventBridge event of a parameter change."""
     return _event("aws.ssm", "Parameter Store Change", {"operation": operation, "name": name, "type": "String"})
 
 
 def by_sns(event: str) -> str:
-    """The same event, when it comes through a topic."""
+    """Return the event as delivered through an SNS topic."""
     return json.dumps({"Type": "Notification", "TopicArn": f"arn:aws:sns:{REGION}:{ACCOUNT}:t", "Message": event})
 
 

@@ -1,4 +1,4 @@
-"""STS for tests of logins: hands out keys with an expiry on the clock of the test, and notes who asked for them.
+"""STS for tests of logins: issues keys that expire by the clock of the test, and records the requests.
 
 sts = Sts(clock)
 front.answer("AssumeRole", sts)
@@ -13,19 +13,19 @@ from datetime import timedelta
 from typing import Any
 
 from eso_provider_aws.testing.front import Asked, Said
-from kuberun.clock import Clock, rfc3339
+from kubebase.clock import Clock, rfc3339
 
 ARN = "arn:aws:iam::123456789012:role/"
 
 
 @dataclass(slots=True)
 class Sts:
-    """Grants every role it is asked for."""
+    """Grants every requested role."""
 
     clock: Clock
     life: float = 3600.0
     granted: dict[str, Asked] = field(default_factory=dict)
-    """By the id of the key that was handed out."""
+    """The granted keys, by key id."""
 
     def __call__(self, asked: Asked) -> Said:
         key_id = f"ASIA{len(self.granted):012}"
@@ -38,21 +38,21 @@ class Sts:
         return [asked.body["RoleArn"] for asked in self.granted.values()]
 
     def chain(self, key_id: str) -> list[str]:
-        """The roles behind a key, the first one assumed first."""
+        """Return the roles behind a key, in the order of assumption."""
         if key_id not in self.granted:
             return [key_id]
         asked = self.granted[key_id]
         return [*self.chain(asked.key_id), asked.body["RoleArn"].removeprefix(ARN)]
 
     def tags(self, key_id: str) -> dict[str, str]:
-        """The tags of the session of a key."""
+        """Return the session tags of a key."""
         body: dict[str, Any] = self.granted[key_id].body
         numbers = [name.split(".")[2] for name in body if name.startswith("Tags.member.") and name.endswith(".Key")]
         return {body[f"Tags.member.{number}.Key"]: body[f"Tags.member.{number}.Value"] for number in numbers}
 
 
 def refused_xml(code: str, message: str = "refused by the test", status: int = 403) -> Said:
-    """An error as services of the query protocol tell it."""
+    """Return an error in the query protocol."""
     body = f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>"
     return Said(status, f"{body}<RequestId>id-of-the-request</RequestId></ErrorResponse>".encode())
 

@@ -1,1 +1,1 @@
-"""How a session logs in: one module for each family of methods, `choice.py` picks the method of a configuration."""
+"""Logins of a session: one module for each family of methods; `choice.py` selects the method of a configuration."""

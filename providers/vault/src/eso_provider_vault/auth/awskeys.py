@@ -28,7 +28,7 @@ from eso_provider_vault.auth.outside import ask_cloud
 from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected
 from eso_sdk.http import HttpRequest, status_error
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 SESSION_NAME: Final = "external-secrets-provider-vault"
 ROLE_ANNOTATION: Final = "eks.amazonaws.com/role-arn"
@@ -86,7 +86,7 @@ class Sts:
 
 @dataclass(frozen=True, slots=True)
 class CredentialSource:
-    """Where the first credentials come from, and what identifies them."""
+    """The source of the first credentials, and their identity."""
 
     who: tuple[str, ...]
     proof: bytes = field(repr=False)

@@ -56,7 +56,7 @@ def check_auth(config: Config) -> tuple[str, ...]:
 
 
 def open_tokens(backend: Opened, config: Config, connection: Connection) -> TokenSource:
-    """Return the tokens of a session. The identity logs in when the first token is asked for."""
+    """Return the tokens of a session. The identity logs in when the first token is needed."""
     if config.auth is None:
         return NoToken()
     check_auth(config)

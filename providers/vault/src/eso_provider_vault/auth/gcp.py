@@ -35,7 +35,7 @@ from eso_provider_vault.auth.method import (
 from eso_provider_vault.auth.outside import ask_cloud
 from eso_sdk.errors import credentials_not_found, invalid_config
 from eso_sdk.http import HttpRequest, status_error
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 LIFETIME: Final = timedelta(minutes=10)
 

@@ -18,7 +18,7 @@ from eso_provider_vault.auth.outside import ask_cloud
 from eso_sdk.errors import backend_error, invalid_config, rejected
 from eso_sdk.http import HttpRequest, status_error
 from eso_wire.values import Token
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 ACCOUNT_ANNOTATION: Final = "iam.gke.io/gcp-service-account"
 _PLACE: Final = "/auth/gcp/workloadIdentity"
@@ -35,7 +35,7 @@ class Google:
 
     @classmethod
     def of(cls, environment: Mapping[str, str], clock: Clock) -> Google:
-        """The provider's environment may name private endpoints."""
+        """Return the endpoints of Google. The provider's environment may name private ones."""
         return cls(
             environment.get("GOOGLE_SECURETOKEN_ENDPOINT", "") or "https://securetoken.googleapis.com",
             environment.get("GOOGLE_IAM_CREDENTIALS_ENDPOINT", "") or "https://iamcredentials.googleapis.com",

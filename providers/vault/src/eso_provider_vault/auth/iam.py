@@ -16,7 +16,7 @@ from eso_provider_vault.auth.awskeys import Sts, credential_source, sts_url
 from eso_provider_vault.auth.method import Body, Method, Secrets, mount_of, named
 from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.errors import invalid_config
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 _SERVER_ID: Final = "X-Vault-AWS-IAM-Server-ID"
 _BODY: Final = b"Action=GetCallerIdentity&Version=2011-06-15"

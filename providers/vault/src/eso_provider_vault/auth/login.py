@@ -26,7 +26,7 @@ Observe = Callable[[str], AbstractContextManager[None]]
 
 
 class TokenCalls:
-    """What can be asked about a token, whatever its origin. Requests go to the namespace of the login."""
+    """Calls about a token of any origin. Requests go to the namespace of the login."""
 
     def __init__(self, connection: Connection, observe: Observe) -> None:
         self._connection = connection

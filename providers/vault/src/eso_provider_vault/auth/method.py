@@ -1,4 +1,4 @@
-"""A login method, whatever its kind: where it is mounted, who logs in, and what the login request says."""
+"""A login method of any kind: its mount, its identity, and the login request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eso_api.values import SecretBytes
 from eso_sdk.errors import invalid_config
 from eso_sdk.refusals import Pauses
 from eso_wire.values import Token
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 Body = Mapping[str, str]
 MakeBody = Callable[[], Awaitable[Body]]
@@ -44,7 +44,7 @@ class Method:
     """The field of `auth` that configures it."""
     mount: str
     who: tuple[str, ...]
-    """Role or user, and whatever else decides who logs in. Equal for all sessions of one identity."""
+    """Role or user, and everything else that determines the identity. Equal for all sessions of one identity."""
     body: MakeBody = field(repr=False)
     proof: bytes = field(repr=False)
     """A digest of the credentials, or of the account whose tokens are replaced all the time."""
@@ -55,7 +55,7 @@ class Method:
     certificate: ClientCertificate | None = None
     pauses: Pauses = field(default_factory=Pauses)
     advice: str = ""
-    """What to check when the server refuses the login."""
+    """What to check when the server rejects the login."""
 
     @property
     def path(self) -> str:
@@ -77,7 +77,7 @@ def digest(*parts: bytes | SecretBytes | str) -> bytes:
 
 
 def mount_of(path: str, otherwise: str, place: str) -> str:
-    """Return the mount of a method without slashes at its ends; refuse what the server would read as another path."""
+    """Return the mount of a method without slashes at its ends; raise if the server would read it as another path."""
     mount = (path or otherwise).strip("/")
     if not mount or any(segment in ("", ".", "..") for segment in mount.split("/")) or not mount.isprintable():
         raise invalid_config(place, "must be the path of an auth method below auth/, such as kubernetes or team/jwt")

@@ -6,7 +6,7 @@ from typing import Final
 
 from eso_sdk.addresses import LINK_LOCAL, LOOPBACK, AddressPolicy
 from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, HttpSettings
-from kuberun.clock import Clock
+from kubebase.clock import Clock
 
 SECONDS: Final = 10.0
 _MAX_ANSWER: Final = 256 * 1024

@@ -33,7 +33,7 @@ class AwsCredentials:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a signature is good for, besides its day."""
+    """The scope of a signature, besides its day."""
 
     region: str
     service: str

@@ -19,7 +19,7 @@ from yarl import URL
 from eso_api.values import SecretBytes
 from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.testing.moto import Moto
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
 
 _POLICY: Final = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}'
 _ANYONE: Final = AwsCredentials("AKIAIOSFODNN7EXAMPLE", SecretBytes(b"unchecked"))
@@ -37,7 +37,7 @@ class Aws(Moto):
         return found["AccessKeyId"], found["SecretAccessKey"]
 
     def role(self, name: str) -> str:
-        """Make a role that everybody may assume; returns its ARN."""
+        """Create a role that everyone may assume; return its ARN."""
         statement = '{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","Resource":"*"}'
         trust = f'{{"Version":"2012-10-17","Statement":[{statement}]}}'
         return self.iam("CreateRole", RoleName=name, AssumeRolePolicyDocument=trust)["Arn"]

@@ -3,8 +3,8 @@
     with CloudLogins.started(bao, {"auth/aws/login": verify}, policy="app") as front:
         ...  # a store with server: front.url
 
-`verify` gets the login body and says whom it proves; None refuses the login. A proven login gets a token of the real
-server, and everything else is passed on to that server.
+`verify` gets the login body and returns the proven identity; None rejects the login. A proven login gets a token of the
+real server; all other requests are passed on to that server.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Verify = Callable[[Mapping[str, Any]], str | None]
 
 @dataclass(slots=True)
 class CloudLogins:
-    """What the endpoints saw."""
+    """The login endpoints and their recorded logins."""
 
     bao: OpenBao
     verify: Mapping[str, Verify]
     policy: str
     url: str = ""
     proven: list[str] = field(default_factory=list)
-    """Who logged in."""
+    """The identities that logged in."""
 
     @classmethod
     @contextmanager

@@ -33,7 +33,7 @@ class EventServer(ReplyServer):
     @classmethod
     @asynccontextmanager
     async def listening(cls) -> AsyncIterator[EventServer]:
-        """A server that knows nothing but events."""
+        """Start a server that serves only events."""
         server = cls(_plain)
         async with server.running():
             try:
@@ -42,7 +42,7 @@ class EventServer(ReplyServer):
                 server.drop()
 
     async def send(self, mount: str, key: str, kind: str = "data-write", version: int = 1) -> None:
-        """Tell everybody of one change."""
+        """Send one change to all subscribers."""
         path = f"{mount}/{'metadata' if kind.startswith('metadata') else 'data'}/{key}"
         about = {
             "current_version": str(version),
@@ -113,7 +113,7 @@ def _frame(opcode: int, payload: bytes) -> bytes:
 
 
 async def _received(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """One frame of a client; those are masked, and short."""
+    """Return one frame of a client; client frames are masked, and short."""
     head = await reader.readexactly(2)
     size = head[1] & 0x7F
     if size == 126:

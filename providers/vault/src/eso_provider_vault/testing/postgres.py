@@ -3,7 +3,7 @@
     with Postgres.started() as database:
         assert database.users() == ["admin"]
 
-PostgreSQL refuses to run as root, so root starts it as the user nobody.
+PostgreSQL refuses to run as root, so root starts it as an unprivileged user (id 65534).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Final
 
 from eso_provider_vault.testing.openbao import OpenBao
-from kuberun.testing.servers import Child, ServerFailedError, free_ports
+from kubebase.testing.servers import Child, ServerFailedError, free_ports
 
 READY_SECONDS: Final = 60.0
 ADMIN: Final = "admin"
 PASSWORD: Final = "admin-password"  # noqa: S105 - of a database that lives as long as a test
-_NOBODY: Final = 65534
+_UNPRIVILEGED: Final = 65534
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Postgres:
             try:
                 child.wait_until(server._ready, seconds=READY_SECONDS)
                 yield server
-                # By itself it would wait for its clients to leave.
+                # The default shutdown would wait for the clients to disconnect.
                 stop = [str(programs / "pg_ctl"), "stop", "-D", str(folder / "data"), "-m", "fast"]
                 _run(_unprivileged(stop), folder)
             finally:
@@ -68,7 +68,7 @@ class Postgres:
         return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/postgres?sslmode=disable"
 
     def users(self) -> list[str]:
-        """Return the names of those who may log in."""
+        """Return the names of the users that may log in."""
         return self.query("select rolname from pg_roles where rolcanlogin order by 1").split()
 
     def accepts(self, user: str, password: str) -> bool:
@@ -117,14 +117,14 @@ def _programs() -> Path:
 def _unprivileged(command: list[str]) -> list[str]:
     if os.geteuid() != 0:
         return command
-    number = str(_NOBODY)
+    number = str(_UNPRIVILEGED)
     return ["setpriv", f"--reuid={number}", f"--regid={number}", "--clear-groups", "--pdeathsig=KILL", *command]
 
 
 def _give_away(folder: Path) -> None:
     if os.geteuid() == 0:
         for path in (folder, *folder.iterdir()):
-            os.chown(path, _NOBODY, _NOBODY)
+            os.chown(path, _UNPRIVILEGED, _UNPRIVILEGED)
 
 
 def _run(command: list[str], folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A server that answers as it is told: for what no healthy OpenBao says, and to look at the requests themselves."""
+"""A server with scripted responses: for responses that no healthy OpenBao sends, and to inspect requests."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Said:
 
 
 Answers = Callable[[Seen], Said | None]
-"""None means: never answer."""
+"""None means that the server never responds."""
 
 
 @dataclass(slots=True)
 class ReplyServer:
-    """Answers with what `answers` says; remembers what it was asked."""
+    """Responds as `answers` says, and records the requests."""
 
     answers: Answers
     url: str = ""
@@ -62,7 +62,7 @@ class ReplyServer:
         return self.answers(seen)
 
     async def _upgraded(self, _seen: Seen, _reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> bool:
-        """Serve something else than HTTP on this connection; False if it stays with HTTP."""
+        """Serve another protocol than HTTP on this connection; return False if it stays with HTTP."""
         return False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

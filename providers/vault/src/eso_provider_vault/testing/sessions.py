@@ -21,7 +21,7 @@ from eso_sdk.addresses import LOOPBACK, AddressPolicy
 from eso_sdk.backend import Backend, Opening
 from eso_sdk.credentials import Credentials
 from eso_wire.values import Credential, ObjectRef, Token
-from kuberun.clock import Clock, SystemClock
+from kubebase.clock import Clock, SystemClock
 
 CLOCK: Final = SystemClock()
 """Sessions of one process share its clock, and with it their tokens."""

@@ -60,4 +60,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_LIST = do_GET  # noqa: N815 - the base class looks for these names
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Say nothing."""
+        """Log nothing."""

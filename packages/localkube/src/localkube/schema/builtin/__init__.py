@@ -1,9 +1,8 @@
-"""The kinds the server has of its own: core, events, coordination, RBAC, workloads, definitions, reviews."""
+"""The built-in kinds: core, events, coordination, RBAC, workloads, definitions, reviews."""
 
 from localkube.model import ServedKind
 from localkube.schema.builtin.apiextensions import definition_kinds
 from localkube.schema.builtin.apps import apps_kinds
-from localkube.schema.builtin.batch import batch_kinds
 from localkube.schema.builtin.coordination import coordination_kinds
 from localkube.schema.builtin.core import core_kinds
 from localkube.schema.builtin.events import event_kinds
@@ -20,7 +19,6 @@ def builtin_kinds() -> list[ServedKind]:
         *coordination_kinds(),
         *rbac_kinds(),
         *apps_kinds(),
-        *batch_kinds(),
         *definition_kinds(),
         *review_kinds(),
     ]

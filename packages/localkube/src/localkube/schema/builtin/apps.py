@@ -1,11 +1,11 @@
-"""apps/v1: workloads as stored objects. No controller acts on them here; their status is what clients write."""
+"""apps/v1: workloads as stored objects. They have no controller here; clients write their status."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.errors import Cause
 from localkube.model import Column, ServedKind
 from localkube.schema import causes
@@ -30,7 +30,7 @@ _FIRST_STATUS: Final = {
     "DaemonSet": ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
     "ReplicaSet": ("replicas",),
 }
-"""Counters that are there, as 0, before any controller wrote a status."""
+"""Counters that are 0 before a controller has written a status."""
 _STATEFUL_MUTABLE: Final = (
     "replicas",
     "ordinals",

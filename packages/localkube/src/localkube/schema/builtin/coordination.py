@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.errors import Cause
 from localkube.model import ServedKind
 from localkube.schema import causes
@@ -19,7 +19,7 @@ def coordination_kinds() -> list[ServedKind]:
         f"{_COORDINATION}.LeaseSpec",
         "Who holds the lease, and for how long.",
         {
-            "holderIdentity": text("Who holds the lease; empty if nobody does."),
+            "holderIdentity": text("Who holds the lease; empty if it is free."),
             "leaseDurationSeconds": integer("How long others wait after the last renewal."),
             "acquireTime": micro_time("When the holder took the lease."),
             "renewTime": micro_time("When the holder last renewed it."),

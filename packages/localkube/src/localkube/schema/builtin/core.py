@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.model import ServedKind
 from localkube.schema import names
 from localkube.schema.builtin import core_rules

@@ -1,4 +1,4 @@
-"""Rules and defaults of core/v1 kinds beyond their schemas, and the cells of their tables."""
+"""Rules and defaults of core/v1 kinds beyond their schemas, and their table cells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import Cause
 from localkube.schema import causes, names
 
@@ -204,7 +204,7 @@ def _number_causes(number: int, path: str) -> Iterator[Cause]:
 
 
 def _assign_addresses(service: JsonObject, old: JsonObject) -> None:
-    """A stable address that nothing answers on: clients read the field, and nothing is routed here."""
+    """Assign a stable address. Clients read the field; localkube routes no traffic."""
     spec = service["spec"]
     if not spec.get("clusterIP"):
         spec["clusterIP"] = old.get("clusterIP") or _made_up_address(service["metadata"])

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.errors import Cause
 from localkube.model import Column, ServedKind
 from localkube.schema import decoding, metadata, names, objectmeta, pruning
 from localkube.schema.builtin.parts import struct
 
-_QUALIFIED_FINALIZERS: Final = frozenset({"", "apps", "batch", "rbac.authorization.k8s.io"})
+_QUALIFIED_FINALIZERS: Final = frozenset({"", "apps", "rbac.authorization.k8s.io"})
 """Groups whose kinds refuse finalizers without a domain."""
 
 Prepare = Callable[[JsonObject, JsonObject | None], list[Cause]]
@@ -28,7 +28,7 @@ class BuiltinSchema:
         name_rule: objectmeta.NameRule | None,
         decoded: JsonObject | None = None,
     ) -> None:
-        """`decoded` is what objects are read and pruned by, where that says more than the published schema."""
+        """`decoded` is the schema for decoding and pruning, if it is more detailed than the published one."""
         self._openapi = openapi
         self._decoded = decoded or openapi
         self._resource = resource
@@ -39,7 +39,7 @@ class BuiltinSchema:
         return self._openapi
 
     def decode_error(self, obj: JsonObject) -> str | None:
-        """The message of a 400 that names the first field of a wrong type, or None."""
+        """Return the message of a 400 that names the first field of a wrong type, or None."""
         return decoding.unreadable(self._resource, decoding.mismatch(obj, self._decoded))
 
     def prune(self, obj: JsonObject) -> list[str]:
@@ -48,10 +48,10 @@ class BuiltinSchema:
         return dropped
 
     def default(self, obj: JsonObject) -> None:
-        """Nothing: defaults of built-in kinds are filled by `ServedKind.prepare`."""
+        """Do nothing: `ServedKind.prepare` fills the defaults of built-in kinds."""
 
     def validate(self, obj: JsonObject, old: JsonObject | None) -> list[Cause]:
-        """Rules of metadata; those of the kind itself are in `ServedKind.prepare`."""
+        """Check the rules of metadata; `ServedKind.prepare` checks those of the kind."""
         meta = obj.get("metadata") or {}
         if self._name_rule is None:  # a review has no name and is not stored
             return []
@@ -81,7 +81,7 @@ def builtin_kind(
     decoded_fields: Mapping[str, JsonObject] | None = None,
     **served: Any,
 ) -> ServedKind:
-    """A kind with the usual envelope of apiVersion, kind and metadata around its fields."""
+    """Return a kind with the usual envelope of apiVersion, kind and metadata around its fields."""
     envelope = {"apiVersion": metadata.API_VERSION, "kind": metadata.KIND, "metadata": metadata.OBJECT_META}
     openapi = struct(
         component,
@@ -110,7 +110,7 @@ def review_kind(
     fields: Mapping[str, JsonObject],
     prepare: Prepare | None = None,
 ) -> ServedKind:
-    """A kind that can only be created and is never stored."""
+    """Return a kind that can only be created and is never stored."""
     return builtin_kind(resource, component, description, fields, name_rule=None, prepare=prepare, verbs=("create",))
 
 
@@ -123,7 +123,7 @@ def age_column() -> Column:
 
 
 def at(path: str, default: Any = None) -> Callable[[JsonObject], Any]:
-    """Reads a dotted path; `default` if something on the way is missing."""
+    """Build a reader of a dotted path; it returns `default` if a step is missing."""
     steps = path.split(".")
 
     def read(obj: JsonObject) -> Any:

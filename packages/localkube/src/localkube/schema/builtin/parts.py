@@ -1,11 +1,11 @@
-"""Small words to write schemas of built-in kinds with: text, integer, struct, map_list."""
+"""Helpers to write schemas of built-in kinds: text, integer, struct, map_list."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.schema.decoding import COMPONENT, DESCRIPTION, GO_TIME, GO_TYPE, MICRO_TIME
 
 CORE: Final = "io.k8s.api.core.v1"
@@ -42,31 +42,31 @@ def int_or_text(description: str) -> JsonObject:
 
 
 def texts(description: str) -> JsonObject:
-    """A map from strings to strings."""
+    """Return a map from strings to strings."""
     return {"type": "object", "additionalProperties": {"type": "string"}, "description": description}
 
 
 def secrets(description: str) -> JsonObject:
-    """A map from strings to base64."""
+    """Return a map from strings to base64."""
     value = {"type": "string", "format": "byte"}
     return {"type": "object", "additionalProperties": value, "description": description}
 
 
 def anything(description: str, *, go_type: str = "map[string]interface {}") -> JsonObject:
-    """An object whose fields are kept as they are."""
+    """Return an object whose fields are kept as they are."""
     kept = {"x-kubernetes-preserve-unknown-fields": True}
     return {"type": "object", "description": description, GO_TYPE: go_type, **kept}
 
 
 def items(item: JsonObject, description: str, kind: str = "atomic") -> JsonObject:
-    """A list that is replaced as a whole, or (kind `set`) merged by value."""
+    """Return a list that is replaced as a whole, or (kind `set`) merged by value."""
     return {"type": "array", "items": item, "description": description, "x-kubernetes-list-type": kind}
 
 
 def map_list(
     item: JsonObject, keys: Sequence[str], description: str, *, merge_key: str = "", strategy: str = "merge"
 ) -> JsonObject:
-    """A list whose items are told apart by key fields, in server-side apply and in strategic merge patches."""
+    """Return a list whose items are identified by key fields, in server-side apply and in strategic merge patches."""
     return {
         "type": "array",
         "items": item,
@@ -86,7 +86,7 @@ def struct(
     required: Sequence[str] = (),
     **extensions: Any,
 ) -> JsonObject:
-    """An object with named fields; `component` is its name in OpenAPI documents."""
+    """Return an object with named fields; `component` is its name in OpenAPI documents."""
     found: JsonObject = {COMPONENT: component, "type": "object", "description": description, "properties": dict(fields)}
     if required:
         found["required"] = list(required)
@@ -96,7 +96,7 @@ def struct(
 
 
 def described(schema: JsonObject, description: str) -> JsonObject:
-    """The same schema, described for the field it stands in."""
+    """Copy a schema with the description of the field that uses it."""
     return {**schema, "description": description, DESCRIPTION: schema["description"]}
 
 
@@ -144,7 +144,7 @@ OBJECT_REFERENCE: Final = struct(
 
 
 def conditions(component: str) -> JsonObject:
-    """status.conditions of a kind."""
+    """Return the schema of status.conditions."""
     condition = struct(
         component,
         "One aspect of the object's state.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 from localkube.errors import Cause
 from localkube.schema import causes, metadata
 from localkube.schema.builtin.parts import (
@@ -47,11 +47,10 @@ def pod_template() -> JsonObject:
     )
 
 
-def default_template(template: JsonObject, *, restart: str = "Always") -> None:
-    """What the real server fills into a pod template."""
+def default_template(template: JsonObject) -> None:
+    """Fill in the fields of a pod template that the real server fills in."""
     spec = template.setdefault("spec", {})
-    if restart:
-        spec.setdefault("restartPolicy", restart)
+    spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
@@ -65,7 +64,7 @@ def default_template(template: JsonObject, *, restart: str = "Always") -> None:
 
 
 def template_causes(template: JsonObject, path: str) -> Iterator[Cause]:
-    """What is wrong with the containers of a template."""
+    """Report the mistakes in the containers of a template."""
     containers = (template.get("spec") or {}).get("containers") or []
     if not containers:
         yield causes.required(f"{path}.spec.containers")
@@ -84,7 +83,7 @@ def template_causes(template: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def matches(selector: JsonObject | None, labels: dict[str, Any]) -> bool:
-    """Whether a label selector selects the labels; a missing or empty one selects nothing here."""
+    """Return whether a label selector selects the labels; a missing or empty one selects nothing here."""
     if not selector:
         return False
     wanted = selector.get("matchLabels") or {}
@@ -102,7 +101,7 @@ def container_images(template: JsonObject) -> str:
 
 
 def _key_causes(obj: JsonObject, keys: Mapping[str, Sequence[str]], path: str) -> Iterator[Cause]:
-    """Items of lists that lack what tells them from the others."""
+    """Report list items that lack a key field."""
     for name, needed in keys.items():
         for index, item in enumerate(obj.get(name) or ()):
             yield from (causes.required(f"{path}.{name}[{index}].{key}") for key in needed if not item.get(key))

@@ -1,11 +1,11 @@
-"""Questions to the server: who am I, may I, is this token good. Created, answered, never stored."""
+"""Reviews of identity, access and tokens: created, answered, never stored."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from kuberun.meta import JsonObject, Resource
+from kubebase.meta import JsonObject, Resource
 from localkube.errors import Cause
 from localkube.model import ServedKind
 from localkube.schema import causes
@@ -66,8 +66,12 @@ def review_kinds() -> list[ServedKind]:
         _token_review(),
         _self_subject_review(),
         _access_review("selfsubjectaccessreviews", "SelfSubjectAccessReview", "May I?"),
-        _access_review("subjectaccessreviews", "SubjectAccessReview", "May somebody?"),
-        _access_review("localsubjectaccessreviews", "LocalSubjectAccessReview", "May somebody, in one namespace?"),
+        _access_review("subjectaccessreviews", "SubjectAccessReview", "Asks whether a user may do something."),
+        _access_review(
+            "localsubjectaccessreviews",
+            "LocalSubjectAccessReview",
+            "Asks whether a user may do something in one namespace.",
+        ),
         _rules_review(),
     ]
 

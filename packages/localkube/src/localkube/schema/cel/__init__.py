@@ -6,12 +6,10 @@ run longer than its budget.
 
 from localkube.schema.cel.errors import BudgetError, CelError, CompileError, EvaluationError
 from localkube.schema.cel.program import STEP_LIMIT, Program, compile_program
-from localkube.schema.cel.types import BOOL, STRING, ObjectType, Type, optional_of, type_of_schema
-from localkube.schema.cel.values import MISSING, Optional
+from localkube.schema.cel.types import BOOL, STRING, ObjectType, Type, type_of_schema
 
 __all__ = [
     "BOOL",
-    "MISSING",
     "STEP_LIMIT",
     "STRING",
     "BudgetError",
@@ -19,10 +17,8 @@ __all__ = [
     "CompileError",
     "EvaluationError",
     "ObjectType",
-    "Optional",
     "Program",
     "Type",
     "compile_program",
-    "optional_of",
     "type_of_schema",
 ]

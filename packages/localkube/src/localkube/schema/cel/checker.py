@@ -1,19 +1,18 @@
 """Static types of an expression.
 
-A field that the schema does not have, an unknown function or a wrong operand is found when a CustomResourceDefinition
-is created, not when the first object comes.
+A field that the schema does not have, an unknown function or a wrong operand is reported when a
+CustomResourceDefinition is created, not for the first object.
 
-The checker writes the type of every node into the tree; the program reads them to turn JSON into CEL values.
+The checker writes the type of every node into the tree; the program uses them to convert JSON to CEL values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, assert_never
+from collections.abc import Mapping
+from typing import assert_never
 
-from localkube.schema.cel.conversions import to_duration, to_timestamp
 from localkube.schema.cel.errors import CompileError, EvaluationError
-from localkube.schema.cel.library import LIBRARY
+from localkube.schema.cel.functions import LIBRARY, pattern
 from localkube.schema.cel.nodes import (
     Call,
     Constant,
@@ -23,45 +22,29 @@ from localkube.schema.cel.nodes import (
     ListOf,
     MapOf,
     Name,
-    OptionalIndex,
-    OptionalMap,
-    OptionalSelect,
     Select,
 )
-from localkube.schema.cel.strings import pattern
 from localkube.schema.cel.types import (
     BOOL,
-    BYTES,
     DOUBLE,
     DYN,
     INT,
     NULL,
     STRING,
-    TYPE,
-    UINT,
     ObjectType,
     SetListType,
     Type,
     fits,
     list_of,
     map_of,
-    optional_of,
     substitute,
 )
-from localkube.schema.cel.values import Uint
 
 Scope = Mapping[str, Type]
 
-_LITERALS: Final[dict[str, Callable[[str], object]]] = {
-    "matches": pattern,
-    "duration": to_duration,
-    "timestamp": to_timestamp,
-}
-TYPE_NAMES: Final = frozenset({"int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type", "type"})
-
 
 def check(node: Expr, scope: Scope, source: str) -> Type:
-    """Give every node its type; CompileError if the expression cannot be right."""
+    """Infer the type of every node; CompileError if the types do not fit."""
     return _Checker(source).visit(node, scope)
 
 
@@ -79,10 +62,8 @@ class _Checker:
                 return _literal_type(node.value)
             case Name():
                 return self.name(node, scope)
-            case Select() | OptionalSelect() | Has():
+            case Select() | Has():
                 return self.select(node, scope)
-            case OptionalIndex():
-                return self.optional_index(node, scope)
             case Call():
                 return self.call(node, scope)
             case ListOf():
@@ -92,27 +73,19 @@ class _Checker:
                 return map_of(keys, self.common([item for _, item in node.entries], scope))
             case Fold():
                 return self.fold(node, scope)
-            case OptionalMap():
-                return self.optional_map(node, scope)
             case _:
                 assert_never(node)
 
     def name(self, node: Name, scope: Scope) -> Type:
         if node.name in scope:
             return scope[node.name]
-        if node.name in TYPE_NAMES:
-            return TYPE
         raise self.error(node, f"undeclared reference to '{node.name}' (in container '')")
 
-    def select(self, node: Select | OptionalSelect | Has, scope: Scope) -> Type:
-        operand = self.visit(node.operand, scope)
-        inner = operand.parameters[0] if operand.name == "optional_type" else operand
-        found = self.field(node, inner)
-        if isinstance(node, Has):
-            return BOOL
-        return optional_of(found) if isinstance(node, OptionalSelect) or inner is not operand else found
+    def select(self, node: Select | Has, scope: Scope) -> Type:
+        found = self.field(node, self.visit(node.operand, scope))
+        return BOOL if isinstance(node, Has) else found
 
-    def field(self, node: Select | OptionalSelect | Has, operand: Type) -> Type:
+    def field(self, node: Select | Has, operand: Type) -> Type:
         if isinstance(operand, ObjectType):
             if node.field not in operand.fields:
                 raise self.error(node, f"undefined field '{node.field}'")
@@ -124,14 +97,7 @@ class _Checker:
             raise self.error(node, f"type '{operand}' does not support field selection")
         return DYN
 
-    def optional_index(self, node: OptionalIndex, scope: Scope) -> Type:
-        operand = self.visit(node.operand, scope)
-        self.visit(node.index, scope)
-        inner = operand.parameters[0] if operand.name == "optional_type" else operand
-        return optional_of(inner.parameters[-1] if inner.name in {"list", "map"} else DYN)
-
     def call(self, node: Call, scope: Scope) -> Type:
-        self.resolve_namespace(node, scope)
         given = [self.argument(node, argument, scope) for argument in node.arguments]
         if node.function in {"_&&_", "_||_"}:
             for argument, kind in zip(node.arguments, given, strict=True):
@@ -144,21 +110,13 @@ class _Checker:
         return self.overload(node, given)
 
     def argument(self, node: Call, argument: Expr, scope: Scope) -> Type:
-        """The arguments of `format` are the one list whose items may be of different types."""
+        """Infer the type of an argument; only the list given to `format` may hold items of different types."""
         if node.function == "format" and isinstance(argument, ListOf):
             for item in argument.items:
                 self.visit(item, scope)
             argument.type = list_of(DYN)
             return argument.type
         return self.visit(argument, scope)
-
-    def resolve_namespace(self, node: Call, scope: Scope) -> None:
-        """`sets.contains(a, b)` is written like a method of a variable `sets`."""
-        if not node.member or not isinstance(node.arguments[0], Name):
-            return
-        qualified = f"{node.arguments[0].name}.{node.function}"
-        if node.arguments[0].name not in scope and qualified in LIBRARY:
-            node.function, node.arguments, node.member = qualified, node.arguments[1:], False
 
     def overload(self, node: Call, given: list[Type]) -> Type:
         function = LIBRARY.get(node.function)
@@ -179,65 +137,50 @@ class _Checker:
         return results[0] if all(result == results[0] for result in results) else DYN
 
     def check_literal(self, node: Call) -> None:
-        """A constant pattern, duration or timestamp must be a valid one."""
-        convert = _LITERALS.get(node.function)
+        """Refuse a constant pattern that is invalid."""
         constant = node.arguments[-1] if node.arguments else None
-        if convert is None or not isinstance(constant, Constant) or not isinstance(constant.value, str):
+        if node.function != "matches" or not isinstance(constant, Constant) or not isinstance(constant.value, str):
             return
         try:
-            convert(constant.value)
+            pattern(constant.value)
         except EvaluationError:
             raise self.error(constant, f"invalid {node.function} argument") from None
 
     def fold(self, node: Fold, scope: Scope) -> Type:
         holder = self.visit(node.range, scope)
-        inner = dict(scope) | dict(zip(node.variables, self.item_types(node, holder), strict=True))
+        item = self.item_type(node, holder)
+        inner = {**scope, node.variable: item}
         body = self.visit(node.body, inner)
         if node.keep is not None:
             self.expect_bool(node.keep, self.visit(node.keep, inner))
-        if node.kind in {"all", "exists", "existsOne", "filter"}:
+        if node.kind != "map":
             self.expect_bool(node.body, body)
         match node.kind:
             case "all" | "exists" | "existsOne":
                 return BOOL
-            case "map" | "transformList":
+            case "map":
                 return list_of(body)
             case "filter":
-                return list_of(inner[node.variables[0]])
-            case "transformMap":
-                return map_of(inner[node.variables[0]], body)
-            case "sortBy":
-                return holder
-            case "transformMapEntry":
-                return body if body.name == "map" else map_of(DYN, DYN)
+                return list_of(item)
             case _:
                 assert_never(node.kind)
 
-    def item_types(self, node: Fold, holder: Type) -> tuple[Type, ...]:
-        two = len(node.variables) == 2
-        if holder.name == "list":
-            return (INT, holder.parameters[0]) if two else (holder.parameters[0],)
-        if holder.name == "map":
-            return holder.parameters if two else (holder.parameters[0],)
+    def item_type(self, node: Fold, holder: Type) -> Type:
+        if holder.name in {"list", "map"}:
+            return holder.parameters[0]
         if holder != DYN:
             raise self.error(
                 node.range,
                 f"expression of type '{holder}' cannot be range of a comprehension (must be list, map, or dynamic)",
             )
-        return (DYN, DYN) if two else (DYN,)
-
-    def optional_map(self, node: OptionalMap, scope: Scope) -> Type:
-        operand = self.visit(node.operand, scope)
-        inner = operand.parameters[0] if operand.name == "optional_type" else DYN
-        body = self.visit(node.body, {**scope, node.variable: inner})
-        return body if node.flat else optional_of(body)
+        return DYN
 
     def expect_bool(self, node: Expr, kind: Type) -> None:
         if not fits(BOOL, kind, {}):
             raise self.error(node, f"expected type 'bool' but found '{kind}'")
 
     def common(self, items: list[Expr], scope: Scope) -> Type:
-        """The one type that all items of a literal have."""
+        """Infer the common type of all items of a literal."""
         common = DYN
         for item in items:
             kind = self.visit(item, scope)
@@ -270,15 +213,11 @@ def _literal_type(value: object) -> Type:
             return NULL
         case bool():
             return BOOL
-        case Uint():
-            return UINT
         case int():
             return INT
         case float():
             return DOUBLE
         case str():
             return STRING
-        case bytes():
-            return BYTES
         case _:
             return DYN

@@ -1,4 +1,4 @@
-"""What can go wrong with an expression.
+"""Errors of an expression.
 
 CelError
 |- CompileError      the source is not CEL, or its types do not fit; carries the offset
@@ -21,7 +21,7 @@ class CompileError(CelError):
         self.at = at
 
     def __str__(self) -> str:
-        """Message, line and a mark under the place, as kube-apiserver shows it."""
+        """Return message, line and a mark under the position, as kube-apiserver shows it."""
         before = self.source[: self.at]
         row = before.count("\n")
         column = len(before) - (before.rfind("\n") + 1)

@@ -1,18 +1,17 @@
-"""Macros that walk over a list or map: all, exists, existsOne, map, filter and the transforms.
+"""Macros that walk over a list or the keys of a map: all, exists, existsOne, map and filter.
 
 A walk costs its length times the nodes of its body, paid before it starts, so nested walks cannot run away.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from localkube.schema.cel.errors import BudgetError, EvaluationError
 from localkube.schema.cel.frame import Evaluate, Frame
 from localkube.schema.cel.nodes import Expr, Fold
-from localkube.schema.cel.values import hashable, less, no_overload
+from localkube.schema.cel.values import no_overload
 
 
 def compile_fold(node: Fold, compile_node: Callable[[Expr], Evaluate], cost: int) -> Evaluate:
@@ -28,52 +27,44 @@ def compile_fold(node: Fold, compile_node: Callable[[Expr], Evaluate], cost: int
             return _bound(node, lambda frame: _count(walk, body, frame) == 1)
         case "filter":
             return _bound(node, lambda frame: [item for item in walk(frame) if _truth(body(frame))])
-        case "map" | "transformList":
+        case "map":
             return _bound(node, lambda frame: [body(frame) for _ in walk(frame) if _kept(keep, frame)])
-        case "transformMap":
-            return _bound(node, lambda frame: {key: body(frame) for key in walk(frame) if _kept(keep, frame)})
-        case "sortBy":
-            return _bound(node, lambda frame: _sorted(walk, body, frame))
-        case "transformMapEntry":
-            return _bound(node, lambda frame: _entries(walk, body, keep, frame))
         case _:
             assert_never(node.kind)
 
 
 _Walk = Callable[[Frame], Iterator[Any]]
+_ABSENT: Final = object()
 
 
 def _walker(node: Fold, holder: Evaluate, cost: int) -> _Walk:
-    """Sets the loop variables and yields the first of them for each item."""
-    first, second = node.variables[0], node.variables[-1] if len(node.variables) == 2 else None
+    """Set the loop variable to each item in turn, and yield the item."""
+    name = node.variable
 
     def walk(frame: Frame) -> Iterator[Any]:
         value = holder(frame)
         if not isinstance(value, dict | list):
-            raise no_overload(node.kind, value)
+            raise no_overload(node.kind)
         names = frame.names
         frame.spend(cost * len(value))
-        if second is None:
-            for item in value:
-                names[first] = item
-                yield item
-            return
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            names[first], names[second] = key, item
-            yield key
+        for item in value:
+            names[name] = item
+            yield item
 
     return walk
 
 
 def _bound(node: Fold, evaluate: Evaluate) -> Evaluate:
-    variables = node.variables
+    variable = node.variable
 
     def bound(frame: Frame) -> Any:
-        hidden = frame.hide(variables)
+        hidden = frame.names.get(variable, _ABSENT)
         try:
             return evaluate(frame)
         finally:
-            frame.show(variables, hidden)
+            frame.names.pop(variable, None)
+            if hidden is not _ABSENT:
+                frame.names[variable] = hidden
 
     return bound
 
@@ -100,32 +91,8 @@ def _count(walk: _Walk, body: Evaluate, frame: Frame) -> int:
         if value is True:
             count += 1
         elif value is not False:
-            raise no_overload("exists_one", value)
+            raise no_overload("exists_one")
     return count
-
-
-def _entries(walk: _Walk, body: Evaluate, keep: Evaluate | None, frame: Frame) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
-    for _ in walk(frame):
-        if not _kept(keep, frame):
-            continue
-        entry = body(frame)
-        if not isinstance(entry, dict):
-            raise no_overload("transformMapEntry", entry)
-        for key, value in entry.items():
-            if hashable(key) in found:
-                raise EvaluationError(f"insert failed: key {key} already exists")
-            found[key] = value
-    return found
-
-
-def _sorted(walk: _Walk, body: Evaluate, frame: Frame) -> list[Any]:
-    keyed = [(body(frame), item) for item in walk(frame)]
-
-    def compare(one: tuple[Any, Any], two: tuple[Any, Any]) -> int:
-        return -1 if less(one[0], two[0]) else int(less(two[0], one[0]))
-
-    return [item for _, item in sorted(keyed, key=functools.cmp_to_key(compare))]
 
 
 def _kept(keep: Evaluate | None, frame: Frame) -> bool:
@@ -135,4 +102,4 @@ def _kept(keep: Evaluate | None, frame: Frame) -> bool:
 def _truth(value: Any) -> bool:
     if value is True or value is False:
         return bool(value)
-    raise no_overload("condition", value)
+    raise no_overload("condition")

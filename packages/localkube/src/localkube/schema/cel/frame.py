@@ -19,15 +19,5 @@ class Frame:
         if self.budget < 0:
             raise BudgetError("operation cancelled: actual cost limit exceeded")
 
-    def hide(self, variables: tuple[str, ...]) -> dict[str, Any]:
-        """The outer variables that inner ones of the same name will cover."""
-        return {name: self.names[name] for name in variables if name in self.names}
-
-    def show(self, variables: tuple[str, ...], hidden: dict[str, Any]) -> None:
-        """Forget inner variables, and bring back those that they covered."""
-        for name in variables:
-            self.names.pop(name, None)
-        self.names.update(hidden)
-
 
 Evaluate = Callable[[Frame], Any]

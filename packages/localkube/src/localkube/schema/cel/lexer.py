@@ -1,4 +1,4 @@
-"""CEL source to tokens."""
+"""The lexer: CEL source to tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from localkube.schema.cel.errors import CompileError
-from localkube.schema.cel.values import Uint
 
 TokenKind = Literal["literal", "name", "mark", "end"]
 
@@ -22,7 +21,7 @@ class Token:
 
 
 def tokens(source: str) -> list[Token]:
-    """All tokens, ended by one of kind `end`."""
+    """Return all tokens; the last one has the kind `end`."""
     if len(source) > SOURCE_LIMIT:
         raise CompileError(f"expression is longer than {SOURCE_LIMIT} characters", source, 0)
     found: list[Token] = []
@@ -56,10 +55,8 @@ def _token(matched: re.Match[str], source: str) -> Token | None:
             return Token("mark", text, at)
 
 
-def _number(text: str, source: str, at: int) -> int | float | Uint:
+def _number(text: str, source: str, at: int) -> int | float:
     try:
-        if text[-1] in "uU":
-            return Uint(int(text[:-1], 0))
         if text[:2].lower() == "0x":
             value = int(text, 16)
         elif set(text) & set(".eE"):
@@ -73,21 +70,17 @@ def _number(text: str, source: str, at: int) -> int | float | Uint:
     return value
 
 
-def _string(text: str, source: str, at: int) -> str | bytes:
-    prefix = re.match("[rRbB]*", text)
-    marks = prefix[0].lower() if prefix else ""
-    body = text[len(marks) :]
+def _string(text: str, source: str, at: int) -> str:
+    raw = text[0] in "rR"
+    body = text[1:] if raw else text
     width = 3 if body[:3] in ('"""', "'''") else 1
     body = body[width:-width]
-    if "r" not in marks:
-        try:
-            body = _ESCAPE.sub(_unescape, body)
-        except (KeyError, ValueError, OverflowError):
-            raise CompileError("unable to unescape string", source, at) from None
-    if "b" not in marks:
+    if raw:
         return body
-    # \x and octal escapes of a bytes literal are bytes, everything else is UTF-8.
-    return b"".join(bytes([ord(rune)]) if "\x80" <= rune <= "\xff" else rune.encode() for rune in body)
+    try:
+        return _ESCAPE.sub(_unescape, body)
+    except (KeyError, ValueError, OverflowError):
+        raise CompileError("unable to unescape string", source, at) from None
 
 
 def _unescape(matched: re.Match[str]) -> str:
@@ -122,10 +115,10 @@ _ESCAPE: Final = re.compile(
 _TOKEN: Final = re.compile(
     r"""
     (?P<blank>[ \t\r\n\f]+|//[^\n]*)
-  | (?P<number>0[xX][0-9a-fA-F]+[uU]?|(?:[0-9]+\.[0-9]+|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|[0-9]+[uU]?)
+  | (?P<number>0[xX][0-9a-fA-F]+|(?:[0-9]+\.[0-9]+|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|[0-9]+)
   | (?P<string>
-        [bB]?[rR][bB]?(?:\"{3}(?:.|\n)*?\"{3}|'{3}(?:.|\n)*?'{3}|\"[^\"\r\n]*\"|'[^'\r\n]*')
-      | [bB]?(?:\"{3}(?:[^\\]|\\(?:.|\n))*?\"{3}|'{3}(?:[^\\]|\\(?:.|\n))*?'{3}
+        [rR](?:\"{3}(?:.|\n)*?\"{3}|'{3}(?:.|\n)*?'{3}|\"[^\"\r\n]*\"|'[^'\r\n]*')
+      | (?:\"{3}(?:[^\\]|\\(?:.|\n))*?\"{3}|'{3}(?:[^\\]|\\(?:.|\n))*?'{3}
                |\"(?:[^\"\\\r\n]|\\.)*\"|'(?:[^'\\\r\n]|\\.)*'))
   | (?P<name>[a-zA-Z_][a-zA-Z0-9_]*)
   | (?P<mark>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]{}])

@@ -1,4 +1,4 @@
-"""The syntax tree of a CEL expression. The checker fills `type`; nothing else changes a node."""
+"""The syntax tree of a CEL expression. Only the checker changes a node: it fills `type`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any, Literal
 
 from localkube.schema.cel.types import DYN, Type
 
-FoldKind = Literal[
-    "all", "exists", "existsOne", "map", "filter", "transformList", "transformMap", "transformMapEntry", "sortBy"
-]
+FoldKind = Literal["all", "exists", "existsOne", "map", "filter"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,22 +42,6 @@ class Has(_Node):
 
 
 @dataclass(slots=True)
-class OptionalSelect(_Node):
-    """operand.?field."""
-
-    operand: Expr
-    field: str
-
-
-@dataclass(slots=True)
-class OptionalIndex(_Node):
-    """operand[?index]."""
-
-    operand: Expr
-    index: Expr
-
-
-@dataclass(slots=True)
 class Call(_Node):
     """A function or an operator; operators have names such as `_+_`."""
 
@@ -72,13 +54,11 @@ class Call(_Node):
 @dataclass(slots=True)
 class ListOf(_Node):
     items: list[Expr]
-    optional: frozenset[int]
 
 
 @dataclass(slots=True)
 class MapOf(_Node):
     entries: list[tuple[Expr, Expr]]
-    optional: frozenset[int]
 
 
 @dataclass(slots=True)
@@ -87,34 +67,22 @@ class Fold(_Node):
 
     kind: FoldKind
     range: Expr
-    variables: tuple[str, ...]
-    body: Expr
-    keep: Expr | None = None
-    """Condition of a three-argument `map` or `transformList`."""
-
-
-@dataclass(slots=True)
-class OptionalMap(_Node):
-    """optMap and optFlatMap."""
-
-    operand: Expr
     variable: str
     body: Expr
-    flat: bool
+    keep: Expr | None = None
+    """Condition of a three-argument `map`."""
 
 
-Expr = Constant | Name | Select | Has | OptionalSelect | OptionalIndex | Call | ListOf | MapOf | Fold | OptionalMap
+Expr = Constant | Name | Select | Has | Call | ListOf | MapOf | Fold
 
 
 def size(node: Expr) -> int:
-    """How many nodes an expression has: what one evaluation of it costs."""
+    """Count the nodes of an expression, which is the cost of one evaluation."""
     match node:
         case Constant() | Name():
             return 1
-        case Select() | Has() | OptionalSelect():
+        case Select() | Has():
             return 1 + size(node.operand)
-        case OptionalIndex():
-            return 1 + size(node.operand) + size(node.index)
         case Call():
             return 1 + sum(size(argument) for argument in node.arguments)
         case ListOf():
@@ -123,21 +91,17 @@ def size(node: Expr) -> int:
             return 1 + sum(size(key) + size(value) for key, value in node.entries)
         case Fold():
             return 1 + size(node.range) + size(node.body) + (size(node.keep) if node.keep else 0)
-        case OptionalMap():
-            return 1 + size(node.operand) + size(node.body)
 
 
 def names(node: Expr) -> set[str]:
-    """Every variable an expression mentions, bound ones included."""
+    """Collect every variable that an expression mentions, bound ones included."""
     match node:
         case Constant():
             return set()
         case Name():
             return {node.name}
-        case Select() | Has() | OptionalSelect():
+        case Select() | Has():
             return names(node.operand)
-        case OptionalIndex():
-            return names(node.operand) | names(node.index)
         case Call():
             return set().union(*(names(argument) for argument in node.arguments))
         case ListOf():
@@ -146,5 +110,3 @@ def names(node: Expr) -> set[str]:
             return set().union(*(names(key) | names(value) for key, value in node.entries))
         case Fold():
             return names(node.range) | names(node.body) | (names(node.keep) if node.keep else set())
-        case OptionalMap():
-            return names(node.operand) | names(node.body)

@@ -1,9 +1,9 @@
-"""Tokens to a syntax tree, by recursive descent. Macros (has, all, exists, map, ...) are expanded here.
+"""The parser: tokens to a syntax tree, by recursive descent. Macros (has, all, exists, map, ...) are expanded here.
 
 expression  = or [ "?" or ":" expression ]
 or, and, relation, addition, multiplication = binary operators, loosest first
 unary       = { "!" } member | { "-" } member
-member      = primary { "." name [ arguments ] | ".?" name | "[" expression "]" | "[?" expression "]" }
+member      = primary { "." name [ arguments ] | "[" expression "]" }
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from localkube.schema.cel.nodes import (
     ListOf,
     MapOf,
     Name,
-    OptionalIndex,
-    OptionalMap,
-    OptionalSelect,
     Select,
 )
 from localkube.schema.cel.types import RESERVED
@@ -36,32 +33,21 @@ _LOGICAL: Final = 2
 _BINARY: Final = (("||",), ("&&",), ("==", "!=", "<", "<=", ">", ">=", "in"), ("+", "-"), ("*", "/", "%"))
 _FOLDS: Final[dict[tuple[str, int], FoldKind]] = {
     ("all", 2): "all",
-    ("all", 3): "all",
     ("exists", 2): "exists",
-    ("exists", 3): "exists",
     ("exists_one", 2): "existsOne",
     ("existsOne", 2): "existsOne",
-    ("existsOne", 3): "existsOne",
     ("map", 2): "map",
     ("map", 3): "map",
     ("filter", 2): "filter",
-    ("sortBy", 2): "sortBy",
-    ("transformList", 3): "transformList",
-    ("transformList", 4): "transformList",
-    ("transformMap", 3): "transformMap",
-    ("transformMap", 4): "transformMap",
-    ("transformMapEntry", 3): "transformMapEntry",
-    ("transformMapEntry", 4): "transformMapEntry",
 }
 _OPERAND_EXPECTED: Final = (
     " expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, "
     "IDENTIFIER}"
 )
-_TWO_VARIABLE_FOLDS: Final = frozenset({"transformList", "transformMap", "transformMapEntry"})
 
 
 def parse(source: str) -> Expr:
-    """The tree of an expression; CompileError if it is not CEL."""
+    """Parse an expression; CompileError if it is not CEL."""
     return _Parser(source).whole()
 
 
@@ -157,18 +143,14 @@ class _Parser:
                 found = self.after_dot(found, self.take().at)
             elif self.at_mark("["):
                 at = self.take().at
-                optional = self.skip("?")
                 index = self.expression()
                 self.expect("]")
-                found = OptionalIndex(found, index, at=at) if optional else Call("_[_]", [found, index], at=at)
+                found = Call("_[_]", [found, index], at=at)
             else:
                 return found
 
     def after_dot(self, operand: Expr, at: int) -> Expr:
-        optional = self.skip("?")
         name = self.name()
-        if optional:
-            return OptionalSelect(operand, name, at=at)
         if not self.at_mark("("):
             return Select(operand, name, at=at)
         call_at = self.take().at
@@ -178,15 +160,11 @@ class _Parser:
         )
 
     def macro(self, operand: Expr, name: str, arguments: list[Expr], at: int) -> Expr | None:
-        if name in {"optMap", "optFlatMap"} and len(arguments) == 2:
-            return OptionalMap(operand, self.variable(arguments[0]), arguments[1], name == "optFlatMap", at=at)
         kind = _FOLDS.get((name, len(arguments)))
         if kind is None:
             return None
-        count = 2 if kind in _TWO_VARIABLE_FOLDS or (len(arguments) == 3 and kind != "map") else 1
-        variables = tuple(self.variable(argument) for argument in arguments[:count])
-        keep = arguments[count] if len(arguments) - count == 2 else None
-        return Fold(kind, operand, variables, arguments[-1], keep, at=at)
+        keep = arguments[1] if len(arguments) == 3 else None
+        return Fold(kind, operand, self.variable(arguments[0]), arguments[-1], keep, at=at)
 
     def variable(self, argument: Expr) -> str:
         if not isinstance(argument, Name):
@@ -240,29 +218,23 @@ class _Parser:
 
     def list(self, at: int) -> Expr:
         items: list[Expr] = []
-        optional: set[int] = set()
         while not self.at_mark("]"):
-            if self.skip("?"):
-                optional.add(len(items))
             items.append(self.expression())
             if not self.skip(","):
                 break
         self.expect("]")
-        return ListOf(items, frozenset(optional), at=at)
+        return ListOf(items, at=at)
 
     def map(self, at: int) -> Expr:
         entries: list[tuple[Expr, Expr]] = []
-        optional: set[int] = set()
         while not self.at_mark("}"):
-            if self.skip("?"):
-                optional.add(len(entries))
             key = self.expression()
             self.expect(":")
             entries.append((key, self.expression()))
             if not self.skip(","):
                 break
         self.expect("}")
-        return MapOf(entries, frozenset(optional), at=at)
+        return MapOf(entries, at=at)
 
 
 def _is_number(value: object) -> bool:

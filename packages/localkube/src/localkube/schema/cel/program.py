@@ -8,19 +8,15 @@ failed. JSON values are turned into CEL values where a name, field or item with 
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
 from localkube.schema.cel import folds
 from localkube.schema.cel.checker import Scope, check
-from localkube.schema.cel.collections import merged, unordered_equal
-from localkube.schema.cel.conversions import to_duration, to_timestamp
 from localkube.schema.cel.errors import BudgetError, CompileError, EvaluationError
 from localkube.schema.cel.frame import Evaluate, Frame
-from localkube.schema.cel.library import LIBRARY
+from localkube.schema.cel.functions import LIBRARY
 from localkube.schema.cel.nodes import (
     Call,
     Constant,
@@ -30,9 +26,6 @@ from localkube.schema.cel.nodes import (
     ListOf,
     MapOf,
     Name,
-    OptionalIndex,
-    OptionalMap,
-    OptionalSelect,
     Select,
     names,
     size,
@@ -40,17 +33,14 @@ from localkube.schema.cel.nodes import (
 from localkube.schema.cel.parser import parse
 from localkube.schema.cel.types import (
     BOOL,
-    BYTES,
     DOUBLE,
-    DURATION,
     INT,
     STRING,
-    TIMESTAMP,
     ObjectType,
     SetListType,
     Type,
 )
-from localkube.schema.cel.values import MISSING, Optional, TypeValue, hashable, no_overload
+from localkube.schema.cel.values import hashable, merged, no_overload, unordered_equal
 
 _ABSENT: Final = object()
 STEP_LIMIT: Final = 1_000_000
@@ -68,7 +58,7 @@ class Program:
     _evaluate: Evaluate = field(repr=False)
 
     def run(self, values: Mapping[str, Any], budget: int = STEP_LIMIT) -> tuple[Any, int]:
-        """The value of the expression, and how many steps are left. EvaluationError if it has none."""
+        """Evaluate the expression; return its value and the remaining steps. EvaluationError if it fails."""
         frame = Frame(dict(values), budget)
         frame.spend(self.cost)
         try:
@@ -78,7 +68,7 @@ class Program:
 
 
 def compile_program(source: str, scope: Scope) -> Program:
-    """Parse, check and compile; CompileError says what is wrong and where."""
+    """Parse, check and compile; CompileError gives the reason and the place."""
     try:
         tree = parse(source)
         kind = check(tree, scope, source)
@@ -98,10 +88,6 @@ def _compile(node: Expr) -> Evaluate:
             return _adapted(_select(node), node.type)
         case Has():
             return _has(node)
-        case OptionalSelect():
-            return _optional(_compile(node.operand), _constant(node.field))
-        case OptionalIndex():
-            return _optional(_compile(node.operand), _compile(node.index))
         case Call():
             return _call(node)
         case ListOf():
@@ -110,59 +96,22 @@ def _compile(node: Expr) -> Evaluate:
             return _map(node)
         case Fold():
             return folds.compile_fold(node, _compile, size(node.body) + (size(node.keep) if node.keep else 0))
-        case OptionalMap():
-            return _optional_map(node)
         case _:
             assert_never(node)
 
 
-def _constant(value: Any) -> Evaluate:
-    return lambda _frame: value
-
-
 def _name(node: Name) -> Evaluate:
     name = node.name
-
-    def evaluate(frame: Frame) -> Any:
-        try:
-            return frame.names[name]
-        except KeyError:
-            return TypeValue(name)
-
-    return _adapted(evaluate, node.type)
+    return _adapted(lambda frame: frame.names[name], node.type)
 
 
 def _adapted(evaluate: Evaluate, kind: Type) -> Evaluate:
-    """JSON has no doubles, bytes, timestamps or durations of its own."""
-    change = _ADAPTERS.get(kind)
-    if change is None:
-        return evaluate
-    return lambda frame: change(evaluate(frame))
+    """Turn JSON numbers into doubles where the schema says `number`."""
+    return (lambda frame: _to_double(evaluate(frame))) if kind == DOUBLE else evaluate
 
 
 def _to_double(value: Any) -> Any:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _to_bytes(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        raise EvaluationError("invalid base64 in bytes field") from None
-
-
-def _unless_null(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else convert(value)
-
-
-_ADAPTERS: Final[dict[Type, Callable[[Any], Any]]] = {
-    DOUBLE: _to_double,
-    BYTES: _to_bytes,
-    TIMESTAMP: _unless_null(to_timestamp),
-    DURATION: _unless_null(to_duration),
-}
 
 
 def _select(node: Select) -> Evaluate:
@@ -171,10 +120,8 @@ def _select(node: Select) -> Evaluate:
 
     def evaluate(frame: Frame) -> Any:
         value = operand(frame)
-        if isinstance(value, Optional):
-            return _looked_up(value, name)
         if not isinstance(value, dict):
-            raise no_overload("select", value)
+            raise no_overload("select")
         found = value.get(name, _ABSENT)
         if found is _ABSENT or (found is None and null_is_missing):
             raise EvaluationError(f"no such key: {name}")
@@ -189,28 +136,11 @@ def _has(node: Has) -> Evaluate:
 
     def evaluate(frame: Frame) -> bool:
         value = operand(frame)
-        if isinstance(value, Optional):
-            return _looked_up(value, name).present
         if isinstance(value, dict):
             return name in value and not (null_is_missing and value[name] is None)
-        raise no_overload("has", value)
+        raise no_overload("has")
 
     return evaluate
-
-
-def _optional(operand: Evaluate, key: Evaluate) -> Evaluate:
-    return lambda frame: _looked_up(operand(frame), key(frame))
-
-
-def _looked_up(holder: Any, key: Any) -> Optional:
-    value = holder.value if isinstance(holder, Optional) else holder
-    if isinstance(value, dict):
-        return Optional(value[key]) if value.get(key) is not None else MISSING
-    if isinstance(value, list) and isinstance(key, int):
-        return Optional(value[key]) if 0 <= key < len(value) else MISSING
-    if isinstance(holder, Optional) and not holder.present:
-        return MISSING
-    raise no_overload("optional select", value)
 
 
 def _call(node: Call) -> Evaluate:
@@ -231,7 +161,7 @@ def _call(node: Call) -> Evaluate:
 
 
 def _applied(run: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:
-    """A dyn value of the wrong kind ends in Python's own error; CEL calls that a missing overload."""
+    """Call a function; a TypeError for a dyn value of the wrong type becomes a missing overload."""
     if len(arguments) == 2:
         first, second = arguments
 
@@ -253,7 +183,7 @@ def _applied(run: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:
 
 
 def _paid(evaluate: Evaluate, kind: Type) -> Evaluate:
-    """Making a long text or list costs steps."""
+    """Charge steps for a long text or list."""
     if kind in _FREE:
         return evaluate
 
@@ -267,7 +197,7 @@ def _paid(evaluate: Evaluate, kind: Type) -> Evaluate:
 
 
 _FREE: Final = (BOOL, INT, STRING, DOUBLE)
-_SIZED: Final = (str, list, bytes)
+_SIZED: Final = (str, list)
 
 
 def _decided(arguments: list[Evaluate], frame: Frame, *, stop: bool) -> bool:
@@ -281,7 +211,7 @@ def _decided(arguments: list[Evaluate], frame: Frame, *, stop: bool) -> bool:
             failure = failure or problem
             continue
         if not isinstance(value, bool):
-            failure = failure or no_overload("_||_" if stop else "_&&_", value)
+            failure = failure or no_overload("_||_" if stop else "_&&_")
         elif value == stop:
             return stop
     if failure is not None:
@@ -296,13 +226,13 @@ def _conditional(condition: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
             return yes(frame)
         if value is False:
             return no(frame)
-        raise no_overload("_?_:_", value)
+        raise no_overload("_?_:_")
 
     return evaluate
 
 
 def _set_operation(node: Call, arguments: list[Evaluate]) -> Evaluate | None:
-    """Lists that are sets or maps in the schema compare and add without regard to order."""
+    """Compile == and + of lists that are sets or maps in the schema: order does not matter."""
     kinds = [argument.type for argument in node.arguments]
     unordered = next((kind for kind in kinds if isinstance(kind, SetListType)), None)
     if unordered is None:
@@ -318,48 +248,10 @@ def _set_operation(node: Call, arguments: list[Evaluate]) -> Evaluate | None:
 
 
 def _list(node: ListOf) -> Evaluate:
-    items = [(index in node.optional, _compile(item)) for index, item in enumerate(node.items)]
-    return lambda frame: list(_present((optional, item(frame)) for optional, item in items))
-
-
-def _present(values: Iterable[tuple[bool, Any]]) -> Iterator[Any]:
-    for optional, value in values:
-        if not optional:
-            yield value
-        elif value.present:
-            yield value.value
+    items = [_compile(item) for item in node.items]
+    return lambda frame: [item(frame) for item in items]
 
 
 def _map(node: MapOf) -> Evaluate:
-    entries = [
-        (index in node.optional, _compile(key), _compile(value)) for index, (key, value) in enumerate(node.entries)
-    ]
-
-    def evaluate(frame: Frame) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        for optional, key, value in entries:
-            item = value(frame)
-            if optional and not item.present:
-                continue
-            found[hashable(key(frame))] = item.value if optional else item
-        return found
-
-    return evaluate
-
-
-def _optional_map(node: OptionalMap) -> Evaluate:
-    operand, body = _compile(node.operand), _compile(node.body)
-
-    def evaluate(frame: Frame) -> Any:
-        value = operand(frame)
-        if not value.present:
-            return MISSING
-        hidden = frame.hide((node.variable,))
-        try:
-            frame.names[node.variable] = value.value
-            result = body(frame)
-        finally:
-            frame.show((node.variable,), hidden)
-        return result if node.flat else Optional(result)
-
-    return evaluate
+    entries = [(_compile(key), _compile(value)) for key, value in node.entries]
+    return lambda frame: {hashable(key(frame)): value(frame) for key, value in entries}

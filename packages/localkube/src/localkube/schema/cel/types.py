@@ -1,6 +1,7 @@
-"""Static types of CEL, and what a schema's fields are to an expression.
+"""Static types of CEL, and the types that a schema's fields have in an expression.
 
 A type is a name with parameters (`list(string)`) or an object with the fields of a schema. `dyn` fits everything.
+Bytes, timestamps and durations can only be tested for presence and equality.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kuberun.meta import JsonObject
+from kubebase.meta import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +46,17 @@ class SetListType(Type):
 DYN: Final = Type("dyn")
 BOOL: Final = Type("bool")
 INT: Final = Type("int")
-UINT: Final = Type("uint")
 DOUBLE: Final = Type("double")
 STRING: Final = Type("string")
 BYTES: Final = Type("bytes")
 NULL: Final = Type("null")
 TIMESTAMP: Final = Type("timestamp")
 DURATION: Final = Type("duration")
-TYPE: Final = Type("type")
-QUANTITY: Final = Type("kubernetes.Quantity")
-URL: Final = Type("kubernetes.URL")
-IP: Final = Type("net.IP")
-CIDR: Final = Type("net.CIDR")
-SEMVER: Final = Type("kubernetes.Semver")
-FORMAT: Final = Type("kubernetes.NamedFormat")
 A: Final = Type("<A>")
 B: Final = Type("<B>")
 
 _PARAMETERS: Final = (A, B)
-_NULLABLE: Final = frozenset({"timestamp", "duration", "optional_type"})
+_NULLABLE: Final = frozenset({"timestamp", "duration"})
 
 
 def list_of(item: Type) -> Type:
@@ -74,12 +67,8 @@ def map_of(key: Type, value: Type) -> Type:
     return Type("map", (key, value))
 
 
-def optional_of(value: Type) -> Type:
-    return Type("optional_type", (value,))
-
-
 def fits(wanted: Type, given: Type, bound: dict[Type, Type]) -> bool:
-    """Whether a value of type `given` may stand where `wanted` is expected; binds the type parameters of `wanted`."""
+    """Return whether a value of type `given` fits where `wanted` is expected; binds the type parameters of `wanted`."""
     if wanted in _PARAMETERS:
         if wanted not in bound or (bound[wanted] == DYN and given != DYN):
             bound[wanted] = given
@@ -93,7 +82,7 @@ def fits(wanted: Type, given: Type, bound: dict[Type, Type]) -> bool:
     if DYN in (wanted, given):
         return True
     if given == NULL:
-        return wanted == NULL or isinstance(wanted, ObjectType) or wanted.name in _NULLABLE or "." in wanted.name
+        return wanted == NULL or isinstance(wanted, ObjectType) or wanted.name in _NULLABLE
     if isinstance(wanted, ObjectType) or isinstance(given, ObjectType):
         return wanted is given
     if wanted.name != given.name or len(wanted.parameters) != len(given.parameters):
@@ -110,7 +99,7 @@ def substitute(type_: Type, bound: Mapping[Type, Type]) -> Type:
 
 
 def type_of_schema(schema: JsonObject, *, root: bool = False, name: str = "object") -> Type | None:
-    """The type of values of a structural schema; None if expressions may not see them."""
+    """Return the type of values of a structural schema; None if expressions may not see them."""
     if schema.get("x-kubernetes-int-or-string"):
         return DYN
     match schema.get("type"):
@@ -134,7 +123,7 @@ def _list_type(schema: JsonObject, name: str) -> Type | None:
     items = schema.get("items")
     if not isinstance(items, dict):
         return None
-    item = type_of_schema(items, root=bool(items.get("x-kubernetes-embedded-resource")), name=f"{name}.@idx")
+    item = type_of_schema(items, name=f"{name}.@idx")
     if item is None:
         return None
     match schema.get("x-kubernetes-list-type"):
@@ -149,17 +138,16 @@ def _list_type(schema: JsonObject, name: str) -> Type | None:
 def _object_type(schema: JsonObject, *, root: bool, name: str) -> Type | None:
     extra = schema.get("additionalProperties")
     if isinstance(extra, dict):
-        value = type_of_schema(extra, root=bool(extra.get("x-kubernetes-embedded-resource")), name=f"{name}.@elem")
+        value = type_of_schema(extra, name=f"{name}.@elem")
         return None if value is None else map_of(STRING, value)
     properties = dict(schema.get("properties") or {})
     if root:
         properties |= _RESOURCE_FIELDS
     fields: dict[str, tuple[str, Type]] = {}
     for field_name, part in properties.items():
-        embedded = bool(part.get("x-kubernetes-embedded-resource"))
         escaped = escape(field_name)
         if escaped is not None:
-            part_type = type_of_schema(part, root=embedded, name=f"{name}.{escaped}")
+            part_type = type_of_schema(part, name=f"{name}.{escaped}")
             if part_type is not None:
                 fields[escaped] = (field_name, part_type)
     return ObjectType(name, (), fields)
@@ -174,7 +162,7 @@ _STRING_FORMATS: Final = {"byte": BYTES, "duration": DURATION, "date": TIMESTAMP
 
 
 def escape(name: str) -> str | None:
-    """A property name as an expression spells it (`a-b` is `a__dash__b`); None if it cannot be spelled."""
+    """Return a property name as an expression writes it (`a-b` is `a__dash__b`); None if that is not possible."""
     if name in RESERVED:
         return f"__{name}__"
     if re.fullmatch("[a-zA-Z_./-][a-zA-Z0-9_./-]*", name) is None:

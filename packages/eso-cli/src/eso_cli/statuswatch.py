@@ -1,0 +1,185 @@
+"""`eso status --watch`: follows every kind with informers, and shows the overview again after each change.
+
+On a terminal the page is redrawn in place. Otherwise each problem that begins or ends is one line, or with `-o json`
+each new overview is one line. Changes within half a second are shown together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, Final
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from eso_cli.statuspage import Scene, as_json, headline, lines
+from eso_cli.terminal import sign
+from eso_operator.insight.overview import AnyKind, CachedObjects, Missing, gap_of, gather
+from eso_operator.insight.overviewrows import OVERVIEW_KINDS, ObjectId
+from eso_operator.insight.overviewtimes import time_of_day
+from eso_operator.telemetry import logs
+from eso_operator.telemetry.settings import LogLevel, LogSettings
+from kubebase.clock import Clock, rfc3339
+from kubebase.deadline import happens_within
+from kuberun.client import Client
+from kuberun.errors import ApiError
+from kuberun.informer import Informer
+from kuberun.requests import Selection
+
+Show = Callable[[Scene], None]
+
+_TOGETHER_SECONDS: Final = 0.5
+_AGAIN_SECONDS: Final = 30.0
+"""Times in the page must be updated, and kinds that could not be listed are retried."""
+_SYNC_SECONDS: Final = 30.0
+
+
+async def follow(client: Client, namespace: str, clock: Clock, *, as_json: bool) -> Scene:
+    """Show the overview until SIGINT or SIGTERM; return the last one. Raises ApiError if nothing can be listed."""
+    logs.configure(LogSettings(level=LogLevel.FATAL), clock)  # watches recover; log lines would garble the page
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    watching = Watching(client, namespace, clock)
+    with ExitStack() as stack:
+        show = _shower(stack, as_json=as_json)
+        try:
+            async with asyncio.TaskGroup() as group:
+                try:
+                    return await watching.show_until(stop, show, group)
+                finally:
+                    watching.stop()
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None  # of the loop above; informers do not end
+
+
+class Watching:
+    """The informers of all kinds that can be listed."""
+
+    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._clock = clock
+        self._informers: dict[AnyKind, Informer[Any]] = {}
+        self._gaps: dict[AnyKind, Missing] = {}
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    async def show_until(self, stop: asyncio.Event, show: Show, group: asyncio.TaskGroup) -> Scene:
+        stopping = group.create_task(self._wake_at(stop))
+        self._tasks.append(stopping)
+        tried = self._clock.monotonic() - _AGAIN_SECONDS
+        while True:
+            if self._clock.monotonic() - tried >= _AGAIN_SECONDS:
+                await self._start_missing(group)
+                tried = self._clock.monotonic()
+            self._changed.clear()
+            scene = await self._scene()
+            show(scene)
+            if stop.is_set():
+                return scene
+            await happens_within(self._clock, _AGAIN_SECONDS, self._changed)
+            if not stop.is_set():
+                await happens_within(self._clock, _TOGETHER_SECONDS, stop)
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _scene(self) -> Scene:
+        caches = {custom: informer.cache for custom, informer in self._informers.items()}
+        overview = await gather(CachedObjects(caches, self._gaps))
+        return Scene.of(overview, self._clock.now(), self._namespace)
+
+    async def _start_missing(self, group: asyncio.TaskGroup) -> None:
+        """Start the informers of kinds that can be listed now; record why the others cannot."""
+        for custom in OVERVIEW_KINDS:
+            if custom in self._informers:
+                continue
+            try:
+                gap = await gap_of(self._client, custom, self._namespace)
+            except ApiError:
+                if not self._informers:
+                    raise
+                gap = Missing.UNREADABLE
+            if gap is not None:
+                self._gaps[custom] = gap
+                continue
+            self._gaps.pop(custom, None)
+            await self._start(custom, group)
+
+    async def _start(self, custom: AnyKind, group: asyncio.TaskGroup) -> None:
+        selection = Selection(self._namespace if custom.namespaced else "")
+        source = self._client.source(custom.kind(), selection)
+        informer: Informer[Any] = Informer(source, clock=self._clock, name=custom.crd_name)
+        self._informers[custom] = informer
+        self._tasks += [group.create_task(informer.run()), group.create_task(self._listen(informer))]
+        try:
+            async with asyncio.timeout(_SYNC_SECONDS):
+                await informer.wait_synced()
+        except TimeoutError:
+            self._gaps[custom] = Missing.UNREADABLE
+
+    async def _listen(self, informer: Informer[Any]) -> None:
+        subscription = informer.subscribe()
+        while True:
+            await subscription.take()
+            self._changed.set()
+
+    async def _wake_at(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._changed.set()
+
+
+def _shower(stack: ExitStack, *, as_json: bool) -> Show:
+    if as_json:
+        return _Documents().show
+    if sys.stdout.isatty():
+        live = stack.enter_context(Live(console=Console(), auto_refresh=False, screen=True, redirect_stdout=False))
+        return lambda scene: live.update(Text.from_ansi("\n".join(lines(scene))), refresh=True)
+    return _Changes().show
+
+
+class _Documents:
+    """One JSON document for each overview that differs from the one before."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, scene: Scene) -> None:
+        document = json.dumps(as_json(scene))
+        if document != self._last:
+            _line(document)
+        self._last = document
+
+
+class _Changes:
+    """One line for each problem that begins, grows, shrinks or ends."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ObjectId], str] | None = None
+
+    def show(self, scene: Scene) -> None:
+        found = {(each.reason, each.roots[0].id): headline(each, scene.now) for each in scene.causes}
+        known, self._known = self._known, found
+        if known is None:
+            _line("\n".join(lines(scene)))
+            return
+        at = time_of_day(rfc3339(scene.now), scene.now)
+        for ended in known.keys() - found.keys():
+            _line(f"{at} {sign('✓')} over: {known[ended]}")
+        for cause, said in found.items():
+            if known.get(cause) != said:
+                _line(f"{at} {sign('✗')} {said}")
+
+
+def _line(text: str) -> None:
+    typer.echo(text)
+    sys.stdout.flush()

@@ -1,0 +1,22 @@
+"""Text for a terminal: signs that its encoding can show, and no control characters."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+_PLAIN: Final = {"✓": "+", "✗": "!", "…": "..."}
+
+
+def printable(text: str) -> str:
+    """Return one line without control characters: users and providers wrote parts of it."""
+    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+
+
+def sign(wanted: str) -> str:
+    """Return the sign, or its plain form if standard output cannot encode it."""
+    try:
+        wanted.encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return _PLAIN.get(wanted, "?")
+    return wanted

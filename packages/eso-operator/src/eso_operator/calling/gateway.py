@@ -1,0 +1,282 @@
+"""All calls of the operator to providers. A call takes a store that is resolved and bound.
+
+Answers match the request. Every failure is a ProviderError whose message names the cause and contains no value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from eso_operator.calling import transport as methods
+from eso_operator.calling.client import ChangeStream
+from eso_operator.calling.dispatch import Dispatcher, FailureListener, Job, Materials, Route, Seams
+from eso_operator.calling.doors import Doors, OpenDoors
+from eso_operator.calling.errors import incompatible
+from eso_operator.calling.metrics import RuntimeMetrics
+from eso_operator.calling.protection.retries import Repeat, repeat_of
+from eso_operator.calling.protection.slots import InFlight
+from eso_operator.calling.protection.valve import Urgency
+from eso_operator.calling.settings import RuntimeSettings
+from eso_operator.resolving.resolved import BoundStore, CallPolicy, Connection, Endpoint, TlsSource
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import (
+    CheckResult,
+    CleanupOutcome,
+    CleanupRequest,
+    Context,
+    DeleteBatch,
+    DeleteResult,
+    FindPage,
+    FindQuery,
+    Generated,
+    GenerateRequest,
+    GetItem,
+    GetResult,
+    Handshake,
+    Hello,
+    KindRole,
+    PushBatch,
+    PushResult,
+    SubscribeOpen,
+    Validation,
+    ValidationMode,
+    WatchItem,
+)
+from eso_wire.versions import CURRENT, SUPPORTED
+from kubebase.clock import Clock
+
+_OF_IDENTITY = frozenset(
+    {
+        ErrorReason.RATE_LIMITED,
+        ErrorReason.CREDENTIALS_NOT_FOUND,
+        ErrorReason.CREDENTIALS_REJECTED,
+        ErrorReason.BACKEND_UNAVAILABLE,
+        ErrorReason.BACKEND_TIMEOUT,
+    }
+)
+"""Reasons of one item that can concern the whole identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """An open change stream. Its user must end it soon after `draining` is set."""
+
+    changes: ChangeStream
+    draining: asyncio.Event
+
+
+class Gateway:
+    """The calls to providers. `within` limits a call to fewer seconds than its policy allows."""
+
+    def __init__(
+        self,
+        materials: Materials,
+        clock: Clock,
+        *,
+        settings: RuntimeSettings,
+        metrics: RuntimeMetrics,
+        seams: Seams = Seams(),  # noqa: B008 - a frozen value
+        doors: Doors | None = None,
+    ) -> None:
+        self._settings = settings
+        self._dispatcher = Dispatcher(
+            materials, clock, settings=settings, metrics=metrics, seams=seams, doors=doors or OpenDoors()
+        )
+
+    async def run(self) -> None:
+        """Replace old channels until cancelled. Does not close the others: call `close` after the last call."""
+        await self._dispatcher.pool.run()
+
+    async def close(self) -> None:
+        """Close every channel, including running calls."""
+        await self._dispatcher.pool.close()
+
+    def listen(self, listener: FailureListener) -> None:
+        """Call the listener if a call (not a handshake) finds the provider unreachable or changed; must not block."""
+        self._dispatcher.listeners.append(listener)
+
+    def renew(self, tls: TlsSource, fingerprint: str) -> None:
+        """Drain the channels that use older certificates of this source, so that streams move too."""
+        self._dispatcher.renew(tls, fingerprint)
+
+    def in_flight(self) -> list[InFlight]:
+        """Return the call slots of every endpoint, for the dashboard."""
+        return self._dispatcher.in_flight()
+
+    async def handshake(self, endpoint: Endpoint, tls: TlsSource) -> Handshake:
+        """Return the handshake of a provider. Raises ProviderError if no protocol version is common."""
+        hello = Hello(self._settings.core_version, SUPPORTED, cluster_id=self._settings.cluster_id)
+        answer = await self._dispatcher.run(
+            Route(Connection(endpoint, tls), CallPolicy(gated=False)),
+            Job(
+                methods.HANDSHAKE,
+                lambda client: client.handshake(hello),
+                _request_id(),
+                urgency=Urgency.NOW,
+                within=self._settings.calls.handshake_timeout,
+            ),
+        )
+        if answer.selected not in SUPPORTED:
+            raise incompatible(endpoint.label, answer, SUPPORTED)
+        return answer
+
+    async def get(
+        self, bound: BoundStore, items: Sequence[GetItem], *, within: float | None = None
+    ) -> tuple[GetResult, ...]:
+        """Read all items in one call. `ReadPlanner` splits them into batches."""
+        context = self._context(bound)
+        job = Job(
+            methods.GET,
+            lambda client: client.get(context, items),
+            context.request_id,
+            trouble=lambda results: _trouble(each.outcome for each in results),
+            within=within,
+        )
+        return await self._dispatcher.run(_route(bound), job)
+
+    async def find(self, bound: BoundStore, query: FindQuery, *, within: float | None = None) -> FindPage:
+        context = self._context(bound)
+        job = Job(methods.FIND, lambda client: client.find(context, query), context.request_id, within=within)
+        return await self._dispatcher.run(_route(bound), job)
+
+    async def check(
+        self, bound: BoundStore, items: Sequence[GetItem], *, within: float | None = None
+    ) -> tuple[CheckResult, ...]:
+        context = self._context(bound)
+        job = Job(
+            methods.CHECK,
+            lambda client: client.check(context, items),
+            context.request_id,
+            trouble=lambda results: _trouble(each.error for each in results),
+            within=within,
+        )
+        return await self._dispatcher.run(_route(bound), job)
+
+    async def push(self, bound: BoundStore, batch: PushBatch, *, within: float | None = None) -> tuple[PushResult, ...]:
+        """Push a batch. It is retried only if it has an idempotency key."""
+        context = self._context(bound)
+        job = Job(
+            methods.PUSH,
+            lambda client: client.push(context, batch),
+            context.request_id,
+            repeat=repeat_of(batch.idempotency_key),
+            trouble=lambda results: _trouble(each.outcome for each in results),
+            within=within,
+        )
+        return await self._dispatcher.run(_route(bound), job)
+
+    async def delete(
+        self, bound: BoundStore, batch: DeleteBatch, *, within: float | None = None
+    ) -> tuple[DeleteResult, ...]:
+        """Delete a batch. It is retried only if it has an idempotency key."""
+        context = self._context(bound)
+        job = Job(
+            methods.DELETE,
+            lambda client: client.delete(context, batch),
+            context.request_id,
+            repeat=repeat_of(batch.idempotency_key),
+            trouble=lambda results: _trouble(each.error for each in results),
+            within=within,
+        )
+        return await self._dispatcher.run(_route(bound), job)
+
+    async def validate(
+        self, bound: BoundStore, mode: ValidationMode = ValidationMode.FULL, *, within: float | None = None
+    ) -> Validation:
+        """Validate a store or generator, even if its identity's budget is closed: a success opens it again."""
+        context = self._context(bound)
+        job = Job(
+            methods.VALIDATE if bound.resolved.role is KindRole.STORE else methods.VALIDATE_GENERATOR,
+            lambda client: client.validate(context, mode, bound.resolved.role),
+            context.request_id,
+            urgency=Urgency.NOW,
+            trouble=lambda validation: validation.error,
+            within=within,
+        )
+        return await self._dispatcher.run(_route(bound), job)
+
+    async def generate(self, bound: BoundStore, request: GenerateRequest, *, within: float | None = None) -> Generated:
+        """Generate values. The call is retried only if the request has an idempotency key."""
+        context = self._context(bound)
+        job = Job(
+            methods.GENERATE,
+            lambda client: client.generate(context, request),
+            context.request_id,
+            repeat=repeat_of(request.idempotency_key),
+            within=within,
+        )
+        return await self._dispatcher.run(_route(bound), job)
+
+    async def cleanup(
+        self, bound: BoundStore, request: CleanupRequest, *, within: float | None = None
+    ) -> CleanupOutcome:
+        """Clean up after a generator. The call is idempotent, so it is retried."""
+        context = self._context(bound)
+        job = Job(methods.CLEANUP, lambda client: client.cleanup(context, request), context.request_id, within=within)
+        return await self._dispatcher.run(_route(bound), job)
+
+    @asynccontextmanager
+    async def subscribe(
+        self, bound: BoundStore, items: Sequence[WatchItem], *, resume_token: str = ""
+    ) -> AsyncIterator[Subscription]:
+        """Open a change stream for the duration of the block. `changefeed/subscriptions.py` reopens streams."""
+        context = self._context(bound)
+        opening = SubscribeOpen(context, tuple(items), resume_token)
+        job = Job(
+            methods.SUBSCRIBE,
+            lambda client: client.subscribe(opening),
+            context.request_id,
+            repeat=Repeat.HARMFUL,
+        )
+        async with self._dispatcher.stream(_route(bound), job) as (changes, lease):
+            try:
+                yield Subscription(changes, lease.draining)
+            finally:
+                changes.cancel()
+
+    def _context(self, bound: BoundStore) -> Context:
+        resolved = bound.resolved
+        return Context(
+            request_id=_request_id(),
+            protocol=resolved.handshake.selected or CURRENT,
+            caller=resolved.caller,
+            store=resolved.store,
+            config=bound.config,
+            auth_namespace=resolved.auth_namespace,
+            auth_namespace_pinned=resolved.pinned,
+            cluster_id=self._settings.cluster_id,
+        )
+
+
+def _route(bound: BoundStore) -> Route:
+    resolved = bound.resolved
+    return Route(
+        connection=Connection(resolved.endpoint, resolved.tls),
+        policy=resolved.policy,
+        limits=resolved.handshake.limits,
+        identity=bound.identity,
+        token=bound.token,
+        namespace=resolved.caller.namespace,
+    )
+
+
+def _request_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _trouble(outcomes: Iterable[object]) -> ProviderError | None:
+    """Return an error that concerns the identity: throttling of any item, or such an error of all items."""
+    errors: list[ProviderError] = []
+    others = 0
+    for outcome in outcomes:
+        if not isinstance(outcome, ProviderError) or outcome.reason not in _OF_IDENTITY:
+            others += 1
+        elif outcome.reason is ErrorReason.RATE_LIMITED:
+            return outcome
+        else:
+            errors.append(outcome)
+    return errors[0] if errors and not others else None

@@ -1,0 +1,125 @@
+"""Limits of the bytes of values that reconciles hold: for each object, and for all objects together.
+
+    with weights.object("team"):              # one reconcile of one object
+        current_hold().add(4_000_000)         # raises ProviderError if that is too much
+
+A Secret holds 1 MiB. An object may read more than that for it, but not by orders of magnitude, because several copies
+of the values exist while they are decoded, renamed and rendered. If all objects together hold too much, the namespace
+with the most bytes is refused first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.fairness import Shares
+from kubebase.meta import ObjectKey
+from kuberun.controller import Outcome, Reconcile
+
+MIB: Final = 1024 * 1024
+OBJECT_BYTES: Final = 8 * MIB
+TOTAL_BYTES: Final = 64 * MIB
+
+
+class Weights:
+    """The bytes that all objects hold. The process has one."""
+
+    def __init__(self, *, object_bytes: int = OBJECT_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
+        self.object_bytes = object_bytes
+        self.total_bytes = total_bytes
+        self.held = Shares(total_bytes)
+
+    @contextmanager
+    def object(self, namespace: str) -> Iterator[Hold]:
+        """Count reads inside the block for one object; release them at its end."""
+        hold = Hold(self, namespace)
+        token = _HOLD.set(hold)
+        try:
+            yield hold
+        finally:
+            _HOLD.reset(token)
+            hold.give_back()
+
+    def weighed(self, reconcile: Reconcile) -> Reconcile:
+        """Return a reconcile function that counts the reads of `reconcile`."""
+
+        async def counted(key: ObjectKey) -> Outcome:
+            with self.object(key.namespace):
+                return await reconcile(key)
+
+        return counted
+
+
+class Hold:
+    """The bytes of one object."""
+
+    def __init__(self, weights: Weights, namespace: str) -> None:
+        self._weights = weights
+        self._namespace = namespace
+        self._ended = False
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        """Count bytes. Raises ProviderError if the object, or all objects together, would hold too much."""
+        weights = self._weights
+        if self._ended or not size:
+            return
+        if self.bytes + size > weights.object_bytes:
+            raise too_much(weights.object_bytes)
+        if not self._fits(size):
+            raise ProviderError(
+                ErrorReason.BACKEND_UNAVAILABLE,
+                f"the operator holds {weights.total_bytes // MIB} MiB of values at the moment, and most of them for"
+                f' namespace "{self._namespace}"; tried again later',
+            )
+        self.bytes += size
+        weights.held.take(self._namespace, size)
+
+    @contextmanager
+    def released_on_error(self) -> Iterator[None]:
+        """Release the bytes counted inside if the block fails: the next attempt reads the same bytes again."""
+        before = self.bytes
+        try:
+            yield
+        except BaseException:
+            self.drop(self.bytes - before)
+            raise
+
+    def drop(self, size: int) -> None:
+        """Stop counting this many bytes."""
+        size = max(min(size, self.bytes), 0)
+        self._weights.held.give_back(self._namespace, size)
+        self.bytes -= size
+
+    def give_back(self) -> None:
+        """Release everything: the run is over."""
+        self._ended = True
+        self.drop(self.bytes)
+
+    def _fits(self, size: int) -> bool:
+        """Return whether the bytes fit. A namespace below the largest may exceed the limit, up to twice the total."""
+        held, mine = self._weights.held, self._weights.held.held(self._namespace)
+        if held.may_take(self._namespace, size):
+            return True
+        return mine < held.held(held.largest) and held.taken + size <= 2 * self._weights.total_bytes
+
+
+def too_much(limit: int) -> ProviderError:
+    """Return the error for an object that reads more than its limit."""
+    return ProviderError(
+        ErrorReason.PAYLOAD_TOO_LARGE,
+        f"the values that this object reads are larger than {limit // MIB} MiB in all; read fewer keys, or only the"
+        " properties that are needed",
+    )
+
+
+_HOLD: ContextVar[Hold | None] = ContextVar("hold", default=None)
+
+
+def current_hold() -> Hold | None:
+    """Return the hold of the current reconcile; None outside of a reconcile."""
+    return _HOLD.get()

@@ -1,0 +1,1 @@
+"""The controllers: one for each kind of object."""

@@ -1,0 +1,138 @@
+"""Checks that can stop a reconcile before it reads a backend: pure, named, in order.
+
+Each check assumes that the checks before it did not stop:
+
+    whose is it      cluster_stores_disabled, other_controller    objects of other operators get no report
+    is it valid      generic_target_disabled, broken_rules        needs the object alone, not its target
+    is it free       target_taken                                 stops before values are fetched or generated
+    is it due        still_fresh                                  the only stop that is not a problem
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from eso_api.validation.externalsecret import external_secret_problems
+from eso_operator.controllers.due import NotDue
+from eso_operator.controllers.externalsecret.outcome import (
+    FEATURE_DISABLED,
+    INVALID_SPEC,
+    MISSING,
+    Ignored,
+    Intact,
+    Outcome,
+    Stalled,
+    refused_target,
+)
+from eso_operator.controllers.externalsecret.refresh import refresh_due, refreshes_by_itself
+from eso_operator.controllers.externalsecret.snapshot import Snapshot
+from eso_operator.reading.fetched import Failure
+from eso_operator.report.steps import Step
+from eso_operator.report.words import READY
+from eso_operator.targets.marks import MERGE, NONE, ORPHAN, OWNER
+from eso_operator.targets.ownership import ownership_refusal
+from eso_operator.targets.target import Absent, Present
+from kuberun.conditions import find_condition, is_false
+from kuberun.ownership import is_controlled_by
+
+Check = Callable[[Snapshot], Outcome | None]
+
+
+def first_stop(snapshot: Snapshot) -> Outcome | None:
+    """Return the outcome of the first check that stops this reconcile; None to continue."""
+    return next((stop for check in CHECKS if (stop := check(snapshot)) is not None), None)
+
+
+def cluster_stores_disabled(snapshot: Snapshot) -> Outcome | None:
+    """Stop if the object uses a cluster-scoped store and the administrator disabled them."""
+    ref = snapshot.es.spec.secret_store_ref
+    if ref is None or snapshot.rules.cluster_stores or ref.kind != "ClusterSecretStore":
+        return None
+    return Ignored("cluster-scoped stores are switched off")
+
+
+def other_controller(snapshot: Snapshot) -> Outcome | None:
+    """Stop if another operator handles one of its stores or generators."""
+    return Ignored(f"{snapshot.foreign_class} is of another class") if snapshot.foreign_class else None
+
+
+def generic_target_disabled(snapshot: Snapshot) -> Outcome | None:
+    """Stop if the target is not a Secret and the administrator did not allow such targets."""
+    manifest = snapshot.es.spec.target.manifest
+    if manifest is None or (snapshot.rules.generic_targets and manifest.api_version and manifest.kind):
+        return None
+    why = "targets that are no Secret need --unsafe-allow-generic-targets"
+    return Stalled(Step.ALLOW_TARGET, why, FEATURE_DISABLED)
+
+
+def broken_rules(snapshot: Snapshot) -> Outcome | None:
+    """Stop if the spec breaks a rule of the CRD: the object may be older than the rule."""
+    problems = external_secret_problems(snapshot.es.spec)
+    if not problems:
+        return None
+    failures = tuple(Failure(each.path, INVALID_SPEC, each.message) for each in problems)
+    return Stalled(Step.VALIDATE, "; ".join(map(str, problems)), failures=failures)
+
+
+def target_taken(snapshot: Snapshot) -> Outcome | None:
+    """Stop if another controller owns the target."""
+    if snapshot.es.spec.target.creation_policy == NONE or not isinstance(snapshot.look, Present):
+        return None
+    refusal = ownership_refusal(snapshot.es, snapshot.look.metadata)
+    return None if refusal is None else refused_target(refusal)
+
+
+def still_fresh(snapshot: Snapshot) -> Outcome | None:
+    """Stop if no refresh is due and the target is unchanged since our last write.
+
+    A reported error may be fixed by now. An object that refreshes by itself is read again to find out. An object that
+    is read or generated only once is not: a corrected spec would otherwise put a new password into the target.
+    """
+    due = refresh_due(snapshot)
+    if not isinstance(due, NotDue) or not _is_valid(snapshot):
+        return None
+    if not is_false(snapshot.es.status.conditions, READY):
+        return due
+    return None if refreshes_by_itself(snapshot.es) or not _is_still_ours(snapshot) else Intact()
+
+
+def repairs_drift(snapshot: Snapshot) -> bool:
+    """Return whether the only work is to revert a change of the target."""
+    return isinstance(refresh_due(snapshot), NotDue) and not _is_valid(snapshot)
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    cluster_stores_disabled,
+    other_controller,
+    generic_target_disabled,
+    broken_rules,
+    target_taken,
+    still_fresh,
+)
+
+
+def _is_valid(snapshot: Snapshot) -> bool:
+    """Return whether the target needs no write.
+
+    Under Orphan it may be missing or changed until the next refresh; under None there is no target.
+    """
+    policy = snapshot.es.spec.target.creation_policy
+    if policy in (ORPHAN, NONE):
+        return True
+    # Merge does not create a target. Once SecretMissing is reported, a missing target does not cause another read. A
+    # target that exists by then was created by another writer, and our keys were never merged into it.
+    ready = find_condition(snapshot.es.status.conditions, READY)
+    said_missing = policy == MERGE and ready is not None and ready.reason.endswith(MISSING)
+    match snapshot.look:
+        case Absent():
+            return said_missing
+        case Present(valid=valid):
+            return valid and not said_missing
+
+
+def _is_still_ours(snapshot: Snapshot) -> bool:
+    """Return whether we still own the target. Another owner may have changed both data and hash."""
+    if snapshot.es.spec.target.creation_policy != OWNER or not isinstance(snapshot.look, Present):
+        return True
+    return is_controlled_by(snapshot.look.metadata, snapshot.es.metadata.uid)

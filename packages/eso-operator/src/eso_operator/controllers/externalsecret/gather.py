@@ -1,0 +1,149 @@
+"""Collects the inputs of one reconcile: the object, its target, the time, and the object's record.
+
+A refresh that changed nothing is written into the status only every few minutes, so the record holds the last refresh.
+After a restart the status is used, which may be a few minutes behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from eso_api.externalsecret import ExternalSecret
+from eso_api.references import GeneratorRef, StoreRef
+from eso_operator.controllers.externalsecret.refresh import current_version, interval_of, last_sync, turn_of
+from eso_operator.controllers.externalsecret.snapshot import LastSync, Rules, Snapshot
+from eso_operator.controllers.externalsecret.sources import references_of
+from eso_operator.controllers.floor import floor_note, paced
+from eso_operator.memory import Memory
+from eso_operator.reading.templates import TemplateVersion
+from eso_operator.targets.target import Absent, Look, Target
+from kubebase.meta import Malformed, ObjectKey
+from kuberun.cache import Cache
+from kuberun.controller import longest_wait
+
+ControllerOf = Callable[[StoreRef | GeneratorRef, str], str | None]
+"""Returns the controller class of a store or generator as seen from a namespace; None if it does not exist."""
+
+VersionOf = Callable[[str, ObjectKey], str]
+"""Returns the resourceVersion of an object by kind and key; empty if it does not exist."""
+
+ToldAt = Callable[[ObjectKey], float | None]
+"""Returns when (monotonic) a provider announced a change that the ExternalSecret has not read yet."""
+
+Stretch = Callable[[ObjectKey], float]
+"""Returns how many refresh intervals may pass between two reads of an ExternalSecret."""
+
+
+def no_stretch(_: ObjectKey) -> float:
+    return 1.0
+
+
+class Looked(Protocol):
+    """The fields of a record that are used here."""
+
+    uid: str
+    looked: bool
+    """True if this process has reconciled the object before."""
+    turn: datetime | None
+    last: LastSync | None
+    """The last refresh, if this process made it."""
+    templates: frozenset[TemplateVersion]
+    """The templates from which the target was rendered, with their versions."""
+
+
+class Gatherer:
+    """Collects snapshots. The process has one."""
+
+    def __init__(
+        self,
+        objects: Cache[ExternalSecret],
+        controller_of: ControllerOf,
+        memory: Memory[Looked],
+        *,
+        version_of: VersionOf,
+        told_at: ToldAt,
+        rules: Rules,
+        stretch: Stretch = no_stretch,
+    ) -> None:
+        self._objects = objects
+        self._controller_of = controller_of
+        self._version_of = version_of
+        self._told_at = told_at
+        self._stretch = stretch
+        self._rules = rules
+        self._memory = memory
+
+    def find(self, key: ObjectKey) -> ExternalSecret | None:
+        """Return the object if it exists and can be decoded; `controllers.malformed` reports objects that cannot."""
+        found = self._objects.get(key)
+        return None if isinstance(found, Malformed) else found
+
+    async def gather(self, es: ExternalSecret, target: Target, now: datetime) -> Snapshot:
+        """Return the snapshot. Raises ApiError or UnknownKindError if the target cannot be read."""
+        shortest = self._rules.shortest_interval
+        note, es = floor_note(es.spec.refresh_interval, shortest), paced(es, shortest)
+        look = await self._look(es, target)
+        known = self._memory.of(es.key, es.metadata.uid)
+        first_look = not known.looked  # until one succeeds
+        if first_look:
+            known.looked, known.turn = True, turn_of(es, last_sync(es), now)
+        return Snapshot(
+            es=es,
+            last=_later(known.last, last_sync(es)),
+            now=now,
+            look=look,
+            rules=self._rules,
+            foreign_class=self._foreign(es),
+            turn=known.turn,
+            new_templates=any(self._is_new(version) for version in known.templates),
+            first_look=first_look,
+            told_at=self._told_at(es.key),
+            stretch=self._stretch(es.key),
+            retry_within=longest_wait(interval_of(es)),
+            interval_note=note,
+        )
+
+    def remember(
+        self,
+        es: ExternalSecret,
+        now: datetime,
+        templates: frozenset[TemplateVersion],
+        *,
+        renew_within: float | None = None,
+    ) -> None:
+        """Remember a successful refresh, written to the status or not, and when its values must be renewed."""
+        renew_at = None if renew_within is None else now + timedelta(seconds=renew_within)
+        known = self._memory.of(es.key, es.metadata.uid)
+        known.looked, known.turn, known.templates = True, None, templates
+        known.last = LastSync(now, current_version(es), renew_at)
+
+    async def _look(self, es: ExternalSecret, target: Target) -> Look:
+        """Return the live target. Targets other than Secrets are read only if the administrator allows them."""
+        if es.spec.target.manifest is not None and not self._rules.generic_targets:
+            return Absent()
+        return await target.look(es)
+
+    def _is_new(self, used: TemplateVersion) -> bool:
+        """Return whether a template changed. A missing one does not count: the next refresh reports it."""
+        return self._version_of(used.kind, used.key) not in ("", used.version)
+
+    def _foreign(self, es: ExternalSecret) -> str:
+        """Return the first store or generator that another operator handles. One that does not exist does not count."""
+        for ref in references_of(es.spec):
+            controller = self._controller_of(ref, es.metadata.namespace)
+            if controller not in (None, "", self._rules.controller_class):
+                return f"{ref.kind or 'SecretStore'} {ref.name}"
+        return ""
+
+
+def unseen(es: ExternalSecret, now: datetime) -> Snapshot:
+    """Return the snapshot of an object whose target could not be read."""
+    return Snapshot(es, LastSync(None, ""), now, Absent(), Rules(), retry_within=longest_wait(interval_of(es)))
+
+
+def _later(known: LastSync | None, written: LastSync) -> LastSync:
+    if known is None or known.at is None or (written.at is not None and written.at > known.at):
+        return written
+    return known

@@ -1,0 +1,50 @@
+"""The record of one ExternalSecret in one bounded table (`eso_operator.memory`).
+
+    field                             kept for                                     if the bound evicts it
+    uid, written_on, depends_on       as for all kinds (`controllers/memory.py`)
+    looked, turn                      overdue refreshes are spread after a start   it counts as seen for the first time
+    last                              refreshes that the status does not have yet  the status is used, minutes behind
+    templates                         a changed template is rendered again         rendered at the next refresh
+    repairs                           limits repairs against another writer        the limit starts again
+    follows, hears_all, told_at       push refresh (`changefeed/followers.py`)     polled until it is read again
+    target                            an unchanged target is not read              it is read once
+    share                             lost keys of a shared target are found       found at the next refresh
+    intents                           a retry repeats a generator call             cleaned up and generated again
+
+An evicted object is reconciled again within minutes, which restores `depends_on` and `follows`.
+
+`Memory.forget` removes the object from these indexes: dependants (`waking/dependencies.py`), streams and their topics
+(`changefeed/followers.py`), rate limit and checkpoints of push refresh (`changefeed/feed.py`), metric series
+(`report/reporter.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from eso_operator.changefeed.followers import Place
+from eso_operator.controllers.contention import Bucket
+from eso_operator.controllers.externalsecret.snapshot import LastSync
+from eso_operator.controllers.memory import Record
+from eso_operator.generating.values import NO_INTENTS, Intent
+from eso_operator.reading.templates import TemplateVersion
+from eso_operator.targets.memory import Seen, Share
+
+
+@dataclass(slots=True, eq=False)
+class ExternalSecretRecord(Record):
+    """The record of one ExternalSecret. The table above lists the fields; the Protocol of each user defines them."""
+
+    looked: bool = False
+    turn: datetime | None = None
+    last: LastSync | None = None
+    templates: frozenset[TemplateVersion] = frozenset()
+    repairs: Bucket | None = None
+    follows: frozenset[Place] = frozenset()
+    hears_all: bool = False
+    told_at: float | None = None
+    target: Seen | None = None
+    share: Share | None = None
+    intents: Mapping[str, Intent] = field(default_factory=lambda: NO_INTENTS)

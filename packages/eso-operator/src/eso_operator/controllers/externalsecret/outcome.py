@@ -1,0 +1,426 @@
+"""The outcomes of a reconcile, and the report for each: one table. Pure.
+
+    outcome        Ready    reason                          event                 then
+    Synced         True     SecretSynced, …Deleted, …       Created, Updated, …   at the next refresh
+    NotDue         as is    as is                           none                  at the next refresh
+    Intact         True     SecretSynced                    Deleted               at the next refresh, on a change
+    Failed         False    SecretSyncedError               UpdateFailed          back-off, or when told
+    Stalled        False    SecretSyncedError               UpdateFailed          at the interval, or on a change
+    Unseen         as is    as is                           none                  back-off
+    Collided       as is    as is                           none                  back-off
+    Ignored        as is    as is                           none                  on a change
+
+For targets other than Secrets the reasons begin with Resource. The message names the cause; `status.outcomes` lists
+the step with every failed entry, or with the field of the spec that the step concerns. Events about changes of targets
+come with the outcome (`settlement.py`); `report/reporter.py` writes the status, records events and sets metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, assert_never
+
+import msgspec
+
+from eso_api.conditions import KeyOutcome
+from eso_api.externalsecret import EXTERNAL_SECRET, Binding, ExternalSecret, ExternalSecretStatus, MadeManifest
+from eso_operator.controllers.due import NotDue
+from eso_operator.controllers.externalsecret.refresh import current_version, interval_of, last_sync
+from eso_operator.controllers.externalsecret.snapshot import Snapshot
+from eso_operator.reading.fetched import Failure
+from eso_operator.reading.templates import TemplateVersion
+from eso_operator.report.report import Report
+from eso_operator.report.reporter import Subject
+from eso_operator.report.steps import Step
+from eso_operator.report.words import READY, News, next_attempt
+from eso_operator.targets.changes import Refusal, Refuse
+from eso_operator.targets.marks import target_name
+from eso_operator.targets.target import Present
+from eso_operator.telemetry.subsystems import Subsystem
+from eso_wire.errors import RetryClass
+from kubebase.clock import rfc3339
+from kubebase.meta import Condition
+from kuberun.conditions import ConditionStatus, find_condition, same_verdict, set_condition
+from kuberun.controller import After, Done, Retry
+from kuberun.controller import Outcome as Then
+from kuberun.events import EventType
+from kuberun.ownership import is_controlled_by
+from kuberun.workqueue import Lane
+
+SYNCED, DELETED, MISSING, FAILED = "Synced", "Deleted", "Missing", "SyncedError"
+"""The ends of reasons; `Secret` or `Resource` precedes them."""
+
+API_SERVER, INVALID_SPEC, TEMPLATE_ERROR = "ApiServer", "InvalidSpec", "TemplateError"
+FEATURE_DISABLED, UNKNOWN_TARGET_KIND, TARGET_CONTENDED = "FeatureDisabled", "UnknownTargetKind", "TargetContended"
+REFUSED: Final[Mapping[Refusal, str]] = {
+    Refusal.OWNED_BY_ANOTHER: "TargetOwned",
+    Refusal.CONTROLLED: "TargetOwned",
+    Refusal.RESERVED: "TargetReserved",
+    Refusal.IMMUTABLE: "TargetImmutable",
+    Refusal.TOO_LARGE: "TargetTooLarge",
+}
+CAUSES: Final = frozenset(
+    {
+        API_SERVER,
+        INVALID_SPEC,
+        TEMPLATE_ERROR,
+        FEATURE_DISABLED,
+        UNKNOWN_TARGET_KIND,
+        TARGET_CONTENDED,
+        *REFUSED.values(),
+    }
+)
+"""Causes of failures that do not concern an entry."""
+
+FLUSH_SECONDS: Final = 300.0
+"""A refresh that changed nothing is written into the status at most this often."""
+_SHOWN_FAILURES: Final = 3
+_MAX_OUTCOMES: Final = 50
+_MAX_TEXT: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The target holds the current values."""
+
+    message: str = "secret synced"
+    reason: str = SYNCED
+    news: tuple[News, ...] = ()
+    changed: bool = False
+    """True if anything was written; if not, the time of this refresh may be written later."""
+    binding: str = ""
+    refresh_within: float | None = None
+    templates: frozenset[TemplateVersion] = frozenset()
+    """The templates from which the target was rendered."""
+    manifests: tuple[MadeManifest, ...] | None = None
+    """The targets to record from now on; None keeps the present record."""
+    remarks: tuple[str, ...] = ()
+    """Likely mistakes of the user: shown in the condition, and in one event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intact:
+    """The target is unchanged since the last sync; only the status or the removal of a former target was missing.
+
+    No value has to be read or generated to report it.
+    """
+
+    after: float | None = None
+    """As in NotDue."""
+    news: tuple[News, ...] = ()
+    manifests: tuple[MadeManifest, ...] | None = None
+    """As in Synced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The sync failed and is retried. `step` is the failed step, `detail` the reason."""
+
+    step: Step
+    detail: str = ""
+    cause: str = API_SERVER
+    """The cause in `status.outcomes`, if no entry failed."""
+    failures: tuple[Failure, ...] = ()
+    news: tuple[News, ...] = ()
+    target_written: bool = False
+    """True if the target holds the new values, or may hold them: generated values are in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """The sync fails until a user changes something."""
+
+    step: Step
+    detail: str = ""
+    cause: str = INVALID_SPEC
+    """As in Failed."""
+    failures: tuple[Failure, ...] = ()
+    """The invalid fields, if they are known."""
+    refusal: Refusal | None = None
+    """Why the target must not be written; its text replaces the text of the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collided:
+    """Another writer changed the object at the same time."""
+
+    what: str
+    target_written: bool = False
+    """As in Failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """The target could not be read, so its state is unknown."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Another operator handles the object."""
+
+    why: str
+
+
+Outcome = Synced | NotDue | Intact | Failed | Stalled | Collided | Unseen | Ignored
+
+
+def refused_target(refuse: Refuse) -> Stalled:
+    """Return the outcome for a target that must not be written."""
+    return Stalled(Step.WRITE, refuse.by, REFUSED[refuse.why], refusal=refuse.why)
+
+
+SUBJECT: Final = Subject(
+    EXTERNAL_SECRET.kind(),
+    Subsystem.EXTERNAL_SECRET,
+    name="ExternalSecret",
+    log="external secret reconciled",
+    log_key="external_secret",
+    counted=True,
+    events_first=True,
+)
+
+
+def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
+    """Return the report of an outcome, with its log line."""
+    report = _row(snapshot, outcome)
+    # If nothing was reported, the cached status may be older than the last report.
+    said = report.status is not snapshot.es.status
+    return replace(report, shown=said or snapshot.first_look, log=_log_line(report, outcome))
+
+
+def _row(snapshot: Snapshot, outcome: Outcome) -> Report:
+    es = snapshot.es
+    match outcome:
+        case Synced():
+            return _synced(snapshot, outcome)
+        case NotDue(after=after):
+            return Report(es.status, Done() if after is None else _at_refresh(after))
+        case Intact():
+            return _intact(snapshot, outcome)
+        case Failed():
+            return _failed(snapshot, outcome)
+        case Stalled(detail=detail):
+            words = _words(es, outcome)
+            status = _with_ready(snapshot, _not_ready(es, outcome.step, words, detail))
+            attempt = next_attempt(snapshot.now, interval_of(es))
+            outcomes = _outcomes(es, outcome, snapshot.now)
+            status = msgspec.structs.replace(status, next_attempt_time=attempt, outcomes=outcomes)
+            return Report(status, _stalled_until(es), _complaint(es, status, detail or words), failed=True)
+        case Collided(what=what):
+            return Report(es.status, Retry(what))
+        case Unseen(why=why):
+            return Report(es.status, _retry(es, why), failed=True)
+        case Ignored():
+            return Report(es.status, Done())
+        case _:
+            assert_never(outcome)
+
+
+def _log_line(report: Report, outcome: Outcome) -> dict[str, object] | None:
+    """Return the log line with the condition's message, which names keys and never contains values."""
+    if isinstance(outcome, NotDue):
+        return None
+    ready = report.ready
+    cause = {"why": ready.message} if ready is not None and ready.status == ConditionStatus.FALSE else {}
+    return {"outcome": type(outcome).__name__, **cause}
+
+
+def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
+    es, now = snapshot.es, snapshot.now
+    ready = _ready(snapshot, outcome)
+    status = msgspec.structs.replace(
+        _with_ready(snapshot, ready),
+        refresh_time=rfc3339(now),
+        renew_time=_renewal(outcome, now),
+        next_attempt_time=None,
+        synced_resource_version=current_version(es),
+        binding=_binding(es, outcome),
+        manifests=_on_record(es, outcome),
+        outcomes=[],
+    )
+    before = last_sync(es)
+    recent = before.at is not None and timedelta(0) <= now - before.at < timedelta(seconds=FLUSH_SECONDS)
+    same = before.version == status.synced_resource_version and same_verdict(_ready_of(es), ready)
+    tidied = status.manifests != es.status.manifests
+    flush = outcome.changed or tidied or not (same and recent)
+    news = outcome.news
+    if outcome.remarks and not same_verdict(_ready_of(es), ready):
+        news += (News(EventType.WARNING, "Unexpected", "; ".join(outcome.remarks)[:_MAX_TEXT]),)
+    return Report(status, _next_refresh(es, outcome.refresh_within), news, flush=flush)
+
+
+def _binding(es: ExternalSecret, outcome: Synced) -> Binding | None:
+    """Return the Secret that workloads may use. A Secret from before a change of kind is not kept up to date."""
+    if outcome.binding:
+        return Binding(name=outcome.binding)
+    return es.status.binding if es.spec.target.manifest is None else None
+
+
+def _intact(snapshot: Snapshot, outcome: Intact) -> Report:
+    """Return the report of an intact target. The Ready condition is kept if its status and reason still apply."""
+    es, told = snapshot.es, _ready_of(snapshot.es)
+    ready = _ready(snapshot, Synced())
+    if told is not None and (told.status, told.reason) == (ready.status, ready.reason):
+        ready = told
+    status = msgspec.structs.replace(
+        _with_ready(snapshot, ready),
+        next_attempt_time=None,
+        binding=_binding(es, Synced(binding=_own_secret(snapshot))),
+        manifests=_on_record(es, outcome),
+        outcomes=[],
+    )
+    return Report(status, Done() if outcome.after is None else _at_refresh(outcome.after), outcome.news)
+
+
+def _own_secret(snapshot: Snapshot) -> str:
+    """Return the target's name if it is a Secret that the object owns; whether others were written is unknown."""
+    es, look = snapshot.es, snapshot.look
+    owned = isinstance(look, Present) and is_controlled_by(look.metadata, es.metadata.uid)
+    return target_name(es) if owned and es.spec.target.manifest is None else ""
+
+
+def _on_record(es: ExternalSecret, outcome: Synced | Intact) -> list[MadeManifest]:
+    return es.status.manifests if outcome.manifests is None else list(outcome.manifests)
+
+
+def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
+    es = snapshot.es
+    detail = outcome.detail or _told(outcome.failures)
+    words = _words(es, outcome)
+    status = _with_ready(snapshot, _not_ready(es, outcome.step, words, detail))
+    retry_after = max((failure.retry_after for failure in outcome.failures), default=0.0)
+    hopeless = bool(outcome.failures) and all(failure.retry is RetryClass.NEVER for failure in outcome.failures)
+    within = interval_of(es) if hopeless else max(snapshot.retry_within, retry_after)
+    status = msgspec.structs.replace(
+        status,
+        next_attempt_time=next_attempt(snapshot.now, within),
+        outcomes=_outcomes(es, outcome, snapshot.now),
+    )
+    news = (*outcome.news, *_complaint(es, status, detail or words))
+    then = _stalled_until(es) if hopeless else _retry(es, words, retry_after)
+    return Report(status, then, news, failed=True)
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def _prefix(es: ExternalSecret) -> str:
+    return "Secret" if es.spec.target.manifest is None else "Resource"
+
+
+def _ready(snapshot: Snapshot, outcome: Synced) -> Condition:
+    reason = _prefix(snapshot.es) + outcome.reason
+    notes = (*outcome.remarks, *((snapshot.interval_note,) if snapshot.interval_note else ()))
+    message = "; ".join((outcome.message, *notes))[:_MAX_TEXT]
+    return Condition(type=READY, status=ConditionStatus.TRUE, reason=reason, message=message)
+
+
+def _words(es: ExternalSecret, outcome: Failed | Stalled) -> str:
+    """Return the first words of the condition: the step that failed."""
+    if isinstance(outcome, Stalled) and outcome.refusal is not None:
+        return outcome.refusal.value
+    return outcome.step.words if es.spec.target.manifest is None else outcome.step.generic_words
+
+
+def _not_ready(es: ExternalSecret, step: Step, words: str, detail: str) -> Condition:
+    reason = ("Secret" if step is Step.ALLOW_TARGET else _prefix(es)) + FAILED
+    message = f"{words}: {detail}" if detail else words
+    return Condition(type=READY, status=ConditionStatus.FALSE, reason=reason, message=message[:_MAX_TEXT])
+
+
+def _with_ready(snapshot: Snapshot, ready: Condition) -> ExternalSecretStatus:
+    """Return the status with the Ready condition, and with the last refresh if it was not written before."""
+    status, last = snapshot.es.status, snapshot.last
+    if last.at is not None and last != last_sync(snapshot.es):
+        status = msgspec.structs.replace(
+            status,
+            refresh_time=rfc3339(last.at),
+            renew_time=None if last.renew_at is None else rfc3339(last.renew_at),
+            synced_resource_version=last.version,
+        )
+    return msgspec.structs.replace(status, conditions=set_condition(status.conditions, ready, snapshot.now))
+
+
+def _ready_of(es: ExternalSecret) -> Condition | None:
+    return find_condition(es.status.conditions, READY)
+
+
+def _complaint(es: ExternalSecret, status: ExternalSecretStatus, text: str) -> tuple[News, ...]:
+    """Return an event, unless the condition already has this message."""
+    if same_verdict(_ready_of(es), find_condition(status.conditions, READY)):
+        return ()
+    return (News(EventType.WARNING, "UpdateFailed", text[:_MAX_TEXT]),)
+
+
+def _told(failures: Sequence[Failure]) -> str:
+    """Return the first causes in full, and the number of the others."""
+    shown = [_sentence(failure) for failure in failures[:_SHOWN_FAILURES]]
+    more = len(failures) - len(shown)
+    return "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
+
+
+def _sentence(failure: Failure) -> str:
+    place = f"{failure.path} (key: {failure.remote_key})" if failure.remote_key else failure.path
+    return f"{place}: {failure.reason}: {failure.message}"
+
+
+def _path(es: ExternalSecret, step: Step) -> str:
+    """Return the field that a step concerns. Without a template, values are copied into the target."""
+    return Step.WRITE.path if step is Step.RENDER and es.spec.target.template is None else step.path
+
+
+def _outcomes(es: ExternalSecret, outcome: Failed | Stalled, now: datetime) -> list[KeyOutcome]:
+    """Return one outcome for each failed entry, or one for the step.
+
+    A failure that was reported before keeps the time of its first report.
+    """
+    since = {(each.path, each.reason): each.since for each in es.status.outcomes}
+    whole = Failure(_path(es, outcome.step), outcome.cause, outcome.detail or _words(es, outcome))
+    return [
+        KeyOutcome(
+            path=failure.path,
+            reason=failure.reason,
+            remote_key=failure.remote_key,
+            store=failure.store,
+            message=failure.message[:_MAX_TEXT],
+            since=since.get((failure.path, failure.reason)) or rfc3339(now),
+            step=outcome.step.code,
+        )
+        for failure in (outcome.failures or (whole,))[:_MAX_OUTCOMES]
+    ]
+
+
+# --- when it is looked at again ---------------------------------------------------------------------------------------
+
+
+def _renewal(outcome: Synced, now: datetime) -> str | None:
+    """Return when values must be renewed. The status records it, so a restart does not let values expire."""
+    within = outcome.refresh_within
+    return None if within is None else rfc3339(now + timedelta(seconds=within))
+
+
+def _next_refresh(es: ExternalSecret, within: float | None) -> Then:
+    interval = interval_of(es)
+    if es.spec.refresh_policy in ("CreatedOnce", "OnChange") or interval <= 0:
+        return Done()
+    if within is not None and within < interval:
+        return _at_refresh(max(within, 1.0))
+    return _at_refresh(interval)
+
+
+def _retry(es: ExternalSecret, why: str, retry_after: float = 0.0) -> Then:
+    """Return a retry whose back-off ends at the refresh interval, the pace that users expect."""
+    return Retry(why, retry_after, longest=interval_of(es))
+
+
+def _at_refresh(seconds: float) -> Then:
+    return After(seconds, "a refresh is due", Lane.REFRESH)
+
+
+def _stalled_until(es: ExternalSecret) -> Then:
+    interval = interval_of(es)
+    return After(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()

@@ -1,0 +1,59 @@
+"""The frozen inputs of one reconcile, including the time; the checks of `decide.py` use nothing else.
+
+Later steps read more: stores and credentials when values are fetched, the target when it is written, and the object
+itself if the cache is older than our own last write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from eso_api.externalsecret import ExternalSecret
+from eso_operator.controllers.floor import SHORTEST_INTERVAL
+from eso_operator.targets.target import Look
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The administrator's settings."""
+
+    controller_class: str = "default"
+    cluster_stores: bool = True
+    generic_targets: bool = False
+    shortest_interval: float = SHORTEST_INTERVAL
+
+
+@dataclass(frozen=True, slots=True)
+class LastSync:
+    """The last successful sync: its time, and the version of the object."""
+
+    at: datetime | None
+    version: str
+    renew_at: datetime | None = None
+    """When values must be read or generated again because they expire; None if they do not expire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    es: ExternalSecret
+    last: LastSync
+    now: datetime
+    look: Look
+    rules: Rules
+    foreign_class: str = ""
+    """Kind and name of the first store or generator that another operator handles; empty if there is none."""
+    turn: datetime | None = None
+    """An overdue routine refresh waits until then, so that a restart does not run all of them at once."""
+    new_templates: bool = False
+    """True if a ConfigMap or Secret with templates changed after the target was rendered."""
+    first_look: bool = False
+    """True if this process has not reconciled the object before."""
+    told_at: float | None = None
+    """When (monotonic) a provider announced a change of a key that has not been read since."""
+    stretch: float = 1.0
+    """How many intervals may pass between reads: more than one while streams announce every change."""
+    retry_within: float = 0.0
+    """The maximum number of seconds until a retry, if this reconcile fails."""
+    interval_note: str = ""
+    """A remark about its refresh interval for the condition."""

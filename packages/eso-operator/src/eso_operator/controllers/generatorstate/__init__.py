@@ -1,0 +1,1 @@
+"""GeneratorStates: generated values are cleaned up when their deadline passes, or when their owner is deleted."""

@@ -1,0 +1,164 @@
+"""The GeneratorState controller: keeps states, deletes them at their deadline, and cleans up before they are removed.
+
+    state -> decide -> hold it by a finalizer | delete it | clean up -> remove the finalizer
+
+The kind has no status, so events and the log report errors. Neither ever contains a generated value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Protocol, assert_never
+
+import structlog
+
+from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
+from eso_operator.controllers.generatorstate.cleaner import WentBy
+from eso_operator.controllers.generatorstate.decide import (
+    CleanUp,
+    CleanupLimits,
+    Delete,
+    Home,
+    Ignore,
+    Keep,
+    Tried,
+    Trouble,
+    decide,
+    has_no_cleanup,
+    is_over,
+)
+from eso_operator.controllers.generatorstate.outcome import generator_of, not_cleaned, orphaned
+from eso_operator.controllers.memory import Record
+from eso_operator.generating.ledger import FINALIZER
+from eso_operator.memory import Memory
+from eso_operator.report.announcer import Announcer
+from eso_operator.report.homes import Homes
+from eso_operator.report.words import News, outcome_of
+from eso_operator.resolving.resolved import Reason, ResolutionError
+from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.waking.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
+from eso_wire.errors import ProviderError
+from kubebase.clock import Clock
+from kubebase.meta import Malformed, ObjectKey
+from kuberun.cache import Cache
+from kuberun.client import Client
+from kuberun.controller import After, Done, Outcome, Retry
+from kuberun.errors import ApiError, NotFound
+from kuberun.ownership import add_finalizer, remove_finalizer
+from kuberun.requests import DeleteOptions
+
+_KIND: Final = GENERATOR_STATE.kind()
+_RESOURCE: Final = GENERATOR_STATE.resource()
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class StateRecord(Record):
+    """The record of one GeneratorState (`eso_operator.memory`)."""
+
+    attempts: int = 0
+    """Failed clean-ups of a state that is being deleted, since the process started. If lost, counting restarts."""
+
+
+class CleansStates(Protocol):
+    async def clean(self, state: GeneratorState, went_by: WentBy) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The dependencies of the reconciler."""
+
+    client: Client
+    clock: Clock
+    cleaner: CleansStates
+    dependencies: Dependencies
+    memory: Memory[StateRecord]
+    announcer: Announcer
+    homes: Homes
+    limits: CleanupLimits = field(default_factory=CleanupLimits)
+
+
+class GeneratorStateReconciler:
+    """Reconciles GeneratorStates. The process has one."""
+
+    def __init__(self, states: Cache[GeneratorState], outside: Outside) -> None:
+        self._states = states
+        self._outside = outside
+
+    async def reconcile(self, key: ObjectKey) -> Outcome:
+        state = self._states.get(key)
+        if isinstance(state, Malformed):
+            return Done()  # `controllers.malformed` reports it
+        if state is None:
+            return self._finished(key)
+        self._outside.memory.of(key, state.metadata.uid)
+        try:
+            return await self._act(state)
+        except NotFound:
+            return self._finished(key)
+        except ApiError as problem:
+            return outcome_of(problem, "GeneratorState")
+
+    async def _act(self, state: GeneratorState) -> Outcome:
+        client, meta = self._outside.client, state.metadata
+        match decide(state, self._outside.clock.now()):
+            case Keep(seconds=seconds):
+                await add_finalizer(client, _KIND, meta, FINALIZER)
+                return Done() if seconds is None else After(seconds, "deadline")
+            case Delete():
+                held = await add_finalizer(client, _KIND, meta, FINALIZER)
+                seen = meta if held is None else held.metadata
+                # Delete only the version that was read: if its deadline changed since then, the value is in use.
+                exactly = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
+                await client.delete(_KIND, meta.key, exactly)
+                return Done()  # the start of the deletion comes back as an event
+            case CleanUp(waited=waited):
+                return await self._clean_up(state, waited)
+            case Ignore():
+                return self._finished(meta.key)
+            case other:
+                assert_never(other)
+
+    async def _clean_up(self, state: GeneratorState, waited: float) -> Outcome:
+        try:
+            await self._outside.cleaner.clean(state, lambda on: self._depend(state.metadata.key, on))
+        except (ResolutionError, ProviderError) as error:
+            return await self._failed(state, error, waited)
+        return await self._let_go(state)
+
+    async def _failed(self, state: GeneratorState, error: Trouble, waited: float) -> Outcome:
+        """Retry, or abandon the state."""
+        key, what = state.metadata.key, generator_of(state)
+        if error.reason is Reason.UNMANAGED:
+            return self._finished(key)  # another operator created it and cleans it up
+        if has_no_cleanup(error):
+            _log.info("generator has no clean-up, its state is let go", state=str(key), generator=what)
+            return await self._let_go(state)
+        record = self._outside.memory.of(key, state.metadata.uid)
+        record.attempts += 1
+        attempts = record.attempts
+        home = Home.STAYS if self._outside.homes.ending(key.namespace) is None else Home.ENDS
+        if is_over(error, Tried(attempts, waited, home), self._outside.limits):
+            self._tell(state, orphaned(state, error))
+            _log.warning("generated state is let go", state=str(key), generator=what, why=error.reason)
+            return await self._let_go(state)
+        if isinstance(error, ResolutionError):
+            self._depend(key, frozenset({ANY_PROVIDER, on_object(error.subject)}))
+        self._tell(state, not_cleaned(state, error))
+        _log.info("generated state not cleaned up yet", state=str(key), generator=what, why=error.reason)
+        return Retry(f"not cleaned up: {error.reason}", error.retry_after if isinstance(error, ProviderError) else 0.0)
+
+    async def _let_go(self, state: GeneratorState) -> Outcome:
+        await remove_finalizer(self._outside.client, _KIND, state.metadata, FINALIZER)
+        return self._finished(state.metadata.key)
+
+    def _tell(self, state: GeneratorState, news: News) -> None:
+        self._outside.announcer.announce(_RESOURCE, state.metadata, news)
+
+    def _depend(self, key: ObjectKey, on: frozenset[Dependency]) -> None:
+        self._outside.dependencies.record(Dependant(Subsystem.GENERATOR_STATE, key), on)
+
+    def _finished(self, key: ObjectKey) -> Outcome:
+        self._outside.memory.forget(key)
+        return Done()

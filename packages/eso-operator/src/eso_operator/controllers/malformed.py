@@ -1,0 +1,126 @@
+"""Reports objects that the API server stored but that do not decode into their type, on the object itself.
+
+    any informer of a typed kind -> Misfits.changes -> a separate controller -> condition and event
+
+A CRD of another version admits them. Their own controllers cannot decode them and ignore them; only this module reports
+the wrong field. If garbage collection does the work of our finalizer, the finalizer is removed, so that such an object
+can be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from eso_operator.report.announcer import Announcer
+from eso_operator.report.words import READY, News, answered
+from kubebase.clock import Clock, rfc3339
+from kubebase.meta import JsonObject, Malformed, ObjectKey, Resource, meta_of, raw
+from kuberun.cache import Cache, Change
+from kuberun.client import Client
+from kuberun.conditions import ConditionStatus
+from kuberun.controller import Done, Outcome, Retry
+from kuberun.errors import ApiError, Forbidden, Invalid, NotFound
+from kuberun.events import EventType
+from kuberun.ownership import remove_finalizer
+from kuberun.triggers import Mapping
+from kuberun.workqueue import Request
+
+MALFORMED: Final = "Malformed"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedKind:
+    """A kind with its cached objects."""
+
+    resource: Resource
+    store: Cache[Any]
+    reason: str
+    """The reason of the condition for invalid objects of this kind, if it has one."""
+    release: str = ""
+    """One of our finalizers, if garbage collection does its work."""
+
+
+class Misfits:
+    """The controller of malformed objects.
+
+    The process has one. The queue has names only, so the kinds are remembered here.
+    """
+
+    def __init__(self, client: Client, clock: Clock, announcer: Announcer) -> None:
+        self._client = client
+        self._clock = clock
+        self._announcer = announcer
+        self._seen: dict[ObjectKey, set[TypedKind]] = {}
+
+    def changes(self, kind: TypedKind) -> Mapping[Any]:
+        def requests(change: Change[Any]) -> Iterable[Request]:
+            if not isinstance(change.new, Malformed):
+                return ()
+            self._seen.setdefault(change.key, set()).add(kind)
+            return (Request(change.key, f"{kind.resource.kind} does not fit its type"),)
+
+        return requests
+
+    async def reconcile(self, key: ObjectKey) -> Outcome:
+        """Tell about every object of that name that cannot be read."""
+        outcome: Outcome = Done()
+        for kind in self._seen.pop(key, set()):
+            found = kind.store.get(key)
+            if not isinstance(found, Malformed):
+                continue
+            try:
+                await self._tell(kind, found)
+            except NotFound:
+                continue
+            except ApiError as problem:
+                self._seen.setdefault(key, set()).add(kind)
+                outcome = Retry(answered(problem))
+        return outcome
+
+    async def _tell(self, kind: TypedKind, found: Malformed) -> None:
+        live = await self._client.get(raw(kind.resource), found.key)
+        metadata = meta_of(live)
+        if metadata.deletion_timestamp is not None and kind.release:
+            await remove_finalizer(self._client, raw(kind.resource), metadata, kind.release)
+            return
+        message = f"nothing is done for this {kind.resource.kind}: it does not fit its type: {found.error}; correct it"
+        before = _conditions(live)
+        if any(_says(condition, message) for condition in before):
+            return
+        status = {"conditions": _with_ready(before, kind.reason, message, rfc3339(self._clock.now()))}
+        patch = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": status}
+        # A kind may have no status, or a broken one: then the event must suffice.
+        with suppress(NotFound, Forbidden, Invalid):
+            await self._client.merge_patch(raw(kind.resource), found.key, patch, subresource="status")
+        self._announcer.announce(kind.resource, metadata, News(EventType.WARNING, MALFORMED, message))
+        _log.warning("object does not fit its type", kind=kind.resource.kind, key=str(found.key), problem=found.error)
+
+
+def _conditions(live: JsonObject) -> list[JsonObject]:
+    status = live.get("status")
+    found = status.get("conditions") if isinstance(status, dict) else None
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _says(condition: JsonObject, message: str) -> bool:
+    """Return whether a condition already has this message.
+
+    The reason is ignored, because some kinds do not store it.
+    """
+    same = (condition.get("type"), condition.get("status"), condition.get("message"))
+    return same == (READY, ConditionStatus.FALSE.value, message)
+
+
+def _with_ready(before: list[JsonObject], reason: str, message: str, now: str) -> list[JsonObject]:
+    old = next((each for each in before if each.get("type") == READY), {})
+    false = ConditionStatus.FALSE.value
+    since = old.get("lastTransitionTime") if old.get("status") == false else None
+    ready = {"type": READY, "status": false, "message": message, "lastTransitionTime": since or now}
+    return [*(each for each in before if each is not old), {**ready, **({"reason": reason} if reason else {})}]

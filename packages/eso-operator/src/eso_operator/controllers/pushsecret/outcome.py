@@ -1,0 +1,383 @@
+"""The outcomes of a reconcile, and the report for each: one table. Pure.
+
+    outcome         Ready    reason          event            then
+    Synced          True     Synced          Synced           at the next interval
+    SourceDeleted   False    SourceDeleted   SourceDeleted    when the source comes back
+    NotDue          as is    as is           none             when it is due
+    Failed          False    Errored         Errored          back-off, on a change, or at the interval
+    Collided        as is    as is           none             back-off
+    Ignored         as is    as is           none             on a change
+
+Beside Ready, `SecretAlreadyExists` is True while updatePolicy IfNotExists leaves foreign values unchanged, and
+`Contended` is True while other PushSecrets write different values to the same place. The message names the cause;
+failed entries are listed in `status.outcomes`. Events about values that were deleted or left behind come with the
+outcome (`settlement.py`); `report/reporter.py` writes, records and shows all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, assert_never
+
+import msgspec
+
+from eso_api.conditions import KeyOutcome
+from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretStatus
+from eso_operator.controllers.due import NotDue
+from eso_operator.controllers.pushsecret.memory import Learned
+from eso_operator.controllers.pushsecret.plan import IF_NOT_EXISTS
+from eso_operator.controllers.pushsecret.records import Pushed, recorded
+from eso_operator.controllers.pushsecret.refresh import (
+    SOURCE_DELETED,
+    changed,
+    current_version,
+    interval_of,
+    refreshed_at,
+)
+from eso_operator.controllers.pushsecret.rivals import Clash
+from eso_operator.reading.fetched import Failure
+from eso_operator.report.report import Report
+from eso_operator.report.reporter import Subject
+from eso_operator.report.steps import Step
+from eso_operator.report.words import READY, News, next_attempt
+from eso_operator.telemetry.subsystems import Subsystem
+from eso_wire.errors import RetryClass
+from kubebase.clock import rfc3339
+from kubebase.meta import Condition
+from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
+from kuberun.controller import After, Done, Retry
+from kuberun.controller import Outcome as Then
+from kuberun.events import EventType
+from kuberun.workqueue import Lane
+
+SYNCED: Final = "Synced"
+ERRORED: Final = "Errored"
+ALREADY_EXISTS: Final = "SecretAlreadyExists"
+ORPHANED: Final = "Orphaned"
+LEFT_ALONE: Final = "LeftAlone"
+CONTENDED: Final = "Contended"
+DIFFERENT_VALUES: Final = "DifferentValues"
+
+FLUSH_SECONDS: Final = 300.0
+"""A push that changed nothing is written into the status at most this often."""
+_STAY_BEHIND: Final = "remote values stay behind"
+_SHOWN: Final = 3
+_SHOWN_KEYS: Final = 10
+_MAX_OUTCOMES: Final = 50
+_MAX_TEXT: Final = 1024
+
+Records = Mapping[str, Sequence[Pushed]]
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Every value is in its store. `records` lists all values that are ours now."""
+
+    records: Records = field(default_factory=dict)
+    existing: tuple[str, ...] = ()
+    """Existing values that are not ours: `store: remote key`."""
+    weaker: tuple[str, ...] = ()
+    """Stores whose provider has no operation that only creates."""
+    yielded: bool = False
+    """True if a value that another PushSecret overwrote was not written again."""
+    wrote: bool = False
+    renew_within: float | None = None
+    note: str = ""
+    remarks: tuple[str, ...] = ()
+    """Further sentences for the condition."""
+    news: tuple[News, ...] = ()
+    learned: Learned | None = field(default=None, repr=False, compare=False)
+    """The facts to remember once the rest is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDeleted:
+    """The source was deleted, and so were the values pushed from it."""
+
+    news: tuple[News, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The push failed. `records` must be kept; None if nothing was changed."""
+
+    step: Step
+    failures: tuple[Failure, ...]
+    records: Records | None = None
+    news: tuple[News, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Collided:
+    """Another writer changed the object at the same time."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Another operator handles it."""
+
+    why: str
+
+
+Outcome = Synced | SourceDeleted | NotDue | Failed | Collided | Ignored
+
+
+SUBJECT: Final = Subject(
+    PUSH_SECRET.kind(),
+    Subsystem.PUSH_SECRET,
+    name="PushSecret",
+    log="push secret reconciled",
+    log_key="push_secret",
+)
+
+
+def report_of(
+    push: PushSecret,
+    outcome: Outcome,
+    now: datetime,
+    *,
+    retry_within: float = 0.0,
+    clashes: Sequence[Clash] | None = None,
+) -> Report:
+    """Return the report of an outcome. `retry_within` is the maximum number of seconds until a retry.
+
+    `clashes` are the contended places. If they are None, they are unknown, and the condition stays unchanged.
+    """
+    log = None if isinstance(outcome, NotDue) else {"outcome": type(outcome).__name__}
+    report = replace(_row(push, outcome, now, retry_within), log=log)
+    return report if clashes is None else _with_contention(push, report, clashes, now)
+
+
+def _row(push: PushSecret, outcome: Outcome, now: datetime, retry_within: float) -> Report:
+    match outcome:
+        case Synced():
+            return _synced(push, outcome, now)
+        case SourceDeleted():
+            return _source_deleted(push, outcome, now)
+        case NotDue(after=after):
+            return Report(push.status, Done() if after is None else _at(after))
+        case Failed():
+            return _failed(push, outcome, now, retry_within)
+        case Collided(what=what):
+            return Report(push.status, Retry(what))
+        case Ignored():
+            return Report(push.status, Done())
+        case _:
+            assert_never(outcome)
+
+
+def orphaned(sentences: Sequence[str]) -> tuple[News, ...]:
+    """Return one event for each store with abandoned values."""
+    return tuple(News(EventType.WARNING, ORPHANED, text[:_MAX_TEXT], log=_STAY_BEHIND) for text in sentences)
+
+
+def left_alone(sentences: Sequence[str]) -> tuple[News, ...]:
+    """Return events for values that were not deleted because another owner has or shares them."""
+    return tuple(News(EventType.NORMAL, LEFT_ALONE, text[:_MAX_TEXT]) for text in sentences)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _synced(push: PushSecret, outcome: Synced, now: datetime) -> Report:
+    ready = Condition(type=READY, status=ConditionStatus.TRUE, reason=SYNCED, message=_success(push, outcome))
+    entries, versions = recorded(outcome.records)
+    status = msgspec.structs.replace(
+        push.status,
+        conditions=_with_existing(set_condition(push.status.conditions, ready, now), outcome.existing, now),
+        refresh_time=rfc3339(now),
+        renew_time=None if outcome.renew_within is None else rfc3339(now + timedelta(seconds=outcome.renew_within)),
+        next_attempt_time=None,
+        synced_resource_version=current_version(push),
+        synced_push_secrets=entries,
+        synced_versions=versions,
+        outcomes=[],
+    )
+    at = refreshed_at(push)
+    recent = at is not None and timedelta(0) <= now - at < timedelta(seconds=FLUSH_SECONDS)
+    same = not changed(push) and _said_the_same(push.status, status)
+    told = () if same and not outcome.wrote else (News(EventType.NORMAL, SYNCED, ready.message),)
+    return Report(
+        status,
+        _next_push(push, outcome.renew_within),
+        (*outcome.news, *told),
+        flush=outcome.wrote or not (same and recent),
+    )
+
+
+def _source_deleted(push: PushSecret, outcome: SourceDeleted, now: datetime) -> Report:
+    message = "the source is gone; what was pushed from it was deleted from the stores"
+    ready = Condition(type=READY, status=ConditionStatus.FALSE, reason=SOURCE_DELETED, message=message)
+    conditions = remove_condition(set_condition(push.status.conditions, ready, now), ALREADY_EXISTS)
+    status = msgspec.structs.replace(
+        push.status,
+        conditions=conditions,
+        next_attempt_time=None,
+        synced_push_secrets={},
+        synced_versions={},
+        outcomes=[],
+    )
+    return Report(status, Done(), (*outcome.news, News(EventType.NORMAL, SOURCE_DELETED, message)))
+
+
+def _failed(push: PushSecret, outcome: Failed, now: datetime, retry_within: float) -> Report:
+    message = f"{outcome.step.words}: {_told(outcome.failures)}"[:_MAX_TEXT]
+    ready = Condition(type=READY, status=ConditionStatus.FALSE, reason=ERRORED, message=message)
+    status = msgspec.structs.replace(
+        push.status,
+        conditions=set_condition(push.status.conditions, ready, now),
+        next_attempt_time=next_attempt(now, _wait(push, outcome, retry_within)),
+        outcomes=_outcomes(push, outcome, now),
+    )
+    if outcome.records is not None:
+        entries, versions = recorded(outcome.records)
+        status = msgspec.structs.replace(status, synced_push_secrets=entries, synced_versions=versions)
+    again = same_verdict(find_condition(push.status.conditions, READY), ready)
+    told = () if again else (News(EventType.WARNING, ERRORED, message),)
+    return Report(status, _after_failure(push, outcome), (*outcome.news, *told))
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _success(push: PushSecret, outcome: Synced) -> str:
+    parts = [outcome.note or "every value is in its stores"]
+    if outcome.yielded:
+        parts = ["values that another PushSecret overwrote stay (see Contended); every other value is in its stores"]
+    if push.spec.update_policy == IF_NOT_EXISTS:
+        parts.append("remote values that existed were left alone")
+    if outcome.weaker:
+        stores = ", ".join(outcome.weaker)
+        parts.append(
+            f"{stores} cannot create atomically: existence was checked before each push, so a value written by another"
+            " else in between would have been overwritten"
+        )
+    return "; ".join([*parts, *outcome.remarks])[:_MAX_TEXT]
+
+
+def _with_existing(conditions: list[Condition], existing: Sequence[str], now: datetime) -> list[Condition]:
+    if not existing:
+        return remove_condition(conditions, ALREADY_EXISTS)
+    shown = sorted(existing)[:_SHOWN_KEYS]
+    more = len(existing) - len(shown)
+    text = "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
+    message = f"not overwritten, and not ours to delete: {text}"[:_MAX_TEXT]
+    condition = Condition(type=ALREADY_EXISTS, status=ConditionStatus.TRUE, reason=ALREADY_EXISTS, message=message)
+    return set_condition(conditions, condition, now)
+
+
+def _with_contention(push: PushSecret, report: Report, clashes: Sequence[Clash], now: datetime) -> Report:
+    """Return the report with the correct condition Contended, and an event when the contention begins."""
+    before, conditions = find_condition(push.status.conditions, CONTENDED), report.status.conditions
+    news = report.news
+    if clashes:
+        condition = Condition(
+            type=CONTENDED,
+            status=ConditionStatus.TRUE,
+            reason=DIFFERENT_VALUES,
+            message=_contention(push, clashes)[:_MAX_TEXT],
+        )
+        same = same_verdict(before, condition)
+        conditions = set_condition(conditions, condition, now)
+        news = news if before is not None else (*news, News(EventType.WARNING, CONTENDED, condition.message))
+    else:
+        same = before is None
+        conditions = remove_condition(conditions, CONTENDED)
+    status = msgspec.structs.replace(report.status, conditions=conditions)
+    return replace(report, status=status, news=news, flush=report.flush or not same)
+
+
+def _contention(push: PushSecret, clashes: Sequence[Clash]) -> str:
+    told = [_clash(push, each) for each in clashes[:_SHOWN]]
+    text = "; ".join([*told, "and other places"] if len(clashes) > _SHOWN else told)
+    return f"{text}. The last writer wins: change the remoteKey of one of them, or give them the same value"
+
+
+def _clash(push: PushSecret, clash: Clash) -> str:
+    store, remote_key, prop, location = clash.place
+    place = f'remote key "{remote_key}"' + (f', property "{prop}",' if prop else "")
+    place += f' of namespace "{location}"' if location else ""
+    names = [each.name if each.namespace == push.metadata.namespace else str(each) for each in clash.others[:_SHOWN]]
+    # Without a number, which would change all these statuses whenever a writer is added or removed.
+    others = ", ".join(names) + (" and others" if len(clash.others) > _SHOWN else "")
+    writers = f"PushSecrets {others} also write" if len(clash.others) > 1 else f"PushSecret {others} also writes"
+    return f"{place} in {store}: {writers} it, with a different value"
+
+
+def _said_the_same(old: PushSecretStatus, new: PushSecretStatus) -> bool:
+    """Return whether the two differ in their time only."""
+    return (
+        len(old.conditions) == len(new.conditions)
+        and all(same_verdict(find_condition(old.conditions, each.type), each) for each in new.conditions)
+        and old.synced_push_secrets == new.synced_push_secrets
+        and old.synced_versions == new.synced_versions
+        and not old.outcomes
+    )
+
+
+def _told(failures: Sequence[Failure]) -> str:
+    """Return the first causes in full, and the number of the others. A cause that many entries share appears once."""
+    sentences = list(dict.fromkeys(map(_sentence, failures)))
+    shown = sentences[:_SHOWN]
+    more = len(sentences) - len(shown)
+    return "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
+
+
+def _sentence(failure: Failure) -> str:
+    place = f"{failure.path} (key: {failure.remote_key})" if failure.remote_key else failure.path
+    return f"{place}: {failure.reason}: {failure.message}"
+
+
+def _outcomes(push: PushSecret, outcome: Failed, now: datetime) -> list[KeyOutcome]:
+    """Return one outcome for each failed entry. A failure that was reported before keeps its time."""
+    since = {(each.path, each.remote_key, each.store, each.reason): each.since for each in push.status.outcomes}
+    return [
+        KeyOutcome(
+            path=failure.path,
+            reason=failure.reason,
+            remote_key=failure.remote_key,
+            store=failure.store,
+            message=failure.message[:_MAX_TEXT],
+            since=since.get((failure.path, failure.remote_key, failure.store, failure.reason)) or rfc3339(now),
+            step=outcome.step.code,
+        )
+        for failure in outcome.failures[:_MAX_OUTCOMES]
+    ]
+
+
+# --- when it is looked at again ---------------------------------------------------------------------------------------
+
+
+def _next_push(push: PushSecret, within: float | None) -> Then:
+    interval = interval_of(push)
+    if interval <= 0:
+        return Done()
+    return _at(interval if within is None else min(interval, max(within, 1.0)))
+
+
+def _after_failure(push: PushSecret, outcome: Failed) -> Then:
+    interval = interval_of(push)
+    if not _is_hopeless(outcome):
+        return Retry(outcome.step.words, _retry_after(outcome), longest=interval)
+    return After(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()
+
+
+def _wait(push: PushSecret, outcome: Failed, retry_within: float) -> float:
+    """Return the maximum number of seconds until the next attempt; 0 if only a change causes one."""
+    return interval_of(push) if _is_hopeless(outcome) else max(retry_within, _retry_after(outcome))
+
+
+def _is_hopeless(outcome: Failed) -> bool:
+    return all(failure.retry is RetryClass.NEVER for failure in outcome.failures)
+
+
+def _retry_after(outcome: Failed) -> float:
+    return max((failure.retry_after for failure in outcome.failures), default=0.0)
+
+
+def _at(seconds: float) -> Then:
+    return After(seconds, "a push is due", Lane.REFRESH)

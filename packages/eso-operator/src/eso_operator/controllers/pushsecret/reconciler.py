@@ -1,0 +1,327 @@
+"""Reconciles one PushSecret: gather, decide, read the source, select, settle, report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from eso_api.pushsecret import PUSH_SECRET, PushSecret
+from eso_operator.controllers.pushsecret.decide import BEFORE_PUSH, BEFORE_SOURCE, first_stop
+from eso_operator.controllers.pushsecret.deliveries import deliveries, selections, templated
+from eso_operator.controllers.pushsecret.finalizer import Finalizer
+from eso_operator.controllers.pushsecret.gather import Gatherer
+from eso_operator.controllers.pushsecret.memory import NOTHING_KNOWN, Pushes, PushSecretRecord
+from eso_operator.controllers.pushsecret.outcome import (
+    Collided,
+    Failed,
+    Outcome,
+    SourceDeleted,
+    Synced,
+    report_of,
+)
+from eso_operator.controllers.pushsecret.places import Known, Place
+from eso_operator.controllers.pushsecret.plan import IF_NOT_EXISTS
+from eso_operator.controllers.pushsecret.push import Delivery
+from eso_operator.controllers.pushsecret.records import recorded, union
+from eso_operator.controllers.pushsecret.refresh import changed, current_version, interval_of
+from eso_operator.controllers.pushsecret.select import EntryError, select_all
+from eso_operator.controllers.pushsecret.settlement import Planned, Settlement, news_of
+from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot
+from eso_operator.controllers.pushsecret.sources import (
+    Source,
+    SourceError,
+    SourceGoneError,
+    SourceReader,
+    Sources,
+    missed,
+)
+from eso_operator.controllers.pushsecret.triggers import named_stores
+from eso_operator.generating.ledger import PUSH_ENTRY
+from eso_operator.generating.values import GeneratorLedger, StateOwner
+from eso_operator.memory import Memory
+from eso_operator.reading.fetched import Failure
+from eso_operator.reading.templates import TemplateMissingError, read_templates, template_sources
+from eso_operator.report.reporter import Reporter
+from eso_operator.report.steps import Step
+from eso_operator.report.words import answered
+from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.waking.dependencies import Dependant, Dependencies, Dependency
+from eso_render.errors import RenderError
+from eso_render.rendering import Rendering
+from eso_render.secret import render_pushes
+from eso_render.sources import TemplateObjects
+from eso_wire.errors import RetryClass
+from kubebase.clock import Clock
+from kubebase.meta import ObjectKey
+from kuberun.client import Client
+from kuberun.controller import Done, Retry, longest_wait
+from kuberun.controller import Outcome as Then
+from kuberun.errors import ApiError, Conflict, NotFound, NotServed
+
+_KIND: Final = PUSH_SECRET.kind()
+_UNREADABLE: Final = "it cannot be read"
+_NOT_SERVED: Final = "the API server does not know PushSecrets now"
+_STATE_ENTRIES: Final = (PUSH_ENTRY,)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The dependencies of the reconciler."""
+
+    client: Client
+    clock: Clock
+    sources: SourceReader
+    settlement: Settlement
+    ledger: GeneratorLedger
+    finalizer: Finalizer
+    pushes: Pushes
+    memory: Memory[PushSecretRecord]
+    dependencies: Dependencies
+    reporter: Reporter[PushSecret]
+    rendering: Rendering
+    """The renderer of templates."""
+    selecting: Rendering
+    """The renderer of templates that rename keys: their delimiters cannot be configured."""
+
+
+class PushSecretReconciler:
+    """Makes backends hold the values that PushSecrets select."""
+
+    def __init__(self, gatherer: Gatherer, outside: Outside) -> None:
+        self._gatherer = gatherer
+        self._outside = outside
+
+    async def reconcile(self, key: ObjectKey) -> Then:
+        """Push the values of the source to the stores of one PushSecret."""
+        push = self._gatherer.find(key)
+        if push is None:
+            return await self._gone(key)
+        try:
+            # The status lists our values and whether the last push failed. An older status would miss values that we
+            # pushed, or cancel a retry that was announced.
+            push = await self._outside.reporter.latest(push)
+        except ApiError as problem:
+            return self._outside.reporter.ended_by(problem, _UNREADABLE)
+        self._outside.memory.of(key, push.metadata.uid)
+        if (waiting := await self._outside.finalizer.prepare(push)) is not None:
+            return waiting
+        if push.metadata.deletion_timestamp is not None:
+            return await self._finish(push)
+        with self._outside.reporter.timed(push.metadata):
+            snapshot = await self._gatherer.gather(push, self._outside.clock.now())
+            outcome = first_stop(snapshot, BEFORE_SOURCE)
+            if outcome is None:
+                snapshot, outcome = await self._push(snapshot)
+            return await self._report(snapshot, outcome)
+
+    # --- pushing ------------------------------------------------------------------------------------------------------
+
+    async def _push(self, snapshot: PushSnapshot) -> tuple[PushSnapshot, Outcome]:
+        """Push: source, stores, entries, values.
+
+        A failure is an outcome. The snapshot has the object with our last write.
+        """
+        push = snapshot.push
+        if push.spec.selector.generator_ref is not None and (stop := first_stop(snapshot, BEFORE_PUSH)) is not None:
+            self._depend(push)
+            return snapshot, stop  # no value is generated if it cannot be pushed
+        try:
+            sources = await self._outside.sources.read(push)
+        except SourceGoneError as error:
+            return snapshot, await self._without_source(push, error)
+        except SourceError as error:
+            self._depend(push, missed(error))
+            failure = Failure("spec.selector", error.reason, error.message, "", "", error.retry, error.retry_after)
+            return snapshot, Failed(Step.READ_SOURCE, (failure,))
+        try:
+            return await self._from(snapshot, sources)
+        except Conflict:
+            return snapshot, Collided("an object changed meanwhile")
+        except ApiError as problem:
+            return snapshot, _failed("spec", "ApiServer", answered(problem))
+
+    async def _from(self, snapshot: PushSnapshot, sources: Sources) -> tuple[PushSnapshot, Outcome]:
+        """Push from the sources.
+
+        The state of generated values is recorded before the first push, and until every store has the next ones.
+        """
+        push, ledger = snapshot.push, self._outside.ledger
+        kept = await ledger.keep(StateOwner(PUSH_SECRET.resource(), push.metadata, _STATE_ENTRIES), sources.made)
+        try:
+            planned = first_stop(snapshot, BEFORE_PUSH) or await self._planned(snapshot, sources)
+            if isinstance(planned, Planned):
+                snapshot = replace(snapshot, push=self._gatherer.paced(await self._announced(push, planned)))
+        except ApiError:
+            await ledger.discard(kept)
+            raise
+        if not isinstance(planned, Planned):
+            await ledger.discard(kept)
+            self._depend(push, sources.depends_on)
+            return snapshot, planned
+        settled = await self._outside.settlement.push(snapshot, sources, planned)
+        self._depend(push, sources.depends_on, settled.depends_on)
+        if not any(result.landed or result.unsure for result in settled.results):
+            await ledger.discard(kept)
+        elif isinstance(settled.outcome, Synced) and not any(result.left for result in settled.results):
+            await ledger.retire(kept)
+        return snapshot, settled.outcome
+
+    async def _announced(self, push: PushSecret, planned: Planned) -> PushSecret:
+        """Return the object after all values that will be pushed and later deleted were recorded in its status."""
+        new = self._outside.settlement.announce(push, planned)
+        if not new:
+            return push
+        entries, versions = recorded(union(new, planned.ours))
+        status = msgspec.structs.replace(push.status, synced_push_secrets=entries, synced_versions=versions)
+        try:
+            return await self._outside.reporter.write(push, status)
+        except Conflict:
+            self._outside.settlement.withdraw(push)
+            raise
+
+    async def _planned(self, snapshot: PushSnapshot, sources: Sources) -> Planned | Outcome:
+        """Return the deliveries with their bindings; an outcome if the spec is invalid."""
+        push = snapshot.push
+        stores = () if isinstance(snapshot.stores, NoChoice) else snapshot.stores
+        try:
+            templates = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
+            rendered = await self._rendered(push, sources.found, templates.objects)
+            wanted = await self._wanted(snapshot, stores, rendered)
+            bound = await self._outside.settlement.bind(wanted)
+            return Planned(bound, self._outside.settlement.ours(push), templates.versions)
+        except EntryError as problem:
+            return _failed(problem.path, "InvalidSpec", str(problem), problem.remote_key)
+        except (TemplateMissingError, RenderError) as problem:
+            return _failed("spec.template", "TemplateError", str(problem), step=Step.RENDER_PUSH)
+
+    async def _rendered(
+        self, push: PushSecret, sources: Sequence[Source], objects: TemplateObjects
+    ) -> tuple[Source, ...]:
+        """Return the sources after their template."""
+        template = push.spec.template
+        if template is None:
+            return tuple(sources)
+        work = partial(render_pushes, template, [source.values for source in sources], objects=objects)
+        made = await self._outside.rendering.run(work, push.metadata.namespace)
+        return tuple(map(templated, sources, made))
+
+    async def _wanted(
+        self, snapshot: PushSnapshot, stores: Sequence[Chosen], sources: Sequence[Source]
+    ) -> tuple[Delivery, ...]:
+        """Return the deliveries of each store. Raises EntryError."""
+        push = snapshot.push
+        work = partial(select_all, selections(push, stores, sources))
+        selected = await self._outside.selecting.run(work, push.metadata.namespace)
+        return tuple(deliveries(push, stores, sources=sources, known=self._known(snapshot), selected=selected))
+
+    def _known(self, snapshot: PushSnapshot) -> Mapping[Place, Known]:
+        """Return the values that need not be written again.
+
+        An edit of the object writes everything again, but only once: our cache may lack the status that records it.
+        """
+        push, last = snapshot.push, snapshot.remembered
+        pushed_before = not changed(push) or (last is not None and last.version == current_version(push))
+        replaces = push.spec.update_policy != IF_NOT_EXISTS
+        return self._outside.pushes.values(push) if pushed_before or not replaces else NOTHING_KNOWN
+
+    async def _without_source(self, push: PushSecret, error: SourceGoneError) -> Outcome:
+        """Return the outcome for a missing source.
+
+        A selector that matches nothing is not an error; a missing named Secret is one.
+        """
+        if (settled := await self._outside.settlement.without_source(push)) is not None:
+            outcome, removal = settled
+            self._depend(push, removal.depends_on)
+            return outcome
+        self._depend(push)
+        source = push.spec.selector.secret
+        if source is not None and not source.name:
+            return Synced(note="no Secret matches spec.selector.secret.selector: nothing is pushed")
+        return Failed(Step.READ_SOURCE, (Failure("spec.selector", error.reason, error.message),))
+
+    # --- deletion -----------------------------------------------------------------------------------------------------
+
+    async def _finish(self, push: PushSecret) -> Then:
+        """Finish a PushSecret that is being deleted: remove its values, then its finalizer."""
+        known = self._outside.memory.known(push.key, push.metadata.uid)
+        if known is None or not known.emptied:
+            failed, removal = await self._outside.settlement.finish(push)
+            self._depend(push, removal.depends_on)
+            if failed is not None:
+                return await self._say(push, failed, self._outside.clock.now())
+            self._outside.reporter.announce(push.metadata, *news_of(removal))
+            # From now on, values in its places belong to other PushSecrets.
+            self._outside.memory.of(push.key, push.metadata.uid).emptied = True
+        return await self._outside.finalizer.release(push)
+
+    async def _gone(self, key: ObjectKey) -> Then:
+        """Clean up after a deleted object, including values that were pushed and never recorded."""
+        if (push := self._outside.settlement.astray(key)) is not None:
+            try:
+                # An object of the same name would own the same values.
+                await self._outside.client.get(_KIND, key)
+            except NotServed:
+                return Retry(f"{_UNREADABLE}: {_NOT_SERVED}")
+            except NotFound:
+                if isinstance(then := await self._undo(push), Retry):
+                    return then
+            except ApiError as problem:
+                return Retry(f"{_UNREADABLE}: {answered(problem)}")
+        self._outside.memory.forget(key)
+        return Done()
+
+    async def _undo(self, push: PushSecret) -> Then:
+        """Delete values of an object that another operator deleted while we were pushing."""
+        removal = await self._outside.settlement.undo(push)
+        self._outside.reporter.announce(push.metadata, *news_of(removal))
+        return Retry(Step.DELETE_PUSHED.words) if removal.failures else Done()
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    async def _report(self, snapshot: PushSnapshot, outcome: Outcome) -> Then:
+        if isinstance(outcome, Synced) and snapshot.interval_note:
+            outcome = replace(outcome, remarks=(*outcome.remarks, snapshot.interval_note))
+        return await self._say(snapshot.push, outcome, snapshot.now)
+
+    async def _say(self, push: PushSecret, outcome: Outcome, now: datetime) -> Then:
+        """Report the outcome once."""
+        if isinstance(outcome, Failed) and outcome.records is None and self._outside.pushes.unrecorded(push):
+            outcome = replace(outcome, records=self._outside.settlement.ours(push))
+        within, clashes = longest_wait(interval_of(push)), self._outside.settlement.clashes(push, outcome)
+        told = await self._outside.reporter.tell(
+            push, lambda push: report_of(push, outcome, now, retry_within=within, clashes=clashes)
+        )
+        if isinstance(told.problem, NotServed):
+            return Retry(f"status not written: {_NOT_SERVED}")
+        if isinstance(told.problem, NotFound):
+            return await self._undo(push)
+        if told.problem is None:
+            self._on_record(push, outcome)
+        return told.then
+
+    def _on_record(self, push: PushSecret, outcome: Outcome) -> None:
+        """Update the memory after the status was written: facts of a lost write must be reported again."""
+        match outcome:
+            case Synced(learned=learned):
+                self._outside.pushes.recorded(push, learned)
+            case Failed():
+                self._outside.pushes.recorded(push, None)
+            case SourceDeleted():
+                self._outside.pushes.clear(push)
+            case _:
+                pass
+
+    def _depend(self, push: PushSecret, *on: Iterable[Dependency]) -> None:
+        """Record the dependencies of the PushSecret; a change of one wakes it."""
+        found = {dependency for each in on for dependency in each}
+        found |= set(named_stores(push)) | set(template_sources(push.spec.template, push.metadata.namespace))
+        self._outside.dependencies.record(Dependant(Subsystem.PUSH_SECRET, push.key), found)
+
+
+def _failed(path: str, reason: str, message: str, remote_key: str = "", *, step: Step = Step.PUSH) -> Failed:
+    return Failed(step, (Failure(path, reason, message, remote_key, retry=RetryClass.BACKOFF),))

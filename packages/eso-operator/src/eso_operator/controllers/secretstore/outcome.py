@@ -1,0 +1,241 @@
+"""Maps a verdict to its report: one table for condition, events, status and requeue. Pure.
+
+    verdict       Ready      reason                                     event      then
+    Valid         True       Valid                                      Normal     after the interval
+    Referent v1   True       Valid                                      Normal     after the interval
+    Referent v2   Unknown    ReferentAuthUnverified                     Normal     after the interval
+    Unverified    True       ValidationUnknown                          Warning    after the interval
+    Broken   v1   False      InvalidProviderConfig                      Warning    back-off
+    Broken   v2   False      the cause (ProviderNotInstalled, …)        Warning    back-off
+    Throttled     as it was  as it was; new: True, ValidationUnknown    Warning    after the pause of the backend
+
+The existing operator records its Valid event at every reconcile; here an event is recorded only if it is new, so that
+an idle cluster sees no writes. Reasons of v1 kinds are exactly the existing ones; the message begins with the cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from eso_operator.controllers.secretstore.capabilities import capabilities_of, spelled
+from eso_operator.controllers.secretstore.kinds import Generation, StoreKind
+from eso_operator.controllers.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
+from eso_operator.report.report import Report
+from eso_operator.report.reporter import Subject
+from eso_operator.report.words import READY, News
+from eso_wire.values import ConditionReport
+from kubebase.meta import Condition, ObjectMeta
+from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
+from kuberun.controller import After, Outcome, Retry
+from kuberun.events import EventType
+from kuberun.redaction import bounded
+
+THROTTLED: Final = "Throttled"
+PUSH_REFRESH_DEGRADED: Final = "PushRefreshDegraded"
+PUSH_REFRESH_RESTORED: Final = "PushRefreshRestored"
+VALID: Final = "Valid"
+INVALID_PROVIDER_CONFIG: Final = "InvalidProviderConfig"
+VALIDATION_UNKNOWN: Final = "ValidationUnknown"
+REFERENT_AUTH_UNVERIFIED: Final = "ReferentAuthUnverified"
+STORE_UNMAINTAINED: Final = "StoreUnmaintained"
+STORE_DEPRECATED: Final = "StoreDeprecated"
+IGNORE_MAINTENANCE: Final = "external-secrets.io/ignore-maintenance-checks"
+MIRROR_PREFIX: Final = "Provider"
+"""Conditions that the provider reports appear under this prefix."""
+
+_VALIDATED: Final = "store validated"
+_POLLED: Final = "Changes are found at the refresh interval"
+_MAX_MIRRORED: Final = 16
+_MAX_WARNINGS: Final = 5
+_MAX_MIRRORED_MESSAGE: Final = 1024
+_TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The store as it was when the verdict was reached."""
+
+    kind: StoreKind
+    metadata: ObjectMeta
+    status: Any
+    interval: float
+    now: datetime
+    stream_trouble: str | None = None
+    """Why the change stream of the provider is broken; it does not affect readiness."""
+
+
+def subject_of(kind: StoreKind) -> Subject:
+    return Subject(kind.kind, kind.subsystem, name="store", log=_VALIDATED, log_key="store")
+
+
+def report_of(before: Before, verdict: Verdict) -> Report:
+    """Return the report of a verdict."""
+    old = find_condition(before.status.conditions, READY)
+    ready, event = _ready(before, verdict, old)
+    conditions = set_condition(before.status.conditions, ready, before.now)
+    conditions = _with_throttling(conditions, verdict, before.now)
+    conditions = _with_stream_trouble(conditions, before)
+    answer = _answer(verdict)
+    if answer is not None:
+        conditions = _with_mirrored(conditions, answer.conditions, before.now)
+    news = () if same_verdict(old, ready) else _news(before, answer, News(event, ready.reason, ready.message))
+    news = (*news, *_push_news(before))
+    status = _status(before, conditions, answer, verdict)
+    # A line only when something changed: a store is validated again and again.
+    log = None if status == before.status else {"ready": ready.status, "why": ready.reason}
+    return Report(status, _then(before, verdict), news, log=log)
+
+
+def _ready(before: Before, verdict: Verdict, old: Condition | None) -> tuple[Condition, EventType]:
+    match verdict:
+        case Valid():
+            return _condition(ConditionStatus.TRUE, VALID, _VALIDATED), EventType.NORMAL
+        case Referent(message=message):
+            if before.kind.generation is Generation.V1:
+                return _condition(ConditionStatus.TRUE, VALID, _VALIDATED), EventType.NORMAL
+            return _condition(ConditionStatus.UNKNOWN, REFERENT_AUTH_UNVERIFIED, message), EventType.NORMAL
+        case Unverified(message=message):
+            return _condition(ConditionStatus.TRUE, VALIDATION_UNKNOWN, message), EventType.WARNING
+        case Broken(cause=cause, message=message):
+            return _broken(before.kind.generation, cause, message), EventType.WARNING
+        case Throttled(message=message):
+            if old is not None:
+                return old, EventType.WARNING
+            return _condition(ConditionStatus.TRUE, VALIDATION_UNKNOWN, message), EventType.WARNING
+        case _:
+            assert_never(verdict)
+
+
+def _broken(generation: Generation, cause: str, message: str) -> Condition:
+    match generation:
+        case Generation.V1:
+            text = message if cause == INVALID_PROVIDER_CONFIG else f"{cause}: {message}"
+            return _condition(ConditionStatus.FALSE, INVALID_PROVIDER_CONFIG, text)
+        case Generation.V2:
+            return _condition(ConditionStatus.FALSE, cause, message)
+        case _:
+            assert_never(generation)
+
+
+def _then(before: Before, verdict: Verdict) -> Outcome:
+    match verdict:
+        case Valid() | Referent() | Unverified():
+            return After(before.interval, "validation is due")
+        case Throttled(retry_after=retry_after):
+            return After(max(retry_after, 1.0), "the backend asked to wait")
+        case Broken(cause=cause, retry_after=retry_after):
+            return Retry(cause, retry_after)
+        case _:
+            assert_never(verdict)
+
+
+def _answer(verdict: Verdict) -> Answer | None:
+    match verdict:
+        case Valid(answer=answer) | Referent(answer=answer) | Unverified(answer=answer):
+            return answer
+        case Broken() | Throttled():
+            return None
+        case _:
+            assert_never(verdict)
+
+
+def _status(before: Before, conditions: list[Condition], answer: Answer | None, verdict: Verdict) -> Any:
+    """Return the old status with the new facts. Facts that are still unknown stay as they were."""
+    changes: dict[str, Any] = {"conditions": conditions}
+    if answer is not None and not (before.kind.generation is Generation.V1 and isinstance(verdict, Unverified)):
+        changes["capabilities"] = capabilities_of(answer.operations)
+    if before.kind.generation is Generation.V2:
+        changes["observed_generation"] = before.metadata.generation
+        if answer is not None:
+            changes["operations"] = list(spelled(answer.operations))
+    return msgspec.structs.replace(before.status, **changes)
+
+
+# --- conditions besides Ready -----------------------------------------------------------------------------------------
+
+
+def _with_throttling(conditions: list[Condition], verdict: Verdict, now: datetime) -> list[Condition]:
+    if isinstance(verdict, Throttled):
+        throttled = Condition(type=THROTTLED, status="True", reason="RateLimited", message=verdict.message)
+        return set_condition(conditions, throttled, now)
+    return remove_condition(conditions, THROTTLED)
+
+
+def _with_stream_trouble(conditions: list[Condition], before: Before) -> list[Condition]:
+    if before.stream_trouble is None:
+        return remove_condition(conditions, PUSH_REFRESH_DEGRADED)
+    message = bounded(f"{before.stream_trouble}. {_POLLED}", _MAX_MIRRORED_MESSAGE)
+    degraded = Condition(type=PUSH_REFRESH_DEGRADED, status="True", reason="StreamBroken", message=message)
+    return set_condition(conditions, degraded, before.now)
+
+
+def _with_mirrored(conditions: list[Condition], reports: Iterable[ConditionReport], now: datetime) -> list[Condition]:
+    """Return the provider's own conditions, bounded and under our prefix, without those it no longer reports."""
+    mirrored = [_mirrored(report) for report in reports if _TYPE.fullmatch(report.type)][:_MAX_MIRRORED]
+    types = {condition.type for condition in mirrored}
+    for stale in [known for known in conditions if _is_mirror(known) and known.type not in types]:
+        conditions = remove_condition(conditions, stale.type)
+    for condition in mirrored:
+        conditions = set_condition(conditions, condition, now)
+    return conditions
+
+
+def _mirrored(report: ConditionReport) -> Condition:
+    statuses = [status.value for status in ConditionStatus]
+    return Condition(
+        type=f"{MIRROR_PREFIX}{report.type}",
+        status=report.status if report.status in statuses else ConditionStatus.UNKNOWN.value,
+        reason=report.reason if _REASON.fullmatch(report.reason) else "Reported",
+        message=bounded(report.message, _MAX_MIRRORED_MESSAGE),
+    )
+
+
+def _is_mirror(condition: Condition) -> bool:
+    return condition.type.startswith(MIRROR_PREFIX) and condition.type not in (READY, THROTTLED)
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+_MAINTENANCE: Final[Mapping[str, tuple[str, str]]] = {
+    "unmaintained": (STORE_UNMAINTAINED, "the provider of this store is unmaintained; plan to replace it"),
+    "deprecated": (STORE_DEPRECATED, "the provider of this store is deprecated; plan to replace it"),
+}
+
+
+def _news(before: Before, answer: Answer | None, verdict: News) -> tuple[News, ...]:
+    """Return events about maintenance and warnings whenever the verdict changed."""
+    if answer is None:
+        return (verdict,)
+    return (*_maintenance_news(before.metadata, answer), *_warnings(answer.warnings), verdict)
+
+
+def _push_news(before: Before) -> tuple[News, ...]:
+    """Return an event when the degradation begins or ends."""
+    said = find_condition(before.status.conditions, PUSH_REFRESH_DEGRADED) is not None
+    if before.stream_trouble is not None and not said:
+        return (News(EventType.WARNING, PUSH_REFRESH_DEGRADED, f"{before.stream_trouble}. {_POLLED}"),)
+    if before.stream_trouble is None and said:
+        return (News(EventType.NORMAL, PUSH_REFRESH_RESTORED, "change events arrive again, or are no longer needed"),)
+    return ()
+
+
+def _maintenance_news(about: ObjectMeta, answer: Answer) -> tuple[News, ...]:
+    known = _MAINTENANCE.get(answer.maintenance)
+    if known is None or IGNORE_MAINTENANCE in about.annotations:
+        return ()
+    return (News(EventType.WARNING, *known),)
+
+
+def _warnings(texts: Sequence[str]) -> tuple[News, ...]:
+    return tuple(News(EventType.WARNING, "ProviderWarning", text) for text in texts[:_MAX_WARNINGS])
+
+
+def _condition(status: ConditionStatus, reason: str, message: str) -> Condition:
+    return Condition(type=READY, status=status.value, reason=reason, message=message)

@@ -1,0 +1,126 @@
+"""Reconciles one store: gather, validate, report. The same for all kinds of `kinds.py`.
+
+A store is reconciled when it changes, when one of its dependencies changes (`dependencies.py`), and at its interval.
+Its status is written only if it differs, and its events are recorded only if they are new. An idle store costs one call
+to its provider per interval and no writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from eso_api import durations
+from eso_operator.controllers.floor import SHORTEST_INTERVAL
+from eso_operator.controllers.memory import Record
+from eso_operator.controllers.secretstore.kinds import StoreKind
+from eso_operator.controllers.secretstore.outcome import Before, report_of
+from eso_operator.controllers.secretstore.validation import Validator
+from eso_operator.memory import Memory
+from eso_operator.report.report import Report
+from eso_operator.report.reporter import Reporter
+from eso_operator.waking.dependencies import Dependant, Dependencies, OnObject
+from kubebase.clock import Clock
+from kubebase.meta import Malformed, ObjectKey
+from kuberun.cache import Cache
+from kuberun.controller import Done, Outcome
+from kuberun.errors import ApiError
+
+StreamTrouble = Callable[[OnObject], str | None]
+"""Returns why change events of a store do not arrive; None if they do, or if no object follows it."""
+
+
+def no_trouble(_: OnObject) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    controller_class: str
+    interval: float
+    """Seconds between validations of a store without its own interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The dependencies that all store reconcilers share."""
+
+    clock: Clock
+    validator: Validator
+    dependencies: Dependencies
+    stream_trouble: StreamTrouble = no_trouble
+
+
+def interval_of(spec: Any, usual: float) -> float:
+    """Return the seconds between two validations of a valid store."""
+    try:
+        said = durations.seconds(spec.refresh_interval, field="spec.refreshInterval")
+    except durations.DurationError:
+        return usual  # the validation reports it
+    return max(said, SHORTEST_INTERVAL) if said else usual
+
+
+class StoreReconciler:
+    """Reconciles the stores of one kind."""
+
+    def __init__(
+        self,
+        kind: StoreKind,
+        stores: Cache[Any],
+        outside: Outside,
+        *,
+        reporter: Reporter[Any],
+        memory: Memory[Record],
+        settings: StoreSettings,
+    ) -> None:
+        self._kind = kind
+        self._stores = stores
+        self._outside = outside
+        self._reporter = reporter
+        self._memory = memory
+        self._settings = settings
+
+    async def reconcile(self, key: ObjectKey) -> Outcome:
+        """Validate the store and report the result on it."""
+        store = self._gather(key)
+        if store is None:
+            self._memory.forget(key)
+            return Done()
+        try:
+            store = await self._reporter.as_we_left_it(store)
+        except ApiError as problem:
+            return self._reporter.ended_by(problem, "the store cannot be read")
+        self._memory.of(key, store.metadata.uid)
+        with self._reporter.timed(store.metadata):
+            return await self._validate(store)
+
+    def _gather(self, key: ObjectKey) -> Any | None:
+        """Return the store if it exists and is ours. `controllers.malformed` reports one that does not decode."""
+        store = self._stores.get(key)
+        if (
+            store is None
+            or isinstance(store, Malformed)
+            or store.spec.controller not in ("", self._settings.controller_class)
+        ):
+            return None
+        return store
+
+    async def _validate(self, store: Any) -> Outcome:
+        finding = await self._outside.validator.find_out(self._kind, store.metadata)
+        self._outside.dependencies.record(self._dependant(store.metadata.key), finding.depends_on)
+        trouble = self._outside.stream_trouble(self._as_dependency(store.metadata.key))
+        now = self._outside.clock.now()
+
+        def report(store: Any) -> Report:
+            interval = interval_of(store.spec, self._settings.interval)
+            before = Before(self._kind, store.metadata, store.status, interval, now, stream_trouble=trouble)
+            return report_of(before, finding.verdict)
+
+        return (await self._reporter.tell(store, report)).then
+
+    def _as_dependency(self, key: ObjectKey) -> OnObject:
+        return OnObject(self._kind.resource.group, self._kind.resource.kind, key)
+
+    def _dependant(self, key: ObjectKey) -> Dependant:
+        return Dependant(self._kind.subsystem, key)

@@ -1,0 +1,1 @@
+"""Generated values, recorded until they are cleaned up."""

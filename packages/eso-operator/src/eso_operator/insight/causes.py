@@ -1,0 +1,182 @@
+"""Problems grouped by cause: one entry for a broken store, not one for each of its users. Pure.
+
+    object that is not ready -> first needed object that is missing or not ready -> ... -> root
+
+The roots of a cause are the objects to repair; `waiting` are the objects that fail only because of them. Objects whose
+problem has no such root are grouped by kind and reason. Decisions use only references, reasons and conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from eso_api.crd import CustomKind
+from eso_operator.insight.overview import Overview
+from eso_operator.insight.overviewrows import NO_STATUS, OVERVIEW_KINDS, PROVIDERS, SYNCED, Health, ObjectId, Row
+from eso_operator.resolving.resolved import Reason
+
+MANY_ROOTS: Final = 5
+"""More stores than this with the same reason are one cause."""
+_DEEPEST: Final = 4
+_ABSENT: Final = "it does not exist; create it, or correct the objects that name it"
+_BY_ID: Final = {(custom.group, custom.name): custom for custom in OVERVIEW_KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One thing to repair, and everything that waits for it."""
+
+    custom: CustomKind[Any]
+    reason: str
+    roots: tuple[Row, ...]
+    waiting: tuple[Row, ...] = ()
+    at_risk: int = 0
+    """The number of objects that need a root and still work."""
+
+    @property
+    def affected(self) -> int:
+        """Return the number of existing objects that are not ready because of the cause."""
+        return len(self.waiting) + sum(root.health is not Health.ABSENT for root in self.roots)
+
+    @property
+    def since(self) -> str:
+        """Return when the cause began according to its roots; else when the first waiting object became not ready."""
+        times = [row.since for row in self.roots if row.since] or [row.since for row in self.waiting if row.since]
+        return min(times, default="")
+
+    @property
+    def next_attempt(self) -> str:
+        return min((row.next_attempt for row in (*self.waiting, *self.roots) if row.next_attempt), default="")
+
+    @property
+    def message(self) -> str:
+        """Return the message of the first root."""
+        return next((row.message for row in self.roots if row.message), "")
+
+    @property
+    def headline(self) -> str:
+        """Return the cause in one sentence without its time."""
+        named = str_of(self.roots[0]) if len(self.roots) == 1 else counted(len(self.roots), self.custom)
+        said = self._unreported if self.reason == NO_STATUS else self.reason
+        if not self.waiting:
+            return f"{named}: {said}"
+        return f"{_listed(self.waiting)} {_verb(self.waiting)} for {named}: {said}"
+
+    @property
+    def _unreported(self) -> str:
+        return f"no operator has reported on {'it' if len(self.roots) == 1 else 'them'} yet"
+
+
+@dataclass(slots=True)
+class _Found:
+    root: Row
+    waiting: list[Row] = field(default_factory=list)
+
+
+def causes_of(overview: Overview) -> tuple[Cause, ...]:
+    """Return the causes of everything that is not ready: those that affect most objects first."""
+    rows = {row.id: row for row in overview.rows}
+    known = _complete(overview)
+    found: dict[ObjectId, _Found] = {}
+    for row in overview.rows:
+        if row.health is Health.GOOD:
+            continue
+        root = _root(row, rows, known)
+        entry = found.setdefault(root.id, _Found(root))
+        if root.id != row.id:
+            entry.waiting.append(row)
+    users = _users(overview.rows, found)
+    causes = [replace(cause, at_risk=_risk(cause, users)) for cause in _merged(found.values())]
+    return tuple(sorted(causes, key=lambda cause: (-cause.affected, cause.since, cause.headline)))
+
+
+def str_of(row: Row) -> str:
+    return f"{'v2 ' if row.generation == 'v2' and row.custom not in PROVIDERS else ''}{row.id}"
+
+
+def counted(count: int, custom: CustomKind[Any]) -> str:
+    ending = "" if count == 1 else "es" if custom.name.endswith("s") else "s"
+    return f"{count} {custom.name}{ending}"
+
+
+# --- from an object to the root of its problem ------------------------------------------------------------------------
+
+
+def _complete(overview: Overview) -> frozenset[tuple[str, str]]:
+    """Return the kinds of which every object is known, so that an unknown object does not exist."""
+    if overview.left_out:
+        return frozenset()
+    return frozenset(_BY_ID) - {(gap.custom.group, gap.custom.name) for gap in overview.gaps}
+
+
+def _root(row: Row, rows: Mapping[ObjectId, Row], known: frozenset[tuple[str, str]]) -> Row:
+    for _ in range(_DEEPEST):
+        deeper = next(_broken_needs(row, rows, known), None)
+        if deeper is None or deeper.id == row.id:
+            return row
+        row = deeper
+    return row
+
+
+def _broken_needs(row: Row, rows: Mapping[ObjectId, Row], known: frozenset[tuple[str, str]]) -> Iterator[Row]:
+    for need in row.blamed:
+        there = rows.get(need)
+        if there is not None and there.health is Health.BAD:
+            yield there
+        elif there is None and (need.group, need.kind) in known:
+            custom = _BY_ID[need.group, need.kind]
+            reason = Reason.CLASS_NOT_FOUND if custom in PROVIDERS else Reason.NOT_FOUND
+            yield Row(need, custom, Health.ABSENT, reason.value, _ABSENT)
+
+
+# --- from roots to causes ---------------------------------------------------------------------------------------------
+
+
+def _merged(found: Iterable[_Found]) -> Iterator[Cause]:
+    """Merge objects without a root by kind and reason; stores and classes only if there are many."""
+    alike: dict[tuple[CustomKind[Any], str], list[_Found]] = {}
+    for entry in found:
+        alike.setdefault((entry.root.custom, entry.root.reason), []).append(entry)
+    for (custom, reason), entries in alike.items():
+        whole = Cause(
+            custom,
+            reason,
+            tuple(entry.root for entry in entries),
+            tuple(row for entry in entries for row in entry.waiting),
+        )
+        if custom in SYNCED or reason == NO_STATUS or len(entries) > MANY_ROOTS:
+            yield whole
+        else:
+            yield from (replace(whole, roots=(each.root,), waiting=tuple(each.waiting)) for each in entries)
+
+
+def _users(rows: Iterable[Row], roots: Collection[ObjectId]) -> dict[ObjectId, set[ObjectId]]:
+    """Return which objects that are ready need which root."""
+    users: dict[ObjectId, set[ObjectId]] = {}
+    for row in rows:
+        if row.health is Health.GOOD:
+            for need in row.needs:
+                if need in roots:
+                    users.setdefault(need, set()).add(row.id)
+    return users
+
+
+def _risk(cause: Cause, users: Mapping[ObjectId, set[ObjectId]]) -> int:
+    return len(set().union(*(users.get(root.id, ()) for root in cause.roots)))
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _listed(rows: Sequence[Row]) -> str:
+    by_kind: dict[CustomKind[Any], int] = {}
+    for row in rows:
+        by_kind[row.custom] = by_kind.get(row.custom, 0) + 1
+    words = [counted(count, custom) for custom, count in by_kind.items()]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _verb(rows: Sequence[Row]) -> str:
+    return "waits" if len(rows) == 1 else "wait"

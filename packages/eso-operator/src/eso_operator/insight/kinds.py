@@ -1,0 +1,89 @@
+"""The kinds that can be explained, by any name that kubectl accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, Final
+
+from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
+from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
+from eso_api.crd import CustomKind
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
+from eso_api.generators.generatorstate import GENERATOR_STATE
+from eso_api.kinds import GENERATOR_KINDS, KINDS, installed_kinds
+from eso_api.pushsecret import PUSH_SECRET
+from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.v2.generator import GENERATOR
+from eso_api.v2.owned import GENERATOR_CONFIG_GROUP
+from eso_api.v2.providerclass import PROVIDER_CLASS
+
+AnyKind = CustomKind[Any]
+
+
+class Role(Enum):
+    """How objects of a kind are explained."""
+
+    READS = "ExternalSecret"
+    PUSHES = "PushSecret"
+    FANS_OUT = "parent of objects in namespaces"
+    STORE = "store"
+    GENERATOR = "generator"
+    STATE = "state of a generator"
+    CLASS = "provider class"
+
+
+_ROLES: Final[dict[AnyKind, Role]] = {
+    EXTERNAL_SECRET: Role.READS,
+    PUSH_SECRET: Role.PUSHES,
+    CLUSTER_EXTERNAL_SECRET: Role.FANS_OUT,
+    CLUSTER_PUSH_SECRET: Role.FANS_OUT,
+    GENERATOR_STATE: Role.STATE,
+    PROVIDER_CLASS: Role.CLASS,
+    CLUSTER_PROVIDER_CLASS: Role.CLASS,
+    **dict.fromkeys((*GENERATOR_KINDS, CLUSTER_GENERATOR, GENERATOR, CLUSTER_GENERATOR_V2), Role.GENERATOR),
+}
+
+
+def role_of(kind: AnyKind) -> Role:
+    """Return the role; a kind of a provider is a store or a generator by its group."""
+    return _ROLES.get(kind, Role.GENERATOR if kind.group == GENERATOR_CONFIG_GROUP else Role.STORE)
+
+
+def kinds_named(word: str) -> list[AnyKind]:
+    """Return the kinds of a name, those of v1 groups first: two groups have a SecretStore. A group selects one.
+
+    The kind of a short name comes first, and kinds of installed providers come last: several have a name of ours.
+    """
+    asked, kinds = word.lower(), _all_kinds()
+    names = {kind.name for kind in kinds if asked in _names(kind)}
+    found = [kind for kind in kinds if kind.name in names or asked in _qualified(kind)]
+    return sorted(found, key=lambda kind: asked not in _names(kind))
+
+
+def known_words() -> list[str]:
+    """Return the names for messages and shell completion, without short names."""
+    return sorted({kind.name.lower() for kind in _all_kinds()})
+
+
+def close_to(word: str, words: Iterable[str]) -> list[str]:
+    """Return the words that the user may have meant, best first."""
+    return get_close_matches(word.lower(), list(words), n=3, cutoff=0.6)
+
+
+def _all_kinds() -> list[AnyKind]:
+    """Return all kinds; a broken provider is none of the user's concern here, and `eso up` reports it."""
+    return list(dict.fromkeys((*KINDS, *installed_kinds(lambda _name, _problem: None))))
+
+
+def _names(kind: AnyKind) -> tuple[str, ...]:
+    return (kind.name.lower(), kind.plural, *kind.short_names)
+
+
+def _qualified(kind: AnyKind) -> Iterator[str]:
+    for name in _names(kind):
+        yield f"{name}.{kind.group}"
+        yield from (f"{name}.{version}.{kind.group}" for version in kind.versions)

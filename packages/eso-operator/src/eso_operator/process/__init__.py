@@ -1,0 +1,1 @@
+"""The operator process: flags, settings, informers, and the wiring of all parts."""

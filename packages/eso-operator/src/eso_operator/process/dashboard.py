@@ -1,0 +1,60 @@
+"""Builds the dashboard from the parts of the operator, if it is switched on. Its modules are loaded only then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
+from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
+from eso_api.crd import CustomKind
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.generators.generatorstate import GENERATOR_STATE
+from eso_api.pushsecret import PUSH_SECRET
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_operator.process.informers import Informers
+from eso_operator.process.parts import Parts
+from eso_operator.resolving.view import CLASS, CLUSTER_CLASS
+from eso_operator.telemetry.access import Reviews
+from eso_operator.telemetry.subsystems import Subsystem
+from kuberun.cache import Cache
+
+if TYPE_CHECKING:
+    from eso_operator.dashboard.server import DashboardServer
+
+
+def dashboard_of(parts: Parts) -> DashboardServer | None:
+    """Return the server of the dashboard; None if it is off."""
+    settings = parts.settings.dashboard
+    if settings.listen.disabled:
+        return None
+    from eso_operator.dashboard.calls import calls_of
+    from eso_operator.dashboard.pages import Pages, Sources
+    from eso_operator.dashboard.server import DashboardServer
+    from eso_operator.dashboard.snapshots import Snapshots
+    from eso_operator.dashboard.viewers import Doorkeeper
+
+    sources = Sources(
+        client=parts.client,
+        snapshots=Snapshots(_caches(parts.informers), parts.clock),
+        calls=lambda: calls_of(parts.metrics.registry, parts.gateway.in_flight),
+        clock=parts.clock,
+    )
+    doorkeeper = Doorkeeper(Reviews(parts.client), parts.clock) if settings.authenticated else None
+    return DashboardServer(settings, Pages(sources, doorkeeper), parts.clock)
+
+
+def _caches(informers: Informers) -> dict[CustomKind[Any], Cache[Any]]:
+    caches: dict[CustomKind[Any], Cache[Any]] = {
+        EXTERNAL_SECRET: informers.external_secrets.cache,
+        PUSH_SECRET: informers.push_secrets.cache,
+        GENERATOR_STATE: informers.generator_states.cache,
+        PROVIDER_CLASS: informers.classes[CLASS].cache,
+        CLUSTER_PROVIDER_CLASS: informers.classes[CLUSTER_CLASS].cache,
+    }
+    parents: dict[Subsystem, CustomKind[Any]] = {
+        Subsystem.CLUSTER_EXTERNAL_SECRET: CLUSTER_EXTERNAL_SECRET,
+        Subsystem.CLUSTER_PUSH_SECRET: CLUSTER_PUSH_SECRET,
+    }
+    caches |= {kind.custom: informer.cache for kind, informer in informers.stores.items()}
+    return caches | {parents[subsystem]: informer.cache for subsystem, informer in informers.parents.items()}

@@ -1,0 +1,109 @@
+"""The objects that controllers share. `wiring.py` makes them once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from eso_operator.calling.directory import Directory
+from eso_operator.calling.gateway import Gateway
+from eso_operator.calling.planner import ReadPlanner
+from eso_operator.calling.protection.weights import Weights
+from eso_operator.changefeed.feed import ChangeFeed
+from eso_operator.generating.ledger import NoLedger, StateLedger
+from eso_operator.generating.seals import KeptSeals, Seals
+from eso_operator.generating.values import HasIntents
+from eso_operator.memory import Memory
+from eso_operator.process.informers import Informers
+from eso_operator.process.memory import Memories
+from eso_operator.process.partsettings import workers
+from eso_operator.process.settings import Settings
+from eso_operator.process.watched import WatchedKinds
+from eso_operator.report.announcer import Announcer
+from eso_operator.report.homes import Homes
+from eso_operator.report.reporter import Channels, Reporter, Subject
+from eso_operator.resolving.credentials import Followed, bind, follow_metadata
+from eso_operator.resolving.kubecredentials import KubeCredentials
+from eso_operator.resolving.resolved import BoundStore, ResolvedStore
+from eso_operator.resolving.resolver import Resolver
+from eso_operator.telemetry.metrics import Metrics
+from eso_operator.waking.dependencies import Dependencies
+from eso_render.workers import Workers
+from kubebase.clock import Clock
+from kuberun.client import Client
+from kuberun.controller import Controller, Reconcile, parked
+from kuberun.events import EventRecorder
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The objects that more than one controller uses."""
+
+    settings: Settings
+    client: Client
+    clock: Clock
+    metrics: Metrics
+    watched: WatchedKinds
+    informers: Informers
+    resolver: Resolver
+    directory: Directory
+    dependencies: Dependencies
+    memories: Memories
+    gateway: Gateway
+    planner: ReadPlanner
+    changes: ChangeFeed
+    credentials: KubeCredentials = field(init=False)
+    recorders: dict[str, EventRecorder] = field(default_factory=dict)
+    seals: Seals = field(init=False)
+    weights: Weights = field(init=False)
+    workers: Workers = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.settings.limits
+        made = {
+            "credentials": KubeCredentials(self.client, self.clock, self.informers.version_of),
+            "seals": KeptSeals(self.client, self.settings.core_namespace),
+            "weights": Weights(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes),
+            "workers": Workers(self.settings.sync.workers, waiting=parked),
+        }
+        for name, part in made.items():
+            object.__setattr__(self, name, part)
+
+    async def bind(self, target: ResolvedStore) -> BoundStore:
+        """Read the credentials of a store."""
+        return await bind(target, self.credentials)
+
+    async def follow(self, target: ResolvedStore, metadata: Mapping[str, Any] | None) -> Followed:
+        """Read the objects that the metadata of a push refers to."""
+        return await follow_metadata(target, metadata, self.credentials)
+
+    def ledger(self, memory: Memory[HasIntents]) -> StateLedger | NoLedger:
+        """Return a ledger of generated state; one that records nothing if GeneratorStates are not reconciled."""
+        if not self.settings.reconcilers.generator_state:
+            return NoLedger()
+        states, grace = self.informers.generator_states.cache, self.settings.sync.generator_grace
+        return StateLedger(
+            self.client, states, self.gateway, clock=self.clock, grace=grace, seals=self.seals, memory=memory
+        )
+
+    def recorder(self, component: str) -> EventRecorder:
+        """Return the event recorder of a component; every call for a component returns the same one."""
+        if component not in self.recorders:
+            self.recorders[component] = EventRecorder(self.client, self.clock, component=component)
+        return self.recorders[component]
+
+    def announcer(self, component: str, homes: Homes | None = None) -> Announcer:
+        """Make what records events in the name of a component."""
+        return Announcer(self.recorder(component), homes)
+
+    def reporter(self, component: str, subject: Subject, homes: Homes | None = None) -> Reporter[Any]:
+        """Build the reporter of a controller; `component` is the source of its events."""
+        announcer = self.announcer(component, homes)
+        channels = Channels(self.client, self.clock, self.metrics.objects, announcer)
+        return Reporter(subject, channels, self.memories.by_controller[subject.subsystem])
+
+    def controller(self, name: str, reconcile: Reconcile) -> Controller:
+        """Make a controller that times its reconciles and counts the bytes of values that they hold."""
+        counted = self.weights.weighed(self.metrics.controllers.timed(name, reconcile))
+        return Controller(name, counted, clock=self.clock, workers=workers(self.settings))

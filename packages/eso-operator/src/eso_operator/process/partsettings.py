@@ -1,0 +1,55 @@
+"""Settings of the operator's parts, derived from the settings of the process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Final
+
+from eso_operator.calling.settings import RuntimeSettings
+from eso_operator.certs.settings import CertificateSettings
+from eso_operator.process.settings import FeatureGate, Settings
+from eso_operator.resolving.settings import ResolverSettings
+
+FEWEST_WORKERS: Final = 32
+
+
+def workers(settings: Settings) -> int:
+    """Return the number of concurrent reconciles: at least 32, so that one silent provider cannot block the rest."""
+    return max(settings.workers, FEWEST_WORKERS)
+
+
+def runtime_settings(settings: Settings) -> RuntimeSettings:
+    runtime = settings.providers.tempo.runtime
+    calls = replace(runtime.calls, longest_timeout=settings.limits.call_timeout)
+    return replace(runtime, core_version=version("eso-operator"), calls=calls)
+
+
+def resolver_settings(settings: Settings) -> ResolverSettings:
+    return ResolverSettings(
+        core_namespace=settings.core_namespace,
+        controller_class=settings.controller_class,
+        provider_namespaces=settings.providers.namespaces,
+        namespaced_providers=settings.providers.namespaced,
+        cluster_domain=settings.providers.cluster_domain,
+        allowed_addresses=settings.providers.allowed_addresses,
+        trusted=dict((*settings.providers.trusted, *settings.providers.expected)),
+        expected=frozenset(service for service, _ in settings.providers.expected),
+        unix_sockets=FeatureGate.UNIX_SOCKET_PROVIDERS in settings.gates,
+        naming_convention=FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates,
+        flood_gate=settings.sync.flood_gate,
+    )
+
+
+def certificate_settings(settings: Settings) -> CertificateSettings:
+    return CertificateSettings(
+        core_namespace=settings.core_namespace,
+        cluster_domain=settings.providers.cluster_domain,
+        trust_domain=settings.certificates.trust_domain,
+        namespaces=settings.namespaces,
+        shared=settings.providers.namespaces,
+        namespaced_providers=settings.providers.namespaced,
+        max_namespaced=settings.providers.max_namespaced,
+        interval=settings.certificates.interval,
+        lifetimes=settings.certificates.lifetimes,
+    )

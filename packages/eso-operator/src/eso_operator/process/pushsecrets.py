@@ -1,0 +1,75 @@
+"""The PushSecret controller, made from the parts of the process."""
+
+from __future__ import annotations
+
+from eso_operator.controllers.pushsecret.claims import Claims
+from eso_operator.controllers.pushsecret.finalizer import Finalizer
+from eso_operator.controllers.pushsecret.gather import Gatherer
+from eso_operator.controllers.pushsecret.memory import Pushes
+from eso_operator.controllers.pushsecret.outcome import SUBJECT
+from eso_operator.controllers.pushsecret.patience import Patience, RemovalLimits
+from eso_operator.controllers.pushsecret.push import Pusher
+from eso_operator.controllers.pushsecret.reconciler import Outside, PushSecretReconciler
+from eso_operator.controllers.pushsecret.removal import Remover
+from eso_operator.controllers.pushsecret.settlement import Settlement
+from eso_operator.controllers.pushsecret.sources import SourceReader
+from eso_operator.controllers.pushsecret.stores import StoreChooser
+from eso_operator.controllers.pushsecret.triggers import own_changes, source_changes, store_changes
+from eso_operator.generating.source import GeneratorSource
+from eso_operator.process.parts import Parts
+from eso_operator.report.homes import Homes
+from eso_operator.telemetry.subsystems import Subsystem
+from eso_render.rendering import Rendering, rendering_of_keys
+from kuberun.controller import Controller
+from kuberun.workqueue import Request
+
+
+def push_secret_controllers(parts: Parts) -> dict[Subsystem, Controller]:
+    """Make the controller of PushSecrets; it watches PushSecrets, Secrets and stores."""
+    if not parts.settings.reconcilers.push_secret:
+        return {}
+    pushes, informers = Pushes(parts.memories.push_secrets), parts.informers
+    made = parts.controller("pushsecret", _reconciler(parts, pushes).reconcile)
+    pushes.rivals.listen(lambda key: made.queue.add(Request(key, "another PushSecret writes to one of its places")))
+    objects = informers.push_secrets.cache
+    made.watch(informers.push_secrets, own_changes)
+    made.watch(informers.secrets, source_changes(objects))
+    for kind, informer in informers.stores.items():
+        made.watch(informer, store_changes(kind, objects))
+    return {Subsystem.PUSH_SECRET: made}
+
+
+def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
+    client, clock, sync, memory = parts.client, parts.clock, parts.settings.sync, parts.memories.push_secrets
+    resolver, gateway, ledger = parts.resolver, parts.gateway, parts.ledger(memory)
+    chooser = StoreChooser(parts.watched, client, parts.settings.controller_class)
+    generators = GeneratorSource(resolver, parts.bind, gateway, clock=clock, intents=ledger)
+    sources = SourceReader(client, parts.informers.secrets.cache, generators)
+    objects = parts.informers.push_secrets.cache
+    claims = Claims(objects, memory)
+    patience = Patience(clock, RemovalLimits(), memory)
+    pusher = Pusher(resolver, parts.bind, gateway, pushes.rivals, follow=parts.follow)
+    remover = Remover(resolver, parts.bind, gateway, chooser=chooser, claims=claims, patience=patience)
+    outside = Outside(
+        client=client,
+        clock=clock,
+        sources=sources,
+        settlement=Settlement(pusher, remover, pushes, claims),
+        ledger=ledger,
+        finalizer=Finalizer(client),
+        pushes=pushes,
+        memory=memory,
+        dependencies=parts.dependencies,
+        reporter=parts.reporter("pushsecret", SUBJECT, Homes(parts.informers.namespaces.cache)),
+        rendering=Rendering(parts.workers, sync.left_delimiter, sync.right_delimiter),
+        selecting=rendering_of_keys(parts.workers),
+    )
+    gatherer = Gatherer(
+        objects,
+        pushes,
+        sources=sources,
+        chooser=chooser,
+        version_of=parts.informers.version_of,
+        shortest_interval=sync.shortest_interval,
+    )
+    return PushSecretReconciler(gatherer, outside)

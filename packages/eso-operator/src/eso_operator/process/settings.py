@@ -1,0 +1,156 @@
+"""The settings of the process as one frozen value. `flags.py` makes it from the command line.
+
+This module reads neither the environment nor files. Times are in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from eso_operator.calling.directory import DirectorySettings
+from eso_operator.calling.protection.weights import OBJECT_BYTES, TOTAL_BYTES
+from eso_operator.calling.settings import RuntimeSettings
+from eso_operator.certs.bundle import Lifetimes
+from eso_operator.changefeed.pace import PaceSettings
+from eso_operator.controllers.floor import SHORTEST_INTERVAL
+from eso_operator.dashboard.settings import DashboardSettings
+from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
+from eso_render.workers import WorkerSettings
+from kubebase.backoff import Backoff
+
+
+class SettingsError(ValueError):
+    """Settings the process cannot start with; the message names the flag and says what to write instead."""
+
+
+class FeatureGate(StrEnum):
+    """Features that are off unless `--feature-gates` turns them on."""
+
+    UNIX_SOCKET_PROVIDERS = "UnixSocketProviders"
+    """Providers on Unix sockets of the same machine; TLS stays mandatory."""
+    PROVIDER_NAMING_CONVENTION = "ProviderNamingConvention"
+    """Providers found by the name of their Service."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    enabled: bool = False
+    lease: str = "external-secrets-controller"
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcilers:
+    """The controllers that run."""
+
+    secret_store: bool = True
+    cluster_store: bool = True
+    push_secret: bool = True
+    cluster_push_secret: bool = True
+    cluster_external_secret: bool = True
+    generator_state: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Tempo:
+    """Deadlines, retries and rates for provider processes. No flag changes them."""
+
+    runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
+    directory: DirectorySettings = field(default_factory=lambda: DirectorySettings(again=Backoff(first=1.0, cap=10.0)))
+    pace: PaceSettings = field(default_factory=PaceSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """The provider processes that the operator may call, and how it finds them."""
+
+    namespaces: tuple[str, ...] = ()
+    """Namespaces, besides the core namespace, whose labelled Services are providers for all namespaces."""
+    namespaced: bool = False
+    """True if any other namespace may run providers that only that namespace can use."""
+    max_namespaced: int = 10
+    """The most Services of one such namespace that get certificates."""
+    allowed_addresses: tuple[str, ...] = ()
+    trusted: tuple[tuple[ServiceKey, str], ...] = ()
+    """Services whose provider listens at another address, for example on loopback: `(service, host:port)`."""
+    expected: tuple[tuple[ServiceKey, str], ...] = ()
+    """The same for providers that start later: each is used once its Service exists."""
+    client_folders: tuple[tuple[ServiceKey, Path], ...] = ()
+    """Services whose client certificates are in a folder (`tls.crt`, `tls.key`, `ca.crt`) instead of a Secret."""
+    cluster_domain: str = "cluster.local"
+    tempo: Tempo = field(default_factory=Tempo)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateSettings:
+    """Certificates issued for providers. All of them are checked once in `interval`."""
+
+    trust_domain: str = "cluster.local"
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    interval: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSettings:
+    """Rules for syncing ExternalSecrets and PushSecrets."""
+
+    flood_gate: bool = True
+    generic_targets: bool = False
+    left_delimiter: str = "{{"
+    right_delimiter: str = "}}"
+    generator_grace: float = 120.0
+    push_refresh_multiplier: float = 1.0
+    """Factor on the refresh interval of objects whose providers announce every change."""
+    shortest_interval: float = SHORTEST_INTERVAL
+    """Shorter refresh intervals of ExternalSecrets and PushSecrets are raised to this one."""
+    workers: WorkerSettings = field(default_factory=WorkerSettings)
+    """Worker processes for templates and patterns that may be slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """Limits of what one object, or all objects together, may cost the operator."""
+
+    object_bytes: int = OBJECT_BYTES
+    """Bytes of values that one object may read."""
+    total_bytes: int = TOTAL_BYTES
+    """Bytes of values that all objects together may hold at a time."""
+    call_timeout: float = 300.0
+    """The largest `timeouts.call` that a store may set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings. `ignored` holds the given flags that have no effect, each with the reason to log."""
+
+    kubeconfig: Path | None = None
+    context: str = ""
+    core_namespace: str = "external-secrets"
+    namespace: str = ""
+    controller_class: str = "default"
+    workers: int = 1
+    store_interval: float = 300.0
+    live: Listener = field(default_factory=lambda: Listener("", 8082))
+    logs: LogSettings = field(default_factory=LogSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    dashboard: DashboardSettings = field(default_factory=DashboardSettings)
+    leader: LeaderSettings = field(default_factory=LeaderSettings)
+    reconcilers: Reconcilers = field(default_factory=Reconcilers)
+    providers: ProviderSettings = field(default_factory=ProviderSettings)
+    certificates: CertificateSettings = field(default_factory=CertificateSettings)
+    sync: SyncSettings = field(default_factory=SyncSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    gates: frozenset[FeatureGate] = frozenset()
+    ignored: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Return the watched, core and provider namespaces of an operator of one namespace; empty if it has all."""
+        if not self.namespace:
+            return ()
+        return tuple(dict.fromkeys((self.namespace, self.core_namespace, *self.providers.namespaces)))

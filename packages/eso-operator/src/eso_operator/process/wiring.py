@@ -1,0 +1,235 @@
+"""Builds the operator process from its settings and an API server client.
+
+    metrics, watched kinds, wakes -> certificates -> gateway, directory, subscriptions
+    -> parts (informers, resolver, planner, change feed) -> controllers -> manager
+
+`parts.py` holds the objects that controllers share. `controllers.py` and `pushsecrets.py` make the controllers.
+Nothing runs until the manager does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eso_operator.calling.directory import Directory
+from eso_operator.calling.dispatch import Seams
+from eso_operator.calling.doors import ServiceDoors
+from eso_operator.calling.gateway import Gateway
+from eso_operator.calling.metrics import PrometheusMetrics
+from eso_operator.calling.planner import ReadPlanner
+from eso_operator.certs.issuer import Issuer
+from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
+from eso_operator.changefeed.feed import ChangeFeed
+from eso_operator.changefeed.followers import Followers
+from eso_operator.changefeed.pace import Pace
+from eso_operator.changefeed.resumetokens import ResumeTokens
+from eso_operator.changefeed.subscriptions import Subscriptions
+from eso_operator.controllers.providerclass.facts import CertificateEnds
+from eso_operator.process.controllers import (
+    Controllers,
+    class_controllers,
+    external_secret_controller,
+    fan_out_controllers,
+    generator_state_controllers,
+    malformed_controller,
+    service_controller,
+    store_controllers,
+    store_holders,
+)
+from eso_operator.process.dashboard import dashboard_of
+from eso_operator.process.definitions import Definitions
+from eso_operator.process.feeds import broken_streams, feeds_of
+from eso_operator.process.informers import informers_of
+from eso_operator.process.memory import Memories, look_again
+from eso_operator.process.parts import Parts
+from eso_operator.process.partsettings import certificate_settings, resolver_settings, runtime_settings, workers
+from eso_operator.process.pushsecrets import push_secret_controllers
+from eso_operator.process.settings import Settings
+from eso_operator.process.watched import WatchedKinds
+from eso_operator.resolving.resolutions import Resolutions
+from eso_operator.resolving.resolver import Resolver
+from eso_operator.telemetry.access import Gatekeeper
+from eso_operator.telemetry.endpoint import MetricsServer, anybody
+from eso_operator.telemetry.metrics import Metrics
+from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.waking.dependencies import Dependencies
+from eso_operator.waking.wakes import Wakes
+from kubebase.clock import Clock
+from kubebase.meta import ObjectKey
+from kuberun.client import Client
+from kuberun.controller import Controller
+from kuberun.health import HealthServer
+from kuberun.leader import LeaderElection, LeaseSettings, new_identity
+from kuberun.manager import Manager, Run
+
+if TYPE_CHECKING:
+    from eso_operator.dashboard.server import DashboardServer
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A fully built operator process. `manager` runs it; the other fields are for tests."""
+
+    manager: Manager
+    health: HealthServer
+    metrics: Metrics
+    metrics_server: MetricsServer
+    watched: WatchedKinds
+    resolver: Resolver
+    gateway: Gateway
+    planner: ReadPlanner
+    directory: Directory
+    changes: ChangeFeed
+    memories: Memories
+    dashboard: DashboardServer | None = None
+
+
+def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Seams()) -> Operator:  # noqa: B008 - frozen
+    """Build the operator; each part after the parts that it needs. Starts nothing."""
+    metrics = Metrics(settings.metrics, clock)
+    watched = WatchedKinds(client, clock, settings.namespace)
+    memories = Memories()
+    dependencies = Dependencies(memories.by_controller)
+    wakes = Wakes(dependencies, (settings.core_namespace, *settings.providers.namespaces))
+    ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
+    issuer = Issuer(client, certificate_settings(settings), clock=clock, listener=ends.heard)
+    materials = _materials(settings, client, clock, issuer)
+    calls, runtime = PrometheusMetrics(metrics.registry), runtime_settings(settings)
+    gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams, doors=ServiceDoors(client, clock))
+    directory = Directory(gateway, clock, settings=settings.providers.tempo.directory)
+    gateway.listen(lambda connection, _: directory.suspect(connection))
+    dependencies.listen(directory.forget)
+    materials.listen(gateway.renew)
+    streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
+    parts = Parts(
+        settings=settings,
+        client=client,
+        clock=clock,
+        metrics=metrics,
+        watched=watched,
+        informers=informers_of(watched, settings),
+        resolver=Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes)),
+        directory=directory,
+        dependencies=dependencies,
+        memories=memories,
+        gateway=gateway,
+        planner=ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls),
+        changes=_change_feed(settings, client, clock, streams=streams, followers=Followers(memories.external_secrets)),
+    )
+    controllers = store_controllers(parts) | class_controllers(parts, ends)
+    controllers[Subsystem.EXTERNAL_SECRET] = external_secret_controller(parts)
+    controllers |= fan_out_controllers(parts) | push_secret_controllers(parts) | generator_state_controllers(parts)
+    _listen(parts, wakes, controllers)
+    others = (issuer.controller, service_controller(parts), malformed_controller(parts), *store_holders(parts))
+    return _managed(parts, wakes, materials, controllers=(*others, *controllers.values()))
+
+
+def _managed(parts: Parts, wakes: Wakes, materials: Materials, *, controllers: Iterable[Controller]) -> Operator:
+    """Build the manager and register every service, informer, controller and probe with it."""
+    settings, client, clock = parts.settings, parts.client, parts.clock
+    health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
+    manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
+    metrics_server = _metrics_server(settings, parts.metrics, client, clock)
+    if not settings.metrics.listen.disabled:
+        manager.add_service("metrics", metrics_server.run)
+    dashboard = dashboard_of(parts)
+    if dashboard is not None:
+        manager.add_service("dashboard", dashboard.run)
+    definitions = Definitions(client, clock, parts.watched.from_the_start, reach=parts.watched.reach)
+    manager.add_service("watches", parts.watched.run)
+    manager.add_service("definitions", definitions.run)
+    health.add_readiness("crds", definitions.check)
+    manager.add_service("wakes", feeds_of(parts.informers, wakes).run)
+    manager.add_informer(materials.informer)
+    manager.add_service("certificates", materials.run)
+    manager.add_service("provider connections", _connections(parts.gateway, parts.planner))
+    manager.add_service("provider directory", parts.directory.run)
+    manager.add_service("push refresh", parts.changes.run)
+    _add_controllers(parts, manager, controllers)
+    return Operator(
+        manager=manager,
+        health=health,
+        metrics=parts.metrics,
+        metrics_server=metrics_server,
+        watched=parts.watched,
+        resolver=parts.resolver,
+        gateway=parts.gateway,
+        planner=parts.planner,
+        directory=parts.directory,
+        changes=parts.changes,
+        memories=parts.memories,
+        dashboard=dashboard,
+    )
+
+
+def _add_controllers(parts: Parts, manager: Manager, controllers: Iterable[Controller]) -> None:
+    for component, recorder in parts.recorders.items():
+        manager.add_service(f"events of {component}", recorder.run)
+    for informer in parts.informers.everything:
+        manager.add_informer(informer)
+    for controller in controllers:
+        parts.metrics.controllers.add(controller, workers(parts.settings))
+        manager.add_controller(controller)
+    manager.add_watchdogs()
+
+
+def _listen(parts: Parts, wakes: Wakes, controllers: Controllers) -> None:
+    """Connect providers, streams and watches to the queues of the controllers whose objects depend on them."""
+    for subsystem, controller in controllers.items():
+        wakes.add(subsystem, controller.queue)
+        look_again(parts.memories.by_controller[subsystem], controller.queue)
+    parts.directory.listen(wakes.provider_changed)
+    parts.changes.listen(broken_streams(parts.settings, wakes, controllers))
+    parts.watched.listen(wakes.object_changed)
+    parts.watched.listen_for_kinds(wakes.kind_appeared)
+
+
+def _change_feed(
+    settings: Settings, client: Client, clock: Clock, *, streams: Subscriptions, followers: Followers
+) -> ChangeFeed:
+    # Named after the leader-election Lease: operators with separate elections keep separate resume tokens.
+    lease = ObjectKey(settings.core_namespace, f"{settings.leader.lease}-streams")
+    tokens, pace = ResumeTokens(client, lease, clock), Pace(settings.providers.tempo.pace)
+    return ChangeFeed(streams, clock, pace=pace, followers=followers, tokens=tokens)
+
+
+def _connections(gateway: Gateway, planner: ReadPlanner) -> Run:
+    async def run() -> None:
+        try:
+            await gateway.run()
+        finally:
+            await planner.close()  # before the gateway: a read whose channel closes is retried on a new channel
+            await gateway.close()
+
+    return run
+
+
+def _materials(settings: Settings, client: Client, clock: Clock, issuer: Issuer) -> Materials:
+    folders = dict(settings.providers.client_folders)
+    return Materials(
+        client,
+        client_secrets(client, settings.core_namespace, clock),
+        MaterialSettings(settings.core_namespace, folders=folders),
+        clock=clock,
+        issuing=issuer,
+    )
+
+
+def _election(settings: Settings, client: Client, clock: Clock) -> LeaderElection | None:
+    leader = settings.leader
+    if not leader.enabled:
+        return None
+    lease = LeaseSettings(
+        duration=max(round(leader.lease_duration), 1),
+        renew_deadline=leader.renew_deadline,
+        retry_period=leader.retry_period,
+    )
+    key = ObjectKey(settings.core_namespace, leader.lease)
+    return LeaderElection(client, key, clock=clock, identity=new_identity(), settings=lease)
+
+
+def _metrics_server(settings: Settings, metrics: Metrics, client: Client, clock: Clock) -> MetricsServer:
+    admits = Gatekeeper(client, clock).admission if settings.metrics.authenticated else anybody
+    return MetricsServer(settings.metrics, metrics.exposition, clock=clock, admits=admits)

@@ -1,1 +1,0 @@
-"""The PushSecret controller: gather, decide, read the source, select, push, remove what is stale, report."""

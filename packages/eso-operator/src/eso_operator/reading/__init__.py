@@ -1,0 +1,1 @@
+"""The entries of an ExternalSecret and their values."""

@@ -1,0 +1,135 @@
+"""The entries of an ExternalSecret in the order in which they are merged; later entries win. Pure.
+
+`dataFrom` comes before `data`, so that a key of `data` overrides the same key of `dataFrom`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from eso_api.externalsecret import DataEntry, DataFromEntry, ExternalSecretSpec, Find, RemoteRef, SourceRef
+from eso_api.references import GeneratorRef, StoreRef
+from eso_api.rewrite import Rewrite
+from eso_wire import values as wire
+from eso_wire.values import FindQuery, MetadataPolicy, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class OneValue:
+    """One key from one remote value."""
+
+    path: str
+    store: StoreRef
+    key: str
+    ref: RemoteRef
+    generator: GeneratorRef | None = None
+    """A generator that is named instead of a store. That is an error: a generator returns many values."""
+
+    @property
+    def remote_key(self) -> str:
+        return self.ref.key
+
+    @property
+    def operations(self) -> frozenset[Operation]:
+        return frozenset({Operation.GET}) | _metadata(self.ref)
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """All properties of one remote key."""
+
+    path: str
+    store: StoreRef
+    ref: RemoteRef
+    steps: tuple[Rewrite, ...]
+
+    @property
+    def remote_key(self) -> str:
+        return self.ref.key
+
+    @property
+    def operations(self) -> frozenset[Operation]:
+        return frozenset({Operation.GET_MAP}) | _metadata(self.ref)
+
+
+@dataclass(frozen=True, slots=True)
+class FindMany:
+    """Many remote keys, found by name, tags or path."""
+
+    path: str
+    store: StoreRef
+    find: Find
+    steps: tuple[Rewrite, ...]
+
+    @property
+    def remote_key(self) -> str:
+        return self.find.path or ""
+
+    @property
+    def operations(self) -> frozenset[Operation]:
+        if self.find.tags:
+            return frozenset({Operation.FIND_BY_TAGS})
+        return frozenset({Operation.FIND_BY_NAME if self.find.name is not None else Operation.FIND_BY_PATH})
+
+    @property
+    def query(self) -> FindQuery:
+        name = self.find.name.regexp if self.find.name is not None else ""
+        return FindQuery(path=self.find.path or "", name_regexp=name, tags=self.find.tags)
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """Values of a generator. `index` is the position of the entry in `dataFrom`; it identifies the generated state."""
+
+    path: str
+    generator: GeneratorRef
+    steps: tuple[Rewrite, ...]
+    index: int
+
+
+Read = OneValue | Extract | FindMany
+Want = Read | Generate
+
+
+def wants_of(spec: ExternalSecretSpec) -> tuple[Want, ...]:
+    """Return every entry of the spec. An entry of `dataFrom` that names only a store is left out."""
+    return (*_from_data_from(spec), *_from_data(spec))
+
+
+def remote_ref(ref: RemoteRef) -> wire.RemoteRef:
+    """Return the reference as a wire value."""
+    policy = MetadataPolicy.FETCH if ref.metadata_policy == "Fetch" else MetadataPolicy.NONE
+    return wire.RemoteRef(ref.key, ref.version, ref.property, policy)
+
+
+def _from_data_from(spec: ExternalSecretSpec) -> Iterator[Want]:
+    for index, entry in enumerate(spec.data_from):
+        store, steps, path = _store(spec, entry.source_ref), tuple(entry.rewrite), f"spec.dataFrom[{index}]"
+        if entry.find is not None:
+            yield FindMany(f"{path}.find", store, entry.find, steps)
+        elif entry.extract is not None:
+            yield Extract(f"{path}.extract", store, entry.extract, steps)
+        elif (generator := _generator(entry)) is not None:
+            yield Generate(f"{path}.sourceRef.generatorRef", generator, steps, index)
+
+
+def _from_data(spec: ExternalSecretSpec) -> Iterator[Want]:
+    for index, entry in enumerate(spec.data):
+        store, generator = _store(spec, entry.source_ref), _generator(entry)
+        yield OneValue(f"spec.data[{index}]", store, entry.secret_key, entry.remote_ref, generator)
+
+
+def _store(spec: ExternalSecretSpec, source: SourceRef | None) -> StoreRef:
+    """Return the store of the entry, else the store of the spec; an empty reference if the entry names a generator."""
+    if source is not None:
+        return source.store_ref or StoreRef()
+    return spec.secret_store_ref or StoreRef()
+
+
+def _generator(entry: DataEntry | DataFromEntry) -> GeneratorRef | None:
+    return entry.source_ref.generator_ref if entry.source_ref is not None else None
+
+
+def _metadata(ref: RemoteRef) -> frozenset[Operation]:
+    return frozenset({Operation.METADATA_FETCH} if ref.metadata_policy == "Fetch" else ())

@@ -1,0 +1,1 @@
+"""Reports of controllers: status, events, metrics and log lines about an object."""

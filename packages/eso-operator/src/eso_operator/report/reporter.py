@@ -1,0 +1,205 @@
+"""The end of every reconcile: the report is compared with the object's status, written, and recorded as events.
+
+    outcome -> `report_of` of the controller's outcome.py -> Report -> Reporter.tell -> status, events, metrics, log
+
+The status is written as a difference to the version it was compared with. A cached object may be older than our own
+last write, and its difference may wrongly be empty, so such an object is read again before the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from eso_operator.memory import Memory
+from eso_operator.report.report import Report
+from eso_operator.report.words import News, outcome_of
+from eso_operator.telemetry.subsystems import Subsystem
+from kubebase.clock import Clock
+from kubebase.meta import Condition, Kind, ObjectKey, ObjectMeta, Resource
+from kuberun.client import Client
+from kuberun.controller import Outcome
+from kuberun.errors import ApiError
+from kuberun.status import HasStatus, is_behind, write_status
+
+T = TypeVar("T", bound=HasStatus[Any])
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The kind of object that is reported on."""
+
+    kind: Kind[Any]
+    subsystem: Subsystem
+    name: str
+    """The name of the kind in messages: the store, the class, …"""
+    log: str
+    """The event of its log line."""
+    log_key: str
+    """The key under which a log line names the object."""
+    counted: bool = False
+    """True if syncs and failures are counted. The Go operator counts them for ExternalSecrets only."""
+    events_first: bool = False
+    """True if events are recorded even if the status cannot be written, because they report completed actions."""
+
+
+class Series(Protocol):
+    """The metrics of single objects that are used here."""
+
+    def conditions(self, subsystem: Subsystem, about: ObjectMeta, conditions: Sequence[Condition]) -> None: ...
+    def reconciled(self, subsystem: Subsystem, about: ObjectMeta, seconds: float) -> None: ...
+    def synced(self, about: ObjectMeta) -> None: ...
+    def failed(self, about: ObjectMeta) -> None: ...
+    def forget(self, subsystem: Subsystem, key: ObjectKey) -> None: ...
+
+
+class Announces(Protocol):
+    """Records events: `report.announcer.Announcer`."""
+
+    def announce(self, resource: Resource, about: ObjectMeta, *news: News) -> None: ...
+
+
+class Written(Protocol):
+    """The fields of a record that are used here."""
+
+    uid: str
+    written_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """The outputs of reports."""
+
+    client: Client
+    clock: Clock
+    series: Series
+    announcer: Announces
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Generic[T]):
+    """The result of a report."""
+
+    obj: T
+    """The object in its newest known state."""
+    then: Outcome
+    problem: ApiError | None = None
+    """Why the report could not be written; None if it was, or if there was nothing to write."""
+
+
+class Reporter(Generic[T]):
+    """Reports on the objects of one kind. One for each controller, with its memory."""
+
+    def __init__(self, subject: Subject, channels: Channels, memory: Memory[Written]) -> None:
+        self._subject = subject
+        self._channels = channels
+        self._memory = memory
+        memory.on_forget(lambda key, _: channels.series.forget(subject.subsystem, key))
+
+    @contextmanager
+    def timed(self, about: ObjectMeta) -> Iterator[None]:
+        """Measure a reconcile. One that raises is not counted."""
+        clock = self._channels.clock
+        started = clock.monotonic()
+        yield
+        series = self._series(about.key)
+        if self._subject.counted:
+            series.synced(about)
+        series.reconciled(self._subject.subsystem, about, clock.monotonic() - started)
+
+    async def tell(self, obj: T, report_of: Callable[[T], Report]) -> Told[T]:
+        """Report the outcome of a reconcile. `report_of` is called again if the object must be read again."""
+        try:
+            obj, report = await self._compared(obj, report_of)
+        except ApiError as problem:
+            return self._untold(obj, problem)
+        if report.failed and self._subject.counted:
+            self._series(obj.metadata.key).failed(obj.metadata)
+        if self._subject.events_first:
+            self.announce(obj.metadata, *report.news)
+        try:
+            written = await self.write(obj, report.status) if report.flush else obj
+        except ApiError as problem:
+            return self._untold(obj, problem)
+        if not self._subject.events_first:
+            self.announce(obj.metadata, *report.news)
+        self._show(obj, report)
+        return Told(written, report.then)
+
+    async def write(self, obj: T, status: Any) -> T:
+        """Write the difference of the status; return the object after the write. Raises ApiError."""
+        written: T = await write_status(self._channels.client, self._subject.kind, obj, status)
+        if written is not obj:
+            self._memory.of(obj.metadata.key, obj.metadata.uid).written_on = obj.metadata.resource_version
+        return written
+
+    def announce(self, about: ObjectMeta, *news: News) -> None:
+        """Record events, which may have log lines of their own."""
+        self._channels.announcer.announce(self._subject.kind.resource, about, *news)
+        for each in news:
+            if each.log:
+                _log.warning(each.log, **{self._subject.log_key: str(about.key)}, what=each.message)
+
+    def is_behind(self, obj: T) -> bool:
+        """Return whether the cached object is older than our own last write."""
+        known = self._memory.known(obj.metadata.key, obj.metadata.uid)
+        return (
+            known is not None and known.written_on != "" and is_behind(obj.metadata.resource_version, known.written_on)
+        )
+
+    async def latest(self, obj: T) -> T:
+        """Return the object of that name with our last write; read it if the cache does not have that write yet.
+
+        Raises ApiError.
+        """
+        if not self.is_behind(obj):
+            return obj
+        live: T = await self._channels.client.get(self._subject.kind, obj.metadata.key)
+        return live
+
+    async def as_we_left_it(self, obj: T) -> T:
+        """Return the newest state of this object; the given one if it was replaced or its spec was edited since.
+
+        A report about the given object does not apply to the new one; a write of it ends in a conflict. Raises
+        ApiError.
+        """
+        live = await self.latest(obj)
+        return live if _wish(live.metadata) == _wish(obj.metadata) else obj
+
+    def ended_by(self, problem: ApiError, failed: str = "") -> Outcome:
+        """Return the outcome of a reconcile after an error of the API server. `failed` names the failed action."""
+        return outcome_of(problem, self._subject.name, failed)
+
+    async def _compared(self, obj: T, report_of: Callable[[T], Report]) -> tuple[T, Report]:
+        """Return the report, and the object that it is about."""
+        report = report_of(obj)
+        if report.status is obj.status or not self.is_behind(obj):
+            return obj, report
+        obj = await self.as_we_left_it(obj)
+        return obj, report_of(obj)
+
+    def _untold(self, obj: T, problem: ApiError) -> Told[T]:
+        return Told(obj, self.ended_by(problem, "status not written"), problem)
+
+    def _series(self, key: ObjectKey) -> Series:
+        """Return the metrics. An object that has any gets a record, so that they are forgotten with it."""
+        self._memory.at(key)
+        return self._channels.series
+
+    def _show(self, obj: T, report: Report) -> None:
+        subject = self._subject
+        if report.shown:
+            self._series(obj.metadata.key).conditions(subject.subsystem, obj.metadata, report.status.conditions)
+        if report.log is not None:
+            log = _log.warning if report.failed else _log.info
+            log(subject.log, **{subject.log_key: str(obj.metadata.key)}, **report.log)
+
+
+def _wish(metadata: ObjectMeta) -> tuple[str, int]:
+    return metadata.uid, metadata.generation

@@ -1,0 +1,38 @@
+"""The steps of a reconcile that can fail, with the words for each.
+
+`code` is `status.outcomes[].step`, for programs. `words` begin the message of `Ready`, and alerts of users compare that
+message, so neither may change. Rules compare the step itself.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, unique
+
+
+@unique
+class Step(Enum):
+    """A step of one kind. `path` is the field of the spec that the step is about."""
+
+    # An ExternalSecret, in the order of its reconcile.
+    VALIDATE = "Validate", "invalid ExternalSecret", "spec"
+    ALLOW_TARGET = "AllowTarget", "invalid generic target", "spec.target.manifest"
+    READ_TARGET = "ReadTarget", "could not update secret", "spec.target", "could not get target resource"
+    FETCH = "Fetch", "could not get secret data from provider", "spec"
+    RENDER = "Render", "could not update secret", "spec.target.template", "could not apply template to manifest"
+    WRITE = "Write", "could not update secret", "spec.target"
+    DELETE = "Delete", "could not delete secret", "spec.target", "could not delete resource"
+    REMOVE_FORMER = "RemoveFormer", "could not delete orphaned secrets", "spec.target"
+
+    # A PushSecret.
+    VALIDATE_PUSH = "Validate", "invalid PushSecret", "spec"
+    READ_SOURCE = "ReadSource", "could not get source secret", "spec.selector"
+    RENDER_PUSH = "Render", "could not set secret", "spec.template"
+    PUSH = "Push", "could not set secret", "spec"
+    DELETE_PUSHED = "DeletePushed", "could not delete secret", "spec"
+
+    def __init__(self, code: str, words: str, path: str, generic_words: str = "") -> None:
+        self.code = code
+        self.words = words
+        self.path = path
+        self.generic_words = generic_words or words
+        """The words for a target that is not a Secret."""

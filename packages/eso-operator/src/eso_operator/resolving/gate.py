@@ -1,0 +1,43 @@
+"""Stage 10: is the store ready for this caller?
+
+| store | Ready=True | Ready=False | Unknown or no condition |
+|---|---|---|---|
+| v1, flood gate on, a reader | passes | stops | stops |
+| v2, gatingPolicy Enabled | passes | stops | passes |
+| v2, gatingPolicy Disabled | passes | passes | passes |
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from eso_operator.resolving.need import Gate, Need
+from eso_operator.resolving.referent import Gating, Referent
+from eso_operator.resolving.resolved import Reason, ResolutionError
+from eso_operator.resolving.settings import ResolverSettings
+from eso_wire.errors import RetryClass
+
+
+def check_ready(store: Referent, need: Need, settings: ResolverSettings) -> None:
+    """Stop a caller whose call would only add load while the store is not ready."""
+    status = store.ready.status if store.ready is not None else ""
+    match store.behaviour.gating:
+        case Gating.FLOOD_GATE:
+            stopped = settings.flood_gate and need.gate is Gate.FULL and status != "True"
+        case Gating.POLICY:
+            stopped = need.gate is not Gate.OFF and status == "False"
+        case Gating.NONE:
+            stopped = False
+        case other:
+            assert_never(other)
+    if stopped:
+        raise ResolutionError(
+            Reason.NOT_READY, f"{store} is not ready: {_why(store)}", subject=store.ref, retry=RetryClass.BACKOFF
+        )
+
+
+def _why(store: Referent) -> str:
+    if store.ready is None:
+        return "it has not been validated yet"
+    said = ": ".join(part for part in (store.ready.reason, store.ready.message) if part)
+    return said or f"its Ready condition is {store.ready.status}"

@@ -1,0 +1,281 @@
+"""The values that a store reference resolves to, and the error if it does not resolve.
+
+    StoreRef -> resolve -> ResolvedStore -> bind (credentials) -> BoundStore -> calling.gateway
+
+`resolve.py` and its stages have the rules that produce them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import assert_never
+
+from eso_wire.errors import RetryClass
+from eso_wire.values import Config, ConfigDelivery, CredentialPath, Handshake, KindId, KindRole, ObjectRef, Operation
+
+
+class Form(StrEnum):
+    """The form of the object that a reference names."""
+
+    V1 = "v1 store"
+    V1_PLUGIN = "v1 plugin store"
+    STORE = "v2 store"
+    PROVIDER = "provider"
+    DIRECT = "direct reference"
+    GENERATOR = "v2 generator"
+    V1_GENERATOR = "generator"
+
+
+class EndpointSource(StrEnum):
+    """The way in which the address was found."""
+
+    EXPLICIT = "explicit"
+    CLASS = "class"
+    LABEL = "label"
+    NAMING = "naming"
+    BRIDGE = "bridge"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceKey:
+    """The Service of a provider. Managed certificates are issued for it."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address of a provider, and the server name that its certificate must have.
+
+    gRPC dials `uri` (`dns:///provider-aws.eso.svc:8080`, `ipv4:127.0.0.1:41234`). `label` names the provider in metrics
+    and messages: the class or the Service, never an address. `tenant` is the namespace whose owner runs the provider;
+    empty if an administrator does or vouches for it.
+    """
+
+    uri: str
+    server_name: str
+    source: EndpointSource
+    label: str
+    service: ServiceKey | None = None
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedTls:
+    """Certificates that the operator issues for a Service."""
+
+    service: ServiceKey
+
+
+@dataclass(frozen=True, slots=True)
+class SecretTls:
+    """Certificates of the user: a Secret with tls.crt, tls.key and ca.crt."""
+
+    namespace: str
+    name: str
+
+
+TlsSource = ManagedTls | SecretTls
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An endpoint with its certificates: all that a handshake needs."""
+
+    endpoint: Endpoint
+    tls: TlsSource
+
+    @property
+    def owner(self) -> str:
+        """Return the namespace whose share it counts against: that of its Secret with certificates, or its Service."""
+        if isinstance(self.tls, SecretTls):
+            return self.tls.namespace
+        return self.tls.service.namespace
+
+    @property
+    def key(self) -> str:
+        """Return a key that is equal for connections to the same address and server name with the same certificates."""
+        match self.tls:
+            case ManagedTls(service=service):
+                tls = f"managed {service}"
+            case SecretTls(namespace=namespace, name=name):
+                tls = f"secret {namespace}/{name}"
+            case _:
+                assert_never(self.tls)
+        return f"{self.endpoint.uri} as {self.endpoint.server_name} with {tls}"
+
+
+@dataclass(frozen=True, slots=True)
+class CallToken:
+    """A service account whose token is sent with every call, in addition to the client certificate."""
+
+    namespace: str
+    name: str
+    audiences: tuple[str, ...]
+
+
+class ReferenceRule(StrEnum):
+    """The namespaces that credential references of a configuration may name."""
+
+    OWN_NAMESPACE = "own namespace"
+    """Only `auth_namespace`; a reference to another namespace is rejected."""
+    EXPLICIT_OR_AUTH = "explicit, else auth namespace"
+    """A reference may name its namespace; without one it means `auth_namespace` (v1 cluster stores)."""
+    IGNORE_EXPLICIT = "auth namespace, whatever it says"
+    """The namespace of a reference is ignored (v1 generators)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigBinding:
+    """The configuration that is sent with every call, and the rule for its credentials.
+
+    `spec` is JSON. It is None if the provider reads the object itself, or (delivery INLINE) if the configuration is in
+    the namespace of the caller and a cluster-scoped store is validated without a caller.
+    """
+
+    ref: ObjectRef
+    kind: KindId
+    delivery: ConfigDelivery
+    spec: bytes | None = field(repr=False)
+    credentials: tuple[CredentialPath, ...]
+    rule: ReferenceRule
+    v1_key: str = ""
+    """The key of the v1 block; empty for other forms."""
+    by_caller: bool = False
+    """True if results depend on the namespace of the caller; then namespaces share nothing."""
+    metadata_references: tuple[CredentialPath, ...] = ()
+    """The paths of references in the metadata of pushes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallPolicy:
+    """Call settings of a store. Times in seconds; None means the default of the operator."""
+
+    gated: bool
+    max_retries: int | None = None
+    retry_interval: float | None = None
+    refresh_interval: float | None = None
+    connect_timeout: float | None = None
+    call_timeout: float | None = None
+    listens: bool = True
+    """True if the store permits change streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedStore:
+    """Everything that is needed to call a provider for one store and one caller, except credentials.
+
+    `pinned` means that `auth_namespace` is the same for all callers. It is empty if no namespace is needed.
+    """
+
+    form: Form
+    role: KindRole
+    store: ObjectRef
+    caller: ObjectRef
+    endpoint: Endpoint
+    tls: TlsSource
+    call_token: CallToken | None
+    config: ConfigBinding
+    auth_namespace: str
+    pinned: bool
+    policy: CallPolicy
+    handshake: Handshake
+    operations: frozenset[Operation]
+
+    @property
+    def connection(self) -> Connection:
+        return Connection(self.endpoint, self.tls)
+
+    @property
+    def caller_namespace(self) -> str:
+        """Return the namespace of the caller if results depend on it; else an empty string."""
+        return self.caller.namespace if self.config.by_caller else ""
+
+    @property
+    def tells_changes(self) -> bool:
+        """Return whether the provider can announce changes and the store allows it."""
+        return self.policy.listens and Operation.SUBSCRIBE in self.operations
+
+
+class Reason(StrEnum):
+    """The reasons why a reference does not resolve."""
+
+    UNKNOWN_KIND = "UnknownStoreKind"
+    NOT_FOUND = "StoreNotFound"
+    BEING_DELETED = "StoreBeingDeleted"
+    MALFORMED = "StoreMalformed"
+    UNMANAGED = "UnmanagedStore"
+    NAMESPACE_DENIED = "NamespaceDenied"
+    CROSS_NAMESPACE = "CrossNamespaceDenied"
+    CONFIG_NAMESPACE_REQUIRED = "ConfigNamespaceRequired"
+    CONFIG_NOT_FOUND = "ProviderConfigNotFound"
+    INVALID_CONFIG = "InvalidProviderConfig"
+    CLASS_NOT_FOUND = "ProviderClassNotFound"
+    ADDRESS_INVALID = "AddressInvalid"
+    ADDRESS_DENIED = "AddressDenied"
+    NOT_INSTALLED = "ProviderNotInstalled"
+    AMBIGUOUS = "DiscoveryAmbiguous"
+    NOT_READY = "StoreNotReady"
+    NOT_CONNECTED = "ProviderNotConnected"
+    INCOMPATIBLE = "ProviderIncompatible"
+    UNSUPPORTED_KIND = "UnsupportedKind"
+    NOT_IMPLEMENTED = "NotImplemented"
+    CREDENTIALS_NOT_FOUND = "CredentialsNotFound"
+    CREDENTIALS_UNREADABLE = "CredentialsUnreadable"
+    CREDENTIALS_DENIED = "CredentialsDenied"
+    REFERENT_AUTH = "ReferentAuthUnverified"
+    NOT_SEALED = "StateNotSealed"
+    CERTIFICATE_REQUIRED = "ClientCertificateRequired"
+    FEATURE_DISABLED = "FeatureDisabled"
+
+
+class ResolutionError(Exception):
+    """A reference does not resolve. The message has the problem, the object and the remedy; `subject` is the object.
+
+    With NOT_CONNECTED, `connection` needs a handshake before a retry. With UNKNOWN_KIND, `unwatched` is a kind that is
+    not in the snapshot and has to be watched, if the API server serves it.
+    """
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        *,
+        subject: ObjectRef,
+        retry: RetryClass = RetryClass.AFTER_CHANGE,
+        connection: Connection | None = None,
+        unwatched: KindId | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.subject = subject
+        self.retry = retry
+        self.connection = connection
+        self.unwatched = unwatched
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStore:
+    """A resolved store with its credentials.
+
+    `identity` is a digest of everything that a read can depend on: the configuration, the credentials (by uid and
+    resourceVersion, or token subject) and the auth namespace. Only callers with equal identities share reads. A change
+    of one of `sources`, the objects that were read, wakes the users of the store.
+    """
+
+    resolved: ResolvedStore
+    config: Config
+    identity: str
+    sources: tuple[ObjectRef, ...] = ()
+    token: str = field(default="", repr=False)
+
+
+Bind = Callable[[ResolvedStore], Awaitable[BoundStore]]
+"""Reads the credentials of a resolved store. Raises ResolutionError."""

@@ -1,0 +1,104 @@
+"""Resolves references for controllers: runs `resolve`, and fetches the inputs that it lacks.
+
+    resolve -> kind not watched -> watch it ┐
+            -> provider not connected -> shake hands ┴-> resolve again, until a store or a lasting error
+
+All rules are in `resolving.resolve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from eso_api.references import GeneratorRef, StoreRef
+from eso_operator.resolving.need import Need
+from eso_operator.resolving.resolutions import Resolutions
+from eso_operator.resolving.resolve import resolve
+from eso_operator.resolving.resolved import Connection, ResolutionError, ResolvedStore
+from eso_operator.resolving.settings import ResolverSettings
+from eso_operator.resolving.view import ClusterView, Objects
+from eso_wire.errors import ProviderError
+from eso_wire.values import Handshake, KindId, ObjectRef
+
+_MAX_ROUNDS: Final = 64
+
+
+class WatchedObjects(Objects, Protocol):
+    """The objects of the cluster; further kinds can be included."""
+
+    async def include(self, kind: KindId) -> bool:
+        """Watch a kind. Return whether its objects are available now."""
+        ...
+
+
+class Providers(Protocol):
+    """The handshakes of providers. `ensure` runs a handshake if there was none yet."""
+
+    @property
+    def handshakes(self) -> Mapping[str, Handshake | str]: ...
+
+    async def ensure(self, connection: Connection) -> Handshake: ...
+
+
+class Resolver:
+    """Resolves references for controllers."""
+
+    def __init__(
+        self,
+        objects: WatchedObjects,
+        providers: Providers,
+        settings: ResolverSettings,
+        resolutions: Resolutions | None = None,
+    ) -> None:
+        self._objects = objects
+        self._providers = providers
+        self._resolutions = resolutions
+        self.settings = settings
+
+    @property
+    def snapshot(self) -> ClusterView:
+        return ClusterView(self._objects, self._providers.handshakes)
+
+    async def resolve(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedStore:
+        """Return the store. Raises ResolutionError, or the ProviderError of a handshake that was needed."""
+        tried: set[KindId | str] = set()
+        failures: dict[str, ProviderError] = {}
+        for _ in range(_MAX_ROUNDS):
+            try:
+                return self._resolved(ref, caller, need)
+            except ResolutionError as error:
+                if not await self._helped(error, tried, failures):
+                    connection = error.connection
+                    raise failures.get(connection.key if connection else "", error) from None
+        raise AssertionError("each round watches a kind or asks a provider, and both are few")
+
+    def resolve_now(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedStore:
+        """Return the store from what is known already, without requests or waiting. Raises ResolutionError."""
+        return self._resolved(ref, caller, need)
+
+    def _resolved(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedStore:
+        if self._resolutions is None:
+            return resolve(ref, caller, need=need, snapshot=self.snapshot, settings=self.settings)
+        if (known := self._resolutions.find(ref, caller, need)) is not None:
+            return known
+        notes = self._resolutions.noting()
+        resolved = resolve(ref, caller, need=need, snapshot=notes.snapshot, settings=self.settings)
+        self._resolutions.keep(ref, need, resolved, notes)
+        return resolved
+
+    async def _helped(
+        self, error: ResolutionError, tried: set[KindId | str], failures: dict[str, ProviderError]
+    ) -> bool:
+        """Watch the missing kind or shake hands with the provider. Return whether that may change the result."""
+        if (kind := error.unwatched) is not None and kind not in tried:
+            tried.add(kind)
+            return await self._objects.include(kind)
+        if (connection := error.connection) is not None and connection.key not in tried:
+            tried.add(connection.key)
+            try:
+                await self._providers.ensure(connection)
+            except ProviderError as failure:
+                failures[connection.key] = failure
+            return True
+        return False

@@ -1,1 +1,0 @@
-"""From a store reference to a checked target with credentials."""

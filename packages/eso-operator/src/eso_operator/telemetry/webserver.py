@@ -1,0 +1,119 @@
+"""An HTTP server of the operator: plain, or over TLS with a certificate that may be replaced while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import structlog
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from eso_operator.telemetry.settings import Listener
+from kubebase.clock import Clock
+
+_RELOAD_SECONDS: Final = 60.0
+_SELF_SIGNED_FOR: Final = timedelta(days=365)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The files of a certificate. Without a folder the server makes a self-signed one, new in every process."""
+
+    folder: Path | None = None
+    certificate_name: str = "tls.crt"
+    key_name: str = "tls.key"
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Load the files, if there is a folder. Raises OSError and ssl.SSLError."""
+        if self.folder is not None:
+            context.load_cert_chain(self.folder / self.certificate_name, self.folder / self.key_name)
+
+
+class WebServer:
+    """Serves one application; `certificate` is None for plain HTTP. `name` is its name in the log."""
+
+    def __init__(self, name: str, listen: Listener, certificate: Certificate | None, clock: Clock) -> None:
+        self._name = name
+        self._listen = listen
+        self._certificate = certificate
+        self._clock = clock
+        self._port = listen.port
+        self._listening = asyncio.Event()
+
+    async def wait_listening(self) -> int:
+        """Return the port, after the server has started."""
+        await self._listening.wait()
+        return self._port
+
+    async def run(self, app: web.Application) -> None:
+        """Serve until cancelled."""
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        try:
+            context = self._context()
+            site = web.TCPSite(runner, self._listen.host or None, self._port, ssl_context=context)
+            await site.start()
+            self._port = runner.addresses[0][1]
+            self._listening.set()
+            await self._reload(context)
+        finally:
+            await runner.cleanup()
+
+    def _context(self) -> ssl.SSLContext | None:
+        if self._certificate is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        if self._certificate.folder is None:
+            _load_self_signed(context, f"external-secrets-{self._name}", self._clock)
+        self._certificate.load(context)
+        return context
+
+    async def _reload(self, context: ssl.SSLContext | None) -> None:
+        """Load a replaced certificate until cancelled; the next connection uses it."""
+        while True:
+            await self._clock.sleep(_RELOAD_SECONDS)
+            if context is None or self._certificate is None:
+                continue
+            try:
+                self._certificate.load(context)
+            except (OSError, ssl.SSLError) as error:
+                _log.warning(f"{self._name} certificate not reloaded", error=type(error).__name__)
+
+
+def _load_self_signed(context: ssl.SSLContext, common_name: str, clock: Clock) -> None:
+    """Make a self-signed certificate for clients that do not verify."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    now = clock.now()
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + _SELF_SIGNED_FOR)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    with tempfile.TemporaryDirectory() as folder:  # the ssl module reads files only
+        chain = Path(folder) / "tls.pem"
+        chain.touch(mode=0o600)
+        chain.write_bytes(
+            certificate.public_bytes(serialization.Encoding.PEM)
+            + key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        context.load_cert_chain(chain)

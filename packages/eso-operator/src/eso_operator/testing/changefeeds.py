@@ -1,0 +1,95 @@
+"""Push refresh in virtual time: real streams over a gateway in memory, and the queue that its followers get into."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from eso_operator.calling.settings import SubscriptionSettings
+from eso_operator.changefeed.feed import ChangeFeed
+from eso_operator.changefeed.followers import Followers
+from eso_operator.changefeed.pace import Pace, PaceSettings
+from eso_operator.changefeed.resumetokens import ResumeTokens
+from eso_operator.changefeed.sights import Reading, Sight, topic_of
+from eso_operator.changefeed.subscriptions import Subscriptions
+from eso_operator.process.memory import Memories
+from eso_operator.testing.boundstores import bound_store
+from eso_operator.testing.gateways import LoopbackGateway, loopback
+from eso_operator.testing.leases import MemoryLeases
+from eso_operator.waking.dependencies import OnObject
+from eso_wire.values import ChangeEvent, Heartbeat, RemoteRef
+from kubebase.meta import ObjectKey
+from kubebase.testing.clock import VirtualClock
+from kuberun.workqueue import WorkQueue
+
+
+def sight(*keys: str, identity: str = "identity") -> Sight:
+    return Sight(bound_store(identity=identity), {topic_of(RemoteRef(key)): "" for key in keys})
+
+
+@dataclass
+class Stage:
+    loop: LoopbackGateway = field(default_factory=loopback)
+    pace: PaceSettings = field(default_factory=PaceSettings)
+    leases: MemoryLeases = field(default_factory=MemoryLeases)
+    stores: list[OnObject] = field(default_factory=list)
+    """The stores whose state was reported as changed."""
+
+    def __post_init__(self) -> None:
+        self.queue = WorkQueue(self.clock)
+        tokens = ResumeTokens(self.leases, ObjectKey("core", "streams"), self.clock)
+        self.streams = Subscriptions(
+            self.loop.gateway, self.clock, settings=SubscriptionSettings(), metrics=self.loop.metrics, draw=lambda: 0.0
+        )
+        pace, followers = Pace(self.pace, lambda: 0.0), Followers(Memories().external_secrets)
+        self.changes = ChangeFeed(self.streams, self.clock, pace=pace, followers=followers, tokens=tokens)
+        self.changes.feed(self.queue)
+        self.changes.listen(self.stores.append)
+
+    @property
+    def clock(self) -> VirtualClock:
+        return self.loop.clock
+
+    @property
+    def watched(self) -> set[str]:
+        """Return the watched remote keys."""
+        return {item.ref.key for item in self.loop.provider.watches.values() if item.ref is not None}
+
+    @property
+    def openings(self) -> list[str]:
+        """Return the tokens that streams were opened with."""
+        return [opening.resume_token for opening in self.loop.provider.openings]
+
+    async def follow(self, key: ObjectKey, *sights: Sight, reading: Reading = Reading.PART) -> None:
+        self.changes.follow(key, sights, reading)
+        await self.clock.advance(2.0)
+
+    async def read(self, *keys: ObjectKey) -> None:
+        """Record that these followers have read."""
+        for key in keys:
+            self.changes.heard(key, self.changes.told_at(key))
+
+    async def say(self, *events: ChangeEvent | Heartbeat | None) -> None:
+        for event in events:
+            self.loop.provider.events.put_nowait(event)
+        await self.clock.settle()
+
+    async def after(self, seconds: float) -> list[ObjectKey]:
+        """Return the queued objects after this time, in order; each is finished at once."""
+        await self.clock.advance(seconds)
+        taken = []
+        while self.queue.waiting():
+            taken.append((await self.queue.take()).key)
+            self.queue.done(taken[-1])
+        return taken
+
+
+@asynccontextmanager
+async def running(made: Stage) -> AsyncIterator[Stage]:
+    """Run the feed as the manager does, inside the block."""
+    task = asyncio.create_task(made.changes.run())
+    yield made
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

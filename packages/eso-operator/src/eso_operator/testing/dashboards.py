@@ -1,0 +1,86 @@
+"""A dashboard of a running operator, with objects that work and objects that fail with hostile texts."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import aiohttp
+
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.secretstore import SECRET_STORE
+from eso_operator.dashboard.settings import DashboardSettings
+from eso_operator.telemetry.settings import Listener
+from eso_operator.testing.operators import Bench, eventually, scripted
+from eso_wire.errors import ErrorReason, ProviderError
+
+CANARY = "CANARY-3f9d"
+HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">\'"&{{7*7}}'
+SECRETS_PATH = "externalsecrets.external-secrets.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    status: int
+    text: str
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A running dashboard."""
+
+    bench: Bench
+    url: str
+
+    async def get(self, path: str = "/", *, method: str = "GET", **options: Any) -> Page:
+        """Ask for a page; certificates are not verified, because the server made its own."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        async with (
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
+            session.request(method, f"{self.url}{path}", ssl=context, allow_redirects=False, **options) as answer,
+        ):
+            headers = {name.lower(): value for name, value in answer.headers.items()}
+            return Page(answer.status, await answer.text(), headers)
+
+    def object_path(self, name: str, resource: str = SECRETS_PATH) -> str:
+        return f"/objects/{resource}/{self.bench.namespace}/{name}"
+
+    async def until_shown(self, path: str, word: str, **options: Any) -> Page:
+        """Wait until a page has a word."""
+
+        async def look() -> Page | None:
+            page = await self.get(path, **options)
+            return page if word in page.text else None
+
+        return await eventually(look, f"{path} does not show {word!r}")
+
+    async def secret(self, name: str, key: str = "db/pw", **spec: Any) -> None:
+        entries = [{"secretKey": "pw", "remoteRef": {"key": key}}]
+        await self.bench.create(
+            EXTERNAL_SECRET.resource(), name, spec={"secretStoreRef": {"name": "vault"}, "data": entries, **spec}
+        )
+
+
+@asynccontextmanager
+async def dashboard_running(bench: Bench, *, authenticated: bool = False) -> AsyncIterator[Site]:
+    """Run an operator with a dashboard, a good ExternalSecret `db` and a failed one `hostile`."""
+    dashboard = DashboardSettings(Listener("127.0.0.1", 0), authenticated=authenticated)
+    provider = scripted(data={"db/pw": CANARY.encode()})
+    async with bench.operator(replace(bench.settings, dashboard=dashboard)) as operator:
+        assert operator.dashboard is not None  # noqa: S101 - this is a test kit
+        port = await operator.dashboard.wait_listening()
+        site = Site(bench, f"{'https' if authenticated else 'http'}://127.0.0.1:{port}")
+        await bench.install(provider)
+        await bench.create(SECRET_STORE.resource(), "vault", spec={"provider": {"fake": {"data": []}}})
+        template = {"template": {"data": {"url": "db://{{ .pw }}"}}}
+        await site.secret("db", target=template)
+        await bench.ready(EXTERNAL_SECRET.resource(), "db", lambda ready: ready.status == "True")
+        provider.broken = ProviderError(ErrorReason.PERMISSION_DENIED, f"{HOSTILE} refused")
+        await site.secret("hostile", key="other")
+        await bench.ready(EXTERNAL_SECRET.resource(), "hostile", lambda ready: ready.status == "False")
+        yield site

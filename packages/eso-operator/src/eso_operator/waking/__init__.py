@@ -1,0 +1,1 @@
+"""Requeues of objects whose dependencies changed."""

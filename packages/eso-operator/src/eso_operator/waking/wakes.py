@@ -1,0 +1,110 @@
+"""Requeues reconciled objects (stores, classes, ExternalSecrets, …) when one of their dependencies changes.
+
+change                               requeued objects
+Secret, ConfigMap, configuration     those that read it or miss it
+class, Service                       those that use the provider, and those that wait for one
+provider (dis)appears                the same
+kind of a provider appears           those that could not be resolved
+
+Classes, Services and providers of a namespace concern objects of that namespace and cluster-scoped objects. Those of
+the core namespace and of shared provider namespaces concern all objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from eso_operator.calling.directory import Change as ProviderChange
+from eso_operator.resolving.resolved import Connection, ServiceKey
+from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.waking.dependencies import ANY_PROVIDER, Dependencies, Dependency, OnLabel, OnObject, on_connection
+from eso_wire.values import KindId
+from kubebase.meta import ObjectKey
+from kuberun import triggers
+from kuberun.cache import Change
+from kuberun.informer import Informer, Subscription
+from kuberun.workqueue import Request, WorkQueue, phase
+
+said_changed = triggers.any_of(
+    triggers.generation_changed, triggers.labels_changed, triggers.annotations_changed, triggers.deletion_started
+)
+"""True if the spec, labels or annotations changed or the deletion started, as opposed to the status."""
+
+
+_WAKES_PER_SECOND: Final = 200.0
+_LONGEST_SPREAD: Final = 15.0
+"""Many dependants of one object are spread over up to this many seconds, each with a constant offset."""
+
+
+class Wakes:
+    """Requeues all dependants of a changed dependency."""
+
+    def __init__(self, dependencies: Dependencies, shared: Iterable[str] = ()) -> None:
+        self._dependencies = dependencies
+        self._shared = frozenset({"", *shared})
+        self._queues: dict[Subsystem, WorkQueue] = {}
+
+    def add(self, controller: Subsystem, queue: WorkQueue) -> None:
+        self._queues[controller] = queue
+
+    def wake(self, dependency: Dependency, reason: str, *, home: str = "") -> None:
+        """Requeue the dependants. If `home` is not a shared namespace, only those in it and cluster-scoped ones."""
+        dependants = self._dependencies.dependants(dependency)
+        if home not in self._shared:
+            dependants = [each for each in dependants if each.key.namespace in ("", home)]
+        spread = min(len(dependants) / _WAKES_PER_SECOND, _LONGEST_SPREAD)
+        for dependant in dependants:
+            if (queue := self._queues.get(dependant.controller)) is not None:
+                queue.add(Request(dependant.key, reason), after=phase(str(dependant.key), spread) if spread > 1 else 0)
+
+    def provider_changed(self, connection: Connection, change: ProviderChange) -> None:
+        """Requeue objects that use the provider or wait for one. A listener of the directory."""
+        label = connection.endpoint.label
+        self.wake(on_connection(connection), f"provider {label}: {change.value}")
+        if change in (ProviderChange.CONNECTED, ProviderChange.DIFFERENT):
+            self.wake(ANY_PROVIDER, f"provider {label} answers", home=connection.owner)
+
+    def object_changed(self, kind: KindId, change: Change[Any]) -> None:
+        """Requeue objects that read the changed object or missed it."""
+        self.wake(OnObject(kind.group, kind.kind, change.key), f"{kind.kind} {change.key} changed")
+
+    def kind_appeared(self, kind: KindId) -> None:
+        """Requeue objects that could not be resolved: they may need this kind."""
+        self.wake(ANY_PROVIDER, f"{kind} is served now")
+
+    def certificates_changed(self, service: ServiceKey) -> None:
+        """Requeue objects that depend on the Service. Called when the issuer reports other certificates."""
+        key = ObjectKey(service.namespace, service.name)
+        self.wake(OnObject("", "Service", key), f"certificates of Service {key} changed")
+
+    def place_changed(self, kind: KindId, change: Change[Any]) -> None:
+        """Requeue objects that use, or wait for, the provider of a changed class or Service."""
+        if not said_changed(change):
+            return
+        self.object_changed(kind, change)
+        label = change.key.name if kind.group else str(change.key)
+        for dependency in (OnLabel(label), ANY_PROVIDER):
+            self.wake(dependency, f"{kind.kind} {change.key} changed", home=change.key.namespace)
+
+
+class Feeds:
+    """Passes changes from informers to `Wakes`. A service of the manager."""
+
+    def __init__(self) -> None:
+        self._feeds: list[tuple[Subscription[Any], Callable[[Change[Any]], None]]] = []
+
+    def add(self, informer: Informer[Any], heard: Callable[[Change[Any]], None]) -> None:
+        self._feeds.append((informer.subscribe(), heard))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for subscription, heard in self._feeds:
+                group.create_task(_hear(subscription, heard))
+
+
+async def _hear(subscription: Subscription[Any], heard: Callable[[Change[Any]], None]) -> None:
+    while True:
+        for change in await subscription.take():
+            heard(change)

@@ -1,0 +1,241 @@
+"""The inputs of one reconcile, and the record that is kept between two."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+
+from eso_api.externalsecret import ExternalSecret
+from eso_api.references import GeneratorRef, StoreRef
+from eso_operator.controllers.externalsecret.gather import Gatherer
+from eso_operator.controllers.externalsecret.memory import ExternalSecretRecord
+from eso_operator.controllers.externalsecret.refresh import current_version
+from eso_operator.controllers.externalsecret.snapshot import LastSync, Rules
+from eso_operator.controllers.externalsecret.sources import references_of, sources_of
+from eso_operator.memory import Memory
+from eso_operator.reading.templates import TemplateVersion
+from eso_operator.targets.changes import Change, Create, Update
+from eso_operator.targets.target import Absent, Applied, Look
+from eso_operator.testing.externalsecrets import external_secret, intact, synced
+from eso_operator.waking.dependencies import OnObject
+from eso_render.secret import Values
+from eso_render.sources import TemplateObjects
+from kubebase.meta import ObjectKey
+from kubebase.testing.clock import START
+from kuberun.cache import Cache
+from kuberun.errors import Unreachable
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class Cluster:
+    """The cluster that a gatherer sees."""
+
+    classes: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    told: dict[str, float] = field(default_factory=dict)
+    rules: Rules = field(default_factory=Rules)
+    memory: Memory[ExternalSecretRecord] = field(default_factory=lambda: Memory(ExternalSecretRecord))
+
+    def gatherer(self) -> Gatherer:
+        return Gatherer(
+            Cache(),
+            self._class_of,
+            self.memory,
+            version_of=lambda _kind, key: self.versions.get(key.name, ""),
+            told_at=lambda key: self.told.get(key.name),
+            rules=self.rules,
+        )
+
+    def _class_of(self, ref: StoreRef | GeneratorRef, namespace: str) -> str | None:
+        assert namespace == "default"
+        return self.classes.get(ref.name)
+
+
+class Looked:
+    """A target that counts how often it was read."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    async def look(self, es: ExternalSecret) -> Look:
+        del es
+        self.times += 1
+        return intact()
+
+    async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
+        raise NotImplementedError
+
+    async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
+        raise NotImplementedError
+
+    async def delete(self, es: ExternalSecret) -> bool:
+        raise NotImplementedError
+
+
+async def test_a_sync_counts_although_it_was_not_written() -> None:
+    gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
+
+    gatherer.remember(es, START + HOUR, frozenset())
+
+    assert (await gatherer.gather(es, Looked(), START + HOUR)).last == LastSync(START + HOUR, current_version(es))
+
+
+async def test_values_that_end_are_remembered_with_their_end() -> None:
+    """R24."""
+    gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
+
+    gatherer.remember(es, START + HOUR, frozenset(), renew_within=600.0)
+
+    assert (await gatherer.gather(es, Looked(), START + HOUR)).last.renew_at == START + HOUR + timedelta(minutes=10)
+
+
+async def test_once_synced_it_waits_for_no_turn() -> None:
+    gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
+    assert (await gatherer.gather(es, Looked(), START + 3 * HOUR)).turn is not None
+
+    gatherer.remember(es, START + 3 * HOUR, frozenset())
+
+    assert (await gatherer.gather(es, Looked(), START + HOUR)).turn is None
+
+
+async def test_the_status_counts_if_it_is_newer_than_the_record() -> None:
+    """Another writer may have synced it meanwhile, say another leader."""
+    gatherer, es = Cluster().gatherer(), external_secret()
+    gatherer.remember(es, START, frozenset())
+
+    newer = synced(es, START + HOUR)
+
+    assert (await gatherer.gather(newer, Looked(), START + HOUR)).last.at == START + HOUR
+
+
+async def test_an_object_of_the_same_name_is_another_one() -> None:
+    gatherer = Cluster().gatherer()
+    gatherer.remember(external_secret(metadata={"uid": "first"}), START, frozenset())
+
+    snapshot = await gatherer.gather(external_secret(metadata={"uid": "second"}), Looked(), START)
+
+    assert snapshot.last == LastSync(None, "")
+    assert snapshot.first_look
+
+
+async def test_a_forgotten_object_is_new() -> None:
+    cluster, es = Cluster(), external_secret()
+    gatherer = cluster.gatherer()
+    gatherer.remember(es, START, frozenset())
+
+    cluster.memory.forget(es.key)
+
+    assert (await gatherer.gather(es, Looked(), START)).last == LastSync(None, "")
+
+
+async def test_only_the_first_look_gives_an_overdue_refresh_its_turn() -> None:
+    gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
+
+    first = await gatherer.gather(es, Looked(), START + 2 * HOUR)
+    second = await gatherer.gather(es, Looked(), START + 3 * HOUR)
+
+    assert (first.first_look, second.first_look) == (True, False)
+    assert first.turn is not None
+    assert first.turn > START + 2 * HOUR
+    assert second.turn == first.turn
+
+
+async def test_a_look_that_fails_is_none() -> None:
+    """Metrics show an object at its first reconcile: one whose target could not be read must not count as the first."""
+
+    class Away(Looked):
+        async def look(self, es: ExternalSecret) -> Look:
+            raise Unreachable(f"{es.key}: away")
+
+    gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
+
+    with pytest.raises(Unreachable):
+        await gatherer.gather(es, Away(), START)
+
+    assert (await gatherer.gather(es, Looked(), START)).first_look
+
+
+async def test_templates_are_new_when_their_version_is_another_one() -> None:
+    cluster, es = Cluster(versions={"shared": "1"}), external_secret()
+    gatherer = cluster.gatherer()
+    gatherer.remember(es, START, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "shared"), "1")}))
+
+    same = await gatherer.gather(es, Looked(), START)
+    cluster.versions["shared"] = "2"
+    other = await gatherer.gather(es, Looked(), START)
+    del cluster.versions["shared"]
+    gone = await gatherer.gather(es, Looked(), START)
+
+    assert (same.new_templates, other.new_templates, gone.new_templates) == (False, True, False)
+
+
+async def test_one_store_of_another_class_leaves_the_object_to_another_operator() -> None:
+    """Even behind a ClusterSecretStore, and even if it is the default that no entry uses."""
+    theirs = {"secretKey": "b", "remoteRef": {"key": "b"}, "sourceRef": {"storeRef": {"name": "theirs"}}}
+    behind = external_secret(secretStoreRef={"name": "ours", "kind": "ClusterSecretStore"}, data=[theirs])
+    unused = external_secret(
+        secretStoreRef={"name": "theirs"}, data=[{**theirs, "sourceRef": {"storeRef": {"name": "x"}}}]
+    )
+    gatherer = Cluster(classes={"ours": "default", "theirs": "another"}).gatherer()
+
+    for es in (behind, unused):
+        assert (await gatherer.gather(es, Looked(), START)).foreign_class == "SecretStore theirs"
+
+
+async def test_stores_without_a_class_and_missing_stores_do_not_stop_the_reconcile() -> None:
+    gatherer = Cluster(classes={"store": ""}).gatherer()
+
+    assert (await gatherer.gather(external_secret(), Looked(), START)).foreign_class == ""
+    assert (
+        await gatherer.gather(external_secret(secretStoreRef={"name": "none"}), Looked(), START)
+    ).foreign_class == ""
+
+
+async def test_a_target_of_a_forbidden_kind_is_not_read() -> None:
+    es = external_secret(target={"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}})
+    target = Looked()
+
+    hidden = await Cluster().gatherer().gather(es, target, START)
+    assert (hidden.look, target.times) == (Absent(), 0)
+    await Cluster(rules=Rules(generic_targets=True)).gatherer().gather(es, target, START)
+
+    assert target.times == 1
+
+
+def test_sources_are_everything_the_object_names() -> None:
+    items = [{"key": "t"}]
+    es = external_secret(
+        secretStoreRef={"name": "v2", "kind": "SecretStore", "apiVersion": "external-secrets.io/v2alpha1"},
+        data=[{"secretKey": "b", "remoteRef": {"key": "b"}, "sourceRef": {"storeRef": {"name": "own"}}}],
+        dataFrom=[{"sourceRef": {"generatorRef": {"kind": "Password", "name": "maker"}}}],
+        target={
+            "name": "out",
+            "manifest": {"apiVersion": "example.com/v1", "kind": "Widget"},
+            "template": {
+                "templateFrom": [
+                    {"configMap": {"name": "map", "items": items}},
+                    {"secret": {"name": "sec", "items": items}},
+                ]
+            },
+        },
+    )
+
+    found = {(on.group, on.kind, on.key.name) for on in sources_of(es) if isinstance(on, OnObject)}
+
+    assert [ref.name for ref in references_of(es.spec)] == ["v2", "own", "maker"]
+    assert found == {
+        ("external-secrets.io", "SecretStore", "v2"),
+        ("external-secrets.io", "SecretStore", "own"),
+        ("generators.external-secrets.io", "Password", "maker"),
+        ("example.com", "Widget", "out"),
+        ("", "ConfigMap", "map"),
+        ("", "Secret", "sec"),
+    }
+
+
+async def test_an_announced_change_is_part_of_the_snapshot() -> None:
+    gatherer, es = Cluster(told={"db": 7.0}).gatherer(), synced(external_secret(), START)
+
+    assert (await gatherer.gather(es, Looked(), START)).told_at == 7.0

@@ -1,0 +1,34 @@
+"""The message of an API server that rejects a target is reported without the values of the target."""
+
+from typing import Any
+
+from eso_api.values import SecretBytes
+from eso_operator.controllers.externalsecret.outcome import Failed
+from eso_operator.controllers.externalsecret.settlement import Settlement
+from eso_operator.reading.fetched import Fetched
+from eso_operator.targets.changes import Create
+from eso_operator.testing.externalsecrets import external_secret
+from kuberun.errors import Invalid
+
+HUSH = "hunter2hunter2"
+
+
+class Refusing:
+    """A target whose server names a key that was made of a value."""
+
+    async def plan(self, *_: object) -> Create:
+        return Create({}, "")
+
+    async def apply(self, *_: object) -> None:
+        raise Invalid(422, "Invalid", f"spec.map.{HUSH}: Invalid value: it must be a text")
+
+
+async def test_a_key_that_is_a_value_is_not_named() -> None:
+    unused: Any = None
+    target: Any = Refusing()
+    fetched = Fetched(values={"password": SecretBytes(HUSH.encode())})
+
+    outcome = await Settlement(unused, unused).settle(external_secret(), target, fetched)
+
+    assert isinstance(outcome, Failed)
+    assert outcome.detail == "the API server refused: Invalid: spec.map.…: Invalid value: it must be a text"

@@ -1,0 +1,294 @@
+"""The order of the steps of a reconcile: each property that a docstring promises breaks when two steps are swapped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from eso_api.externalsecret import ExternalSecret
+from eso_api.values import SecretBytes
+from eso_operator.changefeed.sights import Reading, Sight
+from eso_operator.controllers.externalsecret import steps
+from eso_operator.controllers.externalsecret.cleanup import Cleanup
+from eso_operator.controllers.externalsecret.gather import Gatherer
+from eso_operator.controllers.externalsecret.outcome import SUBJECT
+from eso_operator.controllers.externalsecret.outside import Outside
+from eso_operator.controllers.externalsecret.reconciler import ExternalSecretReconciler
+from eso_operator.controllers.externalsecret.settlement import Settlement
+from eso_operator.controllers.externalsecret.snapshot import Rules
+from eso_operator.controllers.externalsecret.steps import STEPS, ReconcileStep
+from eso_operator.generating.values import Kept, Made, StateOwner
+from eso_operator.process.memory import Memories
+from eso_operator.reading.fetched import Fetched
+from eso_operator.report.announcer import Announcer
+from eso_operator.report.reporter import Channels, Reporter
+from eso_operator.targets.changes import Change, Create, Update
+from eso_operator.targets.marks import controller_reference_of
+from eso_operator.targets.record import Removal
+from eso_operator.targets.target import Absent, Applied, Done, Look
+from eso_operator.telemetry.objects import ObjectSeries
+from eso_operator.testing.externalsecrets import external_secret, intact, synced
+from eso_operator.waking.dependencies import Dependencies, OnObject
+from eso_render.secret import Values
+from eso_render.sources import TemplateObjects
+from kubebase.meta import ObjectKey
+from kubebase.testing.clock import VirtualClock
+from kuberun.cache import Cache
+from kuberun.client import Client
+from kuberun.controller import Outcome as Then
+from kuberun.controller import Retry
+from kuberun.events import EventRecorder
+from kuberun.requests import Request
+from kuberun.watch import Applied as Seen
+
+MANIFEST = {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}
+
+
+@dataclass
+class World:
+    """Everything around the reconciler. Records the calls to it, in order."""
+
+    es: ExternalSecret
+    look_at: Look
+    former: bool = False
+    behind: bool = False
+    """Whether the cache holds the object as it was before the last write of its status."""
+    then: Then | None = None
+    done: list[str] = field(default_factory=list)
+
+    # the API server
+    async def request(self, request: Request) -> bytes:
+        patch = json.loads(request.body or b"{}")
+        if "manifests" in patch.get("status", {}):
+            self.done.append("record target")
+        if "conditions" in patch.get("status", {}):
+            self.done.append("report")
+        return json.dumps({"metadata": {"name": "db", "namespace": "default", "uid": "uid-db"}, "spec": {}}).encode()
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    # the target
+    async def look(self, es: ExternalSecret) -> Look:
+        del es
+        return self.look_at
+
+    async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
+        del es, values, objects
+        return Create({}, "")
+
+    async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
+        del es, change
+        self.done.append("write target")
+        return Applied(Done.CREATED, "db")
+
+    async def delete(self, es: ExternalSecret) -> bool:
+        raise NotImplementedError
+
+    # former targets
+    def exist(self, es: ExternalSecret) -> bool:
+        del es
+        return self.former
+
+    async def remove(self, es: ExternalSecret) -> Removal:
+        del es
+        self.done.append("remove former target")
+        return Removal(("Deleted",), ())
+
+    # the backend
+    async def fetch(self, es: ExternalSecret, *, told_at: float | None = None) -> Fetched:
+        del es, told_at
+        self.done.append("read backend")
+        return Fetched({"password": SecretBytes(b"v1")})
+
+    async def sights(self, es: ExternalSecret) -> tuple[Sight, ...]:
+        del es
+        return ()
+
+    def telling(self, es: ExternalSecret) -> frozenset[OnObject]:
+        del es
+        return frozenset()
+
+    # generated states
+    async def keep(self, owner: StateOwner, made: Sequence[Made]) -> Kept:
+        del owner, made
+        self.done.append("record generated")
+        return Kept()
+
+    async def retire(self, kept: Kept) -> None:
+        del kept
+        self.done.append("retire older states")
+
+    async def discard(self, kept: Kept) -> None:
+        del kept
+        self.done.append("discard new states")
+
+    async def roll_back(self, made: Sequence[Made]) -> None:
+        raise NotImplementedError
+
+    # changes at the backend
+    def follow(self, key: ObjectKey, sights: Sequence[Sight], reading: Reading = Reading.PART) -> None:
+        del key, sights
+        if reading is not Reading.UNREAD:
+            self.done.append("follow")
+
+    def leave(self, key: ObjectKey) -> None:
+        """Nothing is followed."""
+
+    def stores_of(self, key: ObjectKey) -> frozenset[OnObject]:
+        del key
+        return frozenset()
+
+    def heard(self, key: ObjectKey, at: float | None) -> None:
+        """Nothing was told."""
+
+    async def run(self, *order: ReconcileStep) -> list[str]:
+        """Reconcile with the steps in this order; what was done."""
+        clock, client, memories = VirtualClock(), Client(self), Memories()
+        objects: Cache[ExternalSecret] = Cache()
+        objects.apply(Seen(self.es))
+        memory = memories.external_secrets
+        announcer = Announcer(EventRecorder(client, clock, component="test"))
+        cleanup = Cleanup(client, Rules(generic_targets=True), self)
+        outside = Outside(
+            clock=clock,
+            gatherer=Gatherer(
+                objects,
+                lambda _ref, _namespace: None,
+                memory,
+                version_of=lambda _kind, _key: "",
+                told_at=lambda _: None,
+                rules=Rules(generic_targets=True),
+            ),
+            fetcher=self,
+            ledger=self,
+            settlement=Settlement(client, cleanup),
+            cleanup=cleanup,
+            memory=memory,
+            repairs=steps.repair_allowance(clock),
+            dependencies=Dependencies(memories.by_controller),
+            reporter=Reporter(SUBJECT, Channels(client, clock, ObjectSeries(), announcer), memory),
+            target_of=lambda _: self,
+            changes=self,
+        )
+        if self.behind:
+            memory.of(self.es.key, self.es.metadata.uid).written_on = self.es.metadata.resource_version
+        self.then = await ExternalSecretReconciler(outside, order).reconcile(self.es.key)
+        return self.done
+
+
+def new(**target: Any) -> World:
+    """One that was never synced."""
+    return World(external_secret(target=target), Absent())
+
+
+def fresh() -> World:
+    """One that is not due; a former target was left."""
+    es = synced(external_secret())
+    return World(es, intact(owner_references=(controller_reference_of(es),)), former=True)
+
+
+async def test_an_object_from_before_the_last_report_is_reconciled_again() -> None:
+    """That report may have promised a retry, which a reconcile that finds nothing to do would drop."""
+    world = fresh()
+    world.behind = True
+
+    done = await world.run(*steps.STEPS)
+
+    assert isinstance(world.then, Retry)
+    assert done == []
+
+
+def before(first: str, then: str) -> Callable[[list[str]], bool]:
+    return lambda done: done.index(first) < done.index(then) if {first, then} <= set(done) else False
+
+
+@pytest.mark.parametrize(
+    ("world", "first", "then", "promised"),
+    [
+        pytest.param(
+            fresh,
+            steps.look,
+            steps.decide,
+            lambda done: "read backend" not in done,
+            id="a fresh object is not read: its target was looked at before it is decided",
+        ),
+        pytest.param(
+            fresh,
+            steps.decide,
+            steps.fetch,
+            lambda done: "read backend" not in done,
+            id="a fresh object is not read: it was decided before",
+        ),
+        pytest.param(
+            lambda: new(**MANIFEST),
+            steps.record_target,
+            steps.settle,
+            before("record target", "write target"),
+            id="a target of another kind is on record before it is written",
+        ),
+        pytest.param(
+            new,
+            steps.fetch,
+            steps.settle,
+            lambda done: "write target" in done,
+            id="a target is written with what was read",
+        ),
+        pytest.param(
+            new,
+            steps.follow,
+            steps.settle,
+            before("follow", "write target"),
+            id="a change during the write is announced",
+        ),
+        pytest.param(
+            new,
+            steps.record_generated,
+            steps.settle,
+            before("record generated", "write target"),
+            id="generated values are on record before they are written",
+        ),
+        pytest.param(
+            new,
+            steps.settle,
+            steps.retire_generated,
+            lambda done: "discard new states" not in done,
+            id="generated values that are in use are not discarded",
+        ),
+        pytest.param(
+            new,
+            steps.settle,
+            steps.report,
+            before("write target", "report"),
+            id="a status is written when its work is done",
+        ),
+        pytest.param(
+            fresh,
+            steps.remove_former_target,
+            steps.report,
+            before("remove former target", "report"),
+            id="the removal of a former target is reported",
+        ),
+    ],
+)
+async def test_steps_that_are_swapped_break_what_they_promise(
+    world: Callable[[], World], first: ReconcileStep, then: ReconcileStep, promised: Callable[[list[str]], bool]
+) -> None:
+    one, other = STEPS.index(first), STEPS.index(then)
+    swapped = list(STEPS)
+    swapped[one], swapped[other] = then, first
+
+    assert promised(await world().run(*STEPS))
+    assert not promised(await world().run(*swapped))
+
+
+def test_every_step_says_what_it_assumes() -> None:
+    assert [step.__name__ for step in STEPS if "Assumes" not in (step.__doc__ or "")] == []

@@ -1,0 +1,153 @@
+"""The owner of a remote value that several PushSecrets record."""
+
+from __future__ import annotations
+
+import pytest
+
+from eso_api.pushsecret import PushSecret
+from eso_operator.controllers.pushsecret.claims import PLACES_INDEX, Claim, Claims, places_of
+from eso_operator.controllers.pushsecret.memory import PushSecretRecord
+from eso_operator.controllers.pushsecret.places import Place
+from eso_operator.controllers.pushsecret.records import Spot
+from eso_operator.memory import Memory
+from eso_operator.testing.pushsecrets import entry, push_secret
+from kuberun.cache import Cache
+from kuberun.watch import Applied
+
+PLACE = Place("SecretStore/store", "db", "")
+
+
+def recording(name: str, *, prop: str = "", **metadata: object) -> PushSecret:
+    record = {"SecretStore/store": {"db": entry("key", "db", prop)}}
+    return push_secret(metadata={"name": name, "uid": f"uid-{name}", **metadata}, status={"syncedPushSecrets": record})
+
+
+def claims(*objects: PushSecret, memory: Memory[PushSecretRecord] | None = None) -> Claims:
+    store: Cache[PushSecret] = Cache({PLACES_INDEX: places_of})
+    for one in objects:
+        store.apply(Applied(one))
+    return Claims(store, Memory(PushSecretRecord) if memory is None else memory)
+
+
+OLD, NEW = recording("old"), recording("new")
+
+
+@pytest.mark.parametrize(
+    ("other", "claimed"),
+    [
+        pytest.param(NEW, True, id="another one"),
+        pytest.param(OLD, False, id="itself"),
+        pytest.param(recording("new", deletionTimestamp="2026-01-01T00:00:00Z"), False, id="one that is about to go"),
+        pytest.param(recording("new", namespace="team-b"), False, id="of another namespace, in a store of its own"),
+    ],
+)
+def test_a_place_is_claimed_by_others_that_record_it(other: PushSecret, claimed: bool) -> None:
+    found = claims(OLD, other).other(OLD, PLACE)
+
+    assert (found == Claim(other.key, settled=True)) is claimed
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "claimed"),
+    [
+        pytest.param("user", "", True, id="their property is in our whole"),
+        pytest.param("", "user", True, id="our property is in their whole"),
+        pytest.param("user", "user", True, id="the same property"),
+        pytest.param("user", "password", False, id="another property"),
+    ],
+)
+def test_a_property_and_the_whole_of_its_remote_key_claim_each_other(theirs: str, ours: str, claimed: bool) -> None:
+    other = recording("new", prop=theirs)
+
+    found = claims(OLD, other).other(OLD, Place("SecretStore/store", "db", ours))
+
+    assert (found is not None) is claimed
+
+
+def test_the_same_name_in_two_remote_namespaces_is_two_places() -> None:
+    """`remoteNamespace` of a push to a Kubernetes cluster says where the value is."""
+    metadata = {"spec": {"remoteNamespace": "blue"}}
+    record = {"SecretStore/store": {"db": entry("key", "db", metadata=metadata)}}
+    other = push_secret(metadata={"name": "new", "uid": "uid-new"}, status={"syncedPushSecrets": record})
+    known = claims(OLD, other)
+
+    assert known.other(OLD, PLACE._replace(location="red")) is None
+    assert known.other(OLD, PLACE._replace(location="blue")) == Claim(other.key, settled=True)
+
+
+def test_an_announced_value_is_not_a_settled_claim() -> None:
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+
+    assert known.other(OLD, PLACE) == Claim(NEW.key, settled=False)
+
+
+def test_a_pushed_value_is_a_claim() -> None:
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.pushed(NEW, [PLACE])
+
+    assert known.other(OLD, PLACE) == Claim(NEW.key, settled=True)
+
+
+def test_a_rejected_value_is_not_a_claim_even_if_the_status_lists_it() -> None:
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.pushed(NEW, [])
+
+    assert known.other(OLD, PLACE) is None
+
+
+def test_only_what_was_announced_can_be_refused() -> None:
+    memory = Memory(PushSecretRecord)
+    known = claims(OLD, memory=memory)
+    other = Place("SecretStore/store", "other", "")
+    known.announce(OLD, [other])
+    known.pushed(OLD, [])
+
+    assert known.refused(OLD) == {"SecretStore/store": [Spot("other", "")]}
+    memory.forget(OLD.key)
+    assert known.refused(OLD) == {}
+
+
+def test_what_was_interrupted_may_have_landed_although_the_next_push_is_refused() -> None:
+    """A reconcile that took too long: its result was lost, and it is on record."""
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.sent(NEW)
+    known.announce(NEW, [])
+    known.pushed(NEW, [])
+
+    assert known.refused(NEW) == {}
+    assert known.other(OLD, PLACE) == Claim(NEW.key, settled=True)
+
+
+def test_an_announced_value_that_was_never_sent_counts_as_rejected() -> None:
+    """The API server took the announcement, and its answer was lost."""
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.announce(NEW, [])
+    known.sent(NEW)
+    known.pushed(NEW, [])
+
+    assert known.refused(NEW) == {"SecretStore/store": [Spot("db", "")]}
+
+
+def test_an_announcement_that_somebody_elses_write_came_before_is_none() -> None:
+    """Another operator that pushed it recorded it nevertheless: not ours to remove."""
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.withdraw(NEW)
+    known.pushed(NEW, [])
+
+    assert known.refused(NEW) == {}
+    assert known.other(OLD, PLACE) == Claim(NEW.key, settled=True)
+
+
+def test_a_refused_value_that_is_announced_again_is_open_again() -> None:
+    known = claims(OLD, NEW)
+    known.announce(NEW, [PLACE])
+    known.pushed(NEW, [])
+    known.announce(NEW, [PLACE])
+
+    assert known.other(OLD, PLACE) == Claim(NEW.key, settled=False)

@@ -1,0 +1,456 @@
+"""When a PushSecret pushes, and the report of its outcome (contract 1.2, 1.3, 1.10)."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from eso_operator.controllers.due import Due, NotDue
+from eso_operator.controllers.pushsecret.decide import BEFORE_PUSH, BEFORE_SOURCE, first_stop
+from eso_operator.controllers.pushsecret.memory import LastPush
+from eso_operator.controllers.pushsecret.outcome import (
+    Collided,
+    Failed,
+    Ignored,
+    SourceDeleted,
+    Synced,
+    orphaned,
+    report_of,
+)
+from eso_operator.controllers.pushsecret.places import Place
+from eso_operator.controllers.pushsecret.refresh import current_version, refresh_due
+from eso_operator.controllers.pushsecret.rivals import Clash
+from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot, SeenSource
+from eso_operator.reading.fetched import Failure
+from eso_operator.report.steps import Step
+from eso_operator.testing.pushsecrets import bulk, chosen, push_secret, pushed
+from eso_wire.errors import RetryClass
+from kubebase.clock import rfc3339
+from kubebase.meta import ObjectKey
+from kuberun.controller import After, Done, Retry
+from kuberun.events import EventType
+
+NOW = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
+SOURCE = SeenSource("source", "uid", "7", NOW - timedelta(days=1))
+STORES = (chosen(),)
+
+
+def synced_ago(seconds: float | None, *, ready: str = "True", reason: str = "Synced", **spec: Any) -> Any:
+    """A PushSecret that pushed so long ago; None for one that has a version and no time."""
+    push = push_secret(**spec)
+    status = msgspec.structs.replace(
+        push.status,
+        synced_resource_version=current_version(push),
+        refresh_time=None if seconds is None else rfc3339(NOW - timedelta(seconds=seconds)),
+        conditions=report_of(push, Synced(), NOW).status.conditions,
+    )
+    conditions = [msgspec.structs.replace(each, status=ready, reason=reason) for each in status.conditions]
+    push.status = msgspec.structs.replace(status, conditions=conditions)
+    return push
+
+
+def snapshot(
+    push: Any,
+    *,
+    sources: tuple[SeenSource, ...] = (SOURCE,),
+    stores: tuple[Chosen, ...] | NoChoice = STORES,
+    remembered: LastPush | None = None,
+) -> PushSnapshot:
+    return PushSnapshot(push, NOW, remembered, sources, stores)
+
+
+def remembered(
+    seconds: float = 60, *, source: str = SOURCE.mark, store: str = "SecretStore/store uid-store", renew: float = 0
+) -> LastPush:
+    at = NOW - timedelta(seconds=seconds)
+    renew_at = at + timedelta(seconds=renew) if renew else None
+    return LastPush(at, "1", frozenset({source}), frozenset({store}), renew_at)
+
+
+@pytest.mark.parametrize(
+    ("seen", "due"),
+    [
+        pytest.param(snapshot(push_secret()), True, id="never pushed"),
+        pytest.param(snapshot(synced_ago(60)), False, id="fresh"),
+        pytest.param(snapshot(synced_ago(3601)), True, id="its interval has passed, R4"),
+        pytest.param(snapshot(synced_ago(None)), True, id="no time is written"),
+        pytest.param(snapshot(synced_ago(-60)), True, id="pushed in the future"),
+        pytest.param(snapshot(synced_ago(9999, refreshInterval="0")), False, id="interval 0 pushes once"),
+        pytest.param(snapshot(synced_ago(9999, refreshInterval=0)), False, id="interval 0 as a number, R23"),
+        pytest.param(snapshot(synced_ago(60, ready="False", reason="Errored")), True, id="the last push failed"),
+        pytest.param(
+            snapshot(synced_ago(60, ready="False", reason="SourceDeleted"), sources=()), False, id="no source"
+        ),
+        pytest.param(snapshot(synced_ago(60, ready="False", reason="SourceDeleted")), True, id="the source is back"),
+        pytest.param(
+            snapshot(synced_ago(60, ready="False", reason="SourceDeleted", refreshInterval="0")),
+            True,
+            id="the source is back, interval 0",
+        ),
+        pytest.param(snapshot(synced_ago(60), sources=()), True, id="the source is gone"),
+        pytest.param(snapshot(synced_ago(60), remembered=remembered()), False, id="nothing changed"),
+        pytest.param(
+            snapshot(synced_ago(60), remembered=remembered(source="source uid 6")), True, id="the source changed, R16"
+        ),
+        pytest.param(
+            snapshot(synced_ago(60), remembered=remembered(source="source other 7")),
+            True,
+            id="the source is another Secret of that name",
+        ),
+        pytest.param(
+            snapshot(synced_ago(60, refreshInterval="0"), remembered=remembered(source="source uid 6")),
+            False,
+            id="interval 0 does not follow its source",
+        ),
+        pytest.param(
+            snapshot(synced_ago(60), remembered=remembered(store="SecretStore/store other")),
+            True,
+            id="the store is another one of that name",
+        ),
+        pytest.param(
+            snapshot(synced_ago(60), sources=(SeenSource("source", "new", "9", NOW - timedelta(seconds=30)),)),
+            True,
+            id="after a restart, a source that was created after the last push is noticed",
+        ),
+        pytest.param(
+            snapshot(synced_ago(9000), remembered=remembered(10)), False, id="what is remembered is later than written"
+        ),
+        pytest.param(
+            snapshot(synced_ago(60), remembered=remembered(renew=30)), True, id="generated values end before, R24"
+        ),
+        pytest.param(
+            replace(snapshot(synced_ago(60, refreshInterval="0")), freed=True),
+            True,
+            id="interval 0, but another PushSecret overwrote a value and withdrew",
+        ),
+    ],
+)
+def test_whether_it_is_due(seen: PushSnapshot, due: bool) -> None:
+    assert isinstance(refresh_due(seen), Due if due else NotDue)
+
+
+def test_a_restart_does_not_let_generated_values_end() -> None:
+    """R24: their end is on record, and nothing is remembered of them."""
+    push = synced_ago(60)
+    written = report_of(push, Synced(renew_within=30.0), NOW - timedelta(seconds=60)).status
+    push.status = msgspec.structs.replace(push.status, renew_time=written.renew_time)
+
+    assert isinstance(refresh_due(snapshot(push)), Due)
+    assert report_of(push, Synced(), NOW).status.renew_time is None
+
+
+@pytest.mark.parametrize(("recorded", "due"), [({"SecretStore/store": {"db": {}}}, True), ({}, False)])
+def test_after_a_restart_what_is_selected_by_label_and_gone_is_noticed(recorded: dict[str, Any], due: bool) -> None:
+    """A selector without matches does not cause repeated reconciles."""
+    push = synced_ago(60, selector={"secret": {"selector": {"matchLabels": {"team": "blue"}}}})
+    push.status = msgspec.structs.replace(push.status, synced_push_secrets=recorded)
+
+    assert isinstance(refresh_due(snapshot(push, sources=())), Due if due else NotDue)
+
+
+@pytest.mark.parametrize("written", ["soon", "0000-01-01T00:00:00Z", "2024-05-01T11:59:00"])
+def test_an_unreadable_time_counts_as_never_written(written: str) -> None:
+    """Any user can write a status."""
+    push = synced_ago(60)
+    push.status = msgspec.structs.replace(push.status, refresh_time=written, renew_time=written)
+
+    assert refresh_due(snapshot(push)) == Due("it never pushed")
+    assert report_of(push, Synced(), NOW).status.refresh_time == rfc3339(NOW)
+
+
+def test_a_time_that_lies_in_the_future_is_put_right_at_once() -> None:
+    push = synced_ago(-3600)
+
+    assert report_of(push, Synced(), NOW).flush
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_an_edit_of_metadata_pushes_again(field: str) -> None:
+    """Seed 14."""
+    push = synced_ago(1, refreshInterval="0")
+    setattr(push.metadata, field, {"a": "b"})
+
+    assert isinstance(refresh_due(snapshot(push)), Due)
+
+
+def test_an_object_that_is_not_due_waits_until_its_exact_time() -> None:
+    assert refresh_due(snapshot(synced_ago(600, refreshInterval="30m"))) == NotDue("it is fresh", 1200.0)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_data_to_that_names_an_unlisted_store_stops_before_the_source_is_read() -> None:
+    """E4."""
+    stop = first_stop(snapshot(push_secret(dataTo=[bulk("other")])), BEFORE_SOURCE)
+
+    assert isinstance(stop, Failed)
+    assert stop.failures[0].path == "spec.dataTo[0].storeRef"
+
+
+RENAME = {"regexp": {"source": "a", "target": "b"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        pytest.param({"dataTo": [bulk(remoteKey="all")]}, [], id="one remote secret"),
+        pytest.param({"dataTo": [bulk(rewrite=[RENAME])]}, [], id="a rewrite"),
+        pytest.param(
+            {"dataTo": [bulk(remoteKey="all", rewrite=[RENAME])]},
+            ["spec.dataTo[0].rewrite"],
+            id="one remote secret and a rewrite",
+        ),
+        pytest.param(
+            {"dataTo": [bulk(storeRef={"apiVersion": "external-secrets.io/v1", "name": "store"})]},
+            [],
+            id="a store that is listed without its version",
+        ),
+        pytest.param({"refreshInterval": "soon"}, ["spec.refreshInterval"], id="an interval that cannot be read"),
+    ],
+)
+def test_a_spec_that_breaks_a_rule_of_our_crd_is_refused_and_not_retried(spec: Any, paths: list[str]) -> None:
+    stop = first_stop(snapshot(push_secret(**spec)), BEFORE_SOURCE)
+
+    failures = stop.failures if isinstance(stop, Failed) else ()
+    assert [each.path for each in failures] == paths
+    assert all(each.retry is RetryClass.NEVER for each in failures)
+
+
+@pytest.mark.parametrize(
+    ("stores", "expected"),
+    [
+        pytest.param(NoChoice("spec.secretStoreRefs[0]", "StoreNotFound", "none"), Failed, id="a store is missing, E6"),
+        pytest.param((), Ignored, id="no store is ours"),
+        pytest.param((chosen(team="b"),), Failed, id="dataTo by label finds none, E7"),
+        pytest.param((chosen(team="a"),), type(None), id="all is well"),
+    ],
+)
+def test_stores_are_checked_before_the_first_push(stores: Any, expected: type) -> None:
+    push = push_secret(dataTo=[bulk(storeRef={"labelSelector": {"matchLabels": {"team": "a"}}})])
+
+    assert isinstance(first_stop(snapshot(push, stores=stores), BEFORE_PUSH), expected)
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+FAILURE = Failure("spec.data[0]", "AccessDenied", "no permission", "prod/db", "SecretStore store")
+LIMITED = Failure("p", "RateLimited", "m", retry_after=90.0)
+NEVER = Failure("p", "NotImplemented", "m", retry=RetryClass.NEVER)
+
+
+def ready(report: Any) -> tuple[str, str]:
+    condition = next(each for each in report.status.conditions if each.type == "Ready")
+    return condition.status, condition.reason
+
+
+@pytest.mark.parametrize(
+    ("outcome", "condition", "events", "then"),
+    [
+        pytest.param(
+            Synced(wrote=True), ("True", "Synced"), [(EventType.NORMAL, "Synced")], After, id="everything is pushed"
+        ),
+        pytest.param(
+            SourceDeleted(),
+            ("False", "SourceDeleted"),
+            [(EventType.NORMAL, "SourceDeleted")],
+            Done,
+            id="the source is gone",
+        ),
+        pytest.param(
+            Failed(Step.PUSH, (FAILURE,)),
+            ("False", "Errored"),
+            [(EventType.WARNING, "Errored")],
+            Retry,
+            id="a push failed",
+        ),
+        pytest.param(
+            Failed(Step.DELETE_PUSHED, (FAILURE,), news=orphaned(["store: a"])),
+            ("False", "Errored"),
+            [(EventType.WARNING, "Orphaned"), (EventType.WARNING, "Errored")],
+            Retry,
+            id="a deletion failed and something was let go",
+        ),
+    ],
+)
+def test_condition_event_and_requeue(outcome: Any, condition: Any, events: Any, then: type) -> None:
+    report = report_of(push_secret(), outcome, NOW)
+
+    assert ready(report) == condition
+    assert [(news.type, news.reason) for news in report.news] == events
+    assert isinstance(report.then, then)
+
+
+@pytest.mark.parametrize("outcome", [NotDue("fresh", 5.0), Ignored("not ours"), Collided("meanwhile")])
+def test_outcomes_that_say_nothing(outcome: Any) -> None:
+    push = synced_ago(60)
+
+    report = report_of(push, outcome, NOW)
+
+    assert report.status == push.status
+    assert report.news == ()
+
+
+def test_a_failure_changes_neither_time_nor_version_and_says_the_same_once() -> None:
+    push = push_secret()
+    first = report_of(push, Failed(Step.PUSH, (FAILURE,)), NOW)
+    push.status = first.status
+
+    again = report_of(push, Failed(Step.PUSH, (FAILURE,)), NOW + timedelta(minutes=1))
+
+    assert (first.status.refresh_time, first.status.synced_resource_version) == (None, "")
+    assert again.news == ()
+    assert again.status.outcomes == first.status.outcomes
+    assert [outcome.step for outcome in again.status.outcomes] == ["Push"]
+    assert again.status.conditions[0].message.startswith(
+        "could not set secret: spec.data[0] (key: prod/db): AccessDenied: no permission"
+    )
+
+
+def test_a_failure_that_waiting_does_not_heal_is_looked_at_again_at_the_interval() -> None:
+    assert report_of(push_secret(), Failed(Step.PUSH, (NEVER,)), NOW).then == After(
+        3600.0, "it may have been put right"
+    )
+    assert report_of(push_secret(refreshInterval="0"), Failed(Step.PUSH, (NEVER,)), NOW).then == Done()
+
+
+def test_a_failure_is_retried_no_sooner_than_the_provider_says() -> None:
+    assert report_of(push_secret(), Failed(Step.PUSH, (LIMITED, FAILURE)), NOW).then == Retry(
+        "could not set secret", 90.0, longest=3600.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("interval", "failure", "within", "expected"),
+    [
+        pytest.param("1h", FAILURE, 64.0, 64, id="the back-off's longest"),
+        pytest.param("1h", FAILURE, 8.0, None, id="soon: not worth a write each time"),
+        pytest.param("1h", LIMITED, 8.0, 90, id="as the provider asked"),
+        pytest.param("1h", NEVER, 64.0, 3600, id="hopeless: at the interval"),
+        pytest.param("0", NEVER, 64.0, None, id="hopeless: only on a change"),
+    ],
+)
+def test_after_a_failed_push_the_status_says_when_it_is_tried_again(
+    interval: str, failure: Failure, within: float, expected: float | None
+) -> None:
+    push = push_secret(refreshInterval=interval)
+
+    status = report_of(push, Failed(Step.PUSH, (failure,)), NOW, retry_within=within).status
+
+    assert status.next_attempt_time == (None if expected is None else rfc3339(NOW + timedelta(seconds=expected)))
+
+
+@pytest.mark.parametrize("outcome", [Synced(), SourceDeleted()], ids=["synced", "source deleted"])
+def test_no_attempt_is_announced_once_nothing_fails(outcome: Any) -> None:
+    push = push_secret()
+    push.status = report_of(push, Failed(Step.PUSH, (LIMITED,)), NOW).status
+    assert push.status.next_attempt_time is not None
+
+    assert report_of(push, outcome, NOW).status.next_attempt_time is None
+
+
+def test_existing_values_are_a_condition_of_their_own_next_to_ready() -> None:
+    """R8."""
+    push = push_secret(updatePolicy="IfNotExists")
+
+    report = report_of(push, Synced(existing=("SecretStore store: prod/db",)), NOW)
+    push.status = report.status
+    gone = report_of(push, Synced(), NOW)
+
+    kinds = {each.type: (each.status, each.reason) for each in report.status.conditions}
+    assert kinds == {"Ready": ("True", "Synced"), "SecretAlreadyExists": ("True", "SecretAlreadyExists")}
+    assert "prod/db" in report.status.conditions[1].message
+    assert "left alone" in report.status.conditions[0].message
+    assert [each.type for each in gone.status.conditions] == ["Ready"]
+
+
+def test_a_weaker_guarantee_is_stated_in_condition_and_event() -> None:
+    report = report_of(push_secret(updatePolicy="IfNotExists"), Synced(weaker=("SecretStore s",)), NOW)
+
+    assert "SecretStore s cannot create atomically" in report.status.conditions[0].message
+    assert report.news[0].message == report.status.conditions[0].message
+
+
+def test_a_push_that_changed_nothing_causes_no_event_and_no_immediate_write() -> None:
+    first = report_of(push_secret(), Synced({"SecretStore/store": [pushed("a")]}, wrote=True), NOW)
+    push = push_secret()
+    push.status = first.status
+
+    soon = report_of(push, Synced({"SecretStore/store": [pushed("a")]}), NOW + timedelta(minutes=1))
+    later = report_of(push, Synced({"SecretStore/store": [pushed("a")]}), NOW + timedelta(minutes=6))
+    other = report_of(push, Synced({"SecretStore/store": [pushed("b")]}), NOW + timedelta(minutes=1))
+
+    assert (first.flush, soon.flush, later.flush, other.flush) == (True, False, True, True)
+    assert (soon.news, later.news) == ((), ())
+
+
+def test_the_next_push_is_an_interval_away_or_before_generated_values_end() -> None:
+    push = push_secret(refreshInterval="10m")
+
+    assert report_of(push, Synced(), NOW).then == After(600.0, "a push is due")
+    assert report_of(push, Synced(renew_within=60.0), NOW).then == After(60.0, "a push is due")
+    assert report_of(push_secret(refreshInterval=0), Synced(), NOW).then == Done()
+
+
+def test_messages_are_bounded() -> None:
+    many = tuple(Failure(f"spec.data[{number}]", "AccessDenied", "x" * 2000, "k") for number in range(100))
+
+    report = report_of(push_secret(), Failed(Step.PUSH, many), NOW)
+
+    assert len(report.status.conditions[0].message) <= 1024
+    assert len(report.status.outcomes) == 50
+    assert all(len(outcome.message) <= 1024 for outcome in report.status.outcomes)
+
+
+# --- contention -------------------------------------------------------------------------------------------------------
+
+HERE, THERE = ObjectKey("team-a", "other"), ObjectKey("team-b", "other")
+CLASHES = [Clash(Place("SecretStore/store", "app/db", "password"), (HERE, THERE))]
+OUTCOMES = [
+    pytest.param(Synced(), id="synced"),
+    pytest.param(NotDue("it is fresh", None), id="not due"),
+    pytest.param(Failed(Step.PUSH, (Failure("spec.data[1]", "AccessDenied", "no"),)), id="another entry failed"),
+]
+
+
+def contended(outcome: Any) -> Any:
+    """A PushSecret that says so already."""
+    push = synced_ago(60)
+    push.status = report_of(push, outcome, NOW, clashes=CLASHES).status
+    return push
+
+
+def condition(report: Any) -> Any:
+    return next((each for each in report.status.conditions if each.type == "Contended"), None)
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_contention_names_the_place_the_others_and_what_to_do(outcome: Any) -> None:
+    report = report_of(synced_ago(60), outcome, NOW, clashes=CLASHES)
+
+    found = condition(report)
+    assert (found.status, found.reason, report.flush) == ("True", "DifferentValues", True)
+    assert found.message == (
+        'remote key "app/db", property "password", in SecretStore/store: PushSecrets other, team-b/other also write it,'
+        " with a different value. The last writer wins: change the remoteKey of one of them, or give them the same"
+        " value"
+    )
+    assert [each.reason for each in report.news if each.type is EventType.WARNING][-1] == "Contended"
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_ongoing_contention_is_reported_once(outcome: Any) -> None:
+    report = report_of(contended(outcome), outcome, NOW, clashes=CLASHES)
+
+    assert "Contended" not in [each.reason for each in report.news]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_ended_contention_is_cleared_and_unknown_contention_stays(outcome: Any) -> None:
+    ended = report_of(contended(outcome), outcome, NOW, clashes=())
+    unknown = report_of(contended(outcome), outcome, NOW, clashes=None)
+
+    assert (condition(ended), ended.flush) == (None, True)
+    assert condition(unknown) is not None

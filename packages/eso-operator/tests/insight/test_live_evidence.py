@@ -1,0 +1,163 @@
+"""The reads for a story: only metadata of Secrets, and only objects that the user may read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
+from eso_api.crd import CustomKind
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.pushsecret import PUSH_SECRET
+from eso_api.secretstore import SECRET_STORE
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_operator.insight.evidence import Evidence, gather
+from eso_operator.insight.facts import Mark
+from eso_operator.insight.sights import Look
+from eso_operator.insight.story import story_of
+from eso_operator.testing.operators import BACKEND, Bench
+from kubebase.meta import ObjectKey
+from kubebase.testing.clock import START as NOW
+from kuberun import config
+from kuberun.client import Client
+from kuberun.errors import Forbidden
+from kuberun.requests import Metadata, Request
+from kuberun.testing.builders import SECRETS
+from kuberun.testing.rawapi import MERGE_PATCH
+from kuberun.transport import AiohttpTransport, Transport
+
+pytestmark = pytest.mark.live
+
+CANARY = "CANARY-hunter2"
+LATELY = "2029-12-31T23:58:00Z"
+STORE = {"provider": {"vault": {"server": "x"}}}
+ENTRY = {"secretKey": "pw", "remoteRef": {"key": "db/pw"}}
+TEMPLATE = {"templateFrom": [{"secret": {"name": "templates", "items": [{"key": "k"}]}}]}
+READS: dict[str, Any] = {"secretStoreRef": {"name": "vault"}, "data": [ENTRY], "target": {"template": TEMPLATE}}
+LABELS = {"team": "blue"}
+BLUE = {"matchLabels": LABELS}
+
+
+class Spy:
+    """A transport that records requests and responses, and rejects forbidden requests."""
+
+    def __init__(self, inner: Transport, forbidden: str) -> None:
+        self._inner = inner
+        self._forbidden = forbidden
+        self.asked: list[Request] = []
+        self.answers: list[bytes] = []
+
+    async def request(self, request: Request) -> bytes:
+        self.asked.append(request)
+        if self._forbidden in request.path:
+            raise Forbidden(403, "Forbidden", "no")
+        self.answers.append(await self._inner.request(request))
+        return self.answers[-1]
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(request)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def gathered(bench: Bench, kind: CustomKind[Any], name: str, forbidden: str = "none") -> tuple[Evidence, Spy]:
+    spy = Spy(AiohttpTransport(config.load(bench.kubeconfig)), forbidden)
+    client = Client(spy)
+    try:
+        found = await gather(client, kind, ObjectKey(bench.namespace, name))
+    finally:
+        await client.close()
+    assert isinstance(found, Evidence)
+    return found, spy
+
+
+@pytest.fixture
+async def scene(bench: Bench) -> Bench:
+    """A store, an ExternalSecret that reads it, and its Secret."""
+    await bench.create(SECRET_STORE.resource(), "vault", metadata={"labels": LABELS}, spec=STORE)
+    await bench.create(EXTERNAL_SECRET.resource(), "db", spec=READS)
+    await bench.create(SECRETS, "templates", stringData={"k": CANARY})
+    await bench.create(SECRETS, "db", metadata={"labels": LABELS}, stringData={"pw": CANARY})
+    return bench
+
+
+async def test_only_the_metadata_of_secrets_is_requested(scene: Bench) -> None:
+    _, spy = await gathered(scene, EXTERNAL_SECRET, "db")
+
+    asked = [request for request in spy.asked if "/secrets/" in request.path]
+    assert sorted(request.path.rpartition("/")[2] for request in asked) == ["db", "templates"]
+    assert {request.accept for request in asked} == {Metadata.ONLY}
+    assert not any(CANARY.encode() in answer for answer in spy.answers)
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "unknown"),
+    [
+        pytest.param("/secrets/", "Secret db: you may not read it", id="Secrets"),
+        pytest.param("/secretstores/", "SecretStore vault: you may not read it", id="stores"),
+        pytest.param("/clusterproviderclasses", "provider: not known: clusterproviderclasses", id="classes"),
+        pytest.param("/services", "provider: ProviderNotInstalled: ", id="Services"),
+    ],
+)
+async def test_what_may_not_be_read_is_not_known_and_stops_nothing(scene: Bench, forbidden: str, unknown: str) -> None:
+    found, _ = await gathered(scene, EXTERNAL_SECRET, "db", forbidden)
+
+    facts = [fact for step in story_of(found, NOW).steps for fact in step]
+    assert any(fact.what.startswith(unknown) for fact in facts if fact.mark is not Mark.GOOD), [
+        fact.what for fact in facts
+    ]
+
+
+async def test_a_push_by_label_is_followed_to_every_store_and_secret(scene: Bench) -> None:
+    spec = {"secretStoreRefs": [{"labelSelector": BLUE}], "selector": {"secret": {"selector": BLUE}}}
+    await scene.create(PUSH_SECRET.resource(), "all", spec=spec)
+
+    found, _ = await gathered(scene, PUSH_SECRET, "all")
+
+    assert [str(source.sight) for source in found.sources] == ["SecretStore vault"]
+    assert [str(sight) for sight in found.objects] == ["Secret db"]
+
+
+async def test_a_rule_of_the_resolver_is_the_cause_before_an_operator_says_so(scene: Bench) -> None:
+    name, elsewhere = scene.namespace, [{"namespaces": ["elsewhere"]}]
+    await scene.create(CLUSTER_SECRET_STORE.resource(), name, spec={**STORE, "conditions": elsewhere})
+    refs = {"secretStoreRef": {"kind": "ClusterSecretStore", "name": name}, "data": [ENTRY]}
+    await scene.create(EXTERNAL_SECRET.resource(), "denied", spec=refs)
+    try:
+        found, _ = await gathered(scene, EXTERNAL_SECRET, "denied")
+    finally:
+        await scene.delete(CLUSTER_SECRET_STORE.resource(), name)
+
+    cause = story_of(found, NOW).cause
+    assert cause is not None
+    assert (cause.subject, cause.state) == (f"ClusterSecretStore {name}", "NamespaceDenied")
+
+
+async def test_a_class_that_declares_nothing_is_found_by_what_its_provider_reported(scene: Bench) -> None:
+    name, resource = scene.namespace, CLUSTER_PROVIDER_CLASS.resource()
+    await scene.create(resource, name, spec={"address": f"grpc://p.{name}.svc:8080"})
+    served = {"group": "g", "version": "v1", "kind": "Vault", "v1ProviderKey": "vault"}
+    down = {"type": "Ready", "status": "False", "reason": "Refused", "message": "m", "lastTransitionTime": LATELY}
+    status = {"status": {"kinds": [served], "conditions": [down]}}
+    try:
+        answer = await scene.api.patch(f"{resource.path('', name)}/status", status, MERGE_PATCH)
+        found, _ = await gathered(scene, EXTERNAL_SECRET, "db")
+    finally:
+        await scene.delete(resource, name)
+
+    assert answer.status == 200
+    cause = story_of(found, NOW).cause
+    assert cause is not None
+    assert cause.what == f"provider ClusterProviderClass {name}: Refused: m"
+
+
+async def test_a_kind_of_a_provider_is_explained(scene: Bench) -> None:
+    await scene.create(BACKEND.resource(), "own", spec={"url": "x"})
+
+    found, _ = await gathered(scene, BACKEND, "own")
+
+    assert [(source.sight.look, str(source.sight)) for source in found.sources] == [(Look.FOUND, "Backend own")]

@@ -1,0 +1,209 @@
+"""The end of every reconcile: written status, recorded events, metrics, and errors of the API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from eso_api.conditions import StoreStatus
+from eso_api.secretstore import SECRET_STORE, SecretStore
+from eso_operator.controllers.memory import Record
+from eso_operator.memory import Memory
+from eso_operator.report.announcer import Announcer
+from eso_operator.report.report import Report
+from eso_operator.report.reporter import Channels, Reporter, Subject
+from eso_operator.report.words import News
+from eso_operator.telemetry.objects import ObjectSeries
+from eso_operator.telemetry.subsystems import Subsystem
+from kubebase.meta import Condition, ObjectKey
+from kubebase.testing.clock import VirtualClock
+from kuberun.client import Client
+from kuberun.controller import After, Done, Outcome, Retry
+from kuberun.errors import ApiError, Conflict, Forbidden, NotFound
+from kuberun.events import EventRecorder, EventType
+from kuberun.requests import Request
+
+SUBJECT = Subject(SECRET_STORE.kind(), Subsystem.SECRET_STORE, name="store", log="looked at", log_key="store")
+KEY = ObjectKey("team", "vault")
+THEN = After(60.0, "look again")
+NEWS = News(EventType.WARNING, "Broken", "it does not answer")
+
+
+def store(version: int, *, ready: str = "True", generation: int = 1, uid: str = "u") -> SecretStore:
+    metadata = {
+        "name": KEY.name,
+        "namespace": KEY.namespace,
+        "uid": uid,
+        "resourceVersion": str(version),
+        "generation": generation,
+    }
+    status = {"conditions": [{"type": "Ready", "status": ready}]}
+    return msgspec.convert({"metadata": metadata, "spec": {"provider": {}}, "status": status}, SecretStore)
+
+
+def says(ready: str) -> StoreStatus:
+    return StoreStatus(conditions=[Condition(type="Ready", status=ready)])
+
+
+@dataclass
+class Server:
+    """Answers with one object, or refuses."""
+
+    live: SecretStore
+    refusal: ApiError | None = None
+    asked: list[str] = field(default_factory=list)
+
+    async def request(self, request: Request) -> bytes:
+        self.asked.append(request.method)
+        if self.refusal is not None:
+            raise self.refusal
+        return msgspec.json.encode(self.live)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise AssertionError(f"nothing is watched: {request.path}")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class NotedEvents(EventRecorder):
+    def __init__(self, client: Client, clock: VirtualClock) -> None:
+        super().__init__(client, clock, component="test")
+        self.reasons: list[str] = []
+
+    def record(self, *about: Any) -> None:
+        self.reasons.append(about[3])
+
+
+@dataclass
+class Desk:
+    """A reporter, with everything around it in memory."""
+
+    live: SecretStore = field(default_factory=lambda: store(2))
+    subject: Subject = SUBJECT
+
+    def __post_init__(self) -> None:
+        self.server, self.clock, self.series = Server(self.live), VirtualClock(), ObjectSeries()
+        client = Client(self.server)
+        self.events = NotedEvents(client, self.clock)
+        self.memory = Memory(Record)
+        channels = Channels(client, self.clock, self.series, Announcer(self.events))
+        self.reporter: Reporter[SecretStore] = Reporter(self.subject, channels, self.memory)
+
+    def shown(self) -> dict[str, float]:
+        """The values of the Ready condition that metrics show."""
+        samples = [sample for metric in self.series.collect() for sample in metric.samples]
+        found = [each for each in samples if each.name == "secretstore_status_condition"]
+        return {each.labels["status"]: each.value for each in found}
+
+
+async def test_a_status_that_is_as_it_was_is_not_written() -> None:
+    desk = Desk()
+
+    told = await desk.reporter.tell(store(1), lambda _: Report(says("True"), THEN))
+
+    assert desk.server.asked == []
+    assert (told.then, told.problem) == (THEN, None)
+
+
+async def test_a_status_that_differs_is_written_once_announced_and_shown() -> None:
+    desk = Desk(live=store(2, ready="False"))
+
+    told = await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN, (NEWS,)))
+
+    assert desk.server.asked == ["PATCH"]
+    assert told.obj.metadata.resource_version == "2"
+    assert desk.events.reasons == ["Broken"]
+    assert desk.shown() == {"True": 0.0, "False": 1.0}
+
+
+async def test_a_status_that_can_wait_is_not_written_but_shown() -> None:
+    desk = Desk()
+
+    await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN, flush=False))
+
+    assert desk.server.asked == []
+    assert desk.shown() == {"True": 0.0, "False": 1.0}
+
+
+async def test_metrics_stay_unchanged_without_a_new_report() -> None:
+    desk = Desk()
+    await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN, flush=False))
+    cached = store(1)
+
+    await desk.reporter.tell(cached, lambda store: Report(store.status, THEN, shown=False))
+
+    assert desk.shown() == {"True": 0.0, "False": 1.0}
+
+
+async def test_an_object_older_than_our_last_write_is_read_again_before_it_is_reported_on() -> None:
+    """The new status equals the cached one, but differs from our last write."""
+    desk, cached = Desk(live=store(2, ready="False")), store(1)
+    await desk.reporter.tell(cached, lambda _: Report(says("False"), THEN))
+    desk.server.asked.clear()
+
+    await desk.reporter.tell(cached, lambda _: Report(says("True"), THEN))
+
+    assert desk.server.asked == ["GET", "PATCH"]
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        pytest.param(store(3, ready="False", generation=2), id="its spec was edited"),
+        pytest.param(store(3, ready="False", uid="another"), id="another object has its name"),
+    ],
+)
+async def test_what_was_found_out_about_an_object_is_not_written_on_another(live: SecretStore) -> None:
+    desk, cached = Desk(live=live), store(1)
+    await desk.reporter.write(cached, says("False"))
+
+    assert await desk.reporter.as_we_left_it(cached) is cached
+    assert (await desk.reporter.latest(cached)).metadata == live.metadata
+
+
+REFUSALS = [
+    pytest.param(NotFound(404, "NotFound", "gone"), Done(), id="the object is gone"),
+    pytest.param(Conflict(409, "Conflict", "v"), Retry("the store changed meanwhile"), id="another writer wrote"),
+    pytest.param(
+        Forbidden(403, "Forbidden", "no"),
+        Retry("status not written: the API server answered Forbidden"),
+        id="it may not be written",
+    ),
+]
+
+
+@pytest.mark.parametrize(("refusal", "then"), REFUSALS)
+async def test_a_refused_report_says_nothing_elsewhere(refusal: ApiError, then: Outcome) -> None:
+    desk = Desk()
+    desk.server.refusal = refusal
+
+    told = await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN, (NEWS,)))
+
+    assert (told.then, told.problem) == (then, refusal)
+    assert desk.events.reasons == []
+    assert desk.shown() == {}
+
+
+async def test_events_of_what_was_done_are_recorded_even_if_the_status_is_refused() -> None:
+    desk = Desk(subject=replace(SUBJECT, events_first=True))
+    desk.server.refusal = Conflict(409, "Conflict", "v")
+
+    await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN, (NEWS,)))
+
+    assert desk.events.reasons == ["Broken"]
+
+
+async def test_nothing_of_a_forgotten_object_stays() -> None:
+    desk, cached = Desk(live=store(2, ready="False")), store(1)
+    await desk.reporter.tell(cached, lambda _: Report(says("False"), THEN))
+
+    desk.memory.forget(KEY)
+
+    assert desk.shown() == {}
+    assert not desk.reporter.is_behind(cached)

@@ -1,0 +1,121 @@
+"""Records of objects: which object gets which, and that forgetting and evicting undo the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from eso_operator.changefeed.followers import Followers
+from eso_operator.changefeed.sights import Sight, topic_of
+from eso_operator.controllers.externalsecret.memory import ExternalSecretRecord
+from eso_operator.controllers.pushsecret.memory import Pushes, PushSecretRecord
+from eso_operator.controllers.pushsecret.places import Known, Place
+from eso_operator.memory import Memory
+from eso_operator.process.memory import LOOK_AGAIN_SECONDS, Memories, look_again
+from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.testing.boundstores import bound_store
+from eso_operator.testing.pushsecrets import push_secret
+from eso_operator.waking.dependencies import ANY_PROVIDER, Dependant, Dependencies
+from eso_wire.values import RemoteRef
+from kubebase.meta import ObjectKey
+from kubebase.testing.clock import VirtualClock
+from kuberun.workqueue import WorkQueue
+
+ONE, TWO, THREE = (ObjectKey("team", name) for name in ("one", "two", "three"))
+
+
+@dataclass(slots=True, eq=False)
+class Note:
+    uid: str = ""
+    text: str = ""
+
+
+def test_an_object_never_gets_the_record_of_another_one_of_its_name() -> None:
+    memory = Memory(Note)
+    memory.of(ONE, "first").text = "of the first"
+
+    assert memory.known(ONE, "second") is None
+    assert memory.of(ONE, "second").text == ""
+    assert memory.known(ONE, "first") is None
+
+
+def test_a_record_that_was_made_by_name_becomes_that_of_the_object() -> None:
+    memory = Memory(Note)
+    memory.at(ONE).text = "kept"
+
+    assert memory.of(ONE, "uid").text == "kept"
+
+
+def test_a_plain_look_makes_no_record() -> None:
+    memory = Memory(Note)
+
+    assert (memory.find(ONE), memory.known(ONE, "uid"), len(memory)) == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    "another",
+    [
+        pytest.param(lambda memory: memory.forget(ONE), id="it is forgotten"),
+        pytest.param(lambda memory: memory.evict_oldest(), id="it is evicted"),
+        pytest.param(lambda memory: memory.of(TWO, "uid"), id="the bound evicts it"),
+        pytest.param(lambda memory: memory.of(ONE, "another"), id="another object has its name"),
+    ],
+)
+def test_every_way_to_lose_a_record_undoes_the_same(another: object) -> None:
+    memory, undone = Memory(Note, limit=1), list[tuple[ObjectKey, str]]()
+    memory.on_forget(lambda key, record: undone.append((key, record.text)))
+    memory.of(ONE, "uid").text = "lost"
+
+    another(memory)  # type: ignore[operator]  # one of the above
+
+    assert undone == [(ONE, "lost")]
+
+
+def test_what_points_to_an_object_without_a_record_is_undone_too() -> None:
+    memory, undone = Memory(Note), list[ObjectKey]()
+    memory.on_forget(lambda key, _: undone.append(key))
+
+    memory.forget(ONE)
+
+    assert undone == [ONE]
+
+
+def test_the_record_that_was_used_longest_ago_is_evicted() -> None:
+    memory = Memory(Note, limit=2)
+    memory.of(ONE, "1")
+    memory.of(TWO, "2")
+    memory.of(ONE, "1")
+
+    memory.of(THREE, "3")
+
+    assert [key in memory for key in (ONE, TWO, THREE)] == [True, False, True]
+
+
+async def test_an_evicted_object_is_looked_at_again_after_a_while_and_no_index_points_to_it_before() -> None:
+    memories = Memories(external_secrets=Memory(ExternalSecretRecord, limit=1))
+    memory, clock = memories.external_secrets, VirtualClock()
+    dependencies, followers = Dependencies(memories.by_controller), Followers(memory)
+    queue = WorkQueue(clock)
+    look_again(memories.by_controller[Subsystem.EXTERNAL_SECRET], queue)
+    for key in (ONE, TWO):
+        dependencies.record(Dependant(Subsystem.EXTERNAL_SECRET, key), [ANY_PROVIDER])
+        followers.follow(key, [Sight(bound_store(), {topic_of(RemoteRef("db")): ""})])
+
+    (stream,) = followers.streams_of([TWO])
+    assert dependencies.dependants(ANY_PROVIDER) == [Dependant(Subsystem.EXTERNAL_SECRET, TWO)]
+    assert (followers.all_of(stream), len(followers)) == ([TWO], 1)
+    assert queue.take_now() is None
+    await clock.advance(LOOK_AGAIN_SECONDS)
+    assert (await queue.take()).key == ONE
+
+
+def test_values_of_an_evicted_push_secret_are_not_compared_with_those_of_others() -> None:
+    memory = Memory(PushSecretRecord, limit=1)
+    pushes, place = Pushes(memory), Place("SecretStore/store", "db", "")
+    one, two = (push_secret(metadata={"name": name, "uid": name}) for name in ("one", "two"))
+    pushes.wrote(one, {place: Known(b"1", "", value=b"1", order=1)}, {})
+    pushes.wrote(two, {place: Known(b"2", "", value=b"2", order=2)}, {})
+
+    assert pushes.values(one) == {}
+    assert pushes.rivals.clashes(two.key, pushes.values(two)) == []

@@ -1,0 +1,1 @@
+"""Code shared by Kubernetes clients and by processes without one."""

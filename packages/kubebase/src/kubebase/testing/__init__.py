@@ -1,0 +1,1 @@
+"""Virtual time, throw-away certificates, and servers as child processes. Production code never imports it."""

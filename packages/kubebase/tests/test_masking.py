@@ -1,0 +1,122 @@
+"""R-no-leak: values are masked in every spelling; names of keys that hold a short value stay as they are."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubebase.masking import MASK, MAX_TEXT, PREFIX, SHORTEST, Mask, texts_in
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "raw": str,
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 without padding": lambda text: base64.b64encode(text.encode()).decode().rstrip("="),
+    "base64 for URLs": lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
+    "hex": lambda text: text.encode().hex(),
+    "JSON": lambda text: json.dumps(text)[1:-1],
+    "JSON in UTF-8": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "JSON of Go": lambda text: json.dumps(text)[1:-1].replace("<", r"\u003c").replace("&", r"\u0026"),
+    "repr": lambda text: repr(text)[1:-1],
+    "repr of bytes": lambda text: repr(text.encode())[2:-1],
+    "URL-quoted": lambda text: quote(text, safe=""),
+    "in a query": quote_plus,
+    "without blanks around it": str.strip,
+}
+PLACES: dict[str, Callable[[str], bytes]] = {
+    "the value": str.encode,
+    "a line of the value": lambda text: f"first\n{text}\nlast".encode(),
+    "a text in JSON": lambda text: json.dumps({"a": [{"b": text}]}).encode(),
+}
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters=MASK)
+TEXTS = st.text(CHARACTERS, min_size=1, max_size=60)
+VISIBLE = st.characters(categories=["L", "N", "P", "S"], exclude_characters=MASK)
+LONG_TEXTS = st.builds("{}{}{}".format, VISIBLE, st.text(CHARACTERS, min_size=PREFIX, max_size=58), VISIBLE)
+"""Longer than the prefix by which a value is recognised, also without the blanks around it."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@given(value=TEXTS, before=st.text(max_size=20), after=st.text(max_size=20), one_text=st.booleans())
+def test_no_value_survives_in_any_spelling(
+    spelling: str, place: str, value: str, before: str, after: str, *, one_text: bool
+) -> None:
+    if place == "a line of the value":
+        value = " ".join(value.splitlines())
+    spelled = SPELLINGS[spelling](value)
+    text = f"{before}{spelled}{after}"
+
+    masked = Mask([PLACES[place](value)], within=text if one_text else None).text(text)
+
+    assert len(spelled) < SHORTEST or spelled not in masked
+
+
+@given(value=st.binary(min_size=4, max_size=60))
+def test_no_binary_value_survives(value: bytes) -> None:
+    for spelled in (value.hex(), base64.b64encode(value).decode(), repr(value)[2:-1], quote(value, safe="")):
+        assert spelled not in Mask([value]).text(f"<{spelled}>")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@given(value=LONG_TEXTS, missing=st.integers(1, 40))
+def test_a_value_that_was_cut_off_is_masked_by_its_beginning(spelling: str, value: str, missing: int) -> None:
+    spelled = SPELLINGS[spelling](value)
+    shown = spelled[: max(PREFIX, len(spelled) - missing)]
+
+    assert shown not in Mask([value.encode()]).text(f"got {shown}")
+
+
+@pytest.mark.parametrize("size", [PREFIX + 1, 5000, 40_000], ids=["short", "long", "longer than any text"])
+@pytest.mark.parametrize("shown", range(1, PREFIX + 2))
+def test_nothing_of_a_value_stands_at_the_end_of_a_text_that_is_cut(size: int, shown: int) -> None:
+    value = "".join(chr(0x4E00 + number % 20_000) for number in range(size))
+    text = "x" * (MAX_TEXT - shown) + value
+
+    masked = [Mask([value.encode()]).text(text), Mask([value.encode()], within=text).text(text)]
+
+    assert not set("".join(masked)) & set(value)
+
+
+def test_a_value_that_is_longer_than_any_text_leaves_no_remainder() -> None:
+    value = "".join(chr(0x4E00 + number) for number in range(2 * MAX_TEXT))
+
+    assert Mask([value.encode()]).text(f"got {value}") == "got …"
+
+
+def test_values_that_overlap_leave_no_remainder() -> None:
+    assert Mask([b"abcdefgh", b"efghijklm"]).text("<abcdefghijklm>") == "<…>"
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "shown"),
+    [
+        pytest.param("no app/prod/db here", ["app/prod/db"], "no app/prod/db here", id="part of a name"),
+        pytest.param("no prod here", ["prod"], "no prod here", id="equal to a name"),
+        pytest.param("prod is refused", ["app/db"], "… is refused", id="elsewhere"),
+        pytest.param("app/prod/db: prod", ["app/prod/db"], "app/prod/db: …", id="both"),
+        pytest.param("prod", [], "…", id="no names"),
+        pytest.param("a/prod/b of a/prod", ["a/prod", "a/prod/b"], "a/prod/b of a/prod", id="a name within a name"),
+    ],
+)
+def test_a_short_value_is_masked_except_in_names(text: str, names: list[str], shown: str) -> None:
+    assert Mask([b"prod"], names).text(text) == shown
+
+
+@given(value=st.text("abcdef", min_size=4, max_size=7), around=st.text("/-.", min_size=1, max_size=10))
+def test_a_name_that_holds_a_short_value_stays(value: str, around: str) -> None:
+    name = f"{around}{value}{around}"
+
+    assert Mask([value.encode()], [name]).text(f'no "{name}"') == f'no "{name}"'
+
+
+def test_the_texts_of_a_document_come_in_their_order_and_from_any_depth() -> None:
+    deep: object = "last"
+    for _ in range(100_000):
+        deep = [deep]
+
+    assert list(texts_in({"name": ["a", 1, {"b": "c"}], "d": None, "e": deep})) == ["a", "c", "last"]

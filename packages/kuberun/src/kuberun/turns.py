@@ -1,0 +1,137 @@
+"""The event loop's time, shared by namespaces.
+
+A loop runs every task that is ready before it polls its sockets again. When a hundred reconciles of one namespace are
+ready together, each step of any other task waits for all of them. So a namespace that recently used more than its share
+of the time runs only a slice of its steps in one round of the loop. A namespace below its share never waits, and
+neither does a namespace that is alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Generator, Hashable
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+SLICE: Final = 0.004
+"""Seconds of steps after which a namespace above its share waits for the next round of the loop."""
+EXCESS: Final = 1.5
+"""How many times its equal share a namespace may use before its steps wait."""
+_FORGOTTEN_AFTER: Final = 0.5
+"""When this many seconds have been used in total, all usage is halved, so that old usage counts less."""
+_NOTHING: Final = 1e-4
+_NEWS: Final = 0.05
+"""Weight of the latest step in the average."""
+
+T = TypeVar("T")
+Seconds = Callable[[], float]
+
+
+class Turns:
+    """Shares the time of one event loop."""
+
+    def __init__(self, seconds: Seconds = time.perf_counter) -> None:
+        self.seconds = seconds
+        self._used: defaultdict[Hashable, float] = defaultdict(float)
+        self._all = 0.0
+        self._this_round = 0.0
+        self._typical = SLICE
+        """Average duration of a step."""
+        self._waiting: defaultdict[Hashable, deque[asyncio.Future[None]]] = defaultdict(deque)
+        self._round_ends = False
+
+    async def take(self, share: Hashable, work: Coroutine[Any, Any, T]) -> T:
+        """Run the work, each of its steps when this share has its turn."""
+        return await _Steps(self, share, work)
+
+    def spend(self, share: Hashable, seconds: float) -> None:
+        """Record the duration of a step."""
+        self._used[share] += seconds
+        self._all += seconds
+        self._typical += (seconds - self._typical) * _NEWS
+        self._this_round += seconds
+        if not self._round_ends:
+            self._round_ends = True
+            asyncio.get_running_loop().call_soon(self._next_round)
+
+    def wait_for(self, share: Hashable) -> asyncio.Future[None] | None:
+        """Return the future that the next step of a share must wait for; None if it may continue."""
+        if self._this_round < SLICE and not self._waiting:
+            return None
+        if self._used.get(share, 0.0) * len(self._used) <= EXCESS * self._all:
+            return None
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[share].append(turn)
+        return turn
+
+    def _next_round(self) -> None:
+        self._round_ends = False
+        self._this_round = 0.0
+        if self._all > _FORGOTTEN_AFTER:
+            self._forget_half()
+        if self._waiting:
+            self._give_turns()
+            self._round_ends = True
+            asyncio.get_running_loop().call_soon(self._next_round)
+
+    def _give_turns(self) -> None:
+        """Let one slice of steps continue; the share that used least goes first."""
+        given = 0.0
+        while self._waiting and given < SLICE:
+            share = min(self._waiting, key=lambda each: self._used.get(each, 0.0))
+            waiting = self._waiting[share]
+            turn = waiting.popleft()
+            if not waiting:
+                del self._waiting[share]
+            if not turn.done():  # a cancelled task waits no longer
+                turn.set_result(None)
+                given += self._typical
+
+    def _forget_half(self) -> None:
+        kept = {share: used / 2 for share, used in self._used.items() if used > _NOTHING}
+        self._used = defaultdict(float, kept)
+        self._all = sum(self._used.values())
+
+
+class _Steps(Generic[T]):
+    """A coroutine that pauses between its steps until its share has a turn."""
+
+    def __init__(self, turns: Turns, share: Hashable, work: Coroutine[Any, Any, T]) -> None:
+        self._turns = turns
+        self._share = share
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        turns, share, seconds, work = self._turns, self._share, self._turns.seconds, self._work
+        failed: BaseException | None = None
+        while True:
+            begun = seconds()
+            try:
+                awaited = work.send(None) if failed is None else work.throw(failed)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            finally:
+                turns.spend(share, seconds() - begun)
+            failed = None
+            try:
+                yield awaited
+                if (turn := turns.wait_for(share)) is not None:
+                    yield from turn
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - the work handles what ends its wait, cancellation included
+                failed = error
+
+
+_OF_LOOPS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]] = WeakKeyDictionary()
+
+
+def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
+    """Return the `Turns` of a loop, which all its controllers share."""
+    if (found := _OF_LOOPS.get(loop)) is None:
+        found = _OF_LOOPS[loop] = Turns()  # without a reference to the loop, which would keep it alive
+    return found
