@@ -135,9 +135,15 @@ class Site:
         await tenant.delete(PUSHES, "push")
         await eventually(lambda: self._gone("push"), "the PushSecret is still there")
         assert "pushed" not in provider.values
+        await tenant.delete(EXTERNAL, "made")
+        await eventually(self._cleaned_up, "the state of the generator is still there")
 
     async def _gone(self, name: str) -> bool:
         return await self.tenant.find(PUSHES, name) is None
+
+    async def _cleaned_up(self) -> bool:
+        states = await self.tenant.api.get(GENERATOR_STATE.resource().path(self.tenant.namespace))
+        return not states.body["items"]
 
 
 @pytest.fixture

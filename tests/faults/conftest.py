@@ -71,9 +71,12 @@ class Site:
 
     @property
     def managed(self) -> Settings:
-        """The same with certificates that the operator issues."""
-        trusted = ((self.service, self.provider.address),)
-        return replace(self.bench.settings, providers=ProviderSettings(trusted=trusted, tempo=self.tempo))
+        """The same with certificates that the operator issues.
+
+        The operator serves this namespace only: objects that earlier tests left would use the provider, too.
+        """
+        providers = ProviderSettings(trusted=((self.service, self.provider.address),), tempo=self.tempo)
+        return replace(self.bench.settings, providers=providers, namespace=self.namespace)
 
     @asynccontextmanager
     async def running(self, settings: Settings | None = None) -> AsyncIterator[Operator]:

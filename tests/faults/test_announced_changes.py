@@ -58,10 +58,7 @@ async def started(operator: Operator, method: str) -> int:
 
 
 async def answered(operator: Operator, method: str) -> int:
-    """Return the number of calls of that method that succeeded, so without those for objects of earlier tests.
-
-    Their namespaces may still be in deletion; their providers no longer run.
-    """
+    """Return the number of calls of that method that succeeded."""
     return _counted(operator, f'eso_grpc_client_handled_total{{code="OK",method="{method}",')
 
 
