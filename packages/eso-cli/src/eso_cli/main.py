@@ -14,13 +14,14 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback if an import is int
 import asyncio
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from eso_cli.loglines import LogFormat
+from eso_cli.preflight.command import preflight
+from eso_cli.terminal import Output
 
 commands = typer.Typer(
     name="eso", help="External Secrets Operator.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -32,11 +33,6 @@ commands.add_typer(provider_app)
 
 # The called command parses its own flags.
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-
-class Output(StrEnum):
-    TEXT = "text"
-    JSON = "json"
 
 
 def app() -> None:
@@ -269,6 +265,9 @@ def status(
     as_json = output is Output.JSON
     options = Options(namespace, all_namespaces, kubeconfig, context, as_json=as_json, watch=watch)
     raise typer.Exit(asyncio.run(run(options)))
+
+
+commands.command()(preflight)
 
 
 @provider_app.command("list")

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from typing import Final
 
 _PLAIN: Final = {"✓": "+", "✗": "!", "…": "..."}
+
+
+class Output(StrEnum):
+    """Values of `--output`."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def printable(text: str) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -211,14 +211,21 @@ def service_candidate(
     if port is None:
         return None
     service = ServiceKey(meta.namespace, meta.name)
+    kinds, v1_keys = announced(meta.annotations)
     return Candidate(
         ref=ref,
         endpoint=service_endpoint(service, port, source, settings),
         tls=ManagedTls(service),
-        kinds=frozenset(_kinds(meta.annotations.get(KINDS_ANNOTATION, ""))),
-        v1_keys=frozenset(_listed(meta.annotations.get(V1_KEYS_ANNOTATION, ""))),
+        kinds=kinds,
+        v1_keys=v1_keys,
         default=_is_default(meta.annotations),
     )
+
+
+def announced(annotations: Mapping[str, str]) -> tuple[frozenset[KindId], frozenset[str]]:
+    """Return the kinds and the keys of v1 stores that a Service says its provider serves."""
+    kinds = frozenset(_kinds(annotations.get(KINDS_ANNOTATION, "")))
+    return kinds, frozenset(_listed(annotations.get(V1_KEYS_ANNOTATION, "")))
 
 
 def trusted_candidates(settings: ResolverSettings) -> Iterator[Candidate]:

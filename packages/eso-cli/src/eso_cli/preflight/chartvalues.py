@@ -1,0 +1,121 @@
+"""The values of the chart of the operator in Go, and what becomes of each here. Data only; `valuecheck.py` reads it.
+
+A path covers everything below it; the longest path that covers a value wins. A value that no path covers is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class Fate(Enum):
+    SAME = "with the same meaning"
+    DIFFERENT = "with another meaning here"
+    WITHOUT_FUNCTION = "accepted without a function"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`flag`: the value becomes this flag, and the operator's own knowledge of flags decides."""
+
+    fate: Fate = Fate.SAME
+    says: str = ""
+    flag: str = ""
+    unless_false: bool = False
+    """Whether `false` needs no attention."""
+
+
+def _same(*paths: str) -> dict[str, Row]:
+    return dict.fromkeys(paths, Row())
+
+
+def _different(says: str, *, unless_false: bool = False) -> Row:
+    return Row(Fate.DIFFERENT, says, unless_false=unless_false)
+
+
+def _idle(says: str, *, unless_false: bool = False) -> Row:
+    return Row(Fate.WITHOUT_FUNCTION, says, unless_false=unless_false)
+
+
+_IMAGE: Final = "this operator has its own image, and each provider has one of its own"
+
+VALUES: Final[Mapping[str, Row]] = {
+    # names, image, placement
+    **_same("nameOverride", "fullnameOverride", "namespaceOverride", "commonLabels", "image.tag", "image.pullPolicy"),
+    **_same("imagePullSecrets", "global", "replicaCount", "revisionHistoryLimit", "createOperator", "enabled"),
+    "image.repository": _different(_IMAGE),
+    "image.flavour": _idle("there are no flavours of the image, FIPS in particular"),
+    "global.repository": _different(f"one image cannot serve the operator and its providers: {_IMAGE}"),
+    "bitwarden-sdk-server": _different(
+        "the server is not part of this project: install its own chart before you upgrade, which would remove it",
+        unless_false=True,
+    ),
+    # CRDs
+    **_same("installCRDs", "crds.annotations", "crds.createClusterExternalSecret", "crds.createClusterSecretStore"),
+    **_same("crds.createClusterPushSecret"),
+    "crds.createPushSecret": _different("the operator needs this CRD, whatever the switches of its controllers say"),
+    "crds.createClusterGenerator": _different("the operator needs this CRD"),
+    "crds.createSecretStore": _idle("the operator always needs this CRD"),
+    "crds.conversion": _idle("v1 and v1beta1 have one schema, so objects are not converted", unless_false=True),
+    "crds.unsafeServeV1Beta1": _different("v1beta1 is always served, as a deprecated version"),
+    # the operator
+    "leaderElect": _different("leader election is on by default here, and needed with more than one replica"),
+    "leaderElectionID": Row(flag="leader-election-id"),
+    "leaderElectionLeaseDuration": Row(flag="leader-election-lease-duration"),
+    "leaderElectionRenewDeadline": Row(flag="leader-election-renew-deadline"),
+    "leaderElectionRetryPeriod": Row(flag="leader-election-retry-period"),
+    "controllerClass": Row(flag="controller-class"),
+    "extendedMetricLabels": Row(flag="enable-extended-metric-labels"),
+    "scopedNamespace": Row(flag="namespace"),
+    **_same("scopedRBAC"),
+    "processClusterStore": Row(flag="enable-cluster-store-reconciler"),
+    "processClusterExternalSecret": Row(flag="enable-cluster-external-secret-reconciler"),
+    "processClusterPushSecret": Row(flag="enable-cluster-push-secret-reconciler"),
+    "processPushSecret": Row(flag="enable-push-secret-reconciler"),
+    "processSecretStore": Row(flag="enable-secret-store-reconciler"),
+    "processClusterGenerator": _different("the operator always reads ClusterGenerators"),
+    "storeRequeueInterval": Row(flag="store-requeue-interval"),
+    "concurrent": Row(flag="concurrent"),
+    "genericTargets.enabled": Row(flag="unsafe-allow-generic-targets"),
+    **_same("genericTargets.resources"),
+    "enableHTTP2": Row(flag="enable-http2"),
+    "vault.enableTokenCache": Row(flag="enable-vault-token-cache"),
+    "vault.tokenCacheSize": Row(flag="vault-token-cache-size"),
+    "log.level": Row(flag="loglevel"),
+    "log.timeEncoding": Row(flag="zap-time-encoding"),
+    # service account and rights
+    **_same("serviceAccount", "rbac", "openshiftFinalizers", "systemAuthDelegator"),
+    "serviceAccount.annotations": _different(
+        "the operator calls no cloud: give the identity of a cloud to the service account of its provider, and let the"
+        " cloud trust that account"
+    ),
+    # pods
+    **_same("podAnnotations", "podLabels", "deploymentAnnotations", "strategy", "podSecurityContext"),
+    **_same("securityContext", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"),
+    **_same("priorityClassName", "schedulerName", "runtimeClassName", "dnsPolicy", "extraContainers"),
+    **_same("extraInitContainers", "hostNetwork", "hostUsers", "podSpecExtra", "service", "podDisruptionBudget"),
+    **dict.fromkeys(
+        ("extraEnv", "extraVolumes", "extraVolumeMounts", "hostAliases", "dnsConfig"),
+        _different("the operator calls no backend: settings for backends belong to the pods of the providers"),
+    ),
+    "resources": _different("this operator needs more memory than the one in Go: keep the limit at 256Mi or more"),
+    "livenessProbe": _different("probes are on by default"),
+    "readinessProbe": _different("probes are on by default, and /readyz waits until the operator can work"),
+    "networkPolicy": _different(
+        "the operator must reach its providers, and the providers their backends: allow both", unless_false=True
+    ),
+    # metrics and the rest
+    **_same("metrics", "serviceMonitor", "extraObjects"),
+    "grafanaDashboard": _different("the dashboard is another one; panels of the webhook have no data"),
+    "webhook": _idle("this operator has no webhook: its rules are in the CRDs"),
+    "certController": _idle("this operator has no certificate controller"),
+}
+
+EXTRA_ARGS: Final = "extraArgs"
+"""A map of flags: each key is one."""
+SWITCHED_ON: Final = (
+    "the chart in Go renders `false` and 0 as the bare flag, which switches it on; write the flag that you mean"
+)

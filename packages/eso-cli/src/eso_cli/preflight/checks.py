@@ -1,0 +1,42 @@
+"""All checks of `eso preflight`, and the report that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from eso_cli.preflight.clustercheck import api_server, permissions, stored_versions, unknown_kinds
+from eso_cli.preflight.findings import Findings, Level, Report
+from eso_cli.preflight.flagcheck import flags
+from eso_cli.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
+from eso_cli.preflight.objectcheck import dropped_fields, refused_objects
+from eso_cli.preflight.providercheck import providers
+from eso_cli.preflight.snapshot import Snapshot
+from eso_cli.preflight.valuecheck import chart_values
+
+Check = Callable[[Snapshot], Findings]
+
+CHECKS: Final[tuple[Check, ...]] = (
+    helm_ownership,
+    operators,
+    webhooks,
+    stored_versions,
+    providers,
+    refused_objects,
+    dropped_fields,
+    flags,
+    chart_values,
+    selectors,
+    unknown_kinds,
+    api_server,
+    permissions,
+)
+"""In the order of the report within one level. Each works on its own."""
+
+_ORDER: Final = tuple(Level)
+
+
+def judge(snapshot: Snapshot) -> Report:
+    """Run every check; blockers come first."""
+    found = [(check.__name__, finding) for check in CHECKS for finding in check(snapshot)]
+    return Report(tuple(sorted(found, key=lambda entry: _ORDER.index(entry[1].level))))

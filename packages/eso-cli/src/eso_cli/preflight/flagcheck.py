@@ -1,0 +1,42 @@
+"""How the flags of the operator in Go act here: `eso_operator/process/flagverdicts.py` knows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from eso_cli.preflight.findings import Detail, Finding, Findings, Level, counted
+from eso_cli.preflight.snapshot import Role, Snapshot
+from eso_operator.process.flagverdicts import FlagVerdict, Verdict, examine, flags_in
+
+SENTENCES: Final = (
+    (
+        Verdict.REFUSED,
+        "with a value that this operator refuses at its start",
+        "change the value, or leave the flag out",
+    ),
+    (Verdict.UNKNOWN, "unknown to this operator, which refuses it at its start", "leave the flag out"),
+    (Verdict.DIFFERENT, "with another meaning here", "check that the effect is still what you want"),
+    (Verdict.WITHOUT_EFFECT, "accepted without a function", "leave the flag out, or keep it: it is only logged"),
+)
+
+
+def flags(snapshot: Snapshot) -> Findings:
+    """Report flags of the operator in Go that mean something else here, or nothing."""
+    for workload in (each for each in snapshot.workloads if each.role is Role.GO_OPERATOR):
+        judged = [examine(name, value) for name, value in flags_in(workload.arguments)]
+        yield from findings_for(judged, str(workload))
+        same = sum(each.verdict is Verdict.ACCEPTED for each in judged)
+        if same:
+            yield Finding(Level.FACT, f"{workload}: {counted(same, 'flag')} with the same meaning here")
+
+
+def findings_for(judged: Iterable[FlagVerdict], origin: str) -> Findings:
+    """Yield one finding for each verdict but `ACCEPTED`."""
+    by_verdict: dict[Verdict, list[FlagVerdict]] = {}
+    for each in judged:
+        by_verdict.setdefault(each.verdict, []).append(each)
+    for verdict, says, advice in SENTENCES:
+        if chosen := by_verdict.get(verdict):
+            details = tuple(Detail(each.flag, says=each.says) for each in chosen)
+            yield Finding(Level.WARNING, f"{origin}: {counted(len(chosen), 'flag')} {says}", details, advice)

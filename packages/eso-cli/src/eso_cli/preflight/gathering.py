@@ -1,0 +1,243 @@
+"""Reads a cluster for `eso preflight`, with the rights of its user. Every list is paged and bounded.
+
+A list that the user may not read becomes a `Gap`; the others are read. Only metadata of Secrets is listed, and only of
+the records of the Helm releases that own a CRD or a Deployment of External Secrets; the newest record of each is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from eso_api.kinds import KINDS, AnyKind
+from eso_api.references import GENERATORS_GROUP
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_cli.demand import Want
+from eso_cli.preflight.deployments import workload_of
+from eso_cli.preflight.helmrecords import KEEP, POLICY, TYPE, RecordError, owner_of, release_of
+from eso_cli.preflight.snapshot import (
+    Definition,
+    Gap,
+    Owner,
+    Release,
+    Running,
+    Snapshot,
+    Stored,
+    Unread,
+    Webhook,
+    is_ours,
+)
+from eso_operator.insight.sights import SECRETS, SERVICES
+from eso_operator.resolving.classes import PROVIDER_LABEL, announced
+from kubebase.meta import JsonObject, Kind, Malformed, Object, Resource, meta_of, metadata_of, raw
+from kuberun.client import Client
+from kuberun.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
+from kuberun.requests import ALL, Selection
+
+DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+WEBHOOKS: Final = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+MAX_OBJECTS: Final = 20_000
+"""Objects of one list that are looked at."""
+_PAGE: Final = 200
+_DEFINITIONS_PAGE: Final = 20
+"""Definitions are large."""
+_MAX_RELEASES: Final = 10
+_SERVICE_PREFIX: Final = "provider-"
+"""The name of a provider's Service is, by convention, this and the name of its package."""
+
+T = TypeVar("T")
+F = TypeVar("F")
+
+
+class Gatherer:
+    """Reads one cluster once."""
+
+    def __init__(self, client: Client, *, max_objects: int = MAX_OBJECTS) -> None:
+        self._client = client
+        self._max = max_objects
+        self._gaps: list[Gap] = []
+
+    async def gather(self) -> Snapshot:
+        """Return everything that could be read. Raises `ApiError` if the API server cannot be reached at all."""
+        version = await self._client.read("/version", _Version)
+        definitions = await self._kept(raw(DEFINITIONS), _definition, size=_DEFINITIONS_PAGE)
+        workloads = await self._kept(raw(DEPLOYMENTS), workload_of)
+        owners = dict.fromkeys([*(each.owner for each in definitions), *(each.owner for each in workloads)])
+        return Snapshot(
+            version=version.git_version,
+            definitions=tuple(definitions),
+            workloads=tuple(workloads),
+            webhooks=tuple(await self._kept(raw(WEBHOOKS), _webhook)),
+            releases=tuple([await self._release(owner) for owner in list(filter(None, owners))[:_MAX_RELEASES]]),
+            running=tuple(await self._running()),
+            objects=tuple(await self._objects(definitions)),
+            gaps=tuple(self._gaps),
+        )
+
+    async def _objects(self, definitions: Sequence[Definition]) -> list[Stored]:
+        known = {each.name: each.served for each in definitions} or await self._discovered()
+        found: list[Stored] = []
+        for custom in KINDS:
+            served = known.get(custom.crd_name, ())
+            version = next((each for each in custom.versions if each in served), "")
+            if version:
+                documents = await self._kept(raw(custom.resource(version)), _itself)
+                found += [Stored(custom, document) for document in documents]
+        return found
+
+    async def _discovered(self) -> dict[str, tuple[str, ...]]:
+        """Return the versions that each group serves, for users who may not list definitions."""
+        served: dict[str, tuple[str, ...]] = {}
+        for group in dict.fromkeys(custom.group for custom in KINDS):
+            try:
+                answer = await self._client.read(f"/apis/{group}", _Group)
+            except (NotFound, Forbidden):
+                continue
+            served[group] = tuple(each.version for each in answer.versions)
+        return {custom.crd_name: served.get(custom.group, ()) for custom in KINDS}
+
+    async def _running(self) -> list[Running]:
+        labelled = Selection(label_selector=f"{PROVIDER_LABEL}=true")
+        found = await self._kept(metadata_of(SERVICES), _service, labelled)
+        classes: tuple[AnyKind, ...] = (PROVIDER_CLASS, CLUSTER_PROVIDER_CLASS)
+        for custom in classes:
+            found += await self._kept(custom.kind(), _class_of(custom))
+        return found
+
+    async def _release(self, owner: Owner) -> Release | Unread:
+        """Read the newest record of a release: what `helm uninstall` and `helm upgrade` compare with."""
+        labels = f"owner=helm,name={owner.name}"
+        selection = Selection(owner.namespace, label_selector=labels, field_selector=f"type={TYPE}")
+        try:
+            page = await self._client.list(metadata_of(SECRETS), selection)
+            records = [each for each in page.items if isinstance(each, Object)]
+            if not records:
+                return Unread(owner, "no record of it was found in Secrets of its namespace")
+            newest = max(records, key=_revision)
+            return release_of(owner, await self._client.get(raw(SECRETS), newest.key))
+        except RecordError as problem:
+            return Unread(owner, f"its record cannot be used: {problem}")
+        except Forbidden:
+            return Unread(owner, f"you may not read Secrets of namespace {owner.namespace}")
+        except (Unreachable, Unauthorized):
+            raise
+        except ApiError as problem:
+            return Unread(owner, f"its record cannot be read: {problem.message}")
+
+    async def _kept(
+        self, kind: Kind[T], keep: Callable[[T], F | None], selection: Selection = ALL, *, size: int = _PAGE
+    ) -> list[F]:
+        """List a resource and return what `keep` returns for its objects, without None."""
+        return [kept async for item in self._each(kind, selection, size) if (kept := keep(item)) is not None]
+
+    async def _each(self, kind: Kind[T], selection: Selection, size: int) -> AsyncIterator[T]:
+        seen, what = 0, str(kind.resource)
+        try:
+            async for page in self._client.pages(kind, selection, size=size):
+                for item in page.items:
+                    if seen == self._max:
+                        self._gaps.append(Gap(what, f"only the first {self._max} were looked at"))
+                        return
+                    seen += 1
+                    if not isinstance(item, Malformed):
+                        yield item
+        except NotFound:  # of a list: the resource itself
+            return
+        except Forbidden:
+            self._gaps.append(Gap(what, "you may not list them"))
+        except (Unreachable, Unauthorized):
+            raise
+        except ApiError as problem:
+            self._gaps.append(Gap(what, f"they cannot be listed: {problem.message}"))
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+class _GroupVersion(msgspec.Struct):
+    version: str = ""
+
+
+class _Group(msgspec.Struct):
+    versions: list[_GroupVersion] = []
+
+
+def _itself(document: JsonObject) -> JsonObject:
+    return document
+
+
+def _revision(record: Object) -> int:
+    version = record.metadata.labels.get("version", "")
+    return int(version) if version.isdecimal() else 0
+
+
+def _definition(crd: JsonObject) -> Definition | None:
+    metadata, spec, status = meta_of(crd), crd.get("spec") or {}, crd.get("status") or {}
+    if not is_ours(str(spec.get("group", ""))):
+        return None
+    return Definition(
+        name=metadata.name,
+        served=tuple(str(each["name"]) for each in spec.get("versions") or () if each.get("served")),
+        stored_versions=tuple(status.get("storedVersions") or ()),
+        conversion=_conversion(spec.get("conversion") or {}),
+        owner=owner_of(metadata.annotations),
+        kept=metadata.annotations.get(POLICY) == KEEP,
+    )
+
+
+def _conversion(conversion: JsonObject) -> str:
+    if conversion.get("strategy") != "Webhook":
+        return ""
+    return _served_by((conversion.get("webhook") or {}).get("clientConfig"))
+
+
+def _webhook(configuration: JsonObject) -> Webhook | None:
+    hooks = [hook for hook in configuration.get("webhooks") or () if any(map(is_ours, _groups(hook)))]
+    if not hooks:
+        return None
+    services = dict.fromkeys(_served_by(hook.get("clientConfig")) for hook in hooks)
+    return Webhook(meta_of(configuration).name, tuple(services))
+
+
+def _groups(hook: JsonObject) -> Iterator[str]:
+    for rule in hook.get("rules") or ():
+        yield from rule.get("apiGroups") or ()
+
+
+def _served_by(config: Any) -> str:
+    match config:
+        case {"service": {"namespace": str(namespace), "name": str(name)}}:
+            return f"{namespace}/{name}"
+        case _:
+            return "a URL"
+
+
+def _service(service: Object) -> Running:
+    kinds, keys = announced(service.metadata.annotations)
+    serves = {Want(kind.group, kind.kind) for kind in kinds}
+    serves |= {Want(group, key) for key in keys for group in ("", GENERATORS_GROUP)}
+    name = service.metadata.name.removeprefix(_SERVICE_PREFIX)
+    return Running(f"Service {service.key}", frozenset(serves), name)
+
+
+def _class_of(custom: AnyKind) -> Callable[[Any], Running]:
+    def read(found: Any) -> Running:
+        serves = {Want(kind.group, kind.kind) for kind in found.status.kinds}
+        keys = {kind.v1_provider_key for kind in found.status.kinds} | {*found.spec.v1_provider_keys}
+        serves |= {Want(group, key) for key in keys - {""} for group in ("", GENERATORS_GROUP)}
+        return Running(f"{custom.name} {found.key}", frozenset(serves))
+
+    return read

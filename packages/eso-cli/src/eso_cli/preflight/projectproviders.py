@@ -1,0 +1,33 @@
+"""The providers of this project and what they serve of v1, so that a missing package differs from a missing provider.
+
+A provider package that is installed beside the CLI speaks for itself; this table is for those that are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+STORES: Final[Mapping[str, str]] = {
+    "aws": "aws",
+    "crd": "kubernetes",
+    "fake": "fake",
+    "kubernetes": "kubernetes",
+    "openBao": "vault",
+    "vault": "vault",
+    "webhook": "webhook",
+}
+"""Keys below `spec.provider` of a store, and the provider of each."""
+
+GENERATORS: Final[Mapping[str, str]] = {
+    "ECRAuthorizationToken": "aws",
+    "Fake": "generators",
+    "MFA": "generators",
+    "Password": "generators",
+    "SSHKey": "generators",
+    "STSSessionToken": "aws",
+    "UUID": "generators",
+    "VaultDynamicSecret": "vault",
+    "Webhook": "webhook",
+}
+"""Kinds of v1 generators, and the provider of each."""

@@ -1,0 +1,153 @@
+"""Which providers the objects need, who serves them, and which objects depend on each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
+from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushStoreRef
+from eso_api.references import GENERATORS_GROUP, SelectorError
+from eso_cli.demand import Want, wanted_by
+from eso_cli.preflight.findings import Detail, Finding, Findings, Level, counted
+from eso_cli.preflight.projectproviders import GENERATORS, STORES
+from eso_cli.preflight.snapshot import Role, Running, Snapshot, Stored
+from eso_operator.insight.kinds import Role as KindRole
+from eso_operator.insight.kinds import role_of
+from eso_operator.insight.overviewrows import ObjectId, row_of
+from eso_operator.resolving.resolved import Reason
+from kubebase.meta import meta_of
+
+USERS: Final = (EXTERNAL_SECRET, CLUSTER_EXTERNAL_SECRET, PUSH_SECRET, CLUSTER_PUSH_SECRET)
+_SOURCES: Final = frozenset({KindRole.STORE, KindRole.GENERATOR})
+
+
+@dataclass(slots=True)
+class Need:
+    """One kind or key that a provider must serve: the stores and generators, and the objects that use them."""
+
+    want: Want
+    sources: list[Stored] = field(default_factory=list)
+    users: dict[str, Stored] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"spec.provider.{self.want.name}" if not self.want.group else self.want.name
+
+    @property
+    def counts(self) -> str:
+        """Return how many objects depend on it: `2 stores, 1 generator, 7 ExternalSecrets`."""
+        stores = sum(role_of(each.custom) is KindRole.STORE for each in self.sources)
+        parts = [(stores, "store"), (len(self.sources) - stores, "generator")]
+        parts += [(sum(each.custom == custom for each in self.users.values()), custom.name) for custom in USERS]
+        return ", ".join(counted(number, name) for number, name in parts if number)
+
+    @property
+    def details(self) -> tuple[Detail, ...]:
+        return tuple(Detail(str(each)) for each in (*self.sources, *self.users.values()))
+
+
+def providers(snapshot: Snapshot) -> Findings:
+    """Compare the providers that are needed with those that are installed or run."""
+    needs = needs_of(snapshot.objects)
+    for need in needs:
+        running = [each for each in snapshot.running if _runs(each, need.want, snapshot.packages)]
+        package = snapshot.packages.get(need.want, "")
+        if running:
+            where = ", ".join(each.what for each in running)
+            yield Finding(Level.FACT, f"{need}: {where} serves it ({need.counts})")
+        elif package:
+            yield _installed(need, package, snapshot)
+        else:
+            yield _missing(need)
+    if not needs:
+        yield Finding(Level.FACT, "no store or generator needs a provider yet")
+
+
+def needs_of(objects: Iterable[Stored]) -> list[Need]:
+    """Return what the stores and generators need, by name, each with its users."""
+    found = list(objects)
+    needs: dict[Want, Need] = {}
+    by_source: dict[ObjectId, Need] = {}
+    sources = [each for each in found if role_of(each.custom) in _SOURCES]
+    for each in sources:
+        if (want := wanted_by(each.obj)) is not None:
+            need = needs.setdefault(want, Need(want))
+            need.sources.append(each)
+            by_source[_identity(each)] = need
+    for user in found:
+        if user.custom in USERS:
+            for source in _used_by(user, sources):
+                if source in by_source:
+                    by_source[source].users.setdefault(f"{user}", user)
+    return sorted(needs.values(), key=lambda need: (need.want.group, need.want.name))
+
+
+def _runs(running: Running, want: Want, packages: Mapping[Want, str]) -> bool:
+    """Return whether a provider in the cluster serves it; a Service that announces nothing counts by its name."""
+    return want in running.serves or (not running.serves and running.name in {packages.get(want), _project_name(want)})
+
+
+def _project_name(want: Want) -> str | None:
+    return STORES.get(want.name) if not want.group else _generator(want)
+
+
+def _generator(want: Want) -> str | None:
+    return GENERATORS.get(want.name) if want.group == GENERATORS_GROUP else None
+
+
+def _installed(need: Need, package: str, snapshot: Snapshot) -> Finding:
+    install = f"install provider {package} with chart eso-provider, or start `eso provider serve {package}`"
+    if snapshot.of(Role.OURS):
+        says = f"{need}: provider {package} does not run in the cluster yet ({need.counts}); {_CONSEQUENCE}"
+        return Finding(Level.WARNING, says, need.details, install)
+    return Finding(Level.FACT, f"{need}: provider {package} is installed here ({need.counts})", next=install)
+
+
+def _missing(need: Need) -> Finding:
+    name = _project_name(need.want)
+    if name is not None:
+        says = f"{need}: provider {name} is not installed here ({need.counts}); {_CONSEQUENCE}"
+        return Finding(Level.BLOCKER, says, need.details, f"install the package eso-provider-{name} beside eso")
+    says = f"{need}: this project has no provider for it yet ({need.counts}); {_CONSEQUENCE}"
+    advice = "leave these objects to the operator in Go, or write the provider: eso provider new NAME"
+    return Finding(Level.BLOCKER, says, need.details, advice)
+
+
+_CONSEQUENCE: Final = (
+    f"they would report {Reason.NOT_INSTALLED.value}, and their Secrets would stay as they are, unrefreshed"
+)
+
+
+def _identity(stored: Stored) -> ObjectId:
+    return ObjectId(stored.custom.group, stored.custom.name, stored.key)
+
+
+def _used_by(user: Stored, sources: Iterable[Stored]) -> Iterator[ObjectId]:
+    try:
+        typed: Any = msgspec.convert(user.obj, user.custom.type)
+    except msgspec.ValidationError:
+        return  # the check of objects reports it
+    yield from row_of(user.custom, typed).needs
+    if isinstance(typed, PushSecret):
+        for ref in typed.spec.secret_store_refs:
+            yield from _selected(ref, typed.metadata.namespace, sources)
+
+
+def _selected(ref: PushStoreRef, namespace: str, sources: Iterable[Stored]) -> Iterator[ObjectId]:
+    """Yield the stores that a PushSecret selects by label."""
+    if ref.label_selector is None:
+        return
+    group, kind = ref.group_kind
+    for store in sources:
+        if (store.custom.group, store.custom.name) != (group, kind) or store.key.namespace not in {"", namespace}:
+            continue
+        try:
+            if ref.label_selector.matches(meta_of(store.obj).labels):
+                yield _identity(store)
+        except SelectorError:
+            return

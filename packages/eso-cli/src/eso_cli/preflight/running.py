@@ -1,0 +1,103 @@
+"""Runs `eso preflight`: reads files and the cluster, judges, prints, and returns the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from eso_api.kinds import KINDS, AnyKind
+from eso_cli.demand import offers
+from eso_cli.documents import InputError, read_documents, read_manifests
+from eso_cli.preflight.checks import judge
+from eso_cli.preflight.gathering import Gatherer
+from eso_cli.preflight.page import as_json, lines
+from eso_cli.preflight.snapshot import Snapshot, Stored
+from eso_cli.providers import installed
+from eso_cli.terminal import printable
+from kubebase.meta import JsonObject
+from kuberun import config
+from kuberun.client import Client
+from kuberun.errors import KubeError
+from kuberun.transport import AiohttpTransport
+
+READY, BLOCKED, UNUSABLE = 0, 1, 2
+"""Exit codes: no blocker; at least one; unknown, because of an option, a file or the API server."""
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    kubeconfig: Path | None = None
+    context: str = ""
+    as_json: bool = False
+    values: Path | None = None
+    files: tuple[Path, ...] = ()
+
+    @property
+    def asks_cluster(self) -> bool:
+        """Manifests alone are judged without a cluster, unless the user names one."""
+        return not self.files or self.kubeconfig is not None or bool(self.context)
+
+
+async def run(options: Options) -> int:
+    """Print the report; return the exit code."""
+    try:
+        values = _values(options.values) if options.values is not None else None
+        written = tuple(_written(options.files))
+        gathered = await _cluster(options) if options.asks_cluster else Snapshot()
+    except (InputError, KubeError) as problem:
+        typer.echo(f"eso preflight: {printable(str(problem))}", err=True)
+        return UNUSABLE
+    packages = offers(installed(), lambda problem: typer.echo(f"eso preflight: {problem}", err=True))
+    report = judge(replace(gathered, objects=(*gathered.objects, *written), values=values, packages=packages))
+    typer.echo(json.dumps(as_json(report), indent=2) if options.as_json else "\n".join(lines(report)))
+    return READY if report.ready else BLOCKED
+
+
+async def _cluster(options: Options) -> Snapshot:
+    client = Client(AiohttpTransport(config.load(options.kubeconfig, context=options.context)))
+    try:
+        return await Gatherer(client).gather()
+    finally:
+        await client.close()
+
+
+def _values(file: Path) -> JsonObject:
+    documents = read_documents(str(file))
+    merged: JsonObject = {}
+    for document in documents:
+        if not isinstance(document.content, dict):
+            raise document.problem((), "the values of a chart are a map")
+        merged |= document.content
+    return merged
+
+
+def _written(places: Sequence[Path]) -> Iterator[Stored]:
+    """Yield the objects of our kinds in files, and in folders and their subfolders."""
+    for file in (file for place in places for file in _files(place)):
+        for document in read_manifests(str(file)):
+            match document.content:
+                case {"apiVersion": str(api_version), "kind": str(kind), "metadata": dict()}:
+                    if (custom := _custom(api_version, kind)) is not None:
+                        yield Stored(custom, document.content, document.at(()))
+                case _:
+                    continue
+
+
+def _files(place: Path) -> list[Path]:
+    if not place.exists():
+        raise InputError(f"{place}: No such file or directory")
+    if not place.is_dir():
+        return [place]
+    return sorted(file for file in place.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+
+
+def _custom(api_version: str, kind: str) -> AnyKind | None:
+    group = api_version.rpartition("/")[0]
+    return next((custom for custom in KINDS if (custom.group, custom.name) == (group, kind)), None)

@@ -1,0 +1,156 @@
+"""Everything that the checks of `eso preflight` judge, gathered once and frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from eso_api.kinds import AnyKind
+from eso_api.references import CORE_GROUP
+from eso_cli.demand import Want
+from kubebase.meta import JsonObject, ObjectKey, meta_of
+
+
+def is_ours(group: str) -> bool:
+    """Return whether a group belongs to External Secrets: all of them end with the name of the core group."""
+    return group == CORE_GROUP or group.endswith(f".{CORE_GROUP}")
+
+
+class Owner(NamedTuple):
+    """A Helm release."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One object of a kind that this operator serves, from the cluster or (`where` is file:line) from a file."""
+
+    custom: AnyKind
+    obj: JsonObject = field(repr=False)
+    where: str = ""
+
+    @property
+    def key(self) -> ObjectKey:
+        return meta_of(self.obj).key
+
+    @property
+    def api_version(self) -> str:
+        return str(self.obj.get("apiVersion", ""))
+
+    def __str__(self) -> str:
+        named = f"{self.custom.name} {self.key}"
+        return f"{named} ({self.where})" if self.where else named
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A CustomResourceDefinition of a group of External Secrets."""
+
+    name: str
+    served: tuple[str, ...] = ()
+    stored_versions: tuple[str, ...] = ()
+    conversion: str = ""
+    """The Service `namespace/name` of its conversion webhook; empty without one."""
+    owner: Owner | None = None
+    kept: bool = False
+    """Whether the live object carries `helm.sh/resource-policy: keep`."""
+
+
+class Role(Enum):
+    """What a Deployment runs."""
+
+    GO_OPERATOR = "operator in Go"
+    GO_WEBHOOK = "webhook of the operator in Go"
+    GO_CERTIFICATES = "certificate controller of the operator in Go"
+    OURS = "this operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A Deployment of one of the operators."""
+
+    key: ObjectKey
+    role: Role
+    replicas: int = 1
+    arguments: tuple[str, ...] = field(default=(), repr=False)
+    selector: tuple[str, ...] = ()
+    """The labels of `spec.selector`, sorted."""
+    owner: Owner | None = None
+
+    def __str__(self) -> str:
+        return f"Deployment {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A ValidatingWebhookConfiguration that is called for kinds of External Secrets."""
+
+    name: str
+    services: tuple[str, ...] = ()
+    """The Services that serve it, `namespace/name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The newest record of a Helm release."""
+
+    owner: Owner
+    chart: str = ""
+    values: JsonObject = field(default_factory=dict, repr=False)
+    """The values that users set."""
+    definitions: Mapping[str, bool] = field(default_factory=dict)
+    """The CRDs in its stored manifest, each with whether `helm.sh/resource-policy: keep` is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A Helm release whose record could not be read."""
+
+    owner: Owner
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A provider in the cluster: a labelled Service, or a class. `name` is the package's, by the Service's name."""
+
+    what: str
+    serves: frozenset[Want] = frozenset()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Objects that were not looked at."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """`version` is that of the API server; empty if no cluster was asked."""
+
+    version: str = ""
+    objects: tuple[Stored, ...] = ()
+    definitions: tuple[Definition, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    webhooks: tuple[Webhook, ...] = ()
+    releases: tuple[Release | Unread, ...] = ()
+    running: tuple[Running, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    packages: Mapping[Want, str] = field(default_factory=dict)
+    """What the providers that are installed beside the CLI serve, and their names."""
+    values: JsonObject | None = field(default=None, repr=False)
+    """The content of `--values`."""
+
+    def of(self, *roles: Role) -> list[Workload]:
+        """Return the Deployments of these roles that have replicas."""
+        return [each for each in self.workloads if each.role in roles and each.replicas > 0]
