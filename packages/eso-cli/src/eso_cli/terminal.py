@@ -21,10 +21,10 @@ def printable(text: str) -> str:
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
-def sign(wanted: str) -> str:
+def sign(wanted: str, plain: str = "") -> str:
     """Return the sign, or its plain form if standard output cannot encode it."""
     try:
         wanted.encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return _PLAIN.get(wanted, "?")
+        return plain or _PLAIN.get(wanted, "?")
     return wanted

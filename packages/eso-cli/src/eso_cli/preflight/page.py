@@ -12,7 +12,8 @@ from eso_cli.terminal import printable, sign
 
 MAX_DETAILS: Final = 10
 MAX_JSON_DETAILS: Final = 1000
-_SIGNS: Final = {Level.BLOCKER: "✗", Level.WARNING: "!", Level.FACT: "✓"}
+_SIGNS: Final = {Level.BLOCKER: ("✗", "x"), Level.WARNING: ("!", "!"), Level.FACT: ("✓", "+")}
+"""Signs, and their plain forms for a terminal that cannot show them."""
 _COLOURS: Final = {
     Level.BLOCKER: typer.colors.RED,
     Level.WARNING: typer.colors.YELLOW,
@@ -67,4 +68,4 @@ def _fields(finding: Finding) -> dict[str, Any]:
 
 
 def _styled(level: Level) -> str:
-    return typer.style(sign(_SIGNS[level]), fg=_COLOURS[level])
+    return typer.style(sign(*_SIGNS[level]), fg=_COLOURS[level])

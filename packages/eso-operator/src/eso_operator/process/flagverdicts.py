@@ -56,7 +56,7 @@ def examine(name: str, value: str | None) -> FlagVerdict:
     try:
         _, unknown = parser().parse_known_args([flag if value is None else f"{flag}={value}"] if usable else [])
     except SettingsError as problem:
-        return FlagVerdict(flag, Verdict.REFUSED, str(problem).replace(repr(value), "its value"))
+        return FlagVerdict(flag, Verdict.REFUSED, _without(value or "", str(problem)))
     if unknown:
         return FlagVerdict(flag, Verdict.UNKNOWN, "this operator has no such flag")
     if name in WITHOUT_EFFECT:
@@ -64,6 +64,11 @@ def examine(name: str, value: str | None) -> FlagVerdict:
     if name in _DIFFERENT:
         return FlagVerdict(flag, Verdict.DIFFERENT, _help()[flag])
     return FlagVerdict(flag, Verdict.ACCEPTED)
+
+
+def _without(value: str, text: str) -> str:
+    """Cut out the value as the parser quotes it."""
+    return text.replace(repr(value), "its value").replace(f'"{value}"', "its value")
 
 
 @cache

@@ -1,0 +1,370 @@
+"""Each check of `eso preflight` over a snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eso_api.kinds import KINDS
+from eso_api.references import GENERATORS_GROUP
+from eso_cli.demand import Want, offers
+from eso_cli.preflight.checks import CHECKS, judge
+from eso_cli.preflight.clustercheck import api_server, permissions, stored_versions, unknown_kinds
+from eso_cli.preflight.deployments import workload_of
+from eso_cli.preflight.findings import Detail, Finding, Level, Report
+from eso_cli.preflight.flagcheck import flags
+from eso_cli.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
+from eso_cli.preflight.page import MAX_DETAILS, as_json, lines
+from eso_cli.preflight.projectproviders import GENERATORS, STORES
+from eso_cli.preflight.providercheck import providers
+from eso_cli.preflight.snapshot import (
+    Definition,
+    Gap,
+    Owner,
+    Release,
+    Role,
+    Running,
+    Snapshot,
+    Stored,
+    Unread,
+    Webhook,
+    Workload,
+)
+from eso_cli.providers import installed
+from kubebase.meta import ObjectKey
+
+OWNER = Owner("external-secrets", "eso")
+CRD = "externalsecrets.external-secrets.io"
+GO = Workload(ObjectKey("external-secrets", "external-secrets"), Role.GO_OPERATOR)
+GO_WEBHOOK = Workload(ObjectKey("external-secrets", "webhook"), Role.GO_WEBHOOK)
+OURS = Workload(ObjectKey("external-secrets", "eso-operator"), Role.OURS)
+STOPPED = Workload(GO.key, Role.GO_OPERATOR, replicas=0)
+B, W, F = Level.BLOCKER, Level.WARNING, Level.FACT
+
+
+def stored(kind: str, name: str, spec: Any, namespace: str = "team", **metadata: Any) -> Stored:
+    custom = next(each for each in KINDS if each.name == kind)
+    home = {"namespace": namespace} if custom.namespaced else {}
+    obj = {"apiVersion": custom.resource().api_version, "kind": kind, "metadata": {"name": name, **home, **metadata}}
+    return Stored(custom, {**obj, "spec": spec})
+
+
+def reading(name: str, *refs: Any) -> Stored:
+    return stored("ExternalSecret", name, {"dataFrom": [{"extract": {"key": "k"}, "sourceRef": ref} for ref in refs]})
+
+
+def store_ref(name: str, kind: str = "SecretStore") -> Any:
+    return {"storeRef": {"name": name, "kind": kind}}
+
+
+def found(check: Any, snapshot: Snapshot) -> list[tuple[Level, str]]:
+    return [(finding.level, finding.says) for finding in check(snapshot)]
+
+
+GITLAB = stored("SecretStore", "code", {"provider": {"gitlab": {}}})
+VAULT = stored("ClusterSecretStore", "vault", {"provider": {"vault": {}}})
+PASSWORD = stored("Password", "pw", {})
+USERS = (
+    GITLAB,
+    VAULT,
+    PASSWORD,
+    reading("one", store_ref("code"), store_ref("vault", "ClusterSecretStore")),
+    reading("two", store_ref("code")),
+    stored(
+        "ExternalSecret", "made", {"dataFrom": [{"sourceRef": {"generatorRef": {"kind": "Password", "name": "pw"}}}]}
+    ),
+)
+PACKAGES = {Want("", "vault"): "vault", Want(GENERATORS_GROUP, "Password"): "generators"}
+
+
+def test_a_provider_that_does_not_exist_blocks_and_names_what_depends_on_it() -> None:
+    findings = list(providers(Snapshot(objects=USERS, packages=PACKAGES)))
+
+    (missing,) = (each for each in findings if each.level is B)
+    assert missing.says.startswith("spec.provider.gitlab: this project has no provider for it yet")
+    assert "(1 store, 2 ExternalSecrets)" in missing.says
+    assert "ProviderNotInstalled" in missing.says
+    assert missing.details == tuple(
+        map(Detail, ("SecretStore team/code", "ExternalSecret team/one", "ExternalSecret team/two"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "level", "says"),
+    [
+        pytest.param({"packages": PACKAGES}, F, "provider vault is installed here", id="a package beside the CLI"),
+        pytest.param({}, B, "provider vault is not installed here", id="a package of this project that is missing"),
+        pytest.param(
+            {"packages": PACKAGES, "workloads": (OURS,)},
+            W,
+            "does not run in the cluster yet",
+            id="our operator runs alone",
+        ),
+        pytest.param(
+            {"running": (Running("Service eso/provider-vault", frozenset(), "vault"),)},
+            F,
+            "Service eso/provider-vault serves it",
+            id="a Service with the name of the package",
+        ),
+        pytest.param(
+            {"running": (Running("ProviderClass a/b", frozenset({Want("", "vault")})),)},
+            F,
+            "ProviderClass a/b serves it",
+            id="a class that serves the key",
+        ),
+        pytest.param(
+            {"running": (Running("Service eso/vault", frozenset({Want("", "aws")}), "vault"),)},
+            B,
+            "not installed here",
+            id="a Service that announces other keys",
+        ),
+    ],
+)
+def test_where_a_provider_is(fields: Any, level: Level, says: str) -> None:
+    ((judged, told),) = found(providers, Snapshot(objects=(VAULT,), **fields))
+
+    assert judged is level
+    assert says in told
+    assert "(1 store)" in told
+
+
+def test_stores_that_a_push_secret_selects_by_label_count_as_used() -> None:
+    labelled = stored("SecretStore", "code", {"provider": {"gitlab": {}}}, labels={"team": "a"})
+    elsewhere = stored("SecretStore", "far", {"provider": {"ibm": {}}}, "other", labels={"team": "a"})
+    refs = [{"labelSelector": {"matchLabels": {"team": "a"}}}]
+    push = stored("PushSecret", "push", {"secretStoreRefs": refs, "selector": {"secret": {"name": "s"}}})
+
+    told = [says for _, says in found(providers, Snapshot(objects=(labelled, elsewhere, push)))]
+
+    assert "(1 store, 1 PushSecret)" in told[0]
+    assert "(1 store)" in told[1]
+
+
+def test_a_cluster_generator_needs_the_provider_of_the_kind_inside() -> None:
+    inside = stored("ClusterGenerator", "pw", {"kind": "Grafana", "generator": {}})
+
+    ((level, says),) = found(providers, Snapshot(objects=(inside,)))
+
+    assert level is B
+    assert says.startswith("Grafana: this project has no provider for it yet (1 generator)")
+
+
+def test_the_table_of_this_projects_providers_is_complete() -> None:
+    """A new provider package adds its line to `projectproviders.py`."""
+    served = offers(installed(), pytest.fail)
+
+    assert {want.name: name for want, name in served.items() if not want.group} == STORES
+    assert {want.name: name for want, name in served.items() if want.group == GENERATORS_GROUP} == GENERATORS
+
+
+KEPT = Release(OWNER, "external-secrets-2.8.0", definitions={CRD: True})
+LOOSE = Release(OWNER, "external-secrets-2.8.0", definitions={CRD: False})
+OWNED = Definition(CRD, owner=OWNER)
+
+
+@pytest.mark.parametrize(
+    ("definition", "release", "expected", "says"),
+    [
+        pytest.param(OWNED, LOOSE, [B], "would delete 1 CRD", id="not kept in the stored manifest"),
+        pytest.param(
+            Definition(CRD, owner=OWNER, kept=True), LOOSE, [B], "does not help", id="kept in the live CRD only"
+        ),
+        pytest.param(OWNED, KEPT, [F], "keeps its 1 CRD", id="kept in the stored manifest"),
+        pytest.param(OWNED, Release(OWNER), [], "", id="a release without CRDs in its manifest"),
+        pytest.param(OWNED, Unread(OWNER, "you may not"), [B], "could not be checked", id="a record that is hidden"),
+        pytest.param(Definition(CRD), Unread(OWNER, "x"), [F], "none of which", id="CRDs that Helm does not own"),
+    ],
+)
+def test_helm_would_delete_crds(
+    definition: Definition, release: Release | Unread, expected: list[Level], says: str
+) -> None:
+    findings = list(helm_ownership(Snapshot(definitions=(definition,), releases=(release,))))
+
+    assert [each.level for each in findings] == expected
+    assert all(says in each.says for each in findings)
+    blocked = [each for each in findings if each.level is B]
+    assert all(each.details == (Detail(CRD),) and "helm " in each.next for each in blocked)
+
+
+@pytest.mark.parametrize(
+    ("workloads", "expected"),
+    [
+        pytest.param((GO, OURS), [B], id="both operators run"),
+        pytest.param((GO,), [W], id="the operator in Go runs"),
+        pytest.param((STOPPED, OURS), [F], id="the operator in Go is scaled to 0"),
+        pytest.param((), [F], id="neither runs"),
+    ],
+)
+def test_operators_that_run(workloads: tuple[Workload, ...], expected: list[Level]) -> None:
+    assert [level for level, _ in found(operators, Snapshot("v1.36.0", workloads=workloads))] == expected
+
+
+HOOK = Webhook("externalsecret-validate", ("external-secrets/webhook",))
+CONVERTED = Definition(CRD, conversion="external-secrets/webhook")
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        pytest.param(
+            Snapshot("v1.36.0", webhooks=(HOOK,), workloads=(GO_WEBHOOK,)), [W], id="a webhook that is served"
+        ),
+        pytest.param(Snapshot("v1.36.0", webhooks=(HOOK,)), [B], id="a webhook without its server"),
+        pytest.param(
+            Snapshot("v1.36.0", definitions=(CONVERTED,), workloads=(GO_WEBHOOK,)),
+            [W],
+            id="a conversion that is served",
+        ),
+        pytest.param(Snapshot("v1.36.0", definitions=(CONVERTED,)), [B], id="a conversion without its server"),
+        pytest.param(Snapshot("v1.36.0", definitions=(Definition(CRD),)), [F], id="no webhook"),
+    ],
+)
+def test_webhooks_that_are_left(snapshot: Snapshot, expected: list[Level]) -> None:
+    assert [level for level, _ in found(webhooks, snapshot)] == expected
+
+
+def test_a_selector_that_cannot_change_is_named() -> None:
+    labels = ("app.kubernetes.io/instance", "app.kubernetes.io/name")
+
+    (finding,) = selectors(Snapshot(workloads=(Workload(GO.key, Role.GO_OPERATOR, selector=labels), OURS)))
+
+    assert finding.level is W
+    assert "app.kubernetes.io/instance, app.kubernetes.io/name" in finding.says
+    assert finding.next.endswith("kubectl -n external-secrets delete deployment external-secrets")
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        pytest.param("v1.36.3", [F], id="a version that is tested"),
+        pytest.param("v1.30.0-gke.1", [F], id="the oldest with ratcheting"),
+        pytest.param("v1.29.9", [W], id="rules without ratcheting"),
+        pytest.param("v1.24.0", [B], id="no rules in CRDs"),
+        pytest.param("", [], id="no cluster"),
+    ],
+)
+def test_the_version_of_the_api_server(version: str, expected: list[Level]) -> None:
+    assert [level for level, _ in found(api_server, Snapshot(version))] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "versions", "expected"),
+    [
+        pytest.param(CRD, ("v1beta1", "v1"), [], id="versions that we serve"),
+        pytest.param(CRD, ("v1alpha1", "v1"), [B], id="a version that we do not serve"),
+        pytest.param("others.external-secrets.io", ("v1alpha1",), [], id="a kind that we do not replace"),
+    ],
+)
+def test_stored_versions_that_cannot_be_replaced(name: str, versions: tuple[str, ...], expected: list[Level]) -> None:
+    snapshot = Snapshot(definitions=(Definition(name, stored_versions=versions),))
+
+    assert [level for level, _ in found(stored_versions, snapshot)] == expected
+
+
+def test_kinds_that_only_the_operator_in_go_has_are_named() -> None:
+    names = ("others.external-secrets.io", "fakes.provider.secretstore.external-secrets.io", CRD)
+
+    strange, missing = unknown_kinds(Snapshot("v1.36.0", definitions=tuple(map(Definition, names))))
+
+    assert (strange.level, strange.details) == (W, (Detail("others.external-secrets.io"),))
+    assert (missing.level, missing.says.partition(" of ")[0]) == (F, f"{len(KINDS) - 1} CRDs")
+
+
+def test_what_could_not_be_looked_at_is_named() -> None:
+    (finding,) = permissions(Snapshot(gaps=(Gap("deployments.apps", "you may not list them"),)))
+
+    assert finding.details == (Detail("deployments.apps", says="you may not list them"),)
+    assert list(permissions(Snapshot())) == []
+
+
+def test_flags_are_grouped_by_what_becomes_of_them() -> None:
+    arguments = (
+        "--concurrent=4",
+        "--client-qps=9",
+        "--enable-http2",
+        "--made-up=x",
+        "--loglevel=DEBUG",
+        "--metrics-auth",
+    )
+    snapshot = Snapshot(workloads=(Workload(GO.key, Role.GO_OPERATOR, arguments=arguments), GO_WEBHOOK))
+
+    findings = list(flags(snapshot))
+
+    assert [(each.level, [detail.subject for detail in each.details]) for each in findings] == [
+        (W, ["--loglevel"]),
+        (W, ["--made-up"]),
+        (W, ["--concurrent"]),
+        (W, ["--client-qps", "--enable-http2"]),
+        (F, []),
+    ]
+    assert findings[-1].says.endswith("1 flag with the same meaning here")
+
+
+def deployment(image: str, *arguments: str, label: str = "", container: str = "c") -> Any:
+    pod = {"containers": [{"name": container, "image": image, "args": list(arguments)}]}
+    labels = {"app.kubernetes.io/name": label} if label else {}
+    metadata = {"name": "d", "namespace": "n", "labels": labels}
+    return {"metadata": metadata, "spec": {"selector": {"matchLabels": labels}, "template": {"spec": pod}}}
+
+
+@pytest.mark.parametrize(
+    ("document", "role"),
+    [
+        pytest.param(deployment("r.test:5000/external-secrets/external-secrets:v2"), Role.GO_OPERATOR, id="its image"),
+        pytest.param(deployment("r.test/external-secrets/external-secrets@sha256:ab"), Role.GO_OPERATOR, id="a digest"),
+        pytest.param(
+            deployment("mirror/eso", label="external-secrets"), Role.GO_OPERATOR, id="its label, from a mirror"
+        ),
+        pytest.param(deployment("mirror/eso", container="external-secrets"), Role.GO_OPERATOR, id="its container"),
+        pytest.param(
+            deployment("r/external-secrets/external-secrets", "webhook", "--port=1"), Role.GO_WEBHOOK, id="its webhook"
+        ),
+        pytest.param(
+            deployment("mirror/eso", label="external-secrets-cert-controller"),
+            Role.GO_CERTIFICATES,
+            id="its certificates",
+        ),
+        pytest.param(deployment("mirror/eso-operator:1"), Role.OURS, id="our image"),
+        pytest.param(
+            deployment("m/e", "--core-namespace=x", label="external-secrets"), Role.OURS, id="our flags under its label"
+        ),
+        pytest.param(deployment("nginx:1", "--metrics-addr=:8080"), None, id="another program"),
+    ],
+)
+def test_what_a_deployment_runs(document: Any, role: Role | None) -> None:
+    workload = workload_of(document)
+
+    assert (workload.role if workload else None) is role
+
+
+def test_blockers_come_first_and_the_verdict_last() -> None:
+    snapshot = Snapshot("v1.36.0", objects=(GITLAB,), workloads=(GO,), definitions=(OWNED,), releases=(LOOSE,))
+
+    report = judge(snapshot)
+
+    levels = [finding.level for _, finding in report.findings]
+    assert levels == sorted(levels, key=list(Level).index)
+    assert [check for check, finding in report.findings if finding.level is B] == ["helm_ownership", "providers"]
+    assert list(lines(report))[-1].endswith(" not ready: 2 blockers, 1 warning")
+    assert {check for check, _ in report.findings} <= {check.__name__ for check in CHECKS}
+
+
+def test_nothing_to_object_to_is_ready() -> None:
+    report = judge(Snapshot("v1.36.0"))
+
+    assert report.ready
+    assert list(lines(report))[-1].endswith(" ready: 0 blockers, 0 warnings")
+
+
+def test_a_page_shows_some_details_and_json_all_of_them() -> None:
+    details = tuple(Detail(f"Store {number}", "spec", "says") for number in range(MAX_DETAILS + 2))
+    report = Report((("check", Finding(W, "many\x1b[2J", details, "do this")),))
+
+    told, fields = list(lines(report)), as_json(report)["findings"][0]
+
+    assert "    Store 0: spec: says" in told
+    assert "    and 2 more; `eso preflight -o json` lists them" in told
+    assert "    next: do this" in told
+    assert len(fields["details"]) == fields["detailsCount"] == MAX_DETAILS + 2
+    assert fields["says"] == "many[2J"
