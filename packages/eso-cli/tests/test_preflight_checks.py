@@ -19,6 +19,8 @@ from eso_cli.preflight.page import MAX_DETAILS, as_json, lines
 from eso_cli.preflight.projectproviders import GENERATORS, STORES
 from eso_cli.preflight.providercheck import providers
 from eso_cli.preflight.snapshot import (
+    DEFINITIONS,
+    WEBHOOKS,
     Definition,
     Gap,
     Owner,
@@ -271,11 +273,36 @@ def test_kinds_that_only_the_operator_in_go_has_are_named() -> None:
     assert (missing.level, missing.says.partition(" of ")[0]) == (F, f"{len(KINDS) - 1} CRDs")
 
 
-def test_what_could_not_be_looked_at_is_named() -> None:
-    (finding,) = permissions(Snapshot(gaps=(Gap("deployments.apps", "you may not list them"),)))
+@pytest.mark.parametrize(
+    ("gap", "level"),
+    [
+        pytest.param(Gap("deployments.apps", "why"), B, id="Deployments, of which both operators may run"),
+        pytest.param(Gap(str(DEFINITIONS), "why"), B, id="definitions, which Helm may own"),
+        pytest.param(Gap("secretstores.external-secrets.io", "why"), B, id="stores, whose providers may be missing"),
+        pytest.param(Gap("secretstores.external-secrets.io", "why", partly=True), W, id="very many stores"),
+        pytest.param(Gap("services", "why"), W, id="Services"),
+    ],
+)
+def test_what_could_not_be_looked_at_is_named(gap: Gap, level: Level) -> None:
+    (finding,) = permissions(Snapshot("v1.36.0", gaps=(gap,)))
 
-    assert finding.details == (Detail("deployments.apps", says="you may not list them"),)
-    assert list(permissions(Snapshot())) == []
+    assert (finding.level, finding.details) == (level, (Detail(gap.what, says="why"),))
+
+
+def test_nothing_is_claimed_about_resources_that_could_not_be_looked_at() -> None:
+    names = ("deployments.apps", str(WEBHOOKS), str(DEFINITIONS), *(kind.crd_name for kind in KINDS))
+    gaps = tuple(Gap(name, "you may not list them") for name in names)
+
+    report = judge(Snapshot("v1.36.0", gaps=gaps))
+
+    assert [check for check, _ in report.findings] == ["permissions", "permissions", "api_server"]
+    assert not report.ready
+
+
+def test_a_webhook_whose_server_cannot_be_looked_at_is_only_warned_of() -> None:
+    hidden = Snapshot("v1.36.0", webhooks=(HOOK,), gaps=(Gap("deployments.apps", "you may not list them"),))
+
+    assert [level for level, _ in found(webhooks, hidden)] == [W]
 
 
 def test_flags_are_grouped_by_what_becomes_of_them() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from eso_api.kinds import KINDS
 from eso_cli.preflight.findings import Detail, Finding, Findings, Level, counted, named
-from eso_cli.preflight.snapshot import Snapshot
+from eso_cli.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, Gap, Snapshot
 
 _RULES_SINCE: Final = (1, 25)
 _RATCHETING_SINCE: Final = (1, 30)
@@ -61,7 +61,7 @@ def unknown_kinds(snapshot: Snapshot) -> Findings:
             f"{counted(len(strange), 'CRD')} that this operator does not know; their objects stay and are not handled"
         )
         yield Finding(Level.WARNING, says, named(strange), "leave these CRDs in the cluster; do not delete them")
-    if not snapshot.version or any(gap.what.startswith("customresourcedefinitions") for gap in snapshot.gaps):
+    if not snapshot.sees(DEFINITIONS):
         return
     missing = sorted(_VERSIONS.keys() - here)
     if missing:
@@ -77,8 +77,19 @@ def _provider_definitions(names: set[str]) -> set[str]:
 
 
 def permissions(snapshot: Snapshot) -> Findings:
-    """Report what could not be looked at."""
-    if snapshot.gaps:
-        details = tuple(Detail(gap.what, says=gap.why) for gap in snapshot.gaps)
-        advice = "run this command as a user who may list them; what the report says about the others is complete"
-        yield Finding(Level.WARNING, "not everything could be looked at", details, advice)
+    """Report what could not be looked at. Without the essential resources, "ready" would be a guess."""
+    for level, says in (
+        (Level.BLOCKER, "resources that must be looked at to call the cluster ready, and could not be"),
+        (Level.WARNING, "resources that could not be looked at, or not completely"),
+    ):
+        chosen = [gap for gap in snapshot.gaps if _is_essential(gap) is (level is Level.BLOCKER)]
+        if chosen:
+            details = tuple(Detail(gap.what, says=gap.why) for gap in chosen)
+            yield Finding(level, f"{len(chosen)} {says}", details, "run this command as a user who may list them")
+
+
+def _is_essential(gap: Gap) -> bool:
+    return gap.what in _ESSENTIAL and not gap.partly
+
+
+_ESSENTIAL: Final = frozenset({str(DEFINITIONS), str(DEPLOYMENTS), *_VERSIONS})

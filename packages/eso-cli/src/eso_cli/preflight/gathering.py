@@ -19,6 +19,9 @@ from eso_cli.demand import Want
 from eso_cli.preflight.deployments import workload_of
 from eso_cli.preflight.helmrecords import KEEP, POLICY, TYPE, RecordError, owner_of, release_of
 from eso_cli.preflight.snapshot import (
+    DEFINITIONS,
+    DEPLOYMENTS,
+    WEBHOOKS,
     Definition,
     Gap,
     Owner,
@@ -32,22 +35,11 @@ from eso_cli.preflight.snapshot import (
 )
 from eso_operator.insight.sights import SECRETS, SERVICES
 from eso_operator.resolving.classes import PROVIDER_LABEL, announced
-from kubebase.meta import JsonObject, Kind, Malformed, Object, Resource, meta_of, metadata_of, raw
+from kubebase.meta import JsonObject, Kind, Malformed, Object, meta_of, metadata_of, raw
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
 from kuberun.requests import ALL, Selection
 
-DEFINITIONS: Final = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
-)
-DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
-WEBHOOKS: Final = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration",
-    namespaced=False,
-)
 MAX_OBJECTS: Final = 20_000
 """Objects of one list that are looked at."""
 _PAGE: Final = 200
@@ -148,7 +140,7 @@ class Gatherer:
             async for page in self._client.pages(kind, selection, size=size):
                 for item in page.items:
                     if seen == self._max:
-                        self._gaps.append(Gap(what, f"only the first {self._max} were looked at"))
+                        self._gaps.append(Gap(what, f"only the first {self._max} were looked at", partly=True))
                         return
                     seen += 1
                     if not isinstance(item, Malformed):

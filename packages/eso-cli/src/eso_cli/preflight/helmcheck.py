@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from eso_cli.preflight.findings import Detail, Finding, Findings, Level, counted, named
 from eso_cli.preflight.helmrecords import POLICY
-from eso_cli.preflight.snapshot import Definition, Owner, Release, Role, Snapshot, Unread, Workload
+from eso_cli.preflight.snapshot import (
+    DEPLOYMENTS,
+    WEBHOOKS,
+    Definition,
+    Owner,
+    Release,
+    Role,
+    Snapshot,
+    Unread,
+    Workload,
+)
 
 _GO: tuple[Role, ...] = (Role.GO_OPERATOR, Role.GO_WEBHOOK, Role.GO_CERTIFICATES)
 
@@ -83,7 +93,7 @@ def operators(snapshot: Snapshot) -> Findings:
         yield Finding(Level.WARNING, says, _listed(snapshot.of(*_GO)), _stop(snapshot.of(*_GO)))
     elif ours:
         yield Finding(Level.FACT, "this operator runs, and the one in Go does not", _listed(ours))
-    elif snapshot.version:
+    elif snapshot.sees(DEPLOYMENTS):
         yield Finding(Level.FACT, "no operator runs")
 
 
@@ -100,8 +110,11 @@ def selectors(snapshot: Snapshot) -> Findings:
 
 
 def webhooks(snapshot: Snapshot) -> Findings:
-    """Report validating webhooks and conversion webhooks: without their server, writes and reads fail."""
-    serves = bool(snapshot.of(Role.GO_WEBHOOK))
+    """Report validating webhooks and conversion webhooks: without their server, writes and reads fail.
+
+    A server that may not be looked at counts as running: `permissions` reports it.
+    """
+    serves = bool(snapshot.of(Role.GO_WEBHOOK)) or not snapshot.sees(DEPLOYMENTS)
     level = Level.WARNING if serves else Level.BLOCKER
     if snapshot.webhooks:
         names = [each.name for each in snapshot.webhooks]
@@ -116,7 +129,7 @@ def webhooks(snapshot: Snapshot) -> Findings:
         details = tuple(Detail(each.name, says=f"served by {each.conversion}") for each in converted)
         advice = "replace the CRDs: eso crds > crds.yaml; kubectl replace -f crds.yaml (apply would keep the webhooks)"
         yield Finding(level, says, details, advice)
-    if snapshot.version and not snapshot.webhooks and not converted:
+    if snapshot.sees(WEBHOOKS) and not snapshot.webhooks and not converted:
         yield Finding(Level.FACT, "no webhook of the operator in Go is registered")
 
 

@@ -60,7 +60,7 @@ def dropped_fields(snapshot: Snapshot) -> Findings:
         Detail(str(each), field, "our CRD does not have this field; the API server drops it with the next write")
         for each in snapshot.objects
         if (schema := _schema(each.custom, each.api_version)) is not None
-        for field in schema.prune(_judged(each.obj, with_status=False))
+        for field in schema.prune(_judged(each, with_status=False))
     )
     if details:
         count = counted(len({detail.subject for detail in details}), "object")
@@ -75,11 +75,12 @@ def problems_of(stored: Stored, delimiters: Delimiters = ("{{", "}}")) -> list[F
     if schema is None:
         versions = ", ".join(stored.custom.versions)
         return [FieldError("apiVersion", f"this version is not served here; use one of {versions}")]
-    obj = _judged(stored.obj, with_status=True)
+    obj = _judged(stored, with_status=True)
     schema.prune(obj)
     found = [
         FieldError(field_without_echo(cause.field, cause.message), without_echo(cause.message))
         for cause in schema.validate(obj, None)
+        if cause.field != _WHOLE
     ]
     if found:
         return found
@@ -104,13 +105,18 @@ def _rule_problems(typed: Any) -> list[FieldError]:
             return []
 
 
-def _judged(obj: JsonObject, *, with_status: bool) -> JsonObject:
-    """Return a copy without the parts that the API server maintains."""
+def _judged(stored: Stored, *, with_status: bool) -> JsonObject:
+    """Return a copy without the parts that the API server maintains. A manifest may leave its namespace to kubectl."""
+    obj = stored.obj
     metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name in _METADATA}
+    if stored.custom.namespaced:
+        metadata.setdefault("namespace", "default")
     copied = {name: value for name, value in obj.items() if name != "metadata" and (with_status or name != "status")}
     return deepcopy({**copied, "metadata": metadata})
 
 
+_WHOLE: Final = "<nil>"
+"""The field of the remark that rules were not checked, which follows other causes."""
 _METADATA: Final = frozenset({"name", "namespace", "labels", "annotations"})
 
 

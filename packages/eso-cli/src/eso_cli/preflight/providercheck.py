@@ -11,6 +11,7 @@ import msgspec
 from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
 from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.kinds import KINDS
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushStoreRef
 from eso_api.references import GENERATORS_GROUP, SelectorError
 from eso_cli.demand import Want, wanted_by
@@ -64,7 +65,7 @@ def providers(snapshot: Snapshot) -> Findings:
             yield _installed(need, package, snapshot)
         else:
             yield _missing(need)
-    if not needs:
+    if not needs and all(snapshot.sees(custom.resource()) for custom in KINDS if role_of(custom) in _SOURCES):
         yield Finding(Level.FACT, "no store or generator needs a provider yet")
 
 

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eso_api.kinds import AnyKind
 from eso_api.references import CORE_GROUP
 from eso_cli.demand import Want
-from kubebase.meta import JsonObject, ObjectKey, meta_of
+from kubebase.meta import JsonObject, ObjectKey, Resource, meta_of
+
+DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+WEBHOOKS: Final = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
 
 
 def is_ours(group: str) -> bool:
@@ -131,7 +143,10 @@ class Gap:
     """Objects that were not looked at."""
 
     what: str
+    """The resource, such as `deployments.apps`."""
     why: str
+    partly: bool = False
+    """Whether some of them were looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +165,11 @@ class Snapshot:
     """What the providers that are installed beside the CLI serve, and their names."""
     values: JsonObject | None = field(default=None, repr=False)
     """The content of `--values`."""
+
+    def sees(self, resource: Resource) -> bool:
+        """Return whether a cluster was asked for this resource, and listed it."""
+        hidden = {gap.what for gap in self.gaps if not gap.partly}
+        return bool(self.version) and str(resource) not in hidden
 
     def of(self, *roles: Role) -> list[Workload]:
         """Return the Deployments of these roles that have replicas."""
