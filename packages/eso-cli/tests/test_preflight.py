@@ -19,16 +19,18 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import KINDS, AnyKind
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.preflight.gathering import Gatherer
+from eso_cli.preflight.findings import Level
+from eso_cli.preflight.gathering import ROLES, Gatherer
+from eso_cli.preflight.helmcheck import helm_ownership
 from eso_cli.preflight.running import BLOCKED, READY, UNUSABLE, Options, run
-from eso_cli.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, WEBHOOKS
+from eso_cli.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, WEBHOOKS, Snapshot
 from eso_operator.testing.operators import eventually, install_crds
 from kubebase.meta import Resource
 from kubebase.testing.servers import ApiServer, kubeconfig_text
 from kuberun import config
 from kuberun.client import Client
 from kuberun.testing.localserver import LocalServer
-from kuberun.testing.rawapi import RawApi, raw_api
+from kuberun.testing.rawapi import MERGE_PATCH, RawApi, raw_api
 from kuberun.transport import AiohttpTransport
 
 CANARY = "CANARY-8f3a"
@@ -187,6 +189,8 @@ async def populate(server: ApiServer) -> None:
         await create(api, DEPLOYMENTS, deployment(HOME, "external-secrets", *ARGUMENTS))
         await create(api, DEPLOYMENTS, deployment(HOME, "external-secrets-webhook", "webhook", "--port=10250"))
         await create(api, WEBHOOKS, webhook("externalsecret-validate", HOME))
+        labels = {"app.kubernetes.io/name": "external-secrets", "app.kubernetes.io/managed-by": "Helm"}
+        await create(api, ROLES, {"metadata": {"name": "eso-controller", "labels": labels, "annotations": HELM}})
         await create(api, SECRETS, record(9, kept=True), HOME)
         await create(api, SECRETS, record(10, kept=False), HOME)
         await create(api, SECRETS, {"metadata": {"name": "other"}, "data": {"release": "eA=="}}, "team")
@@ -211,14 +215,13 @@ async def reader(server: ApiServer, folder: Path) -> Path:
     groups = ["external-secrets.io", "generators.external-secrets.io", "apiextensions.k8s.io"]
     rules = [{"apiGroups": groups, "resources": ["*"], "verbs": ["get", "list"]}]
     subject = {"kind": "ServiceAccount", "name": "reader", "namespace": "team"}
-    roles = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
-    bindings = Resource(roles.group, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+    bindings = Resource(ROLES.group, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
     async with connected(server) as api:
         await create(
             api, Resource("", "v1", "serviceaccounts", "ServiceAccount"), {"metadata": {"name": "reader"}}, "team"
         )
-        await create(api, roles, {"metadata": {"name": "eso-reader"}, "rules": rules})
-        ref = {"apiGroup": roles.group, "kind": "ClusterRole", "name": "eso-reader"}
+        await create(api, ROLES, {"metadata": {"name": "eso-reader"}, "rules": rules})
+        ref = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": "eso-reader"}
         await create(api, bindings, {"metadata": {"name": "eso-reader"}, "roleRef": ref, "subjects": [subject]})
         answer = await api.post("/api/v1/namespaces/team/serviceaccounts/reader/token", {"spec": {}})
     file = folder / "reader.kubeconfig"
@@ -234,6 +237,27 @@ class Reports:
     go: Told
     hidden: Told
     truncated: list[str]
+    half_removed: Snapshot
+    """The CRDs were replaced and the Deployments deleted, but Helm's record is still there."""
+
+
+async def gathered(server: ApiServer, **settings: Any) -> Snapshot:
+    client = Client(AiohttpTransport(config.load(server.kubeconfig)))
+    try:
+        return await Gatherer(client, **settings).gather()
+    finally:
+        await client.close()
+
+
+async def remove_traces(server: ApiServer) -> None:
+    """Remove what `kubectl replace` of the CRDs and `kubectl delete` of the Deployments remove."""
+    async with connected(server) as api:
+        for kind in GO_KINDS:
+            patch = {"metadata": {"annotations": dict.fromkeys(HELM)}}
+            answer = await api.patch(DEFINITIONS.path("", kind.crd_name), patch, MERGE_PATCH)
+            assert answer.status == 200, answer.body
+        for name in ("external-secrets", "external-secrets-webhook"):
+            await api.delete(DEPLOYMENTS.path(HOME, name))
 
 
 @pytest.fixture(scope="module")
@@ -244,12 +268,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reports]:
     async def made() -> Reports:
         empty = await report(server.kubeconfig)
         await populate(server)
-        hidden = await reader(server, folder)
-        client = Client(AiohttpTransport(config.load(server.kubeconfig)))
-        few = await Gatherer(client, max_objects=1).gather()
-        await client.close()
-        cut = [gap.what for gap in few.gaps]
-        return Reports(empty, await report(server.kubeconfig), await report(hidden), cut)
+        truncated = [gap.what for gap in (await gathered(server, max_objects=1)).gaps]
+        go, hidden = await report(server.kubeconfig), await report(await reader(server, folder))
+        await remove_traces(server)
+        return Reports(empty, go, hidden, truncated, await gathered(server))
 
     try:
         yield asyncio.run(made())
@@ -322,13 +344,20 @@ def test_a_reader_gets_the_report_and_the_names_of_missing_rights(reports: Repor
 
     assert reports.hidden.code == BLOCKED
     assert (needed["level"], [each["subject"] for each in needed["details"]]) == ("blocker", ["deployments.apps"])
-    assert (useful["level"], [each["subject"] for each in useful["details"]]) == (
-        "warning",
-        [str(WEBHOOKS), "services"],
-    )
+    assert useful["level"] == "warning"
+    assert {each["subject"] for each in useful["details"]} == {str(ROLES), str(WEBHOOKS), "services"}
     assert reports.hidden.of("operators") == []
     assert (helm["level"], "you may not read Secrets" in helm["says"]) == ("blocker", True)
     assert reports.hidden.of("refused_objects") == reports.go.of("refused_objects")
+
+
+def test_a_release_that_only_its_roles_still_name_is_found(reports: Reports) -> None:
+    """`helm uninstall` deletes the CRDs of its stored manifest, also after they were replaced."""
+    left = reports.half_removed
+
+    assert [each.owner for each in left.definitions] == [None] * len(GO_KINDS)
+    assert left.workloads == ()
+    assert [finding.level for finding in helm_ownership(left)] == [Level.BLOCKER]
 
 
 def test_lists_are_bounded(reports: Reports) -> None:

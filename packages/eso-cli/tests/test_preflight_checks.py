@@ -175,7 +175,13 @@ OWNED = Definition(CRD, owner=OWNER)
         pytest.param(OWNED, KEPT, [F], "keeps its 1 CRD", id="kept in the stored manifest"),
         pytest.param(OWNED, Release(OWNER), [], "", id="a release without CRDs in its manifest"),
         pytest.param(OWNED, Unread(OWNER, "you may not"), [B], "could not be checked", id="a record that is hidden"),
-        pytest.param(Definition(CRD), Unread(OWNER, "x"), [F], "none of which", id="CRDs that Helm does not own"),
+        pytest.param(
+            Definition(CRD), Unread(OWNER, "x"), [W], "may own", id="a hidden record, and no mark in the CRDs"
+        ),
+        pytest.param(Definition(CRD), Release(OWNER), [F], "none of which", id="CRDs that Helm does not own"),
+        pytest.param(
+            Definition(CRD), LOOSE, [B], "would delete", id="CRDs that were replaced, which removes Helm's marks"
+        ),
     ],
 )
 def test_helm_would_delete_crds(

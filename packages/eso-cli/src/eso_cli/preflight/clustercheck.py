@@ -79,13 +79,18 @@ def _provider_definitions(names: set[str]) -> set[str]:
 def permissions(snapshot: Snapshot) -> Findings:
     """Report what could not be looked at. Without the essential resources, "ready" would be a guess."""
     for level, says in (
-        (Level.BLOCKER, "resources that must be looked at to call the cluster ready, and could not be"),
-        (Level.WARNING, "resources that could not be looked at, or not completely"),
+        (Level.BLOCKER, "that must be looked at to call the cluster ready, and could not be"),
+        (Level.WARNING, "that could not be looked at, or not completely"),
     ):
         chosen = [gap for gap in snapshot.gaps if _is_essential(gap) is (level is Level.BLOCKER)]
         if chosen:
             details = tuple(Detail(gap.what, says=gap.why) for gap in chosen)
-            yield Finding(level, f"{len(chosen)} {says}", details, "run this command as a user who may list them")
+            yield Finding(
+                level,
+                f"{counted(len(chosen), 'resource')} {says}",
+                details,
+                "run this command as a user who may list them",
+            )
 
 
 def _is_essential(gap: Gap) -> bool:

@@ -1,7 +1,8 @@
 """Reads a cluster for `eso preflight`, with the rights of its user. Every list is paged and bounded.
 
 A list that the user may not read becomes a `Gap`; the others are read. Only metadata of Secrets is listed, and only of
-the records of the Helm releases that own a CRD or a Deployment of External Secrets; the newest record of each is read.
+the records of the Helm releases that own a CRD, a Deployment or a ClusterRole of External Secrets; the newest record of
+each is read.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ from eso_cli.preflight.snapshot import (
 )
 from eso_operator.insight.sights import SECRETS, SERVICES
 from eso_operator.resolving.classes import PROVIDER_LABEL, announced
-from kubebase.meta import JsonObject, Kind, Malformed, Object, meta_of, metadata_of, raw
+from kubebase.meta import JsonObject, Kind, Malformed, Object, Resource, meta_of, metadata_of, raw
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
 from kuberun.requests import ALL, Selection
 
+ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+"""They still name Go's release when its CRDs were replaced, which removes Helm's annotations, and its pods are gone."""
+_CHART_LABELS: Final = "app.kubernetes.io/managed-by=Helm,app.kubernetes.io/name=external-secrets"
 MAX_OBJECTS: Final = 20_000
 """Objects of one list that are looked at."""
 _PAGE: Final = 200
@@ -66,7 +70,8 @@ class Gatherer:
         version = await self._client.read("/version", _Version)
         definitions = await self._kept(raw(DEFINITIONS), _definition, size=_DEFINITIONS_PAGE)
         workloads = await self._kept(raw(DEPLOYMENTS), workload_of)
-        owners = dict.fromkeys([*(each.owner for each in definitions), *(each.owner for each in workloads)])
+        roles = await self._kept(metadata_of(ROLES), _role_owner, Selection(label_selector=_CHART_LABELS))
+        owners = dict.fromkeys([*(each.owner for each in definitions), *(each.owner for each in workloads), *roles])
         return Snapshot(
             version=version.git_version,
             definitions=tuple(definitions),
@@ -188,6 +193,10 @@ def _definition(crd: JsonObject) -> Definition | None:
         owner=owner_of(metadata.annotations),
         kept=metadata.annotations.get(POLICY) == KEEP,
     )
+
+
+def _role_owner(role: Object) -> Owner | None:
+    return owner_of(role.metadata.annotations)
 
 
 def _conversion(conversion: JsonObject) -> str:

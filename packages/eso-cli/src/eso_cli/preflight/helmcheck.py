@@ -31,10 +31,10 @@ def helm_ownership(snapshot: Snapshot) -> Findings:
                 yield from _unverified(release, snapshot)
             case Release():
                 yield from _judged(release, snapshot)
-    if snapshot.definitions and not any(each.owner for each in snapshot.definitions):
-        yield Finding(
-            Level.FACT, f"{counted(len(snapshot.definitions), 'CRD')}, none of which belongs to a Helm release"
-        )
+    claimed = any(isinstance(each, Unread) or each.definitions for each in snapshot.releases)
+    if snapshot.definitions and not claimed and not any(each.owner for each in snapshot.definitions):
+        count = counted(len(snapshot.definitions), "CRD")
+        yield Finding(Level.FACT, f"{count}, none of which belongs to a Helm release")
 
 
 def _judged(release: Release, snapshot: Snapshot) -> Findings:
@@ -54,16 +54,16 @@ def _judged(release: Release, snapshot: Snapshot) -> Findings:
 
 
 def _unverified(release: Unread, snapshot: Snapshot) -> Findings:
-    if owned := _owned(release.owner, snapshot):
-        says = (
-            f"Helm release {release.owner} owns {counted(len(owned), 'CRD')}, and it could not be checked whether Helm"
-            f" would delete them with all their objects and Secrets: {release.why}"
-        )
-        look = (
-            f"`helm get manifest {release.owner.name} -n {release.owner.namespace}` must show {POLICY}: keep for each"
-        )
-        advice = f"run this command as a user who may read that Secret, or look yourself: {look}"
-        yield Finding(Level.BLOCKER, says, named([each.name for each in owned]), advice)
+    owned = _owned(release.owner, snapshot)
+    which = f"owns {counted(len(owned), 'CRD')}" if owned else "may own the CRDs"
+    says = (
+        f"Helm release {release.owner} {which}, and it could not be checked whether Helm would delete them with all"
+        f" their objects and Secrets: {release.why}"
+    )
+    look = f"`helm get manifest {release.owner.name} -n {release.owner.namespace}` must show {POLICY}: keep for each"
+    advice = f"run this command as a user who may read that Secret, or look yourself: {look}"
+    level = Level.BLOCKER if owned else Level.WARNING
+    yield Finding(level, says, named([each.name for each in owned]), advice)
 
 
 def _owned(owner: Owner, snapshot: Snapshot) -> list[Definition]:
