@@ -173,6 +173,7 @@ def test_the_commands_of_the_guide_on_switching_take_a_cluster_over(tmp_path: Pa
         code, output = typed(script, tmp_path, KUBECONFIG=str(cluster.kubeconfig))
 
     assert code == 0, output[-3000:]
+    assert "✓ ready: 0 blockers, 0 warnings" in output
     assert "fake" in output.split()
     shown = r"externalsecret\S*/database +backend +1h +SecretSynced +True"
     assert re.search(shown, output), output
