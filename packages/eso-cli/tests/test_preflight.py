@@ -162,6 +162,7 @@ async def create(api: RawApi, resource: Resource, obj: Json, namespace: str = ""
 
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CORE_SERVICES = Resource("", "v1", "services", "Service")
 
@@ -210,21 +211,19 @@ def webhook_definition() -> Json:
     return {"metadata": metadata, "spec": spec}
 
 
-async def reader(server: ApiServer, folder: Path) -> Path:
-    """Return the kubeconfig of a user who may read objects of External Secrets and definitions, and nothing else."""
-    groups = ["external-secrets.io", "generators.external-secrets.io", "apiextensions.k8s.io"]
+async def reader(server: ApiServer, folder: Path, name: str, *others: str) -> Path:
+    """Return the kubeconfig of a user who may read objects of External Secrets and of some other groups."""
+    groups = ["external-secrets.io", "generators.external-secrets.io", *others]
     rules = [{"apiGroups": groups, "resources": ["*"], "verbs": ["get", "list"]}]
-    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": "team"}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": "team"}
     bindings = Resource(ROLES.group, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
     async with connected(server) as api:
-        await create(
-            api, Resource("", "v1", "serviceaccounts", "ServiceAccount"), {"metadata": {"name": "reader"}}, "team"
-        )
-        await create(api, ROLES, {"metadata": {"name": "eso-reader"}, "rules": rules})
-        ref = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": "eso-reader"}
-        await create(api, bindings, {"metadata": {"name": "eso-reader"}, "roleRef": ref, "subjects": [subject]})
-        answer = await api.post("/api/v1/namespaces/team/serviceaccounts/reader/token", {"spec": {}})
-    file = folder / "reader.kubeconfig"
+        await create(api, SERVICE_ACCOUNTS, {"metadata": {"name": name}}, "team")
+        await create(api, ROLES, {"metadata": {"name": name}, "rules": rules})
+        ref = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": name}
+        await create(api, bindings, {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]})
+        answer = await api.post(SERVICE_ACCOUNTS.path("team", name, "token"), {"spec": {}})
+    file = folder / name
     file.write_text(kubeconfig_text(server.url, server.ca_file.read_bytes(), answer.body["status"]["token"]))
     return file
 
@@ -236,13 +235,15 @@ class Reports:
     empty: Told
     go: Told
     hidden: Told
+    """For a user who may read definitions and objects of External Secrets only."""
+    without_definitions: Snapshot
     truncated: list[str]
     half_removed: Snapshot
     """The CRDs were replaced and the Deployments deleted, but Helm's record is still there."""
 
 
-async def gathered(server: ApiServer, **settings: Any) -> Snapshot:
-    client = Client(AiohttpTransport(config.load(server.kubeconfig)))
+async def gathered(kubeconfig: Path, **settings: Any) -> Snapshot:
+    client = Client(AiohttpTransport(config.load(kubeconfig)))
     try:
         return await Gatherer(client, **settings).gather()
     finally:
@@ -268,10 +269,12 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reports]:
     async def made() -> Reports:
         empty = await report(server.kubeconfig)
         await populate(server)
-        truncated = [gap.what for gap in (await gathered(server, max_objects=1)).gaps]
-        go, hidden = await report(server.kubeconfig), await report(await reader(server, folder))
+        truncated = [gap.what for gap in (await gathered(server.kubeconfig, max_objects=1)).gaps]
+        go = await report(server.kubeconfig)
+        hidden = await report(await reader(server, folder, "reader", DEFINITIONS.group))
+        without_definitions = await gathered(await reader(server, folder, "blind"))
         await remove_traces(server)
-        return Reports(empty, go, hidden, truncated, await gathered(server))
+        return Reports(empty, go, hidden, without_definitions, truncated, await gathered(server.kubeconfig))
 
     try:
         yield asyncio.run(made())
@@ -349,6 +352,13 @@ def test_a_reader_gets_the_report_and_the_names_of_missing_rights(reports: Repor
     assert reports.hidden.of("operators") == []
     assert (helm["level"], "you may not read Secrets" in helm["says"]) == ("blocker", True)
     assert reports.hidden.of("refused_objects") == reports.go.of("refused_objects")
+
+
+def test_objects_are_found_without_the_right_to_list_definitions(reports: Reports) -> None:
+    found = reports.without_definitions
+
+    assert str(DEFINITIONS) in {gap.what for gap in found.gaps}
+    assert {str(each) for each in found.objects} >= {"SecretStore team/code", "ExternalSecret team/twice"}
 
 
 def test_a_release_that_only_its_roles_still_name_is_found(reports: Reports) -> None:

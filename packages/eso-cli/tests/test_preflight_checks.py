@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from eso_api.kinds import KINDS
 from eso_api.references import GENERATORS_GROUP
+from eso_api.v2.providerclass import ProviderClass
 from eso_cli.demand import Want, offers
 from eso_cli.preflight.checks import CHECKS, judge
 from eso_cli.preflight.clustercheck import api_server, permissions, stored_versions, unknown_kinds
@@ -18,6 +20,7 @@ from eso_cli.preflight.helmcheck import helm_ownership, operators, selectors, we
 from eso_cli.preflight.page import MAX_DETAILS, as_json, lines
 from eso_cli.preflight.projectproviders import GENERATORS, STORES
 from eso_cli.preflight.providercheck import providers
+from eso_cli.preflight.reading import provider_of_class, provider_of_service, webhook_of
 from eso_cli.preflight.snapshot import (
     DEFINITIONS,
     WEBHOOKS,
@@ -34,7 +37,7 @@ from eso_cli.preflight.snapshot import (
     Workload,
 )
 from eso_cli.providers import installed
-from kubebase.meta import ObjectKey
+from kubebase.meta import Object, ObjectKey, ObjectMeta
 
 OWNER = Owner("external-secrets", "eso")
 CRD = "externalsecrets.external-secrets.io"
@@ -149,7 +152,7 @@ def test_a_cluster_generator_needs_the_provider_of_the_kind_inside() -> None:
     ((level, says),) = found(providers, Snapshot(objects=(inside,)))
 
     assert level is B
-    assert says.startswith("Grafana: this project has no provider for it yet (1 generator)")
+    assert says.startswith("generator Grafana: this project has no provider for it yet (1 generator)")
 
 
 def test_the_table_of_this_projects_providers_is_complete() -> None:
@@ -369,6 +372,41 @@ def test_what_a_deployment_runs(document: Any, role: Role | None) -> None:
     workload = workload_of(document)
 
     assert (workload.role if workload else None) is role
+
+
+def hooks(*names: str) -> Any:
+    config = {"service": {"namespace": "n", "name": "s"}}
+    return {"metadata": {"name": "c"}, "webhooks": [{"name": name, "clientConfig": config} for name in names]}
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        pytest.param(
+            hooks("validate.externalsecret.external-secrets.io"), Webhook("c", ("n/s",)), id="of the chart in Go"
+        ),
+        pytest.param(hooks("validate.kyverno.svc-fail"), None, id="of a policy engine, which must not be deleted"),
+        pytest.param({"metadata": {"name": "c"}}, None, id="without webhooks"),
+    ],
+)
+def test_webhooks_of_the_operator_in_go_are_told_apart(document: Any, expected: Webhook | None) -> None:
+    assert webhook_of(document) == expected
+
+
+def test_a_provider_in_the_cluster_says_what_it_serves() -> None:
+    annotations = {"external-secrets.io/provider-v1-keys": "ibm, Token"}
+    service = Object(metadata=ObjectMeta(name="provider-ibm", namespace="n", annotations=annotations))
+    served = {"kinds": [{"group": "g", "version": "v1", "kind": "K", "v1ProviderKey": "ovh"}]}
+    spec = {"address": "grpc://a.n.svc:1", "v1ProviderKeys": ["ibm"]}
+    given = {"metadata": {"name": "c", "namespace": "n"}, "spec": spec, "status": served}
+
+    by_service = provider_of_service(service)
+    by_class = provider_of_class(msgspec.convert(given, ProviderClass))
+
+    assert (by_service.what, by_service.name) == ("Service n/provider-ibm", "ibm")
+    assert {Want("", "ibm"), Want(GENERATORS_GROUP, "Token")} <= by_service.serves
+    assert by_class.what == "ProviderClass n/c"
+    assert {Want("", "ibm"), Want("", "ovh"), Want("g", "K")} <= by_class.serves
 
 
 def test_blockers_come_first_and_the_verdict_last() -> None:

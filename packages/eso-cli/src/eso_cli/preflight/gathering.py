@@ -7,18 +7,23 @@ each is read.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from eso_api.kinds import KINDS, AnyKind
-from eso_api.references import GENERATORS_GROUP
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_cli.demand import Want
 from eso_cli.preflight.deployments import workload_of
-from eso_cli.preflight.helmrecords import KEEP, POLICY, TYPE, RecordError, owner_of, release_of
+from eso_cli.preflight.helmrecords import TYPE, RecordError, release_of
+from eso_cli.preflight.reading import (
+    definition_of,
+    owner_of_role,
+    provider_of_class,
+    provider_of_service,
+    webhook_of,
+)
 from eso_cli.preflight.snapshot import (
     DEFINITIONS,
     DEPLOYMENTS,
@@ -31,12 +36,10 @@ from eso_cli.preflight.snapshot import (
     Snapshot,
     Stored,
     Unread,
-    Webhook,
-    is_ours,
 )
 from eso_operator.insight.sights import SECRETS, SERVICES
-from eso_operator.resolving.classes import PROVIDER_LABEL, announced
-from kubebase.meta import JsonObject, Kind, Malformed, Object, Resource, meta_of, metadata_of, raw
+from eso_operator.resolving.classes import PROVIDER_LABEL
+from kubebase.meta import JsonObject, Kind, Malformed, Object, Resource, metadata_of, raw
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
 from kuberun.requests import ALL, Selection
@@ -50,8 +53,6 @@ _PAGE: Final = 200
 _DEFINITIONS_PAGE: Final = 20
 """Definitions are large."""
 _MAX_RELEASES: Final = 10
-_SERVICE_PREFIX: Final = "provider-"
-"""The name of a provider's Service is, by convention, this and the name of its package."""
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -68,16 +69,16 @@ class Gatherer:
     async def gather(self) -> Snapshot:
         """Return everything that could be read. Raises `ApiError` if the API server cannot be reached at all."""
         version = await self._client.read("/version", _Version)
-        definitions = await self._kept(raw(DEFINITIONS), _definition, size=_DEFINITIONS_PAGE)
+        definitions = await self._kept(raw(DEFINITIONS), definition_of, size=_DEFINITIONS_PAGE)
         workloads = await self._kept(raw(DEPLOYMENTS), workload_of)
-        roles = await self._kept(metadata_of(ROLES), _role_owner, Selection(label_selector=_CHART_LABELS))
+        roles = await self._kept(metadata_of(ROLES), owner_of_role, Selection(label_selector=_CHART_LABELS))
         owners = dict.fromkeys([*(each.owner for each in definitions), *(each.owner for each in workloads), *roles])
         return Snapshot(
             version=version.git_version,
             definitions=tuple(definitions),
             workloads=tuple(workloads),
-            webhooks=tuple(await self._kept(raw(WEBHOOKS), _webhook)),
-            releases=tuple([await self._release(owner) for owner in list(filter(None, owners))[:_MAX_RELEASES]]),
+            webhooks=tuple(await self._kept(raw(WEBHOOKS), webhook_of)),
+            releases=tuple(await self._releases(list(filter(None, owners)))),
             running=tuple(await self._running()),
             objects=tuple(await self._objects(definitions)),
             gaps=tuple(self._gaps),
@@ -107,11 +108,15 @@ class Gatherer:
 
     async def _running(self) -> list[Running]:
         labelled = Selection(label_selector=f"{PROVIDER_LABEL}=true")
-        found = await self._kept(metadata_of(SERVICES), _service, labelled)
+        found = await self._kept(metadata_of(SERVICES), provider_of_service, labelled)
         classes: tuple[AnyKind, ...] = (PROVIDER_CLASS, CLUSTER_PROVIDER_CLASS)
         for custom in classes:
-            found += await self._kept(custom.kind(), _class_of(custom))
+            found += await self._kept(custom.kind(), provider_of_class)
         return found
+
+    async def _releases(self, owners: Sequence[Owner]) -> list[Release | Unread]:
+        read: list[Release | Unread] = [await self._release(owner) for owner in owners[:_MAX_RELEASES]]
+        return read + [Unread(owner, f"only {_MAX_RELEASES} releases were read") for owner in owners[_MAX_RELEASES:]]
 
     async def _release(self, owner: Owner) -> Release | Unread:
         """Read the newest record of a release: what `helm uninstall` and `helm upgrade` compare with."""
@@ -179,66 +184,3 @@ def _itself(document: JsonObject) -> JsonObject:
 def _revision(record: Object) -> int:
     version = record.metadata.labels.get("version", "")
     return int(version) if version.isdecimal() else 0
-
-
-def _definition(crd: JsonObject) -> Definition | None:
-    metadata, spec, status = meta_of(crd), crd.get("spec") or {}, crd.get("status") or {}
-    if not is_ours(str(spec.get("group", ""))):
-        return None
-    return Definition(
-        name=metadata.name,
-        served=tuple(str(each["name"]) for each in spec.get("versions") or () if each.get("served")),
-        stored_versions=tuple(status.get("storedVersions") or ()),
-        conversion=_conversion(spec.get("conversion") or {}),
-        owner=owner_of(metadata.annotations),
-        kept=metadata.annotations.get(POLICY) == KEEP,
-    )
-
-
-def _role_owner(role: Object) -> Owner | None:
-    return owner_of(role.metadata.annotations)
-
-
-def _conversion(conversion: JsonObject) -> str:
-    if conversion.get("strategy") != "Webhook":
-        return ""
-    return _served_by((conversion.get("webhook") or {}).get("clientConfig"))
-
-
-def _webhook(configuration: JsonObject) -> Webhook | None:
-    hooks = [hook for hook in configuration.get("webhooks") or () if any(map(is_ours, _groups(hook)))]
-    if not hooks:
-        return None
-    services = dict.fromkeys(_served_by(hook.get("clientConfig")) for hook in hooks)
-    return Webhook(meta_of(configuration).name, tuple(services))
-
-
-def _groups(hook: JsonObject) -> Iterator[str]:
-    for rule in hook.get("rules") or ():
-        yield from rule.get("apiGroups") or ()
-
-
-def _served_by(config: Any) -> str:
-    match config:
-        case {"service": {"namespace": str(namespace), "name": str(name)}}:
-            return f"{namespace}/{name}"
-        case _:
-            return "a URL"
-
-
-def _service(service: Object) -> Running:
-    kinds, keys = announced(service.metadata.annotations)
-    serves = {Want(kind.group, kind.kind) for kind in kinds}
-    serves |= {Want(group, key) for key in keys for group in ("", GENERATORS_GROUP)}
-    name = service.metadata.name.removeprefix(_SERVICE_PREFIX)
-    return Running(f"Service {service.key}", frozenset(serves), name)
-
-
-def _class_of(custom: AnyKind) -> Callable[[Any], Running]:
-    def read(found: Any) -> Running:
-        serves = {Want(kind.group, kind.kind) for kind in found.status.kinds}
-        keys = {kind.v1_provider_key for kind in found.status.kinds} | {*found.spec.v1_provider_keys}
-        serves |= {Want(group, key) for key in keys - {""} for group in ("", GENERATORS_GROUP)}
-        return Running(f"{custom.name} {found.key}", frozenset(serves))
-
-    return read

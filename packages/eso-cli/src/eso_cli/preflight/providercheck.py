@@ -37,7 +37,13 @@ class Need:
     users: dict[str, Stored] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"spec.provider.{self.want.name}" if not self.want.group else self.want.name
+        match self.want:
+            case Want("", key):
+                return f"spec.provider.{key}"
+            case Want(group, kind) if group == GENERATORS_GROUP:
+                return f"generator {kind}"
+            case Want(group, kind):
+                return f"{kind}.{group}"
 
     @property
     def counts(self) -> str:
@@ -115,7 +121,7 @@ def _missing(need: Need) -> Finding:
         says = f"{need}: provider {name} is not installed here ({need.counts}); {_CONSEQUENCE}"
         return Finding(Level.BLOCKER, says, need.details, f"install the package eso-provider-{name} beside eso")
     says = f"{need}: this project has no provider for it yet ({need.counts}); {_CONSEQUENCE}"
-    advice = "leave these objects to the operator in Go, or write the provider: eso provider new NAME"
+    advice = "do not migrate before it has one: write the provider (eso provider new NAME), or use another backend"
     return Finding(Level.BLOCKER, says, need.details, advice)
 
 
