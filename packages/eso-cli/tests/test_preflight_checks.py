@@ -337,6 +337,15 @@ def test_flags_are_grouped_by_what_becomes_of_them() -> None:
     assert findings[-1].says.endswith("1 flag with the same meaning here")
 
 
+def test_flags_that_are_refused_together_are_reported_if_each_is_accepted() -> None:
+    go = Workload(GO.key, Role.GO_OPERATOR, arguments=("--metrics-auth",))
+
+    refused, _ = flags(Snapshot(workloads=(go,)))
+
+    assert refused.level is W
+    assert "--metrics-auth needs --metrics-secure" in refused.says
+
+
 def deployment(image: str, *arguments: str, label: str = "", container: str = "c") -> Any:
     pod = {"containers": [{"name": container, "image": image, "args": list(arguments)}]}
     labels = {"app.kubernetes.io/name": label} if label else {}

@@ -109,6 +109,7 @@ VALUES: Final[Mapping[str, Row]] = {
     ),
     # metrics and the rest
     **_same("metrics", "serviceMonitor", "extraObjects"),
+    "metrics.listen.secure.certDir": Row(flag="metrics-cert-dir"),
     "grafanaDashboard": _different("the dashboard is another one; panels of the webhook have no data"),
     "webhook": _idle("this operator has no webhook: its rules are in the CRDs"),
     "certController": _idle("this operator has no certificate controller"),

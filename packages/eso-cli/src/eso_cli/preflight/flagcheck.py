@@ -7,7 +7,7 @@ from typing import Final
 
 from eso_cli.preflight.findings import Detail, Finding, Findings, Level, counted
 from eso_cli.preflight.snapshot import Role, Snapshot
-from eso_operator.process.flagverdicts import FlagVerdict, Verdict, examine, flags_in
+from eso_operator.process.flagverdicts import FlagVerdict, Verdict, contradiction, examine, flags_in
 
 SENTENCES: Final = (
     (
@@ -19,6 +19,7 @@ SENTENCES: Final = (
     (Verdict.DIFFERENT, "with another meaning here", "check that the effect is still what you want"),
     (Verdict.WITHOUT_EFFECT, "accepted without a function", "leave the flag out, or keep it: it is only logged"),
 )
+_STOPPING: Final = frozenset({Verdict.REFUSED, Verdict.UNKNOWN})
 
 
 def flags(snapshot: Snapshot) -> Findings:
@@ -26,6 +27,9 @@ def flags(snapshot: Snapshot) -> Findings:
     for workload in (each for each in snapshot.workloads if each.role is Role.GO_OPERATOR):
         judged = [examine(name, value) for name, value in flags_in(workload.arguments)]
         yield from findings_for(judged, str(workload))
+        if not any(each.verdict in _STOPPING for each in judged) and (problem := contradiction(workload.arguments)):
+            says = f"{workload}: flags that this operator refuses together: {problem}"
+            yield Finding(Level.WARNING, says, next="change one of these flags")
         same = sum(each.verdict is Verdict.ACCEPTED for each in judged)
         if same:
             yield Finding(Level.FACT, f"{workload}: {counted(same, 'flag')} with the same meaning here")

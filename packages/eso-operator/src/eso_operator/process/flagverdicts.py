@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from typing import Final
 
-from eso_operator.process.flags import WITHOUT_EFFECT, parser
+from eso_operator.process.flags import WITHOUT_EFFECT, parse, parser
 from eso_operator.process.settings import SettingsError
 
-_DIFFERENT: Final = frozenset({"concurrent"})
-"""Flags of the existing operator that act here, but in another way; their help says how."""
+_DIFFERENT: Final = {
+    "concurrent": "a number below 32 means 32",
+    "metrics-cert-dir": "the operator does not start without the certificate; the one in Go signs its own then",
+}
+"""Flags of the existing operator that act here, but in another way."""
 _EXPANDED: Final = "$("
 """Begins a value that the kubelet replaces, so that its text says nothing."""
 
@@ -52,9 +54,9 @@ def flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
 
 def examine(name: str, value: str | None) -> FlagVerdict:
     """Return what happens if the operator is started with this flag. The value is not repeated."""
-    flag, usable = f"--{name}", value is None or _EXPANDED not in value
+    flag = f"--{name}"
     try:
-        _, unknown = parser().parse_known_args([flag if value is None else f"{flag}={value}"] if usable else [])
+        _, unknown = parser().parse_known_args(list(filter(None, [_word(name, value)])))
     except SettingsError as problem:
         return FlagVerdict(flag, Verdict.REFUSED, _without(value or "", str(problem)))
     if unknown:
@@ -62,16 +64,27 @@ def examine(name: str, value: str | None) -> FlagVerdict:
     if name in WITHOUT_EFFECT:
         return FlagVerdict(flag, Verdict.WITHOUT_EFFECT, WITHOUT_EFFECT[name])
     if name in _DIFFERENT:
-        return FlagVerdict(flag, Verdict.DIFFERENT, _help()[flag])
+        return FlagVerdict(flag, Verdict.DIFFERENT, _DIFFERENT[name])
     return FlagVerdict(flag, Verdict.ACCEPTED)
+
+
+def contradiction(arguments: Sequence[str]) -> str:
+    """Return why flags that are accepted one by one are refused together; empty if they are not."""
+    judged = [word for name, value in flags_in(arguments) if (word := _word(name, value))]
+    try:
+        parse(judged, {"POD_NAMESPACE": "any"})
+    except SettingsError as problem:
+        return str(problem)
+    return ""
+
+
+def _word(name: str, value: str | None) -> str:
+    """Return the flag as one word; empty if the kubelet replaces its value."""
+    if value is None:
+        return f"--{name}"
+    return "" if _EXPANDED in value else f"--{name}={value}"
 
 
 def _without(value: str, text: str) -> str:
     """Cut out the value as the parser quotes it."""
     return text.replace(repr(value), "its value").replace(f'"{value}"', "its value")
-
-
-@cache
-def _help() -> dict[str, str]:
-    actions = parser()._actions  # noqa: SLF001 - argparse has no other way to list what was added
-    return {option: action.help or "" for action in actions for option in action.option_strings}
