@@ -76,14 +76,16 @@ def _leaves(values: JsonObject, above: str = "") -> Iterator[Leaf]:
     """Yield the values that say something: neither empty nor null."""
     for name, value in values.items():
         path = f"{above}.{name}" if above else name
-        if isinstance(value, dict) and not (path in VALUES and VALUES[path].fate is Fate.SAME and not _is_parent(path)):
+        if isinstance(value, dict) and not _is_one_value(path):
             yield from _leaves(value, path)
         elif value not in (None, "", [], {}):
             yield path, value
 
 
-def _is_parent(path: str) -> bool:
-    return any(known.startswith(f"{path}.") for known in VALUES)
+def _is_one_value(path: str) -> bool:
+    """Return whether the table has the whole map at this path in one row that needs no attention."""
+    row = VALUES.get(path)
+    return row is not None and row.fate is Fate.SAME and not any(known.startswith(f"{path}.") for known in VALUES)
 
 
 def _extra_flags(extra: Any) -> Iterator[FlagVerdict]:
@@ -91,7 +93,7 @@ def _extra_flags(extra: Any) -> Iterator[FlagVerdict]:
         return
     for name, value in extra.items():
         flag = f"{EXTRA_ARGS}.{name}"
-        if value is False or value == 0:
+        if value == 0:  # also False
             yield FlagVerdict(flag, Verdict.DIFFERENT, SWITCHED_ON)
         else:
             judged = examine(name, None if value in (None, "") else _flag_text(value))
