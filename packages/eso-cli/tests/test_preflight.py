@@ -311,8 +311,8 @@ def test_providers_are_told_apart_by_what_exists(reports: Reports) -> None:
     (missing,), there = reports.go.of("providers", "blocker"), reports.go.of("providers", "fact")
 
     assert missing["says"].startswith("spec.provider.gitlab: this project has no provider for it yet (1 store, 1 Ext")
-    assert [each["says"].partition(":")[0] for each in there] == ["spec.provider.fake", "spec.provider.vault"]
-    assert "(1 store, 1 ExternalSecret)" in there[0]["says"]
+    assert [each["says"] for each in there] == [f"provider {name} is installed here" for name in ("fake", "vault")]
+    assert there[0]["details"] == [{"subject": "spec.provider.fake", "field": "", "says": "1 store, 1 ExternalSecret"}]
 
 
 def test_a_refused_object_is_listed_with_field_and_sentence(reports: Reports) -> None:

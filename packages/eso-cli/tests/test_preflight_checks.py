@@ -127,11 +127,11 @@ def test_a_provider_that_does_not_exist_blocks_and_names_what_depends_on_it() ->
     ],
 )
 def test_where_a_provider_is(fields: Any, level: Level, says: str) -> None:
-    ((judged, told),) = found(providers, Snapshot(objects=(VAULT,), **fields))
+    (finding,) = providers(Snapshot(objects=(VAULT,), **fields))
 
-    assert judged is level
-    assert says in told
-    assert "(1 store)" in told
+    assert finding.level is level
+    assert says in finding.says
+    assert "1 store" in f"{finding.says} {finding.details}"
 
 
 def test_stores_that_a_push_secret_selects_by_label_count_as_used() -> None:

@@ -61,6 +61,7 @@ class Need:
 def providers(snapshot: Snapshot) -> Findings:
     """Compare the providers that are needed with those that are installed or run."""
     needs = needs_of(snapshot.objects)
+    installed: dict[str, list[Need]] = {}
     for need in needs:
         running = [each for each in snapshot.running if _runs(each, need.want, snapshot.packages)]
         package = snapshot.packages.get(need.want, "")
@@ -68,9 +69,11 @@ def providers(snapshot: Snapshot) -> Findings:
             where = ", ".join(each.what for each in running)
             yield Finding(Level.FACT, f"{need}: {where} serves it ({need.counts})")
         elif package:
-            yield _installed(need, package, snapshot)
+            installed.setdefault(package, []).append(need)
         else:
             yield _missing(need)
+    for package, its in sorted(installed.items()):
+        yield _installed(package, its, snapshot)
     if not needs and all(snapshot.sees(custom.resource()) for custom in KINDS if role_of(custom) in _SOURCES):
         yield Finding(Level.FACT, "no store or generator needs a provider yet")
 
@@ -107,12 +110,13 @@ def _generator(want: Want) -> str | None:
     return GENERATORS.get(want.name) if want.group == GENERATORS_GROUP else None
 
 
-def _installed(need: Need, package: str, snapshot: Snapshot) -> Finding:
+def _installed(package: str, needs: list[Need], snapshot: Snapshot) -> Finding:
+    details = tuple(Detail(str(need), says=need.counts) for need in needs)
     install = f"install provider {package} with chart eso-provider, or start `eso provider serve {package}`"
     if snapshot.of(Role.OURS):
-        says = f"{need}: provider {package} does not run in the cluster yet ({need.counts}); {_CONSEQUENCE}"
-        return Finding(Level.WARNING, says, need.details, install)
-    return Finding(Level.FACT, f"{need}: provider {package} is installed here ({need.counts})", next=install)
+        says = f"provider {package} is installed here, and does not run in the cluster yet: objects that need it"
+        return Finding(Level.WARNING, f"{says} {_REPORT}", details, install)
+    return Finding(Level.FACT, f"provider {package} is installed here", details, install)
 
 
 def _missing(need: Need) -> Finding:
@@ -125,9 +129,8 @@ def _missing(need: Need) -> Finding:
     return Finding(Level.BLOCKER, says, need.details, advice)
 
 
-_CONSEQUENCE: Final = (
-    f"they would report {Reason.NOT_INSTALLED.value}, and their Secrets would stay as they are, unrefreshed"
-)
+_REPORT: Final = f"report {Reason.NOT_INSTALLED.value}, and their Secrets stay as they are, unrefreshed"
+_CONSEQUENCE: Final = f"they would {_REPORT}"
 
 
 def _identity(stored: Stored) -> ObjectId:
