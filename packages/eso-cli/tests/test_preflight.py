@@ -419,6 +419,7 @@ async def test_manifests_are_judged_without_a_cluster(tmp_path: Path, capsys: Pr
     good = {"apiVersion": "external-secrets.io/v1beta1", "kind": "ExternalSecret", **external_secret("a", "s", ENTRY)}
     (folder / "app.yaml").write_text(json.dumps(good))
     (folder / "other.yaml").write_text("kind: ConfigMap\n")
+    (folder / "chart.yaml").write_text("{{ if .Values.a }}\n")
 
     code = await run(Options(files=(tmp_path / "apps",)))
     fine = capsys.readouterr().out
@@ -427,6 +428,7 @@ async def test_manifests_are_judged_without_a_cluster(tmp_path: Path, capsys: Pr
 
     assert (code, refused) == (READY, BLOCKED)
     assert "1 object valid by" in fine
+    assert f"! 1 file that could not be read as YAML\n    {folder / 'chart.yaml'}:1: " in fine
     assert "operator runs" not in fine
     assert f"ExternalSecret a ({folder / 'app.yaml'}:1): spec: " in capsys.readouterr().out
 

@@ -144,6 +144,11 @@ def test_a_value_that_needs_attention_is_named(values: Any, part: str, subject: 
         pytest.param(
             {"bitwarden-sdk-server": {"enabled": False}, "crds": {"conversion": {"enabled": False}}}, 2, id="off"
         ),
+        pytest.param(
+            {"crds": {"createPushSecret": True}, "enableHTTP2": False, "leaderElect": True},
+            3,
+            id="switches as they are here",
+        ),
         pytest.param({"log": {"level": "debug"}, "processPushSecret": False, "scopedNamespace": "a"}, 3, id="flags"),
     ],
 )

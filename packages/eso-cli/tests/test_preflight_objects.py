@@ -70,6 +70,13 @@ def templated(text: str, **fields: Any) -> Any:
         pytest.param(
             "SecretStore", {"provider": {"fake": {}, "vault": {}}}, "spec.provider", "", id="a store with two providers"
         ),
+        pytest.param(
+            "SecretStore",
+            {"provider": {"vault": {"server": "https://v", "caBundle": CANARY}}},
+            "spec.provider.vault.caBundle",
+            "must be of type byte",
+            id="a format, whose message repeats the value twice",
+        ),
         pytest.param("Password", {"length": "ten"}, "spec.length", "", id="a generator with a wrong type"),
         pytest.param(
             "ExternalSecret",

@@ -24,20 +24,20 @@ class Row:
     fate: Fate = Fate.SAME
     says: str = ""
     flag: str = ""
-    unless_false: bool = False
-    """Whether `false` needs no attention."""
+    quiet: bool | None = None
+    """The switch position that needs no attention, if there is one."""
 
 
 def _same(*paths: str) -> dict[str, Row]:
     return dict.fromkeys(paths, Row())
 
 
-def _different(says: str, *, unless_false: bool = False) -> Row:
-    return Row(Fate.DIFFERENT, says, unless_false=unless_false)
+def _different(says: str, *, quiet: bool | None = None) -> Row:
+    return Row(Fate.DIFFERENT, says, quiet=quiet)
 
 
-def _idle(says: str, *, unless_false: bool = False) -> Row:
-    return Row(Fate.WITHOUT_FUNCTION, says, unless_false=unless_false)
+def _idle(says: str, *, quiet: bool | None = None) -> Row:
+    return Row(Fate.WITHOUT_FUNCTION, says, quiet=quiet)
 
 
 _IMAGE: Final = "this operator has its own image, and each provider has one of its own"
@@ -51,18 +51,22 @@ VALUES: Final[Mapping[str, Row]] = {
     "global.repository": _different(f"one image cannot serve the operator and its providers: {_IMAGE}"),
     "bitwarden-sdk-server": _different(
         "the server is not part of this project: install its own chart before you upgrade, which would remove it",
-        unless_false=True,
+        quiet=False,
     ),
     # CRDs
     **_same("installCRDs", "crds.annotations", "crds.createClusterExternalSecret", "crds.createClusterSecretStore"),
     **_same("crds.createClusterPushSecret"),
-    "crds.createPushSecret": _different("the operator needs this CRD, whatever the switches of its controllers say"),
-    "crds.createClusterGenerator": _different("the operator needs this CRD"),
-    "crds.createSecretStore": _idle("the operator always needs this CRD"),
-    "crds.conversion": _idle("v1 and v1beta1 have one schema, so objects are not converted", unless_false=True),
+    "crds.createPushSecret": _different(
+        "the operator needs this CRD, whatever the switches of its controllers say", quiet=True
+    ),
+    "crds.createClusterGenerator": _different("the operator needs this CRD", quiet=True),
+    "crds.createSecretStore": _idle("the operator always needs this CRD", quiet=True),
+    "crds.conversion": _idle("v1 and v1beta1 have one schema, so objects are not converted", quiet=False),
     "crds.unsafeServeV1Beta1": _different("v1beta1 is always served, as a deprecated version"),
     # the operator
-    "leaderElect": _different("leader election is on by default here, and needed with more than one replica"),
+    "leaderElect": _different(
+        "leader election is on by default here, and needed with more than one replica", quiet=True
+    ),
     "leaderElectionID": Row(flag="leader-election-id"),
     "leaderElectionLeaseDuration": Row(flag="leader-election-lease-duration"),
     "leaderElectionRenewDeadline": Row(flag="leader-election-renew-deadline"),
@@ -76,13 +80,13 @@ VALUES: Final[Mapping[str, Row]] = {
     "processClusterPushSecret": Row(flag="enable-cluster-push-secret-reconciler"),
     "processPushSecret": Row(flag="enable-push-secret-reconciler"),
     "processSecretStore": Row(flag="enable-secret-store-reconciler"),
-    "processClusterGenerator": _different("the operator always reads ClusterGenerators"),
+    "processClusterGenerator": _different("the operator always reads ClusterGenerators", quiet=True),
     "storeRequeueInterval": Row(flag="store-requeue-interval"),
     "concurrent": Row(flag="concurrent"),
     "genericTargets.enabled": Row(flag="unsafe-allow-generic-targets"),
     **_same("genericTargets.resources"),
-    "enableHTTP2": Row(flag="enable-http2"),
-    "vault.enableTokenCache": Row(flag="enable-vault-token-cache"),
+    "enableHTTP2": Row(flag="enable-http2", quiet=False),
+    "vault.enableTokenCache": Row(flag="enable-vault-token-cache", quiet=False),
     "vault.tokenCacheSize": Row(flag="vault-token-cache-size"),
     "log.level": Row(flag="loglevel"),
     "log.timeEncoding": Row(flag="zap-time-encoding"),
@@ -105,7 +109,7 @@ VALUES: Final[Mapping[str, Row]] = {
     "livenessProbe": _different("probes are on by default"),
     "readinessProbe": _different("probes are on by default, and /readyz waits until the operator can work"),
     "networkPolicy": _different(
-        "the operator must reach its providers, and the providers their backends: allow both", unless_false=True
+        "the operator must reach its providers, and the providers their backends: allow both", quiet=False
     ),
     # metrics and the rest
     **_same("metrics", "serviceMonitor", "extraObjects"),

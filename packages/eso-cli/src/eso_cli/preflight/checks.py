@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from eso_cli.preflight.clustercheck import api_server, permissions, stored_versions, unknown_kinds
+from eso_cli.preflight.clustercheck import api_server, permissions, stored_versions, unknown_kinds, unread_files
 from eso_cli.preflight.findings import Findings, Level, Report
 from eso_cli.preflight.flagcheck import flags
 from eso_cli.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
@@ -30,6 +30,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     unknown_kinds,
     api_server,
     permissions,
+    unread_files,
 )
 """In the order of the report within one level. Each works on its own."""
 

@@ -93,6 +93,15 @@ def permissions(snapshot: Snapshot) -> Findings:
             )
 
 
+def unread_files(snapshot: Snapshot) -> Findings:
+    """Report files of a folder that could not be read."""
+    if names := snapshot.unread_files:
+        says = f"{counted(len(names), 'file')} that could not be read as YAML"
+        yield Finding(
+            Level.WARNING, says, named(names), "if these are templates of a chart, render them and judge those"
+        )
+
+
 def _is_essential(gap: Gap) -> bool:
     return gap.what in _ESSENTIAL and not gap.partly
 

@@ -26,7 +26,7 @@ from eso_cli.preflight.texts import text_problems
 from eso_operator.process.flagverdicts import flags_in
 from eso_operator.report.words import READY
 from kubebase.meta import JsonObject
-from kuberun.redaction import field_without_echo, without_echo
+from kuberun.redaction import field_without_echo, without_echo, without_values
 from localkube.schema.crd import served_kinds
 from localkube.schema.structural import StructuralSchema
 
@@ -77,8 +77,9 @@ def problems_of(stored: Stored, delimiters: Delimiters = ("{{", "}}")) -> list[F
         return [FieldError("apiVersion", f"this version is not served here; use one of {versions}")]
     obj = _judged(stored, with_status=True)
     schema.prune(obj)
+    values = msgspec.json.encode(obj)
     found = [
-        FieldError(field_without_echo(cause.field, cause.message), without_echo(cause.message))
+        FieldError(field_without_echo(cause.field, cause.message), without_values(without_echo(cause.message), values))
         for cause in schema.validate(obj, None)
         if cause.field != _WHOLE
     ]

@@ -49,13 +49,16 @@ async def run(options: Options) -> int:
     """Print the report; return the exit code."""
     try:
         values = _values(options.values) if options.values is not None else None
-        written = tuple(_written(options.files))
+        unread: list[str] = []
+        written = tuple(_written(options.files, unread))
         gathered = await _cluster(options) if options.asks_cluster else Snapshot()
     except (InputError, KubeError) as problem:
         typer.echo(f"eso preflight: {printable(str(problem))}", err=True)
         return UNUSABLE
     packages = offers(installed(), lambda problem: typer.echo(f"eso preflight: {problem}", err=True))
-    report = judge(replace(gathered, objects=(*gathered.objects, *written), values=values, packages=packages))
+    objects = (*gathered.objects, *written)
+    snapshot = replace(gathered, objects=objects, values=values, packages=packages, unread_files=tuple(unread))
+    report = judge(snapshot)
     typer.echo(json.dumps(as_json(report), indent=2) if options.as_json else "\n".join(lines(report)))
     return READY if report.ready else BLOCKED
 
@@ -78,10 +81,20 @@ def _values(file: Path) -> JsonObject:
     return merged
 
 
-def _written(places: Sequence[Path]) -> Iterator[Stored]:
-    """Yield the objects of our kinds in files, and in folders and their subfolders."""
-    for file in (file for place in places for file in _files(place)):
-        for document in read_manifests(str(file)):
+def _written(places: Sequence[Path], unread: list[str]) -> Iterator[Stored]:
+    """Yield the objects of our kinds in files, and in folders and their subfolders.
+
+    A folder may hold templates of charts, which are not YAML: they are added to `unread`.
+    """
+    for place, file in ((each, file) for each in places for file in _files(each)):
+        try:
+            documents = read_manifests(str(file))
+        except InputError as problem:
+            if file == place:
+                raise
+            unread.append(str(problem))
+            continue
+        for document in documents:
             match document.content:
                 case {"apiVersion": str(api_version), "kind": str(kind), "metadata": dict()}:
                     if (custom := _custom(api_version, kind)) is not None:

@@ -161,6 +161,8 @@ class Snapshot:
     releases: tuple[Release | Unread, ...] = ()
     running: tuple[Running, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    unread_files: tuple[str, ...] = ()
+    """Files of a folder that are not YAML, each as `file:line: problem`."""
     packages: Mapping[Want, str] = field(default_factory=dict)
     """What the providers that are installed beside the CLI serve, and their names."""
     values: JsonObject | None = field(default=None, repr=False)

@@ -44,11 +44,12 @@ def judge(values: JsonObject, origin: str) -> Findings:
             unknown.append(path)
             continue
         row = VALUES[covering]
-        if row.flag:
+        is_quiet = row.quiet is not None and value is row.quiet
+        if row.flag and not is_quiet:
             judged = examine(row.flag, _flag_text(value))
             flags.append(FlagVerdict(f"{path} ({judged.flag})", judged.verdict, judged.says))
         else:
-            fate = Fate.SAME if row.unless_false and value is False else row.fate
+            fate = Fate.SAME if is_quiet else row.fate
             by_fate.setdefault(fate, {}).setdefault(covering, []).append(path)
     for fate in (Fate.DIFFERENT, Fate.WITHOUT_FUNCTION):
         if rows := by_fate.get(fate):
