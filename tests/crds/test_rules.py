@@ -87,7 +87,7 @@ EXTERNAL_SECRETS = [
     ),
     pytest.param({"dataFrom": [{"sourceRef": GENERATOR}]}, ACCEPTED, id="R21"),
     pytest.param(
-        {"dataFrom": [{"sourceRef": {"generatorRef": {"kind": "Odd", "name": "g"}}}]}, "no generator", id="odd"
+        {"dataFrom": [{"sourceRef": {"generatorRef": {"kind": "Odd", "name": "g"}}}]}, "not a generator", id="odd"
     ),
     pytest.param(
         {"dataFrom": [{"sourceRef": {"generatorRef": {"apiVersion": "generator.external-secrets.io/v2alpha1",

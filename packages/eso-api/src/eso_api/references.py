@@ -133,7 +133,7 @@ class GeneratorRef(Fragment, frozen=True, kw_only=True):
         Rule(
             f"(has(self.apiVersion) && !self.apiVersion.startsWith('{GENERATORS_GROUP}/'))"
             f" || self.kind in {list(GENERATOR_KINDS)}",
-            f"kind is no generator of {GENERATORS_GROUP}; for a kind of another group set apiVersion",
+            f"kind is not a generator of {GENERATORS_GROUP}; for a kind of another group set apiVersion",
         ),
     )
 
