@@ -47,6 +47,27 @@ class TestTables:
 
         assert reply.body["rows"][0]["cells"][3] == "True"
 
+    async def test_a_wildcard_column_reads_the_member_that_has_the_field(
+        self, api: RawApi, namespace: str, crd: Any, install: Any
+    ) -> None:
+        paced = crd("runners", "Runner")
+        column = {"name": "Pace", "type": "string", "jsonPath": ".*.pace"}
+        paced["spec"]["versions"][0]["additionalPrinterColumns"] = [column]
+        await install(paced)
+        path = f"/apis/shop.example.com/v1/namespaces/{namespace}/runners"
+        members: dict[str, Any] = {
+            "a": {"spec": {"pace": "slow"}},
+            "b": {"spec": {}, "status": {"pace": "fast"}},
+            "c": {},
+        }
+        for name, parts in members.items():
+            runner = {"apiVersion": "shop.example.com/v1", "kind": "Runner", "metadata": {"name": name}}
+            await api.post(path, {**runner, **parts})
+
+        reply = await api.get(path, accept=TABLE)
+
+        assert [row["cells"] for row in reply.body["rows"]] == [["a", "slow"], ["b", "fast"], ["c", None]]
+
     async def test_rows_carry_metadata_and_no_spec(self, api: RawApi, widgets: str, widget: Any) -> None:
         await api.post(widgets, widget("a", labels={"k": "v"}))
 

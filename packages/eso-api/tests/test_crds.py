@@ -174,9 +174,9 @@ def test_a_status_subresource_guards_the_status(kind: AnyKind) -> None:
         pytest.param(
             "externalsecrets.external-secrets.io",
             [
-                ("StoreType", "string", ".spec.secretStoreRef.kind"),
-                ("Store", "string", ".spec.secretStoreRef.name"),
-                ("Refresh Interval", "string", ".spec.refreshInterval"),
+                ("StoreType", "string", ".*.secretStoreRef.kind"),
+                ("Store", "string", ".*.secretStoreRef.name"),
+                ("Refresh Interval", "string", ".*.refreshInterval"),
                 ("Status", "string", f"{READY}.reason"),
                 ("Ready", "string", f"{READY}.status"),
                 ("Last Sync", "date", ".status.refreshTime"),
@@ -186,8 +186,8 @@ def test_a_status_subresource_guards_the_status(kind: AnyKind) -> None:
         pytest.param(
             "clusterexternalsecrets.external-secrets.io",
             [
-                ("Store", "string", ".spec.externalSecretSpec.secretStoreRef.name"),
-                ("Refresh Interval", "string", ".spec.refreshTime"),
+                ("Store", "string", ".*.externalSecretSpec.secretStoreRef.name"),
+                ("Refresh Interval", "string", ".*.refreshTime"),
                 ("Ready", "string", f"{READY}.status"),
             ],
             id="R30 ClusterExternalSecret",

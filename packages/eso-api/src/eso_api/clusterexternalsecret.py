@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from eso_api.conditions import Conditions, FailedNamespace
-from eso_api.crd import CustomKind, ready_status, string_column
-from eso_api.externalsecret import ExternalSecretSpec
+from eso_api.crd import CustomKind, ready_status, spec_column
+from eso_api.externalsecret import DEFAULT_INTERVAL, ExternalSecretSpec, SourceNames
 from eso_api.references import CORE_GROUP, LabelSelector
 from eso_api.shapes import Fragment, Interval, NamespaceName, ObjectName
 from kubebase.meta import Object
@@ -40,8 +40,15 @@ class ClusterExternalSecretSpec(Fragment, frozen=True, kw_only=True):
     """Namespaces by label; one matching selector is enough."""
     namespaces: list[NamespaceName] = []
     """Namespaces by name, added to the selected ones. Prefer namespaceSelectors."""
-    refresh_time: Interval = "1h0m0s"
+    refresh_time: Interval = DEFAULT_INTERVAL
     """Time between checks of the namespaces; absent means 1h, 0 disables them."""
+
+
+class ChildSources(Fragment, frozen=True, kw_only=True):
+    """The sources of the ExternalSecrets, as far as their secretStoreRef does not name them."""
+
+    secret_store_ref: SourceNames | None = None
+    """What `kubectl get` shows as store."""
 
 
 class ClusterExternalSecretStatus(Fragment, frozen=True, kw_only=True):
@@ -55,6 +62,10 @@ class ClusterExternalSecretStatus(Fragment, frozen=True, kw_only=True):
     """Namespaces where it exists."""
     conditions: Conditions = []
     """Ready says whether all namespaces have it."""
+    external_secret_spec: ChildSources | None = None
+    """The sources that `kubectl get` shows if the spec's secretStoreRef does not name a store."""
+    refresh_time: str = ""
+    """The default interval, which `kubectl get` shows if the spec has none."""
 
 
 class ClusterExternalSecret(Object, kw_only=True):
@@ -72,8 +83,8 @@ CLUSTER_EXTERNAL_SECRET = CustomKind(
     namespaced=False,
     short_names=("ces",),
     columns=(
-        string_column("Store", ".spec.externalSecretSpec.secretStoreRef.name"),
-        string_column("Refresh Interval", ".spec.refreshTime"),
+        spec_column("Store", "externalSecretSpec.secretStoreRef.name"),
+        spec_column("Refresh Interval", "refreshTime"),
         ready_status("Ready"),
     ),
 )

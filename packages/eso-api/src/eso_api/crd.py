@@ -39,6 +39,15 @@ def string_column(name: str, path: str) -> Column:
     return Column(name, path, "string")
 
 
+def spec_column(name: str, field: str) -> Column:
+    """Return a column for a field of the spec, or of the same path in the status if the spec leaves the field out.
+
+    Stored objects contain no defaults, so the operator reports them in the status. The wildcard stands for `spec` and
+    `status`: a JSONPath has no other means to try two places.
+    """
+    return string_column(name, f".*.{field}")
+
+
 def time_column(name: str, path: str) -> Column:
     return Column(name, path, "date")
 

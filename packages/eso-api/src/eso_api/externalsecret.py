@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from eso_api.conditions import Conditions, KeyOutcome
-from eso_api.crd import CustomKind, ready_reason, ready_status, string_column, time_column
+from eso_api.crd import CustomKind, ready_reason, ready_status, spec_column, time_column
 from eso_api.policies import AUTO, RefreshTrigger
 from eso_api.references import CORE_GROUP, GeneratorRef, StoreRef
 from eso_api.rewrite import Rewrite
@@ -41,6 +41,8 @@ MAX_SCHEDULE = 256
 # Comparing all pairs of keys is quadratic, and the API server refuses an object whose rules cost too much. The
 # controller makes the same check for longer lists.
 MAX_COMPARED = 150
+
+DEFAULT_INTERVAL = "1h0m0s"
 
 SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - a Secret type
 SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
@@ -253,7 +255,7 @@ class ExternalSecretSpec(Fragment, frozen=True, kw_only=True):
     """The object that is written to the cluster."""
     refresh_policy: Annotated[str, one_of("CreatedOnce", "Periodic", "OnChange")] = "Periodic"
     """Periodic (default) refreshes every refreshInterval, OnChange when this object changes, CreatedOnce once."""
-    refresh_interval: Interval = "1h0m0s"
+    refresh_interval: Interval = DEFAULT_INTERVAL
     """Time between refreshes: a Go duration or seconds; absent means 1h, 0 or less refreshes once."""
     refresh_trigger: RefreshTrigger = AUTO
     """Auto (default) also refreshes when the provider reports a change, if it can; Poll only every refreshInterval."""
@@ -285,6 +287,15 @@ class MadeManifest(Fragment, frozen=True, kw_only=True):
     """Name of the object."""
 
 
+class SourceNames(Fragment, frozen=True, kw_only=True):
+    """Kinds and names of the sources, as far as spec.secretStoreRef does not name them."""
+
+    kind: str = ""
+    """SecretStore if spec.secretStoreRef has no kind; without spec.secretStoreRef, the kinds of all sources."""
+    name: str = ""
+    """Names of the sources; absent if spec.secretStoreRef has a name."""
+
+
 class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
     """The result of the last sync."""
 
@@ -304,6 +315,10 @@ class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
     """Objects of kinds other than Secret that it may have created; former targets are removed."""
     outcomes: list[KeyOutcome] = []
     """Entries of the spec that failed, or the field that a failed step is about, with the cause."""
+    secret_store_ref: SourceNames | None = None
+    """What `kubectl get` shows as store if the spec leaves it out."""
+    refresh_interval: str = ""
+    """The default interval, which `kubectl get` shows if the spec has none."""
 
 
 class ExternalSecret(Object, kw_only=True):
@@ -320,9 +335,9 @@ EXTERNAL_SECRET = CustomKind(
     versions=("v1", "v1beta1"),
     short_names=("es",),
     columns=(
-        string_column("StoreType", ".spec.secretStoreRef.kind"),
-        string_column("Store", ".spec.secretStoreRef.name"),
-        string_column("Refresh Interval", ".spec.refreshInterval"),
+        spec_column("StoreType", "secretStoreRef.kind"),
+        spec_column("Store", "secretStoreRef.name"),
+        spec_column("Refresh Interval", "refreshInterval"),
         ready_reason("Status"),
         ready_status("Ready"),
         time_column("Last Sync", ".status.refreshTime"),

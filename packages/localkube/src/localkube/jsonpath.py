@@ -1,7 +1,8 @@
 r"""JSONPath as the printer columns of our CRDs use it: `.status.conditions[?(@.type=="Ready")].status`.
 
 A path is compiled once into steps; each maps the values found so far to those one step on. A path may have fields
-(`.a`, `.example\.com/b`), items (`[0]`, `[-1]`, `[*]`) and filters that compare a field with a text (`==`, `!=`).
+(`.a`, `.example\.com/b`), all members of an object or list (`.*`), items (`[0]`, `[-1]`, `[*]`) and filters that
+compare a field with a text (`==`, `!=`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from kubebase.meta import JsonObject
 _Step = Callable[[list[Any]], list[Any]]
 
 _PARTS: Final = re.compile(
-    r"""\.(?P<field>(?:\\.|[^\\ \t\r\n.,*\[\]$@{}])+)
+    r"""\.(?P<members>\*)
+      | \.(?P<field>(?:\\.|[^\\ \t\r\n.,*\[\]$@{}])+)
       | \[(?P<index>-?[0-9]{1,9}|\*)\]
       | \[\?\(\s*@(?P<left>(?:\.[A-Za-z0-9_-]+)+)\s*(?P<operator>==|!=)
         \s*(?P<quote>["'])(?P<text>[^"'\\]*)(?P=quote)\s*\)\]""",
@@ -49,6 +51,8 @@ def _compiled(path: str) -> list[_Step]:
 
 
 def _step(part: re.Match[str]) -> _Step:
+    if part["members"] is not None:
+        return _members
     if part["field"] is not None:
         return _field(part["field"].replace("\\", ""))
     if part["index"] is not None:
@@ -67,6 +71,15 @@ def _step(part: re.Match[str]) -> _Step:
 
 def _field(key: str) -> _Step:
     return lambda values: [value[key] for value in values if isinstance(value, dict) and key in value]
+
+
+def _members(values: list[Any]) -> list[Any]:
+    return [
+        member
+        for value in values
+        if isinstance(value, dict | list)
+        for member in (value.values() if isinstance(value, dict) else value)
+    ]
 
 
 def _items(index: str) -> _Step:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eso_api.externalsecret import Binding, MadeManifest
+from eso_api.externalsecret import Binding, MadeManifest, SourceNames
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.outcome import (
     DELETED,
@@ -39,6 +39,7 @@ from kuberun.workqueue import Lane
 
 LATER = START + timedelta(hours=2)
 MANIFEST = {"target": {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}}
+COMPLETE_REF = {"name": "a", "kind": "SecretStore"}
 UPDATE = "could not update secret"
 READY = Condition(type="Ready", status="True", reason="SecretSynced", message="secret synced")
 
@@ -173,6 +174,33 @@ def test_outcomes_that_say_nothing_leave_the_status_alone(outcome: Outcome) -> N
 
     assert report.status is es.status
     assert report.news == ()
+
+
+@pytest.mark.parametrize("outcome", [Synced(), Intact(), Failed(Step.WRITE), Stalled(Step.WRITE)], ids=repr)
+@pytest.mark.parametrize(
+    ("spec", "source", "interval"),
+    [
+        pytest.param({}, SourceNames(kind="SecretStore"), "1h0m0s", id="defaults"),
+        pytest.param(
+            {"secretStoreRef": {"name": "a", "kind": "SecretStore"}, "refreshInterval": "5m"},
+            None,
+            "",
+            id="none needed",
+        ),
+    ],
+)
+def test_the_status_has_the_defaults_that_the_spec_leaves_out(
+    spec: Any, source: SourceNames | None, interval: str, outcome: Outcome
+) -> None:
+    status = report_of(snapshot(external_secret(**spec)), outcome).status
+
+    assert (status.secret_store_ref, status.refresh_interval) == (source, interval)
+
+
+def test_missing_defaults_alone_cause_no_write() -> None:
+    es = synced(external_secret(), conditions=[READY])
+
+    assert not report_of(snapshot(es, START + timedelta(seconds=FLUSH_SECONDS - 1)), Synced()).flush
 
 
 REFRESH = "a refresh is due"

@@ -11,8 +11,9 @@ from eso_operator.controllers.externalsecret.gather import Gatherer
 from eso_operator.controllers.externalsecret.memory import ExternalSecretRecord
 from eso_operator.controllers.externalsecret.refresh import current_version
 from eso_operator.controllers.externalsecret.snapshot import LastSync, Rules
-from eso_operator.controllers.externalsecret.sources import references_of, sources_of
+from eso_operator.controllers.externalsecret.sources import sources_of
 from eso_operator.memory import Memory
+from eso_operator.reading.references import references_of
 from eso_operator.reading.templates import TemplateVersion
 from eso_operator.targets.changes import Change, Create, Update
 from eso_operator.targets.target import Absent, Applied, Look

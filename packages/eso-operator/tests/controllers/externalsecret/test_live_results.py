@@ -1,5 +1,6 @@
 """Values that a provider returns or lacks, and Secrets that must not change. On a live API server."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from eso_operator.testing.operators import MAKER, eventually
 from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import JsonObject
+from kubebase.testing.servers import ApiServer
 from kuberun.testing.builders import SECRETS
+from kuberun.testing.kubectl import Kubectl
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
 
@@ -319,6 +322,23 @@ async def test_values_of_a_generator_are_renamed_and_written(stage: Scene) -> No
 
     assert await stage.data("db") == {"token": "generated"}
     assert stage.provider.calls["Generate"] == 1
+
+
+async def test_kubectl_shows_store_and_interval_that_the_spec_leaves_out(
+    stage: Scene, api_server: ApiServer, tmp_path: Path
+) -> None:
+    stage.backend(db="v1")
+    await stage.bench.create(MAKERS, "maker", spec={})
+    ref = {"apiVersion": MAKERS.api_version, "kind": "Maker", "name": "maker"}
+    await stage.sync("plain", ONE)
+    await stage.sync("made", secretStoreRef=None, dataFrom=[{"sourceRef": {"generatorRef": ref}}], refreshInterval="5m")
+
+    shown = Kubectl(api_server, tmp_path, namespace=stage.bench.namespace)("get", "externalsecrets", "plain", "made")
+
+    assert [line.split()[:4] for line in shown.splitlines()[1:]] == [
+        ["plain", "SecretStore", STORE, "1h0m0s"],
+        ["made", "Maker", "maker", "5m"],
+    ]
 
 
 async def test_a_generator_that_is_made_later_wakes_those_who_wait_for_it(stage: Scene) -> None:

@@ -96,7 +96,18 @@ def without_times(status: Any) -> JsonObject:
     ],
 )
 def test_status(results: tuple[Result, ...], expected: dict[str, Any]) -> None:
-    assert without_times(report(*results).status) == {"externalSecretName": "db", **expected}
+    status = report(*results, refreshTime="30m").status
+
+    assert without_times(status) == {"externalSecretName": "db", **expected}
+
+
+def test_the_status_has_the_defaults_that_the_spec_leaves_out() -> None:
+    generated = {"dataFrom": [{"sourceRef": {"generatorRef": {"kind": "Password", "name": "db"}}}]}
+
+    status = without_times(report(externalSecretSpec=generated).status)
+
+    assert status["refreshTime"] == "1h0m0s"
+    assert status["externalSecretSpec"] == {"secretStoreRef": {"kind": "Password", "name": "db"}}
 
 
 RED, BLUE, GREY = Unready("red", "no store"), Unready("blue", "denied"), Unready("grey", "it has not reported yet")

@@ -12,6 +12,8 @@ pytestmark = pytest.mark.live
 
 TAKEN = "external secret already exists in namespace"
 FORCE_SYNC = "external-secrets.io/force-sync"
+SHOWN = {"refreshTime": "1h0m0s"}
+"""The default interval, for `kubectl get`."""
 SOME_FAILED = "one or more namespaces failed"
 
 
@@ -37,7 +39,8 @@ async def test_each_matching_namespace_gets_the_external_secret(fleet: Any) -> N
     assert (ready, reason) == ("True", "ChildrenNotReady")  # no controller syncs them here
     silent = "; ".join(f"{fleet.ns(name)}: it has not reported yet" for name in ("a", "b"))
     assert message == f"2 namespaces provisioned. 2 ExternalSecrets are not ready: {silent}"
-    assert status == {"externalSecretName": fleet.name, "provisionedNamespaces": [fleet.ns("a"), fleet.ns("b")]}
+    provisioned = [fleet.ns("a"), fleet.ns("b")]
+    assert status == {**SHOWN, "externalSecretName": fleet.name, "provisionedNamespaces": provisioned}
     assert child["spec"] == stored["spec"]["externalSecretSpec"]
     assert child["metadata"]["labels"] == {"team": "x"}
     assert "annotations" not in child["metadata"]
@@ -87,7 +90,7 @@ async def test_a_choice_of_no_namespace_is_ready_lists_none_and_says_why(
         status = await fleet.provisioned()
 
     assert _said(status) == ("True", reason, f"0 namespaces provisioned. {message}")
-    assert status == {"externalSecretName": fleet.name}
+    assert status == {**SHOWN, "externalSecretName": fleet.name}
 
 
 async def test_ready_tells_how_the_children_are_and_stays_true(fleet: Any) -> None:

@@ -25,11 +25,19 @@ from typing import Final, assert_never
 import msgspec
 
 from eso_api.conditions import KeyOutcome
-from eso_api.externalsecret import EXTERNAL_SECRET, Binding, ExternalSecret, ExternalSecretStatus, MadeManifest
+from eso_api.externalsecret import (
+    DEFAULT_INTERVAL,
+    EXTERNAL_SECRET,
+    Binding,
+    ExternalSecret,
+    ExternalSecretStatus,
+    MadeManifest,
+)
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.refresh import current_version, interval_of, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.reading.fetched import Failure
+from eso_operator.reading.references import source_names
 from eso_operator.reading.templates import TemplateVersion
 from eso_operator.report.report import Report
 from eso_operator.report.reporter import Subject
@@ -333,7 +341,11 @@ def _not_ready(es: ExternalSecret, step: Step, words: str, detail: str) -> Condi
 
 
 def _with_ready(snapshot: Snapshot, ready: Condition) -> ExternalSecretStatus:
-    """Return the status with the Ready condition, and with the last refresh if it was not written before."""
+    """Return the status with the Ready condition, and with the last refresh if it was not written before.
+
+    It contains the defaults that `kubectl get` shows. An object that is not due is not reported, so these alone never
+    cause a write.
+    """
     status, last = snapshot.es.status, snapshot.last
     if last.at is not None and last != last_sync(snapshot.es):
         status = msgspec.structs.replace(
@@ -342,7 +354,13 @@ def _with_ready(snapshot: Snapshot, ready: Condition) -> ExternalSecretStatus:
             renew_time=None if last.renew_at is None else rfc3339(last.renew_at),
             synced_resource_version=last.version,
         )
-    return msgspec.structs.replace(status, conditions=set_condition(status.conditions, ready, snapshot.now))
+    spec = snapshot.es.spec
+    return msgspec.structs.replace(
+        status,
+        conditions=set_condition(status.conditions, ready, snapshot.now),
+        secret_store_ref=source_names(spec),
+        refresh_interval=DEFAULT_INTERVAL if spec.refresh_interval == DEFAULT_INTERVAL else "",
+    )
 
 
 def _ready_of(es: ExternalSecret) -> Condition | None:

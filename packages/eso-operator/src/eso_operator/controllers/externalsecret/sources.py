@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eso_api.externalsecret import ExternalSecret, ExternalSecretSpec
-from eso_api.references import GeneratorRef, StoreRef
+from eso_api.externalsecret import ExternalSecret
+from eso_operator.reading.references import references_of
 from eso_operator.reading.templates import template_sources
 from eso_operator.resolving.reference import normalise, parse_kind
 from eso_operator.resolving.resolved import ResolutionError
@@ -16,16 +16,6 @@ from eso_operator.targets.marks import target_name
 from eso_operator.waking.dependencies import Dependency, OnObject
 from eso_wire.values import KindId, ObjectRef
 from kubebase.meta import ObjectKey
-
-
-def references_of(spec: ExternalSecretSpec) -> tuple[StoreRef | GeneratorRef, ...]:
-    """Return every store and generator that the object names, the default store first, each once."""
-    default = spec.secret_store_ref
-    found: dict[StoreRef | GeneratorRef, None] = {default: None} if default is not None and default.name else {}
-    for source in (*(entry.source_ref for entry in spec.data), *(entry.source_ref for entry in spec.data_from)):
-        if source is not None:
-            found |= {ref: None for ref in (source.store_ref, source.generator_ref) if ref is not None}
-    return tuple(found)
 
 
 def sources_of(es: ExternalSecret) -> frozenset[Dependency]:

@@ -11,15 +11,17 @@ from eso_api import durations
 from eso_api.clusterexternalsecret import (
     CLUSTER_EXTERNAL_SECRET,
     ChildMetadata,
+    ChildSources,
     ClusterExternalSecretSpec,
     ClusterExternalSecretStatus,
 )
 from eso_api.conditions import FailedNamespace
-from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecretSpec, SyncWindows
+from eso_api.externalsecret import DEFAULT_INTERVAL, EXTERNAL_SECRET, ExternalSecretSpec, SyncWindows
 from eso_api.references import LabelSelector
 from eso_api.shapes import JsonMap
 from eso_operator.controllers.fanout.description import Contents, FanOut, Texts
 from eso_operator.controllers.fanout.namespaces import Choice
+from eso_operator.reading.references import source_names
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.meta import Condition, JsonObject, Kind, Object
 
@@ -94,13 +96,20 @@ def _name_of(parent: StoredClusterExternalSecret) -> str:
 
 
 def _status(
-    name: str, failed: Sequence[FailedNamespace], provisioned: Sequence[str], conditions: Sequence[Condition]
+    parent: StoredClusterExternalSecret,
+    name: str,
+    failed: Sequence[FailedNamespace],
+    provisioned: Sequence[str],
+    conditions: Sequence[Condition],
 ) -> ClusterExternalSecretStatus:
+    sources = source_names(msgspec.convert(parent.spec.external_secret_spec, ExternalSecretSpec))
     return ClusterExternalSecretStatus(
         external_secret_name=name,
         failed_namespaces=list(failed),
         provisioned_namespaces=list(provisioned),
         conditions=list(conditions),
+        external_secret_spec=ChildSources(secret_store_ref=sources) if sources is not None and sources.name else None,
+        refresh_time=DEFAULT_INTERVAL if parent.spec.refresh_time == DEFAULT_INTERVAL else "",
     )
 
 

@@ -50,7 +50,11 @@ def _name_of(parent: StoredClusterPushSecret) -> str:
 
 
 def _status(
-    name: str, failed: Sequence[FailedNamespace], provisioned: Sequence[str], conditions: Sequence[Condition]
+    _: StoredClusterPushSecret,
+    name: str,
+    failed: Sequence[FailedNamespace],
+    provisioned: Sequence[str],
+    conditions: Sequence[Condition],
 ) -> ClusterPushSecretStatus:
     return ClusterPushSecretStatus(
         push_secret_name=name,

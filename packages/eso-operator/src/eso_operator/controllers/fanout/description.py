@@ -59,8 +59,8 @@ class FanOut:
     contents: Callable[[Any], Contents]
     comparable: Callable[[JsonObject | Any], Any]
     """The spec of a child, stored or decoded, in the one form in which two that mean the same are equal."""
-    status: Callable[[str, Sequence[FailedNamespace], Sequence[str], Sequence[Condition]], Any]
-    """Builds the status from the child's name, the failed namespaces, the provisioned ones, and the conditions."""
+    status: Callable[[Any, str, Sequence[FailedNamespace], Sequence[str], Sequence[Condition]], Any]
+    """Builds the status from the parent, the child's name, failed and provisioned namespaces, and the conditions."""
     component: str = "external-secrets"
     """The source of events about parents."""
     finalizer: str = ""

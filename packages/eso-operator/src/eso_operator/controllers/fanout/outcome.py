@@ -102,7 +102,7 @@ def report_of(fan_out: FanOut, parent: Parent, came: Spread | Unreadable, now: d
             failed = _failures(results)
             provisioned = sorted({result.namespace for result in results if isinstance(result, Reached)})
             ready = condition_of(Facts(fan_out.child.resource.kind, failed, provisioned, unready, gaps))
-            status = fan_out.status(name, failed, provisioned, _conditions(parent, ready, now))
+            status = fan_out.status(parent, name, failed, provisioned, _conditions(parent, ready, now))
             retry = next((result for result in results if isinstance(result, Failed)), None)
             then = _due(parent) if retry is None else Retry(f"namespace {retry.namespace} failed")
         case Unreadable(reason=reason):
