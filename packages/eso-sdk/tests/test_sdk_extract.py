@@ -1,5 +1,7 @@
 """Access to the inside of a remote value, and the keys that a query matches."""
 
+import json
+
 import pytest
 
 from eso_api.values import SecretBytes
@@ -75,3 +77,26 @@ def test_the_payload_of_a_push() -> None:
     assert pushed_value(single) == b"v"
     with pytest.raises(ProviderError, match="not a whole Secret"):
         pushed_value(whole)
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "hint"),
+    [
+        pytest.param({"username": "ada", "password": "pw"}, "usrname", "did you mean username?", id="a similar name"),
+        pytest.param({"db": {"password": "pw"}}, "db.pasword", "did you mean db.password?", id="inside an object"),
+        pytest.param({"datbase": {"user": "a"}}, "database.user", "did you mean datbase.user?", id="on the way"),
+        pytest.param({"username": "ada"}, "token", "", id="other names are not listed"),
+        pytest.param({"token-hunter2": "token-hunter2"}, "token-hunter", "", id="a name that is a value"),
+        pytest.param({"token-hunter2": {"is": ["token-hunter2"]}}, "token-hunter", "", id="a value further down"),
+        pytest.param({"users": ["ada"]}, "user.#.name", "", id="a path of another form"),
+        pytest.param(["username"], "usrname", "", id="a list"),
+        pytest.param("username", "usrname", "", id="a text"),
+    ],
+)
+def test_a_missing_property_is_reported_with_a_similar_name_and_never_with_a_value(
+    value: object, path: str, hint: str
+) -> None:
+    with pytest.raises(ProviderError) as caught:
+        property_in(json.dumps(value).encode(), RemoteRef("k", property=path))
+
+    assert caught.value.message == f'"k" has no property "{path}"' + (f"; {hint}" if hint else "")

@@ -14,10 +14,11 @@ import typer
 from eso_cli.terminal import printable, sign
 from eso_operator.insight.evidence import Evidence, gather
 from eso_operator.insight.facts import Fact, Mark, Recorded, Story, moment
-from eso_operator.insight.kinds import AnyKind, close_to, kinds_named, known_words
+from eso_operator.insight.kinds import AnyKind, kinds_named, known_words
 from eso_operator.insight.sights import Eyes, Look, Sight
 from eso_operator.insight.story import story_of
 from kubebase.clock import Clock, SystemClock
+from kubebase.hints import hint
 from kubebase.meta import ObjectKey
 from kuberun import config
 from kuberun.client import Client
@@ -27,6 +28,7 @@ from kuberun.transport import AiohttpTransport
 HEALTHY, UNWELL, UNUSABLE = 0, 1, 2
 """Exit codes: every step is good; one is not; unknown, because of an option or the API server."""
 
+_SUGGESTED: Final = 3
 _SIGNS: Final = {Mark.GOOD: "✓", Mark.BAD: "✗", Mark.OPEN: "?"}
 _COLOURS: Final = {Mark.GOOD: typer.colors.GREEN, Mark.BAD: typer.colors.RED, Mark.OPEN: typer.colors.YELLOW}
 _OK: Final = {Mark.GOOD: True, Mark.BAD: False, Mark.OPEN: None}
@@ -95,8 +97,8 @@ async def _hints(client: Client, kinds: list[AnyKind], key: ObjectKey, found: Ev
         others = [kind for kind in kinds[kinds.index(found.kind) + 1 :] if await _exists(eyes, kind, key)]
         return [f"there is another: eso why {other.plural}.{other.group}/{key.name}" for other in others]
     names = {name for kind in kinds for name in await eyes.names(kind.resource(), key.namespace)}
-    close = close_to(key.name, names) if _is_absent(found) else []
-    return [f"did you mean {' or '.join(close)}?"] if close else []
+    meant = hint(key.name, names, count=_SUGGESTED) if _is_absent(found) else ""
+    return [meant] if meant else []
 
 
 async def _exists(eyes: Eyes, kind: AnyKind, key: ObjectKey) -> bool:
@@ -110,9 +112,8 @@ def _is_absent(evidence: Evidence | Sight) -> bool:
 
 def _unknown(word: str) -> str:
     words = known_words()
-    if close := close_to(word, words):
-        return f'"{word}" is not a kind of External Secrets; did you mean {" or ".join(close)}?'
-    return f'"{word}" is not a kind of External Secrets; the kinds are {", ".join(words)}'
+    meant = hint(word, words, count=_SUGGESTED) or f"the kinds are {', '.join(words)}"
+    return f'"{word}" is not a kind of External Secrets; {meant}'
 
 
 # --- printing ---------------------------------------------------------------------------------------------------------

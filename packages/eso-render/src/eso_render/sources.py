@@ -15,6 +15,7 @@ from eso_api.template import Template, TemplateFrom, TemplateItem, TemplateSourc
 from eso_api.values import SecretBytes
 from eso_render.errors import Place, TargetError
 from gotmpl.values import to_text
+from kubebase.hints import with_hint
 
 ENGINE_VERSION = "v2"
 
@@ -130,7 +131,8 @@ def _items(entry: TemplateFrom, source: TemplateSource, held: Mapping[str, str],
     for index, item in enumerate(source.items):
         where = place._replace(field=(*place.field, "items", index), key=item.key)
         if item.key not in held:
-            raise TargetError(f"{place.kind} {place.name} has no key {item.key}, which should hold a template", where)
+            problem = f"{place.kind} {place.name} has no key {item.key}, which should hold a template"
+            raise TargetError(with_hint(problem, item.key, held), where)
         yield Piece(item.key, held[item.key], entry.target, _scope(item, where), entry.values_decoding_strategy, where)
 
 

@@ -7,24 +7,32 @@ exception of author code becomes INTERNAL with only its type and place (`redacti
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.hints import with_hint
 
 
 class CutStream(Exception):  # noqa: N818 - what happens to the stream, not an error of the author
     """End a find before its last page, without an error: for providers that inject faults."""
 
 
-def not_found(key: str) -> ProviderError:
+def not_found(key: str, *, known: Iterable[str] = ()) -> ProviderError:
     """Return the error "the key does not exist".
 
-    Raise it only if the backend reports that: deletion policies act on it.
+    Raise it only if the backend reports that: deletion policies act on it. `known` are keys that exist, if they are at
+    hand: the message suggests a similar one.
     """
-    return ProviderError(ErrorReason.SECRET_NOT_FOUND, f'"{key}" does not exist')
+    return ProviderError(ErrorReason.SECRET_NOT_FOUND, with_hint(f'"{key}" does not exist', key, known))
 
 
-def property_not_found(key: str, path: str) -> ProviderError:
-    """Return the error "the key exists, but it has no such property"."""
-    return ProviderError(ErrorReason.PROPERTY_NOT_FOUND, f'"{key}" has no property "{path}"')
+def property_not_found(key: str, path: str, *, known: Iterable[str] = ()) -> ProviderError:
+    """Return the error "the key exists, but it has no such property".
+
+    `known` are names of properties that it has and that may be shown: the message suggests a similar one. For a JSON
+    value, `extract.property_names` returns them.
+    """
+    return ProviderError(ErrorReason.PROPERTY_NOT_FOUND, with_hint(f'"{key}" has no property "{path}"', path, known))
 
 
 def version_not_found(key: str, version: str) -> ProviderError:

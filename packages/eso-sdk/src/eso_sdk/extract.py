@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any, Final
+
 import msgspec
 
 from eso_api.values import SecretBytes
 from eso_sdk.errors import invalid_request, property_not_found, unsupported
 from eso_sdk.gjson import GjsonError, get
 from eso_wire.values import PushItem, RemoteRef
+from kubebase.hints import similar
+from kubebase.masking import Mask
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_SUGGESTED: Final = 3
 
 
 class NotAnObjectError(ValueError):
@@ -27,8 +36,31 @@ def property_in(raw: bytes, ref: RemoteRef) -> bytes:
     """Return the property that a reference names, or the whole value if it names none."""
     found = property_of(raw, ref.property) if ref.property else raw
     if found is None:
-        raise property_not_found(ref.key, ref.property)
+        raise property_not_found(ref.key, ref.property, known=property_names(raw, ref.property))
     return found
+
+
+def property_names(raw: bytes, path: str) -> list[str]:
+    """Return paths to the properties of a JSON value that an author may have meant with a path, for a hint.
+
+    They have the names beside the first name of the path that does not exist. A name that occurs in a value is left
+    out: only names may be shown. Paths of other forms than `a.b` give none.
+    """
+    if not _PLAIN_PATH.fullmatch(path):
+        return []
+    try:
+        level: Any = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    parts, walked = path.split("."), 0
+    while isinstance(level, dict) and walked < len(parts) - 1 and parts[walked] in level:
+        level, walked = level[parts[walked]], walked + 1
+    if not isinstance(level, dict):
+        return []
+    before, after = parts[:walked], parts[walked + 1 :]
+    close = similar(parts[walked], (name for name in level if _PLAIN_NAME.fullmatch(name)), count=_SUGGESTED)
+    mask = Mask([raw])
+    return [".".join((*before, name, *after)) for name in close if mask.text(name) == name]
 
 
 def pushed_value(item: PushItem) -> bytes:

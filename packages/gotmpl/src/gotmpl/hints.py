@@ -7,13 +7,11 @@ decoded value are part of the value.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Final
 
+from kubebase.hints import LONGEST_NAME, did_you_mean, hint, similar
+
 _SHOWN_KEYS: Final = 10
-_LONGEST_KEY: Final = 63
-_COMPARED: Final = 1000
-"""Comparing names takes time for each of them."""
 _ELSEWHERE: Final = {
     "base64": "b64enc",
     "base64decode": "b64dec",
@@ -47,11 +45,8 @@ _ELSEWHERE: Final = {
 def of_function(name: str, known: Iterable[str]) -> str:
     """Return a hint about a function that does not exist, or an empty string."""
     functions = {each.lower(): each for each in known}
-    meant = _ELSEWHERE.get(name.lower(), "")
-    if meant.lower() not in functions:
-        close = get_close_matches(name.lower(), functions, n=1, cutoff=0.7)
-        meant = functions[close[0]] if close else ""
-    return f"did you mean {meant}?" if meant else ""
+    elsewhere = functions.get(_ELSEWHERE.get(name.lower(), "").lower())
+    return did_you_mean([elsewhere] if elsewhere else similar(name, functions.values()))
 
 
 def of_key(name: str, keys: Iterable[object]) -> str:
@@ -59,9 +54,8 @@ def of_key(name: str, keys: Iterable[object]) -> str:
     known = sorted(key for key in keys if isinstance(key, str))
     if not known:
         return "there are no keys"
-    close = get_close_matches(name, known[:_COMPARED], n=1, cutoff=0.7)
-    if close and len(close[0]) <= _LONGEST_KEY:
-        return f"did you mean {close[0]}?"
-    shown = [key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…" for key in known[:_SHOWN_KEYS]]
+    if meant := hint(name, known):
+        return meant
+    shown = [key if len(key) <= LONGEST_NAME else f"{key[:LONGEST_NAME]}…" for key in known[:_SHOWN_KEYS]]
     more = f" and {len(known) - _SHOWN_KEYS} more" if len(known) > _SHOWN_KEYS else ""
     return f"the keys are {', '.join(shown)}{more}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eso_sdk.errors import property_not_found
-from eso_sdk.extract import property_of
+from eso_sdk.extract import property_names, property_of
 from eso_wire.values import RemoteRef
 
 
@@ -13,7 +13,7 @@ def part_of(value: bytes, ref: RemoteRef) -> bytes:
         return value
     found = property_of(value, path_in(value, ref.property))
     if found is None:
-        raise property_not_found(ref.key, ref.property)
+        raise property_not_found(ref.key, ref.property, known=property_names(value, ref.property))
     return found
 
 

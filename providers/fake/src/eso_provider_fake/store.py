@@ -240,7 +240,7 @@ class FakeStore(Store[FakeProvider]):
             raise version_not_found(key, version)
         if rule_of_key(key) is not None:
             return Value.of(_FROM_RESERVED_KEY)
-        raise not_found(key)
+        raise not_found(key, known=self._keys())
 
     def _newest(self, key: str) -> Value:
         return self._whole(key, self._configured.get(key, ""))

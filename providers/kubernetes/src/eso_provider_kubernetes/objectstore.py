@@ -22,7 +22,7 @@ from eso_provider_kubernetes.failures import Request
 from eso_provider_kubernetes.names import checked_name
 from eso_provider_kubernetes.whitelist import Whitelist
 from eso_sdk.errors import invalid_request, property_not_found
-from eso_sdk.extract import property_of
+from eso_sdk.extract import property_names, property_of
 from eso_sdk.matching import Matcher
 from eso_sdk.provider import Check, Value, finds, reads, store_kind
 from eso_wire.errors import ErrorReason, ProviderError
@@ -74,7 +74,7 @@ class CustomResourceStore(ClusterStore[CrdProvider]):
         text = _json(found)
         value = property_of(text, ref.property) if ref.property else text
         if value is None:
-            raise property_not_found(ref.key, ref.property)
+            raise property_not_found(ref.key, ref.property, known=property_names(text, ref.property))
         return Value.of(value, version=version_of(found))
 
     async def check(self, ref: RemoteRef) -> Check:

@@ -44,7 +44,7 @@ def value_of(secret: Secret, ref: RemoteRef) -> bytes:
         return json_text(secret.values)
     found = _property(secret.values, ref.property)
     if found is None:
-        raise property_not_found(ref.key, ref.property)
+        raise property_not_found(ref.key, ref.property, known=secret.values)
     return found
 
 

@@ -19,7 +19,7 @@ from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.paths import Location, locate
 from eso_provider_vault.replies import Reply
 from eso_sdk.errors import backend_error, invalid_request, property_not_found, unsupported
-from eso_sdk.extract import property_of
+from eso_sdk.extract import property_names, property_of
 from eso_sdk.provider import Value
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata
@@ -201,9 +201,10 @@ def _chosen(data: Members, ref: RemoteRef) -> bytes:
         return compact(data) if data or ref.metadata_policy is not MetadataPolicy.FETCH else b""
     if ref.property in data:
         return text_of(data[ref.property])
-    found = property_of(compact(data), ref.property)
+    whole = compact(data)
+    found = property_of(whole, ref.property)
     if found is None:
-        raise property_not_found(ref.key, ref.property)
+        raise property_not_found(ref.key, ref.property, known=property_names(whole, ref.property))
     return found
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final
 
@@ -67,11 +66,6 @@ def kinds_named(word: str) -> list[AnyKind]:
 def known_words() -> list[str]:
     """Return the names for messages and shell completion, without short names."""
     return sorted({kind.name.lower() for kind in _all_kinds()})
-
-
-def close_to(word: str, words: Iterable[str]) -> list[str]:
-    """Return the words that the user may have meant, best first."""
-    return get_close_matches(word.lower(), list(words), n=3, cutoff=0.6)
 
 
 def _all_kinds() -> list[AnyKind]:

@@ -30,6 +30,7 @@ from eso_operator.resolving.reads import (
 from eso_operator.resolving.resolved import BoundStore, Reason, ReferenceRule, ResolutionError, ResolvedStore
 from eso_wire.errors import RetryClass
 from eso_wire.values import Config, ConfigDelivery, Credential, ObjectRef, SecretMap, Token
+from kubebase.hints import with_hint
 from kubebase.meta import ObjectKey
 
 # Identities are compared within this process only. The random key keeps them from revealing credentials.
@@ -183,9 +184,8 @@ class _Reading:
 
     def _entry(self, content: Content, kind: str, read: SecretKey | ConfigMapKey) -> SecretBytes:
         if read.key not in content.data:
-            raise self._missing(
-                kind, read.object, f"{kind} {read.object} has no key {read.key}, which {read.pointer} names: add it"
-            )
+            message = f"{kind} {read.object} has no key {read.key}, which {read.pointer} names: add it"
+            raise self._missing(kind, read.object, with_hint(message, read.key, content.data))
         return content.data[read.key]
 
     async def _account_token(self, read: AccountToken) -> Token:

@@ -136,6 +136,14 @@ def namesakes(reference: Reference, picked: Picked) -> list[KindId]:
     ]
 
 
+def alternatives(reference: Reference, picked: Picked) -> list[KindId]:
+    """Return the other kinds that a reference to a store may mean; only those of the same name for a generator."""
+    if reference.role is KindRole.GENERATOR:
+        return namesakes(reference, picked)
+    kinds = [KindId(custom.group, custom.versions[0], custom.name) for custom in _STORES]
+    return sorted((kind for kind in kinds if kind != picked.kind), key=lambda kind: kind.group != picked.kind.group)
+
+
 def _ours(reference: Reference, custom: CustomKind[Any], form: Form) -> Picked:
     version = reference.kind.version
     if version and version not in (*custom.versions, *_OTHER_VERSIONS.get(custom, ())):

@@ -21,12 +21,13 @@ from eso_operator.resolving.channelterms import call_token, secure
 from eso_operator.resolving.configuration import Configuration, configure
 from eso_operator.resolving.discovery import Located, locate
 from eso_operator.resolving.gate import check_ready
-from eso_operator.resolving.loading import load, named
+from eso_operator.resolving.loading import named
 from eso_operator.resolving.need import Need
 from eso_operator.resolving.reference import normalise, pick
 from eso_operator.resolving.referent import Referent
 from eso_operator.resolving.resolved import CallToken, Connection, Reason, ResolutionError, ResolvedStore, TlsSource
 from eso_operator.resolving.settings import ResolverSettings
+from eso_operator.resolving.suggestions import load_or_suggest
 from eso_operator.resolving.view import SERVICE, ClusterView
 from eso_wire.values import ObjectRef
 from kubebase.meta import ObjectKey
@@ -127,7 +128,7 @@ def _to_channel(
     picked = pick(reference, snapshot)
     yield _Passed(f"{picked.form}, {picked.scope}")
 
-    store = load(reference, picked, snapshot)
+    store = load_or_suggest(reference, picked, snapshot)
     yield _Passed(f"{store} of {store.ref.api_version}, generation {store.ref.generation}", store.ref)
 
     check_controller(store, settings)

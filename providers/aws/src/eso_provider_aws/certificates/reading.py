@@ -161,7 +161,7 @@ def _value(answer: Exported | ProviderError, ref: RemoteRef) -> Value | Provider
     parts = {"": answer.whole, CERTIFICATE: SecretBytes(answer.certificates.encode()), KEY: answer.key}
     raw = parts.get(ref.property)
     if raw is None:
-        return property_not_found(ref.key, ref.property)
+        return property_not_found(ref.key, ref.property, known=filter(None, parts))
     return Value(raw, ValueMetadata(provider_version=answer.fingerprint))
 
 

@@ -25,6 +25,7 @@ from eso_render.metering import allow, pattern_nanos
 from eso_render.scopes import RenderText
 from eso_wire.values import RemoteRef, SecretMap
 from gotmpl.sprig.regexes import BadPatternError, compiled
+from kubebase.hints import with_hint
 
 Values = Mapping[str, SecretBytes]
 
@@ -164,7 +165,7 @@ def _explicit(path: str, data: PushData, source: _Source) -> Entry:
     if not wanted:
         return Entry(path, data, {name: values[raw] for name, raw in raw_of.items()})
     if wanted not in raw_of:
-        raise EntryError(path, f'the source has no key "{wanted}"', remote_key)
+        raise EntryError(path, with_hint(f'the source has no key "{wanted}"', wanted, raw_of), remote_key)
     return Entry(path, data, values[raw_of[wanted]])
 
 
