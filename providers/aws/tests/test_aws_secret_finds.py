@@ -151,7 +151,7 @@ async def test_a_denied_list_names_the_permission(front: Front, provider: InMemo
 
 
 async def test_an_invalid_pattern_is_refused_before_any_call(front: Front, provider: InMemory) -> None:
-    with pytest.raises(ProviderError, match="not an RE2 regular expression") as caught:
+    with pytest.raises(ProviderError, match=r"not a regular expression \(RE2\): ") as caught:
         await _found(provider, context(SecretsManager), FindQuery(name_regexp="(?=x)"))
 
     assert caught.value.reason is ErrorReason.INVALID_REQUEST

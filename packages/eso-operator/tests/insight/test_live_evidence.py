@@ -137,6 +137,16 @@ async def test_a_rule_of_the_resolver_is_the_cause_before_an_operator_says_so(sc
     assert (cause.subject, cause.state) == (f"ClusterSecretStore {name}", "NamespaceDenied")
 
 
+async def test_a_store_that_does_not_exist_is_explained_with_a_similar_one(scene: Bench) -> None:
+    await scene.create(EXTERNAL_SECRET.resource(), "typo", spec={**READS, "secretStoreRef": {"name": "valut"}})
+
+    found, _ = await gathered(scene, EXTERNAL_SECRET, "typo")
+
+    cause = story_of(found, NOW).cause
+    assert cause is not None
+    assert cause.what.endswith("did you mean SecretStore vault?"), cause.what
+
+
 async def test_a_class_that_declares_nothing_is_found_by_what_its_provider_reported(scene: Bench) -> None:
     name, resource = scene.namespace, CLUSTER_PROVIDER_CLASS.resource()
     await scene.create(resource, name, spec={"address": f"grpc://p.{name}.svc:8080"})

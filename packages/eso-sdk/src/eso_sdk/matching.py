@@ -16,6 +16,7 @@ import re2
 from eso_sdk.considered import CONSIDERED
 from eso_sdk.errors import invalid_request
 from eso_wire.values import FindQuery
+from kubebase.patterns import problem_in
 
 SLICE_STEPS: Final = 1_000_000
 """Instructions of the pattern times characters of the keys: at worst some 20 ms of work."""
@@ -36,7 +37,8 @@ class Matcher:
                 raise invalid_request(
                     "find.name.regexp is too large once its repetitions are expanded; use smaller counts in {n,m}, or *"
                 ) from None
-            raise invalid_request("find.name.regexp is not an RE2 regular expression") from None
+            words = problem_in(failed)
+            raise invalid_request(f"find.name.regexp is not a regular expression (RE2): {words}") from None
         self._path = query.path
         self._tags = query.tags
         self._steps = 0

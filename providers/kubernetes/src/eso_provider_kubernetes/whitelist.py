@@ -10,6 +10,7 @@ from eso_api.stores.crd import CrdRule, CrdWhitelist
 from eso_sdk.errors import invalid_config
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import ObjectKey
+from kubebase.patterns import problem_in
 
 _OPTIONS: Final = re2.Options()
 _OPTIONS.max_mem = 8 * 1024 * 1024
@@ -49,5 +50,5 @@ class _Rule:
 def _compiled(pattern: str, pointer: str) -> Any:
     try:
         return re2.compile(pattern, _OPTIONS)
-    except re2.error:
-        raise invalid_config(pointer, "must be a regular expression (RE2)") from None
+    except re2.error as failed:
+        raise invalid_config(pointer, f"must be a regular expression (RE2): {problem_in(failed)}") from None

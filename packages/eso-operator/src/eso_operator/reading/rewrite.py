@@ -78,7 +78,7 @@ def _by_regexp(operation: RegexpRewrite, render: RenderText) -> Callable[[str], 
     try:
         pattern = compiled(operation.source)
     except BadPatternError as problem:
-        raise ShapeError(f"regexp.source is not a regular expression (RE2): {problem}") from None
+        raise ShapeError(f"regexp.source is not a regular expression (RE2): {problem.in_full}") from None
 
     def rename(key: str) -> str:
         allow(render, pattern_nanos(operation.source, key))

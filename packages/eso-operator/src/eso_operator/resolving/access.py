@@ -23,6 +23,7 @@ from eso_operator.resolving.view import NAMESPACE, ClusterView
 from eso_wire.errors import RetryClass
 from eso_wire.values import ObjectRef
 from kubebase.meta import ObjectKey, meta_of
+from kubebase.patterns import problem_in
 
 
 def check_controller(store: Referent, settings: ResolverSettings) -> None:
@@ -98,8 +99,9 @@ def _matches(condition: NamespaceCondition, namespace: str, labels: dict[str, st
 def _compiled(regexp: str, subject: ObjectRef) -> Any:
     try:
         return _expression(regexp)
-    except re2.error:
-        raise malformed(subject, f'namespaceRegexes: "{regexp[:80]}" is not a regular expression (RE2)') from None
+    except re2.error as failed:
+        problem = f'namespaceRegexes: "{regexp[:80]}" is not a regular expression (RE2): {problem_in(failed)}'
+        raise malformed(subject, problem) from None
 
 
 @lru_cache(maxsize=1024)

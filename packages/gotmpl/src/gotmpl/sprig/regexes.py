@@ -14,6 +14,7 @@ from gotmpl.errors import FuncError, Quoted
 from gotmpl.quoting import can_backquote, quote
 from gotmpl.signatures import INT, STRING, Functions
 from gotmpl.values import NilStrSlice, StrSlice, to_bytes, to_text
+from kubebase.patterns import words_of
 
 FUNCTIONS = Functions()
 
@@ -41,6 +42,7 @@ _MESSAGES = (
 )
 
 
+_SHOWN = 200
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 """One escape, or everything that \\Q quotes. RE2 accepts one that Go refuses: \\C, a single byte."""
 
@@ -50,6 +52,8 @@ class BadPatternError(ValueError):
 
     def __init__(self, problem: str, part: str | None, pattern: str) -> None:
         super().__init__(problem)
+        self.in_full = problem if part is None else f"{problem}: {part[:_SHOWN]}"
+        """With the invalid part, for patterns that users wrote themselves: a template may build one from values."""
         shown = (": `", Quoted(part, origin=pattern), "`") if part is not None else ()
         self.parts: tuple[str | Quoted, ...] = (f"error parsing regexp: {problem}", *shown)
 
@@ -65,9 +69,7 @@ def compiled(pattern: str) -> Any:
 
 
 def _in_go_words(error: Exception, pattern: str) -> tuple[str, str | None]:
-    text = error.args[0] if error.args else ""
-    text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-    what, _, where = text.partition(": ")
+    what, _, where = words_of(error).partition(": ")
     for theirs, gos in _MESSAGES:
         if what == theirs or what.startswith(theirs):
             return gos, where or ("" if gos.startswith("trailing") else pattern)

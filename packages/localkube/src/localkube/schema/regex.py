@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import re2
 
+from kubebase.patterns import words_of
+
 _PLAIN: Final = re.compile(r"\^([A-Za-z0-9_/:@-]|\\\.|\[\^?[A-Za-z0-9_./:@-]+\]|[+*?])+\$")
 _REPEATED: Final = re.compile(r"[+*]")
 
@@ -31,9 +33,7 @@ def compiled(pattern: str) -> Any:
 
 
 def _go_message(failure: Exception) -> str:
-    argument = failure.args[0] if failure.args else ""
-    text = argument.decode(errors="replace") if isinstance(argument, bytes) else str(argument)
-    code, _, place = text.partition(": ")
+    code, _, place = words_of(failure).partition(": ")
     return f"error parsing regexp: {_GO_CODES.get(code, code)}: `{place}`"
 
 

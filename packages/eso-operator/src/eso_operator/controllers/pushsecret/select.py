@@ -140,7 +140,7 @@ def _matches(path: str, rule: PushDataTo, name: str, render: RenderText) -> bool
     try:
         return compiled(pattern).search(name.encode("utf-8", "surrogateescape")) is not None
     except BadPatternError as problem:
-        raise EntryError(path, f"match.regexp is no regular expression (RE2): {problem}") from None
+        raise EntryError(path, f"match.regexp is not a regular expression (RE2): {problem.in_full}") from None
 
 
 def _rewritten(path: str, name: str, steps: Sequence[PushRewrite], render: RenderText) -> str:
