@@ -64,6 +64,14 @@ async def followed(tmp_path: Path) -> AsyncIterator[Followed]:
         yield Followed(kube, place)
 
 
+async def test_subfolders_are_followed_and_hidden_ones_are_not(followed: Followed) -> None:
+    for place, name in (("below", "nested"), (".hidden", "secret")):
+        (followed.place / place).mkdir()
+        followed.put(f"{place}/it.yml", GOOD.replace("NAME", name))
+
+    assert await followed.applied() == {*KEPT, "nested"}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

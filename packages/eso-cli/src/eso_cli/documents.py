@@ -5,12 +5,14 @@ Values are read by the dialect of Kubernetes tools (`eso_render.yamldata`), line
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import yaml
@@ -23,6 +25,7 @@ STDIN = "-"
 Field = tuple[str | int, ...]
 T = TypeVar("T")
 
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
 _STEP = re.compile(r"\.([A-Za-z0-9_]+)|\[([0-9]+)\]")
 
 
@@ -85,8 +88,39 @@ def read_documents(path: str) -> list[Document]:
 
 
 def read_manifests(path: str) -> list[Document]:
-    """Return all objects of a file; a list, as `kubectl get --output yaml` prints it, counts as its items."""
-    return [each for document in read_documents(path) for each in _spread(document)]
+    """Return all objects of a file, or of the files in a folder; a list of `kubectl get` counts as its items.
+
+    In a folder, documents that are not objects are left out: it may also have values and settings of other tools.
+    """
+    if path == STDIN or not Path(path).is_dir():
+        return [each for document in read_documents(path) for each in _spread(document)]
+    try:
+        files = manifest_files(Path(path))
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}") from None
+    found = [each for file in files for document in read_documents(str(file)) for each in _spread(document)]
+    return [each for each in found if isinstance(each.content, dict) and "kind" in each.content]
+
+
+def manifest_files(folder: Path) -> list[Path]:
+    """Return the YAML and JSON files in a folder and below it, without hidden folders. Raises OSError."""
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder, onerror=_raise):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        found += [Path(place, each) for each in sorted(files) if Path(each).suffix in _SUFFIXES]
+    return [file for file in found if is_file(file)]
+
+
+def is_file(file: Path) -> bool:
+    """Return whether a regular file, or a link to one, can be read now."""
+    try:
+        return stat.S_ISREG(file.stat().st_mode)
+    except OSError:  # deleted since the listing, or a dangling link
+        return False
+
+
+def _raise(problem: OSError) -> None:
+    raise problem
 
 
 def typed(document: Document, kind: type[T]) -> T:

@@ -8,13 +8,12 @@ files stay in the API: only users delete them.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eso_cli.documents import Document, InputError, read_manifests
+from eso_cli.documents import Document, InputError, manifest_files, read_manifests
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
@@ -22,7 +21,6 @@ from localkube.manifests import ManifestError, install
 
 _POLL_SECONDS: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
 _FIRST: Final = ("Namespace", "CustomResourceDefinition")
 """Kinds that other objects need, applied first."""
 
@@ -116,12 +114,12 @@ class Folder:
         return refused
 
     def _files(self) -> list[Path]:
-        """Return the named files, and the YAML and JSON files in the named folders."""
+        """Return the named files, and the YAML and JSON files in and below the named folders."""
         files: list[Path] = []
         unseen: set[str] = set()
         for place in self._places:
             try:
-                files += _listed(place) if place.is_dir() else [place]
+                files += manifest_files(place) if place.is_dir() else [place]
             except OSError as problem:  # removed or unreadable, perhaps for a moment
                 unseen.add(f"{place}: {problem.strerror}; it is looked at again until that works")
         for news in sorted(unseen - self._unseen):
@@ -156,15 +154,6 @@ def _named(document: Document) -> str:
 def _rank(document: Document) -> int:
     kind = document.content.get("kind") if isinstance(document.content, dict) else None
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
-
-
-def _listed(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES and _is_file(file))
-
-
-def _is_file(file: Path) -> bool:
-    status = _stat(file)
-    return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def _stamp(files: Sequence[Path]) -> Stamp:

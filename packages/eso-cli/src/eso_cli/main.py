@@ -179,13 +179,16 @@ def conformance(
 @commands.command()
 def render(
     *,
-    file: Annotated[str, typer.Option("--file", "-f", help="Manifests to render; - reads standard input.")],
+    file: Annotated[
+        str, typer.Option("--file", "-f", help="Manifests to render, or a folder of them; - reads standard input.")
+    ],
     values: Annotated[
         str | None,
         typer.Option(help="YAML map that stands in for the fetched values: key to text, or to {base64: …} for bytes."),
     ] = None,
     resources: Annotated[
-        str | None, typer.Option(help="ConfigMaps and Secrets that hold templates, if not in the same file.")
+        str | None,
+        typer.Option(help="ConfigMaps and Secrets that hold templates, or a folder of them, if not in the same file."),
     ] = None,
     show_values: Annotated[bool, typer.Option("--show-values", help="Print values instead of masking them.")] = False,
     template_left_delimiter: Annotated[str, typer.Option(help="The left delimiter of template actions.")] = "{{",
