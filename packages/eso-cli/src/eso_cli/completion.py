@@ -1,13 +1,19 @@
-"""Shell completion of kinds and names. If a name cannot be found quickly, completion offers none and prints nothing."""
+"""Shell completion of kinds, names, namespaces and providers.
+
+If names cannot be found quickly, completion offers none and prints nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from eso_cli.providers import installed
 from eso_operator.insight.kinds import kinds_named, known_words
-from eso_operator.insight.sights import Eyes
+from eso_operator.insight.sights import NAMESPACES, Eyes
+from kubebase.meta import Resource
 from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import KubeError
@@ -21,22 +27,39 @@ def kinds(incomplete: str) -> list[str]:
     return [word for word in known_words() if word.startswith(incomplete.lower())]
 
 
+def providers(incomplete: str) -> list[str]:
+    """Return the installed providers that begin with the text."""
+    return [name for name in installed() if name.startswith(incomplete)]
+
+
 def names(word: str, incomplete: str, *, namespace: str, kubeconfig: Path | None, context: str) -> list[str]:
     """Return the names of the objects of a kind that begin with the text."""
+    resources = [kind.resource() for kind in kinds_named(word)]
+    return _beginning_with(incomplete, resources, namespace, kubeconfig, context)
+
+
+def namespaces(incomplete: str, *, kubeconfig: Path | None, context: str) -> list[str]:
+    """Return the namespaces that begin with the text."""
+    return _beginning_with(incomplete, [NAMESPACES], "", kubeconfig, context)
+
+
+def _beginning_with(
+    incomplete: str, resources: Sequence[Resource], namespace: str, kubeconfig: Path | None, context: str
+) -> list[str]:
     try:
-        found = asyncio.run(_names(word, namespace, kubeconfig, context))
+        found = asyncio.run(_names(resources, namespace, kubeconfig, context))
     except (KubeError, TimeoutError, OSError):
         return []
     return [name for name in found if name.startswith(incomplete)]
 
 
-async def _names(word: str, namespace: str, kubeconfig: Path | None, context: str) -> list[str]:
+async def _names(resources: Sequence[Resource], namespace: str, kubeconfig: Path | None, context: str) -> list[str]:
     connection = config.load(kubeconfig, context=context)
     client = Client(AiohttpTransport(connection))
     try:
         async with asyncio.timeout(SECONDS):
             home = namespace or connection.namespace or "default"
-            found = [await Eyes(client).names(kind.resource(), home) for kind in kinds_named(word)]
+            found = [await Eyes(client).names(resource, home) for resource in resources]
     finally:
         await client.close()
     return sorted({name for each in found for name in each})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from eso_cli.progress import waiting
 from eso_conformance import CaseResult, Fixture, FixtureError, Profile, Target, UnreachableError, Verdict, load, run
 from eso_conformance.subject import Identity, read_identity
 
@@ -29,7 +30,8 @@ async def conform(options: Options) -> int:
     try:
         fixture = load(options.fixture) if options.fixture else None
         target = _target(options)
-        results = [result async for result in _printed(target, options.profiles, fixture)]
+        with waiting(f"testing the provider at {options.target}"):
+            results = [result async for result in _printed(target, options.profiles, fixture)]
     except (FixtureError, UnreachableError) as problem:
         typer.echo(f"eso conformance: {problem}", err=True)
         return 2

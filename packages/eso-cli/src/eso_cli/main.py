@@ -35,6 +35,39 @@ commands.add_typer(provider_app)
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
+def _complete_provider(incomplete: str) -> list[str]:
+    from eso_cli import completion
+
+    return completion.providers(incomplete)
+
+
+def _complete_profile(incomplete: str) -> list[str]:
+    from eso_conformance import Profile
+
+    return [profile for profile in Profile if profile.startswith(incomplete)]
+
+
+def _complete_namespace(context: typer.Context, incomplete: str) -> list[str]:
+    from eso_cli import completion
+
+    kubeconfig, chosen = context.params.get("kubeconfig"), context.params.get("context") or ""
+    return completion.namespaces(incomplete, kubeconfig=kubeconfig, context=chosen)
+
+
+# Options that several commands have.
+_Namespace = Annotated[
+    str,
+    typer.Option(
+        "--namespace", "-n", help="Namespace; by default that of the context.", autocompletion=_complete_namespace
+    ),
+]
+_Kubeconfig = Annotated[
+    Path | None, typer.Option(help="File to connect with; by default KUBECONFIG, or ~/.kube/config.")
+]
+_Context = Annotated[str, typer.Option(help="Context of the kubeconfig; by default its current one.")]
+_Output = Annotated[Output, typer.Option("--output", "-o", help="Format: text for people, json for tools.")]
+
+
 def app() -> None:
     """Run the command `eso`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -96,7 +129,7 @@ def up(
     ready_file: Annotated[
         Path | None,
         typer.Option(
-            help="Written as JSON once everything serves; names the kubeconfig, the server and the providers."
+            help="File that is written as JSON once everything serves; it names kubeconfig, server and providers."
         ),
     ] = None,
     file: Annotated[
@@ -106,12 +139,13 @@ def up(
     provider: Annotated[
         list[str] | None,
         typer.Option(
-            help="Run this provider from the start, NAME or NAME=PORT; the others start on demand. Repeatable."
+            help="Provider to run from the start, NAME or NAME=PORT; the others start on demand. Repeatable.",
+            autocompletion=_complete_provider,
         ),
     ] = None,
     operator: Annotated[bool, typer.Option(help="Run the operator too.")] = True,
     log_format: Annotated[
-        LogFormat, typer.Option(help="auto is text on a terminal and json in a pipe or file.")
+        LogFormat, typer.Option(help="Format of log lines; auto is text on a terminal and json in a pipe or file.")
     ] = LogFormat.AUTO,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
 ) -> None:
@@ -148,21 +182,24 @@ def operator(context: typer.Context) -> None:
 @commands.command()
 def conformance(
     *,
-    target: Annotated[str, typer.Option(help="host:port of the provider.")],
+    target: Annotated[str, typer.Option(help="Address of the provider, host:port.")],
     profile: Annotated[
         list[str] | None,
-        typer.Option(help="read, write, generator, subscribe or tls. Repeatable; read if not given."),
+        typer.Option(
+            help="Part of the contract: read, write, generator, subscribe or tls; by default read. Repeatable.",
+            autocompletion=_complete_profile,
+        ),
     ] = None,
     tls_dir: Annotated[
         Path, typer.Option(help="Folder with ca.crt, tls.crt and tls.key of a client that the provider admits.")
     ] = Path(".eso/serve/client"),
     server_name: Annotated[str, typer.Option(help="Name in the provider's certificate, if not the host.")] = "",
     fixture: Annotated[
-        Path | None, typer.Option(help="Facts about the backend: a working configuration, keys that exist.")
+        Path | None, typer.Option(help="File with facts about the backend: a working configuration, keys that exist.")
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="Service account token, for a provider that requires one; read again for each call."),
+        typer.Option(help="File with a service account token, if the provider requires one; read for each call."),
     ] = None,
 ) -> None:
     """Test a running provider against the provider contract. Exits with 1 if it fails."""
@@ -233,10 +270,10 @@ def why(
     ],
     name: Annotated[str, typer.Argument(help="Name of the object.", autocompletion=_complete_name)] = "",
     *,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="By default that of the context.")] = "",
-    kubeconfig: Annotated[Path | None, typer.Option(help="By default KUBECONFIG, or ~/.kube/config.")] = None,
-    context: Annotated[str, typer.Option(help="Of the kubeconfig; by default its current one.")] = "",
-    output: Annotated[Output, typer.Option("--output", "-o", help="text for people, json for tools.")] = Output.TEXT,
+    namespace: _Namespace = "",
+    kubeconfig: _Kubeconfig = None,
+    context: _Context = "",
+    output: _Output = Output.TEXT,
 ) -> None:
     """Explain the state of an object: the objects that its values pass through, and which of them is the cause.
 
@@ -252,12 +289,12 @@ def why(
 @commands.command()
 def status(
     *,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="By default that of the context.")] = "",
+    namespace: _Namespace = "",
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show every namespace.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again at every change, until Ctrl-C.")] = False,
-    kubeconfig: Annotated[Path | None, typer.Option(help="By default KUBECONFIG, or ~/.kube/config.")] = None,
-    context: Annotated[str, typer.Option(help="Of the kubeconfig; by default its current one.")] = "",
-    output: Annotated[Output, typer.Option("--output", "-o", help="text for people, json for tools.")] = Output.TEXT,
+    kubeconfig: _Kubeconfig = None,
+    context: _Context = "",
+    output: _Output = Output.TEXT,
 ) -> None:
     """Show every store, provider and synced object: problems first, grouped by cause. Never reads a value.
 
@@ -283,7 +320,10 @@ def list_providers() -> None:
 
 
 @provider_app.command("serve", context_settings=_PASSED_ON, add_help_option=False)
-def serve_provider(context: typer.Context, name: str) -> None:
+def serve_provider(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the provider.", autocompletion=_complete_provider)],
+) -> None:
     """Run an installed provider; `eso provider serve NAME --help` lists its flags.
 
     Without --tls-dir, it creates trial certificates in .eso/serve and listens on 127.0.0.1:8080.
@@ -299,7 +339,7 @@ def serve_provider(context: typer.Context, name: str) -> None:
 
 @provider_app.command("new")
 def new_provider(
-    name: str,
+    name: Annotated[str, typer.Argument(help="Name of the new provider.")],
     folder: Annotated[Path | None, typer.Option(help="Where to write it; by default a folder of that name.")] = None,
 ) -> None:
     """Create the source of a new provider that runs and passes the conformance suite."""

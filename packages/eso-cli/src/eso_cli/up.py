@@ -25,6 +25,7 @@ from eso_api.kinds import installed_kinds
 from eso_cli.demand import Demand
 from eso_cli.folder import Folder, Voice, missing
 from eso_cli.loglines import LogFormat, LogLines
+from eso_cli.progress import waiting
 from eso_cli.providers import (
     CORE_NAMESPACE,
     STARTED_HERE,
@@ -91,7 +92,13 @@ async def serve(options: Options) -> int:
         site = Site(options, kube, options.planned_providers(), stop)
         ports.callback(site.release_ports)
         site.check_options()
-        await run(kube, site.objects(), options.files, announce=typer.echo, company=site.company, stop=stop)
+        with waiting("starting the API server, the operator and the providers") as started:
+
+            def announce(line: str) -> None:
+                started()
+                typer.echo(line)
+
+            await run(kube, site.objects(), options.files, announce=announce, company=site.company, stop=stop)
     except (StartError, ProviderNameError, SettingsError, OSError, ExceptionGroup) as problem:
         typer.echo(f"eso up: {_said(problem, options)}", err=True)
         return 1
