@@ -1,4 +1,4 @@
-"""The sign of progress is for people at a terminal only."""
+"""The line of progress is for people at a terminal, and never mixes with lines that stay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from io import StringIO
 
 import pytest
 
-from eso_cli.progress import waiting
+from eso_cli.progress import Progress
+
+ERASE = "\r\x1b[2K"
 
 
 class Terminal(StringIO):
@@ -14,14 +16,19 @@ class Terminal(StringIO):
         return True
 
 
-def test_a_terminal_shows_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_stays_replaces_the_line_of_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     screen = Terminal()
+    progress = Progress(screen)
 
-    with waiting("starting", screen) as ended:
-        ended()
+    progress.show("starting")
+    progress.echo("ready")
+    progress.echo("more")
 
-    assert "starting" in screen.getvalue()
+    assert screen.getvalue() == f"{ERASE}starting …{ERASE}"
+    assert capsys.readouterr().out == "ready\nmore\n"
 
 
 @pytest.mark.parametrize(
@@ -33,8 +40,9 @@ def test_a_terminal_shows_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_other_outputs_get_nothing(stream: StringIO, terminal: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", terminal)
+    progress = Progress(stream)
 
-    with waiting("starting", stream) as ended:
-        ended()
+    progress.show("starting")
+    progress.clear()
 
     assert stream.getvalue() == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from eso_cli.progress import waiting
+from eso_cli.progress import Progress
 from eso_conformance import CaseResult, Fixture, FixtureError, Profile, Target, UnreachableError, Verdict, load, run
 from eso_conformance.subject import Identity, read_identity
 
@@ -30,8 +30,7 @@ async def conform(options: Options) -> int:
     try:
         fixture = load(options.fixture) if options.fixture else None
         target = _target(options)
-        with waiting(f"testing the provider at {options.target}"):
-            results = [result async for result in _printed(target, options.profiles, fixture)]
+        results = [result async for result in _printed(target, options.profiles, fixture)]
     except (FixtureError, UnreachableError) as problem:
         typer.echo(f"eso conformance: {problem}", err=True)
         return 2
@@ -43,10 +42,17 @@ async def conform(options: Options) -> int:
 
 
 async def _printed(target: Target, profiles: tuple[Profile, ...], fixture: Fixture | None) -> AsyncIterator[CaseResult]:
-    async for result in run(target, profiles, fixture):
-        why = f"  ({result.why})" if result.why else ""
-        typer.echo(f"{_MARKS[result.verdict]}  {result.kind}  {result.case}{why}")
-        yield result
+    progress, count = Progress(), 0
+    progress.show(f"testing the provider at {target.address}")
+    try:
+        async for result in run(target, profiles, fixture):
+            why = f"  ({result.why})" if result.why else ""
+            progress.echo(f"{_MARKS[result.verdict]}  {result.kind}  {result.case}{why}")
+            count += 1
+            progress.show(f"testing the provider at {target.address}: {count} cases done")
+            yield result
+    finally:
+        progress.clear()
 
 
 def _target(options: Options) -> Target:

@@ -1,25 +1,47 @@
-"""A sign of progress for people who wait: one line on the terminal that disappears. Files and pipes never get it."""
+"""A line on the terminal that says what is waited for, and disappears. Files and pipes never get it.
+
+Only the command itself writes to the terminal, so it erases the line before each line that stays. A line that another
+thread draws again and again would mix with them.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TextIO
+from typing import Final, TextIO
+
+import typer
+
+_ERASE: Final = "\r\x1b[2K"
 
 
-@contextmanager
-def waiting(text: str, stream: TextIO | None = None) -> Iterator[Callable[[], None]]:
-    """Show the text on standard error while the block runs, or until the yielded function is called.
+class Progress:
+    """What the user waits for, on standard error if that is a terminal."""
 
-    Lines that are printed meanwhile appear above it.
-    """
-    stream = stream or sys.stderr
-    if not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield lambda: None
-        return
-    from rich.console import Console
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._is_terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown = False
 
-    with Console(file=stream).status(text) as shown:
-        yield shown.stop
+    def show(self, text: str) -> None:
+        """Show the text until the next line is printed."""
+        if self._is_terminal:
+            self._write(f"{_ERASE}{text} …")
+            self._shown = True
+
+    def clear(self) -> None:
+        if self._shown:
+            self._write(_ERASE)
+            self._shown = False
+
+    def echo(self, line: str, *, err: bool = False) -> None:
+        """Print a line that stays."""
+        self.clear()
+        typer.echo(line, err=err)
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+        except UnicodeEncodeError:
+            self._stream.write(text.replace("…", "..."))
+        self._stream.flush()

@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
-import typer
 
 from eso_api.kinds import installed_kinds
 from eso_cli.demand import Demand
 from eso_cli.folder import Folder, Voice, missing
 from eso_cli.loglines import LogFormat, LogLines
-from eso_cli.progress import waiting
+from eso_cli.progress import Progress
 from eso_cli.providers import (
     CORE_NAMESPACE,
     STARTED_HERE,
@@ -85,37 +84,32 @@ class Options:
 
 async def serve(options: Options) -> int:
     """Run until a signal arrives; return 0, or 1 if the start failed or a task ended with an error."""
-    stop = asyncio.Event()
+    stop, progress = asyncio.Event(), Progress()
     ports = ExitStack()
     try:
         kube = LocalKube(options.data_dir, port=options.port)
-        site = Site(options, kube, options.planned_providers(), stop)
+        site = Site(options, kube, options.planned_providers(), stop, progress)
         ports.callback(site.release_ports)
         site.check_options()
-        with waiting("starting the API server, the operator and the providers") as started:
-
-            def announce(line: str) -> None:
-                started()
-                typer.echo(line)
-
-            await run(kube, site.objects(), options.files, announce=announce, company=site.company, stop=stop)
+        progress.show("starting the API server, the operator and the providers")
+        await run(kube, site.objects(), options.files, announce=progress.echo, company=site.company, stop=stop)
     except (StartError, ProviderNameError, SettingsError, OSError, ExceptionGroup) as problem:
-        typer.echo(f"eso up: {_said(problem, options)}", err=True)
+        progress.echo(f"eso up: {_said(problem, options)}", err=True)
         return 1
     finally:
         ports.close()
-    _log_lines(options).info(_COMPONENT, "stopped")
+    _log_lines(options, progress).info(_COMPONENT, "stopped")
     return 0
 
 
-def _log_lines(options: Options) -> LogLines:
+def _log_lines(options: Options, progress: Progress) -> LogLines:
     """Write to standard error: for people on a terminal, as JSON into a file or pipe."""
     terminal = sys.stderr.isatty()
     text = terminal if options.log_format is LogFormat.AUTO else options.log_format is LogFormat.TEXT
     colour = terminal and "NO_COLOR" not in os.environ
 
     def write(line: str) -> None:
-        typer.echo(line, err=True)
+        progress.echo(line, err=True)
 
     return LogLines(write, SystemClock(), text=text, colour=colour, quiet=options.quiet)
 
@@ -153,7 +147,12 @@ class Site:
     """Everything that runs beside the API server."""
 
     def __init__(
-        self, options: Options, kube: LocalKube, providers: tuple[Supervised, ...], stop: asyncio.Event
+        self,
+        options: Options,
+        kube: LocalKube,
+        providers: tuple[Supervised, ...],
+        stop: asyncio.Event,
+        progress: Progress | None = None,
     ) -> None:
         self._options = options
         self._kube = kube
@@ -162,7 +161,8 @@ class Site:
         self._clock: Clock = SystemClock()
         self._live_port, self._dashboard_port = ReservedPort(), ReservedPort()
         self._stop = stop
-        self._log = _log_lines(options)
+        self._progress = progress or Progress()
+        self._log = _log_lines(options, self._progress)
         self._announced = self._said_loopback = False
 
     def release_ports(self) -> None:
@@ -221,7 +221,7 @@ class Site:
         self._announced = True
         added = self._additions()
         if "dashboard" in added and not self._stop.is_set():
-            typer.echo(f"dashboard {added['dashboard']}")
+            self._progress.echo(f"dashboard {added['dashboard']}")
         return added
 
     # --- providers on demand ------------------------------------------------------------------------------------------
