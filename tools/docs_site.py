@@ -1,7 +1,7 @@
 """What mkdocs.yml cannot say: pages that are kept outside `docs/`, and the menu of generated pages.
 
 A hook of MkDocs (`hooks` in mkdocs.yml). The README of a provider stays in its own package, and is `providers/NAME.md`
-on the site. The pages of the kinds are found, so that a new kind needs no entry.
+on the site. The pages of the kinds and generators are found, so that a new one needs no entry.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 PROVIDERS = ROOT / "providers"
 KINDS = ROOT / "docs" / "reference" / "kinds"
+GENERATORS = ROOT / "docs" / "reference" / "generators"
 TITLE = re.compile(r"^# (\w+) \((.+)\)$", re.MULTILINE)
 """Of the page of a kind: its name and its API group."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the pages of the kinds to the menu, by API group."""
+    """Add the pages of the generators to the menu, and those of the kinds by API group."""
     groups: dict[str, list[dict[str, str]]] = {}
     for page in sorted(KINDS.glob("*.*.md")):
         name, group = TITLE.findall(page.read_text(encoding="utf-8"))[0]
         groups.setdefault(group, []).append({name: f"reference/kinds/{page.name}"})
     menu = ["reference/kinds/README.md", *({group: groups[group]} for group in sorted(groups))]
-    config.nav = [*(config.nav or []), {"Kinds": menu}]
+    makers = [f"reference/generators/{page.name}" for page in sorted(GENERATORS.glob("*.md"))]
+    config.nav = [*(config.nav or []), {"Generators": makers}, {"Kinds": menu}]
     return config
 
 

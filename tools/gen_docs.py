@@ -3,7 +3,7 @@
 gen_docs.py [--check] DIR
 
 Facts come from the code, words from YAML files in DIR where the code has none; `pages/` has a module for each page,
-and one for the pages of all kinds.
+and one for each folder of pages (kinds, generators).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Final
 from pages.markdown import DocsError
 
 PAGES: Final = ("templates", "flags", "metrics", "status")
+FOLDERS: Final = ("kinds", "generators")
+"""Folders with one page for each member."""
 
 
 def main(arguments: list[str]) -> int:
@@ -26,11 +28,12 @@ def main(arguments: list[str]) -> int:
     folder = Path(folders[0])
     try:
         texts = {folder / f"{name}.md": import_module(f"pages.{name}").page(folder) for name in PAGES}
-        texts |= {folder / name: text for name, text in import_module("pages.kinds").pages(folder).items()}
+        for name in FOLDERS:
+            texts |= {folder / path: text for path, text in import_module(f"pages.{name}").pages(folder).items()}
     except DocsError as exc:
         print(exc, file=sys.stderr)
         return 1
-    gone = [path for path in sorted((folder / "kinds").glob("*.md")) if path not in texts]
+    gone = [path for name in FOLDERS for path in sorted((folder / name).glob("*.md")) if path not in texts]
     return compare(texts, gone) if "--check" in arguments else write(texts, gone)
 
 

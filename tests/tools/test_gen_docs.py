@@ -10,14 +10,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
-from eso_api.kinds import AnyKind, installed_kinds
+from eso_api.externalsecret import ExternalSecret
+from eso_api.kinds import GENERATOR_KINDS, AnyKind, installed_kinds
+from eso_operator.reading.references import references_of
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-PAGES = ("flags.md", "kinds/passwords.generators.external-secrets.io.md", "metrics.md", "status.md", "templates.md")
+PAGES = (
+    "flags.md",
+    "generators/password.md",
+    "kinds/passwords.generators.external-secrets.io.md",
+    "metrics.md",
+    "status.md",
+    "templates.md",
+)
 
 
 def generate(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -130,3 +140,14 @@ def test_the_page_of_a_kind_shows_types_defaults_and_choices() -> None:
         "| `refreshInterval` | integer or string | `1h0m0s` | ",
     ):
         assert row in page
+
+
+@pytest.mark.parametrize("kind", GENERATOR_KINDS, ids=lambda kind: kind.name)
+def test_the_page_of_a_generator_shows_an_external_secret_that_uses_it(kind: AnyKind) -> None:
+    page = (REFERENCE / "generators" / f"{kind.name.lower()}.md").read_text(encoding="utf-8")
+    generator, user = yaml.safe_load_all(page.partition("```yaml\n")[2].partition("```")[0])
+
+    spec = msgspec.convert(user, ExternalSecret).spec
+
+    assert generator["kind"] == kind.name
+    assert [(ref.kind, ref.name) for ref in references_of(spec)] == [(kind.name, generator["metadata"]["name"])]

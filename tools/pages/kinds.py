@@ -49,12 +49,12 @@ def pages(_reference: Path) -> dict[str, str]:
 
 def page(kind: AnyKind) -> str:
     """Return the page of one kind."""
-    schema = _schema(kind)
+    schema = schema_of(kind)
     struct = types.type_info(kind.type)
     root = Node("", schema, struct if isinstance(struct, types.StructType) else None)
     nodes = [node for name in ("spec", "status") for node in _below(root, name)]
     sections = "".join(f"\n{_section(node)}" for node in nodes)
-    return f"{GENERATED}# {kind.name} ({kind.group})\n{_sentence(schema)}\n\n{_facts(kind)}{sections}"
+    return f"{GENERATED}# {kind.name} ({kind.group})\n{sentence(schema)}\n\n{_facts(kind)}{sections}"
 
 
 def _index(kinds: Iterable[AnyKind]) -> str:
@@ -66,13 +66,13 @@ def _index(kinds: Iterable[AnyKind]) -> str:
 
 def _listed(kinds: Iterable[AnyKind]) -> str:
     rows = (
-        (f"[{kind.name}]({kind.crd_name}.md)", ", ".join(kind.versions), _sentence(_schema(kind)))
+        (f"[{kind.name}]({kind.crd_name}.md)", ", ".join(kind.versions), sentence(schema_of(kind)))
         for kind in sorted(kinds, key=lambda kind: kind.name)
     )
     return table(("kind", "versions", "what it is"), rows)
 
 
-def _schema(kind: AnyKind) -> Schema:
+def schema_of(kind: AnyKind) -> Schema:
     schema: Schema = kind.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
 
@@ -144,7 +144,7 @@ def _section(node: Node) -> str:
     rows = [_row(node, name, schema) for name, schema in node.schema["properties"].items()]
     rules = "".join(f"- {escaped(rule['message'])}\n" for rule in node.schema.get("x-kubernetes-validations", ()))
     listed = f"\nThe API server checks:\n\n{rules}" if rules else ""
-    return f"{'#' * depth} {node.path}\n{_sentence(node.schema)}\n\n{table(HEADS, rows)}{listed}"
+    return f"{'#' * depth} {node.path}\n{sentence(node.schema)}\n\n{table(HEADS, rows)}{listed}"
 
 
 def _row(node: Node, name: str, schema: Schema) -> tuple[str, str, str, str]:
@@ -154,7 +154,7 @@ def _row(node: Node, name: str, schema: Schema) -> tuple[str, str, str, str]:
     required = ", required" if name in node.schema.get("required", ()) else ""
     enum = _enum(schema)
     choices = f" One of {', '.join(map(code, enum))}." if enum else ""
-    return code(name), kind + required, _default(_field(node, name)), (_sentence(schema) + choices).strip()
+    return code(name), kind + required, _default(_field(node, name)), (sentence(schema) + choices).strip()
 
 
 def _type(schema: Schema) -> str:
@@ -180,6 +180,6 @@ def _default(field: types.Field | None) -> str:
     return ""
 
 
-def _sentence(schema: Schema) -> str:
+def sentence(schema: Schema) -> str:
     text = escaped(str(schema.get("description", ""))).strip()
     return text if not text or text.endswith((".", "!", "?", ":")) else f"{text}."
