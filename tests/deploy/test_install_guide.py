@@ -23,12 +23,21 @@ PROJECTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("command", re.findall(r"^helm (?:install|upgrade) .*$", COMMANDS, re.MULTILINE))
+def helm_commands() -> list[str]:
+    """Return the commands of every page that install or upgrade a chart."""
+    pages = (page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md")))
+    blocks = "\n".join(
+        block for page in pages for block in re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    )
+    return re.findall(r"^helm (?:install|upgrade) .*$", blocks.replace("\\\n", " "), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", helm_commands())
 def test_a_chart_and_what_is_set_of_it_exist(command: str) -> None:
     (chart,) = re.findall(r"deploy/charts/\S+", command)
     values = yaml.safe_load((ROOT / chart / "values.yaml").read_text(encoding="utf-8"))
 
-    for setting in re.findall(r"([\w.]+)=", command.partition("--set ")[2]):
+    for setting in re.findall(r"([\w.]+)=", command.partition("--set ")[2].partition(" --set-string ")[0]):
         held: Any = values
         for step in setting.split("."):
             assert step in held, f"{chart} has no value {setting}"

@@ -175,7 +175,7 @@ def test_the_commands_of_the_guide_on_switching_take_a_cluster_over(tmp_path: Pa
     assert code == 0, output[-3000:]
     assert "✓ ready: 0 blockers, 0 warnings" in output
     assert "fake" in output.split()
-    shown = r"externalsecret\S*/database +backend +1h +SecretSynced +True"
+    shown = r"externalsecret\S*/database +SecretStore +backend +1h +SecretSynced +True"
     assert re.search(shown, output), output
 
 
@@ -231,20 +231,21 @@ def test_the_commands_of_the_tutorial_lead_from_nothing_to_a_rotating_secret(tmp
 
 def test_the_commands_of_the_page_on_uninstalling_keep_the_secrets(tmp_path: Path) -> None:
     page = (GUIDES.parent / "howto" / "uninstall.md").read_text(encoding="utf-8")
-    keep, remove = (
-        re.findall(r"^```sh\n(.*?)^```", page.partition(f"\n## {title}\n")[2], re.DOTALL | re.MULTILINE)[0]
-        for title in ("Keep the Secrets, remove the objects", "Remove the rest")
-    )
+    _, keep, remove, definitions = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (tmp_path / "old.yaml").write_text(OLD_OBJECTS)
+    (tmp_path / "deploy").symlink_to(GUIDES.parents[1] / "deploy")
     wait = "kubectl wait --for=condition=Ready --timeout=120s externalsecret/database --namespace=default"
     look = "kubectl get secrets --namespace=default -o name\nkubectl get secretstores,externalsecrets -A -o name"
-    script = f"set -e\nkubectl create -f old.yaml\n{wait}\n{keep}\n{remove}\necho removed\n{look}"
+    left = "kubectl get crds -o name\nkubectl get secrets --namespace=default -o name"
+    story = ["kubectl create -f old.yaml", wait, keep, remove, "echo removed", look, definitions, "echo left", left]
 
     with up_running(tmp_path / "up") as cluster:
-        code, output = typed(script, tmp_path, KUBECONFIG=str(cluster.kubeconfig))
+        code, output = typed("\n".join(["set -e", *story]), tmp_path, KUBECONFIG=str(cluster.kubeconfig))
 
     assert code == 0, output
-    assert output.partition("removed\n")[2].split() == ["secret/database"]
+    assert output.partition("removed\n")[2].split()[0] == "secret/database"
+    assert "externalsecret.external-secrets.io/" not in output.partition("removed\n")[2]
+    assert output.partition("left\n")[2].split() == ["secret/database"]
 
 
 def test_the_template_on_the_front_page_renders(tmp_path: Path) -> None:

@@ -1,0 +1,177 @@
+"""Every command that a page shows is run by a test, or says here why no test runs it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^ *```(?:sh|bash|shell|console)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+GUIDES: Final = "tests/e2e/test_guides.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The test that runs the block. Its file names the page."""
+
+    file: str
+    test: str
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    """Why no test runs the block; `checked_by` is a test of what can be checked without running it."""
+
+    reason: str
+    checked_by: str = ""
+
+
+SWITCHING = Run(GUIDES, "test_the_commands_of_the_guide_on_switching_take_a_cluster_over")
+TUTORIAL = Run(GUIDES, "test_the_commands_of_the_tutorial_lead_from_nothing_to_a_rotating_secret")
+UNINSTALL = Run(GUIDES, "test_the_commands_of_the_page_on_uninstalling_keep_the_secrets")
+CHARTS = "tests/deploy/test_install_guide.py::test_a_chart_and_what_is_set_of_it_exist"
+HELM = Because("helm and a cluster that runs pods are needed", CHARTS)
+VAULT = Because("the CLI of Vault is needed; the tests do the same through its API", "tests/e2e/test_vault_auth.py")
+
+BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
+    "docs/guides/check-templates.md": {
+        "echo 'password:": Run(GUIDES, "test_the_guide_on_templates_renders_and_its_mistakes_are_found"),
+    },
+    "docs/guides/coming-from-go-eso.md": {
+        "eso provider list": SWITCHING,
+        "kubectl -n external-secrets scale": Because("the Deployments and webhooks of the Go operator are needed"),
+        "eso crds >": SWITCHING,
+        "kubectl create namespace": SWITCHING,
+        "eso operator": SWITCHING,
+        "kubectl get secretstores": SWITCHING,
+        "kill %2 %1": SWITCHING,
+    },
+    "docs/guides/dashboard.md": {"helm upgrade": HELM},
+    "docs/guides/install.md": {
+        "make dist": Because(
+            "docker is needed", "tests/deploy/test_install_guide.py::test_the_images_are_targets_of_the_containerfile"
+        ),
+        "kubectl apply -f deploy/crds": Because(
+            "every test with our CRDs applies these files", "tests/crds/test_examples.py"
+        ),
+        "helm install external-secrets deploy/charts/eso-operator --namespace external-secrets": HELM,
+        "helm install external-secrets deploy/charts/eso-operator --namespace team-a": HELM,
+        "helm install fake": HELM,
+        "kubectl get providerclasses": Because("it only lists objects", "tests/kubectl/test_reading.py"),
+        "kubectl apply -f deploy/crds\nhelm upgrade": HELM,
+    },
+    "docs/guides/one-machine.md": {
+        "eso up -f manifests/": Because("other tests run this command", "packages/eso-cli/tests/test_up_providers.py"),
+    },
+    "docs/guides/provider-certificates.md": {
+        "kubectl -n external-secrets get secret": Because(
+            "a provider inside a cluster is needed", "packages/eso-operator/tests/certs/test_certificate_guide.py"
+        ),
+    },
+    "docs/guides/providers/aws.md": {
+        "helm install aws": HELM,
+        "helm upgrade aws": HELM,
+        "aws sqs create-queue": Because("an AWS account is needed", "tests/e2e/test_aws.py"),
+    },
+    "docs/guides/providers/vault-auth.md": {
+        "vault policy write external-secrets": VAULT,
+        "vault token create": VAULT,
+        "vault auth enable approle": VAULT,
+        "vault auth enable kubernetes": VAULT,
+        "vault auth enable jwt": VAULT,
+        "vault auth enable ldap": VAULT,
+        "vault auth enable cert": VAULT,
+        "vault auth enable aws": VAULT,
+        "vault auth enable gcp": VAULT,
+        "vault secrets enable database": VAULT,
+    },
+    "docs/guides/providers/vault.md": {"vault kv put": VAULT},
+    "docs/guides/refresh-on-change.md": {
+        "kubectl get secretstore vault": Because("it only prints a condition", "tests/kubectl/test_reading.py"),
+    },
+    "docs/guides/status.md": {
+        "eso status": Because("other tests run this command", "packages/eso-cli/tests/test_status.py"),
+    },
+    "docs/guides/troubleshooting.md": {
+        "eso why externalsecret": Because("other tests run this command", "packages/eso-cli/tests/test_why.py"),
+    },
+    "docs/guides/write-a-provider.md": {
+        "eso provider new": Because(
+            "pip install needs a package index; the other commands are run",
+            f"{GUIDES}::test_the_commands_of_the_guide_on_providers_try_a_new_one",
+        ),
+        "eso provider serve": Run(GUIDES, "test_the_commands_of_the_guide_on_providers_try_a_new_one"),
+    },
+    "docs/howto/clusterexternalsecret.md": {
+        "kubectl get clusterexternalsecret": Because("it only prints a status", "packages/eso-cli/tests/test_why.py"),
+    },
+    "docs/howto/uninstall.md": {
+        "helm uninstall": Because("helm and a cluster that runs pods are needed"),
+        "kubectl delete clusterexternalsecrets": UNINSTALL,
+        "kubectl delete clusterpushsecrets": UNINSTALL,
+        "kubectl delete -f deploy/crds": UNINSTALL,
+    },
+    "docs/tutorial.md": {
+        "make setup": Because("its effect is the workspace that the tests run in"),
+        "export BAO_ADDR": TUTORIAL,
+        "bao kv put -mount=secret app/db user=app password=first": TUTORIAL,
+        "eso up --ready-file": TUTORIAL,
+        "kubectl create namespace shop": TUTORIAL,
+        "kubectl apply -f - <<'EOF'\napiVersion: external-secrets.io/v1\nkind: ExternalSecret": TUTORIAL,
+        "bao kv put -mount=secret app/db user=app password=second": TUTORIAL,
+        "kubectl apply -f - <<'EOF'\napiVersion: generators": TUTORIAL,
+        "eso status --namespace shop": TUTORIAL,
+        "kill %2 %1": TUTORIAL,
+    },
+}
+"""The entry of each block, by page and by the beginning of the block; the longest beginning counts."""
+
+
+def shown() -> dict[str, list[str]]:
+    """Return the blocks of commands of each page."""
+    pages = {path: BLOCK.findall(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "docs").rglob("*.md"))}
+    return {str(path.relative_to(ROOT)): blocks for path, blocks in pages.items() if blocks}
+
+
+def entry_of(page: str, block: str) -> str:
+    """Return the beginning under which a block is listed; empty if it is not."""
+    return max((begin for begin in BLOCKS.get(page, {}) if block.startswith(begin)), key=len, default="")
+
+
+def functions(file: str) -> set[str]:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("page", shown())
+def test_every_block_of_a_page_is_run_or_says_why_not(page: str) -> None:
+    unlisted = [block.splitlines()[0] for block in shown()[page] if not entry_of(page, block)]
+
+    assert unlisted == [], f"{page}: run these in a test and list it in BLOCKS, or give the reason there"
+
+
+def test_every_entry_is_about_a_block_that_is_shown() -> None:
+    used = {(page, entry_of(page, block)) for page, blocks in shown().items() for block in blocks}
+
+    assert {(page, begin) for page, entries in BLOCKS.items() for begin in entries} - used == set()
+
+
+def test_the_named_tests_exist_and_read_the_page() -> None:
+    wrong = []
+    for page, entries in BLOCKS.items():
+        for entry in entries.values():
+            match entry:
+                case Run(file, test):
+                    fits = test in functions(file) and Path(page).name in (ROOT / file).read_text(encoding="utf-8")
+                case Because(checked_by=checked_by):
+                    file, _, test = checked_by.partition("::")
+                    fits = not file or ((ROOT / file).exists() and (not test or test in functions(file)))
+            if not fits:
+                wrong.append((page, entry))
+
+    assert wrong == []
