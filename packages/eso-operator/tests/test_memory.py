@@ -72,7 +72,7 @@ def test_every_way_to_lose_a_record_undoes_the_same(another: object) -> None:
     assert undone == [(ONE, "lost")]
 
 
-def test_what_points_to_an_object_without_a_record_is_undone_too() -> None:
+def test_index_entries_of_an_object_without_a_record_are_removed_too() -> None:
     memory, undone = Memory(Note), list[ObjectKey]()
     memory.on_forget(lambda key, _: undone.append(key))
 

@@ -172,7 +172,7 @@ async def test_an_author_who_fails_is_asked_again_with_the_next_token(
         assert await caller.change() == expected
 
 
-async def test_what_is_acknowledged_while_the_author_is_busy_comes_as_one(served: ProviderServer) -> None:
+async def test_acknowledgements_while_the_author_is_busy_arrive_as_one(served: ProviderServer) -> None:
     author = Author()
     author.free.clear()
     async with opened(served.client, author.context) as caller:

@@ -249,7 +249,7 @@ async def test_a_failure_of_the_group_is_one_of_each_item_and_of_no_other_key(pr
     assert [_reason(result) for result in results] == ["BACKEND_ERROR", "BACKEND_ERROR", "UPDATED"]
 
 
-async def test_what_push_metadata_refers_to_is_masked_in_errors(provider: InMemory) -> None:
+async def test_secrets_that_push_metadata_refers_to_are_masked_in_errors(provider: InMemory) -> None:
     item = PushItem("1", RemoteRef("echo"), SecretBytes(b"v"), resolved=(Credential("/policy", SecretBytes(CANARY)),))
 
     (result,) = await provider.push(call_context(Grouped), PushBatch((item,), idempotency_key="once"))

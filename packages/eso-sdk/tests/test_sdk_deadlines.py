@@ -85,7 +85,7 @@ async def test_the_items_of_a_batch_that_have_an_answer_keep_it(hanging: Hanging
     assert sorted(hanging.given_up) == ["slow", "slower"]
 
 
-async def test_what_was_pushed_before_time_was_up_is_known_to_be_pushed(hanging: Hanging) -> None:
+async def test_items_pushed_before_the_deadline_are_reported_as_pushed(hanging: Hanging) -> None:
     batch = PushBatch((pushed("fast"), pushed("slow")), SourceSecret(), "key")
 
     fast, slow = await hanging.ended(hanging.client.push(hanging.context(), batch))

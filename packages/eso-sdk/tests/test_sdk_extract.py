@@ -31,7 +31,7 @@ def test_json_map(raw: bytes, expected: dict[str, bytes]) -> None:
     "raw",
     [b"", b"[]", b"null", b'"x"', b"1", b"{", b'{"hunter2"}', b"\xff\xfe", b'{"a":"\\ud800"}', b'{"a":1} hunter2'],
 )
-def test_what_is_no_object_is_refused_without_a_word_of_it(raw: bytes) -> None:
+def test_a_value_that_is_not_an_object_is_refused_without_quoting_it(raw: bytes) -> None:
     with pytest.raises(NotAnObjectError) as caught:
         json_map(raw)
 

@@ -56,7 +56,7 @@ def test_a_pattern_that_cannot_be_run_is_refused_with_the_reason(pattern: str, w
         pytest.param(r"^\pL+/\pN+$", id="letters of all languages"),
     ],
 )
-def test_what_people_write_is_within_the_bound(pattern: str) -> None:
+def test_patterns_that_people_write_are_within_the_bound(pattern: str) -> None:
     assert len(pattern) <= 4096
     Matcher(FindQuery(name_regexp=pattern))
 

@@ -65,7 +65,7 @@ AWAITED = ["open", "close", "validate", "get", "get_map", "get_many", "check", "
 
 @pytest.mark.parametrize("method", AWAITED)
 @pytest.mark.parametrize("written", [plain, streamed, generated, logged(plain), lambda *_: None])
-def test_what_is_awaited_must_be_async(method: str, written: Any) -> None:
+def test_a_method_that_is_awaited_must_be_async(method: str, written: Any) -> None:
     with pytest.raises(TypeError, match=rf"Mine\.{method} must be awaitable: write `async def {method}\(self"):
         store(**{method: written})
 
@@ -78,12 +78,12 @@ def test_so_must_what_generators_do(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["find", "subscribe"])
 @pytest.mark.parametrize("written", [awaited, generated, logged(awaited)])
-def test_what_is_streamed_must_give_an_async_iterator(method: str, written: Any) -> None:
+def test_a_method_that_streams_must_return_an_async_iterator(method: str, written: Any) -> None:
     with pytest.raises(TypeError, match=rf"Mine\.{method} must give an async iterator: write .* with `yield` in it"):
         store(**{method: written})
 
 
-def test_what_admission_asks_is_not_awaited() -> None:
+def test_a_method_that_admission_calls_is_not_awaited() -> None:
     with pytest.raises(TypeError, match=r"Mine\.check_config is not awaited: write `def check_config"):
         store(check_config=classmethod(awaited))
 

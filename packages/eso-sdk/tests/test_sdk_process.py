@@ -213,7 +213,9 @@ async def test_flags_may_come_from_the_environment_and_certificates_later(proces
         ),
     ],
 )
-async def test_what_cannot_start_says_why(process: Process, arguments: list[str], code: int, said: str) -> None:
+async def test_a_process_that_cannot_start_says_why(
+    process: Process, arguments: list[str], code: int, said: str
+) -> None:
     write_material(process.tls, process.authority.leaf(SERVER_ID))
 
     async with process.run(*(argument.format(tls=process.tls) for argument in arguments)) as running:

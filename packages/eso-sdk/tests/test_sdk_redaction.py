@@ -58,7 +58,7 @@ def test_no_secret_hides_at_the_end_of_a_long_text() -> None:
     assert not set(Redactor([SecretBytes(secret.encode())]).text(text)) - {"…"}
 
 
-def test_what_is_too_short_to_be_told_from_other_words_stays() -> None:
+def test_a_value_too_short_to_be_told_from_other_words_stays() -> None:
     assert Redactor([SecretBytes(b"abc"), SecretBytes(b"")]).text("abc abcd") == "abc abcd"
 
 

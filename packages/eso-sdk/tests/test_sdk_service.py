@@ -241,7 +241,9 @@ async def test_a_map_is_the_json_object_of_the_value(
 
 
 @pytest.mark.parametrize("value", [b"plain", b"[1]", b'"text"', b"", b"\xff", b'{"a":'])
-async def test_what_is_no_json_object_gives_no_map_and_no_word_of_it(provider: InMemory, value: bytes) -> None:
+async def test_a_value_that_is_not_a_json_object_gives_no_map_and_is_not_quoted(
+    provider: InMemory, value: bytes
+) -> None:
     result = await provider.get_one(using(Script.new(values={"k": value})), "k", shape=Shape.MAP)
 
     assert reason(result.outcome) is ErrorReason.BACKEND_ERROR
@@ -404,7 +406,7 @@ async def test_deleting_what_is_not_there_succeeds(provider: InMemory) -> None:
         ),
     ],
 )
-async def test_what_is_not_offered_is_refused_as_a_whole(provider: InMemory, call: Any) -> None:
+async def test_an_operation_that_is_not_offered_is_refused_as_a_whole(provider: InMemory, call: Any) -> None:
     script = Script.new(values={"a": b"1"})
 
     failure = await failure_of(call(provider, using(script, ReadOnly)))

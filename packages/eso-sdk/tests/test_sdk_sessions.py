@@ -182,7 +182,7 @@ async def test_the_one_used_longest_ago_goes_first() -> None:
     assert max(bench.sizes) == 2
 
 
-async def test_what_is_forgotten_is_closed_only_when_no_call_uses_it() -> None:
+async def test_an_evicted_session_is_closed_only_when_no_call_uses_it() -> None:
     bench = Bench(limit=1)
 
     async with bench.sessions.use(b"a", lambda: bench.session(Backend("a", bench.log))):

@@ -175,7 +175,7 @@ async def test_changes_that_end_end_the_stream(bench: Bench) -> None:
         pytest.param(KeyError("hunter2"), ErrorReason.INTERNAL, id="a bug"),
     ],
 )
-async def test_what_fails_ends_the_stream_with_its_reason(
+async def test_an_exception_ends_the_stream_with_its_reason(
     bench: Bench, trouble: Exception, reason: ErrorReason
 ) -> None:
     caller = await bench.open("a")

@@ -125,7 +125,7 @@ async def test_a_validation_offers_no_more_than_the_kind(provider: InMemory) -> 
     [rejected("bad token"), denied("everything"), invalid_config("/script", "is not welcome")],
     ids=lambda problem: problem.reason,
 )
-async def test_what_is_wrong_with_the_configuration_is_the_answer(provider: InMemory, problem: ProviderError) -> None:
+async def test_a_problem_of_the_configuration_is_the_answer(provider: InMemory, problem: ProviderError) -> None:
     async def opening(_: Any) -> None:
         raise problem
 
@@ -166,7 +166,7 @@ async def test_a_generator_makes_values_with_state_and_cleans_up_twice(provider:
         pytest.param(False, ErrorReason.UNSUPPORTED_OPERATION, id="and is refused by one that cannot find it"),
     ],
 )
-async def test_what_was_made_without_an_answer_goes_by_the_key_of_the_call(
+async def test_resources_of_an_unanswered_call_are_cleaned_up_by_the_key_of_the_call(
     provider: InMemory, finds: bool, outcome: CleanupOutcome | ErrorReason
 ) -> None:
     script = Script.new(finds_by_key=finds)

@@ -108,7 +108,7 @@ _json = st.recursive(
 @given(
     document=st.dictionaries(_names, _json, max_size=4), keys=st.lists(_names, min_size=1, max_size=3), text=st.text()
 )
-def test_what_was_written_is_found_again(document: dict[str, object], keys: list[str], text: str) -> None:
+def test_a_written_value_is_found_again(document: dict[str, object], keys: list[str], text: str) -> None:
     path = ".".join(":" + "".join("\\" + character for character in key) for key in keys)
     found_by = ".".join("".join("\\" + character for character in key) for key in keys)
 

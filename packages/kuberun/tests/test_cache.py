@@ -136,7 +136,7 @@ def test_an_index_that_cannot_read_an_object_makes_it_malformed_and_spares_the_o
     assert "CANARY" not in bad.error
 
 
-def test_what_was_read_does_not_change_with_the_store() -> None:
+def test_objects_that_were_read_do_not_change_with_the_store() -> None:
     store = store_with(thing("a", 1, team="red"))
     keys, objects, found = store.keys(), store.objects(), store.find_keys("team", "red")
 

@@ -181,7 +181,7 @@ async def test_a_full_queue_drops_and_never_waits(recorder: Recorder) -> None:
     assert await written(events) == Counts(written=2, dropped=3)
 
 
-async def test_what_is_remembered_is_bounded(server: ScriptedServer, recorder: Recorder) -> None:
+async def test_the_number_of_remembered_events_is_bounded(server: ScriptedServer, recorder: Recorder) -> None:
     events = recorder(remembered=2)
 
     for name in ("a", "b", "c", "a"):

@@ -11,7 +11,7 @@ from kuberun.kubeconfig import connection, parse_self_contained
 TEXT = kubeconfig_text("https://10.0.0.1:6443", b"authority", "PLANTED-token")
 
 
-async def test_what_it_holds_itself_is_used() -> None:
+async def test_a_self_contained_kubeconfig_is_used() -> None:
     made = connection(parse_self_contained(TEXT.encode(), "of a test"), "", SystemClock())
 
     assert (made.server, made.tls.ca) == ("https://10.0.0.1:6443", b"authority")
@@ -29,7 +29,7 @@ async def test_what_it_holds_itself_is_used() -> None:
         pytest.param("cluster", "certificate-authority", "/etc/passwd", id="a file with authorities"),
     ],
 )
-def test_what_it_names_outside_of_itself_is_refused(entry: str, field: str, value: object) -> None:
+def test_a_kubeconfig_that_names_files_or_commands_is_refused(entry: str, field: str, value: object) -> None:
     document = yaml.safe_load(TEXT)
     document[f"{entry}s"].append({"name": "unused", entry: {field: value}})
 

@@ -216,7 +216,7 @@ async def test_applying_what_another_manager_owns_is_a_conflict_that_names_the_f
     assert forced["data"] == {"a": "2"}
 
 
-async def test_what_a_manager_no_longer_applies_is_removed(client: Client, namespace: str) -> None:
+async def test_fields_that_a_manager_stops_applying_are_removed(client: Client, namespace: str) -> None:
     await client.apply(CONFIGS, config_map("one", namespace, {"a": "1", "b": "1"}), field_manager="first")
 
     after = await client.apply(CONFIGS, config_map("one", namespace, {"a": "1"}), field_manager="first")

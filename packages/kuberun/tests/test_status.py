@@ -52,7 +52,7 @@ def widget(**status: Any) -> Widget:
     return Widget(metadata=metadata(resource_version="7"), status=Status(**status))
 
 
-async def test_what_changed_is_one_patch_on_the_status(server: ScriptedServer, client: Client) -> None:
+async def test_all_changes_of_a_status_are_one_patch(server: ScriptedServer, client: Client) -> None:
     obj = widget(refresh_time="then", counts={"a": 1, "b": 1})
 
     new = Status(conditions=set_condition([], READY, START), counts={"a": 1, "b": 2})

@@ -72,7 +72,7 @@ def test_a_client_certificate_names_user_and_groups() -> None:
         ("/api/v1/secrets", False),
     ],
 )
-def test_what_needs_no_credentials(path: str, public: bool) -> None:
+def test_only_public_paths_need_no_credentials(path: str, public: bool) -> None:
     assert is_public(target_of("GET", path, {})) is public
 
 

@@ -111,7 +111,7 @@ class TestVersions:
         assert (first["apiVersion"], first["spec"]) == ("example.com/v1", {"size": 2})
         assert first["metadata"]["uid"] == second["metadata"]["uid"]
 
-    async def test_what_the_stored_version_does_not_know_is_not_kept(self, verbs: Verbs) -> None:
+    async def test_fields_that_the_stored_version_does_not_have_are_not_kept(self, verbs: Verbs) -> None:
         size, colour = {"type": "integer"}, {"type": "string"}
         await verbs.create(CRDS, with_versions(v1=schema_of(size=size), v2=schema_of(size=size, colour=colour)))
 

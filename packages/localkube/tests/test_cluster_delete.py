@@ -31,7 +31,7 @@ async def test_some_kinds_answer_with_what_was_deleted(verbs: Verbs) -> None:
     assert (answer["kind"], answer["metadata"]["name"]) == ("ServiceAccount", "robot")
 
 
-async def test_what_is_missing_cannot_be_deleted(verbs: Verbs) -> None:
+async def test_a_missing_object_cannot_be_deleted(verbs: Verbs) -> None:
     error = await refusal(verbs.delete("configmaps", "nope"))
 
     assert (error.code, error.reason, error.message) == (404, "NotFound", 'configmaps "nope" not found')
@@ -149,7 +149,7 @@ class TestCollections:
         found = await verbs.cluster.delete_collection(kind, ListQuery("default", **query), DeleteOptions(ADMIN))
         return [obj["metadata"]["name"] for obj in found.items]
 
-    async def test_what_the_selector_takes_is_deleted_and_listed(self, verbs: Verbs) -> None:
+    async def test_objects_that_the_selector_matches_are_deleted_and_listed(self, verbs: Verbs) -> None:
         for name, label in (("a", "x"), ("b", "y"), ("c", "x")):
             await verbs.create("configmaps", config_map(name, labels={"l": label}))
 

@@ -97,7 +97,7 @@ async def test_it_expires(robot: Verbs, clock: VirtualClock) -> None:
         pytest.param(lambda text: ".".join(["eyJhbGciOiJub25lIn0", text.split(".")[1], ""]), id="no signature at all"),
     ],
 )
-async def test_what_was_tampered_with_is_nobody(robot: Verbs, spoil: Any) -> None:
+async def test_a_token_that_was_tampered_with_authenticates_no_user(robot: Verbs, spoil: Any) -> None:
     assert robot.cluster.tokens.verify(spoil(await token(robot))) is None
 
 

@@ -102,7 +102,9 @@ class TestUpdate:
             ),
         ],
     )
-    async def test_what_cannot_change(self, verbs: Verbs, field: str, value: str, code: int, text: str) -> None:
+    async def test_an_update_of_an_immutable_field_is_refused(
+        self, verbs: Verbs, field: str, value: str, code: int, text: str
+    ) -> None:
         obj = await created(verbs, "configmaps", config_map("a"))
         obj["metadata"][field] = value
 
@@ -112,7 +114,9 @@ class TestUpdate:
         assert text in error.message
 
     @pytest.mark.parametrize("field", ["uid", "creationTimestamp", "namespace", "generation"])
-    async def test_what_is_left_out_or_overwritten_comes_back(self, verbs: Verbs, field: str) -> None:
+    async def test_metadata_of_the_server_comes_back_if_it_is_left_out_or_overwritten(
+        self, verbs: Verbs, field: str
+    ) -> None:
         obj = await created(verbs, "configmaps", config_map("a"))
         before = copy.deepcopy(obj)
         obj["metadata"].pop(field, None)
@@ -266,7 +270,9 @@ class TestPatch:
             pytest.param({"apiVersion": "v9"}, 422, "must be v1", id="apiVersion"),
         ],
     )
-    async def test_what_a_patch_cannot_change(self, verbs: Verbs, patch: JsonObject, code: int, text: str) -> None:
+    async def test_a_patch_of_an_immutable_field_is_refused(
+        self, verbs: Verbs, patch: JsonObject, code: int, text: str
+    ) -> None:
         await verbs.create("configmaps", config_map("a"))
 
         error = await refusal(verbs.patch("configmaps", "a", patch))
@@ -356,7 +362,7 @@ async def test_refusals_wait_for_the_write_they_rest_on(verbs: Verbs) -> None:
     await first
 
 
-async def test_what_is_older_than_its_schema_is_named_when_it_cannot_be_merged(verbs: Verbs) -> None:
+async def test_an_object_older_than_its_schema_is_named_when_it_cannot_be_merged(verbs: Verbs) -> None:
     await verbs.create(CRDS, definition())
     await verbs.until_idle()
     await verbs.patch(CRDS, "things.example.com", [parts("atomic")], "json")

@@ -81,7 +81,7 @@ async def test_a_dependent_with_another_living_owner_stays_and_forgets_the_dead_
         pytest.param({"apiVersion": "v1", "kind": "Unknown"}, id="an unknown kind of a known group"),
     ],
 )
-async def test_what_cannot_be_looked_up_is_taken_to_be_alive(verbs: Verbs, owner: JsonObject) -> None:
+async def test_an_owner_that_cannot_be_looked_up_counts_as_alive(verbs: Verbs, owner: JsonObject) -> None:
     await make(verbs, "child", {**owner, "metadata": {"name": "x", "uid": "y"}})
 
     await verbs.until_idle()
@@ -184,7 +184,7 @@ async def test_orphans_lose_the_reference_and_stay(verbs: Verbs) -> None:
     assert "ownerReferences" not in child["metadata"]
 
 
-async def test_what_was_not_collected_before_a_restart_is_collected_after(tmp_path: Path) -> None:
+async def test_garbage_left_before_a_restart_is_collected_after_it(tmp_path: Path) -> None:
     async with Cluster(tmp_path, clock=SystemClock()) as cluster:
         verbs = Verbs(cluster)
         owner = await make(verbs, "owner")

@@ -279,7 +279,7 @@ async def test_a_stream_to_an_old_client_ends_with_the_connection(connection: Fi
 
 
 @pytest.mark.parametrize("path", [b"/stream", b"/wait"])
-async def test_what_a_client_asked_for_is_cleaned_up_when_it_goes_away(connection: Fixture, path: bytes) -> None:
+async def test_the_work_for_a_client_is_cleaned_up_when_it_goes_away(connection: Fixture, path: bytes) -> None:
     backend, (_, writer), _ = connection
     writer.write(request_of(path))
     await backend.entered.wait()

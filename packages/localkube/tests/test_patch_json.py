@@ -125,7 +125,7 @@ def test_an_operation_that_does_not_apply_ends_the_patch(operation: Any) -> None
         ),
     ],
 )
-def test_what_is_no_json_patch_is_a_bad_request(ops: Any, message: str) -> None:
+def test_a_body_that_is_not_a_json_patch_is_a_bad_request(ops: Any, message: str) -> None:
     with pytest.raises(StatusError) as caught:
         json_patch(DOC, ops)
 

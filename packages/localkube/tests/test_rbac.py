@@ -226,7 +226,7 @@ def test_denials_read_like_those_of_the_real_server(target: ResourceTarget | Pat
     assert (error.code, error.reason, error.message) == (403, "Forbidden", message)
 
 
-def test_what_a_grant_would_escalate() -> None:
+def test_rules_beyond_those_held_would_escalate() -> None:
     held = [Rule(("get", "list"), ("",), ("secrets",)), Rule(("*",), ("apps",), ("*",))]
     wanted = [Rule(("get", "update"), ("",), ("secrets",)), Rule(("delete",), ("apps",), ("deployments",))]
 

@@ -353,7 +353,9 @@ async def test_only_administrators_may_compact(admin: RawApi) -> None:
         ("DELETE", "/api/v1/namespaces", 405),
     ],
 )
-async def test_what_is_not_served(admin: RawApi, method: str, path: str, status: int) -> None:
+async def test_paths_and_methods_that_are_not_served_are_refused(
+    admin: RawApi, method: str, path: str, status: int
+) -> None:
     assert (await admin.send(method, path, {})).status == status
 
 

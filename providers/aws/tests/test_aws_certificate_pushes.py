@@ -364,7 +364,7 @@ _LOCKED = FIRST.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailab
         ),
     ],
 )
-async def test_what_cannot_be_a_certificate_is_refused_before_anything_is_asked(
+async def test_a_payload_that_cannot_be_a_certificate_is_refused_before_any_call(
     account: Account, payload: Any, item: dict[str, Any], words: str
 ) -> None:
     error = failed(await account.push(payload, **item))

@@ -87,7 +87,7 @@ def test_an_event_that_changes_a_secret_reaches_its_watch(body: str, *, deleted:
         pytest.param(json.dumps({"source": "aws.ssm", "detail-type": 7, "detail": {}}), id="a type that is none"),
     ],
 )
-def test_what_changes_nothing_is_no_change(body: str) -> None:
+def test_an_event_that_changes_nothing_is_not_announced(body: str) -> None:
     assert change_in(body) is None
 
 
@@ -103,7 +103,7 @@ def test_what_changes_nothing_is_no_change(body: str) -> None:
         pytest.param(json.dumps({"Type": "Notification", "Message": "hello"}), id="an unrelated SNS message"),
     ],
 )
-def test_what_is_no_event_is_refused(body: str) -> None:
+def test_a_message_that_is_not_an_event_is_refused(body: str) -> None:
     with pytest.raises(NotAnEventError):
         change_in(body)
 

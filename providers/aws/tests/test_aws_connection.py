@@ -173,7 +173,7 @@ async def test_a_call_is_one_request_whatever_its_answer_is(front: Front, provid
     ],
 )
 @pytest.mark.parametrize("names", [pytest.param(("db",), id="one"), pytest.param(("db", "app"), id="a batch")])
-async def test_what_a_proxy_says_is_never_taken_for_an_answer(
+async def test_the_answer_of_a_proxy_is_never_taken_for_an_answer_of_aws(
     front: Front, provider: InMemory, body: bytes, names: tuple[str, ...]
 ) -> None:
     front.answer("*", Said(200, body))

@@ -221,7 +221,7 @@ def test_a_call_without_an_answer_says_what_to_look_at(failed: Exception, reason
     assert "eu-west-1" in found.message
 
 
-def test_what_heals_without_a_change_of_the_store_is_tried_again() -> None:
+def test_errors_that_heal_without_a_change_of_the_store_are_retried() -> None:
     healing = (no_identity(), no_client("sts", "eu-west-1", ""), of_code("LimitExceededException", "", ASKED))
 
     assert {error.retry for error in healing} == {RetryClass.BACKOFF}

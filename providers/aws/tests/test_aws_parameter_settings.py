@@ -106,7 +106,7 @@ async def test_metadata_that_is_not_understood_is_refused_before_anything_is_wri
 # --- a parameter that exists -----------------------------------------------------------------------------------------
 
 
-async def test_what_the_metadata_does_not_name_stays_as_it_is(
+async def test_settings_that_the_metadata_does_not_name_stay_as_they_are(
     front: Front, provider: InMemory, ssm: Any, key: str
 ) -> None:
     ssm.put_parameter(

@@ -67,7 +67,7 @@ async def test_replicas_are_removed_first(front: Front, provider: InMemory, secr
 
 
 @pytest.mark.parametrize("state", ["absent", "foreign", "marked"])
-async def test_what_is_not_ours_or_not_there_is_left_alone(
+async def test_a_secret_that_is_foreign_deleted_or_absent_is_left_alone(
     either: Front, provider: InMemory, client: Any, name: str, state: str
 ) -> None:
     if state != "absent":

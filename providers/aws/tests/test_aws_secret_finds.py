@@ -53,7 +53,7 @@ async def _check(provider: InMemory, call: Context, ref: RemoteRef) -> CheckResu
     ],
 )
 @pytest.mark.usefixtures("either")
-async def test_what_a_query_finds(
+async def test_a_query_finds_the_secrets_that_match_its_path_name_and_tags(
     provider: InMemory, server: str, stem: str, query: dict[str, Any], expected: set[str]
 ) -> None:
     client = admin("secretsmanager", server)

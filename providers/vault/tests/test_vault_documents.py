@@ -29,7 +29,7 @@ def test_a_document_is_written_as_go_does(written: bytes, expected: bytes) -> No
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"NaN", b"[Infinity]", b"\xff", b"CANARY", b"[" * 100_000])
-def test_what_is_not_json_is_refused_without_a_quote(text: bytes) -> None:
+def test_a_document_that_is_not_json_is_refused_without_quoting_it(text: bytes) -> None:
     with pytest.raises(NotJsonError) as refused:
         parse(text)
 

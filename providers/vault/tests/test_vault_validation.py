@@ -75,7 +75,7 @@ async def test_version_1_offers_less(mount_v1: str, provider: InMemory, store: S
         pytest.param({"token": "s.CANARY", "path": None}, "CREDENTIALS_REJECTED", "token", id="wrong, without path"),
     ],
 )
-async def test_what_is_wrong_with_a_store_is_named(
+async def test_a_problem_of_a_store_is_named(
     mount: str, provider: InMemory, store: StoreMaker, *, changes: dict[str, Any], reason: str, words: str
 ) -> None:
     for kind in (None, OpenBaoKind):

@@ -61,7 +61,7 @@ DOCUMENT = {"store": {"books": BOOKS, "bicycle": {"price": 20}}, "limit": 10, "a
         pytest.param("$.store.books[?@.price == 1.25e1].title", ["B"], id="a number with an exponent"),
     ],
 )
-def test_what_a_path_finds(path: str, found: object) -> None:
+def test_a_path_selects_these_values(path: str, found: object) -> None:
     assert parsed(path).select(DOCUMENT) == found
 
 
@@ -104,7 +104,7 @@ def test_a_path_to_one_place_says_where_the_document_ends(path: str, where: str)
         pytest.param("$." + "a" * 4096, "more than 4096 characters", id="too long"),
     ],
 )
-def test_what_cannot_be_read(path: str, words: str) -> None:
+def test_an_invalid_path_is_refused_with_its_place(path: str, words: str) -> None:
     with pytest.raises(PathError, match=words.replace("$", r"\$")):
         parsed(path)
 

@@ -56,7 +56,7 @@ def test_another_request_does_not_find_it(other: HttpRequest) -> None:
         pytest.param(answer(body=b"x" * 300_000), id="an answer that is too large"),
     ],
 )
-def test_what_cannot_be_kept_also_drops_the_earlier_answer(given: HttpAnswer) -> None:
+def test_an_answer_that_cannot_be_kept_also_drops_the_earlier_one(given: HttpAnswer) -> None:
     unchanged = Unchanged()
     unchanged.keep(REQUEST, answer())
 

@@ -152,7 +152,7 @@ async def test_a_template_that_fails_does_not_show_the_value(client: InMemory, e
     assert endpoint.asked == []
 
 
-async def test_what_was_pushed_is_read_back_and_an_earlier_answer_does_not_hide_it(
+async def test_a_pushed_value_is_read_back_and_an_earlier_answer_does_not_hide_it(
     client: InMemory, shelf: Any, endpoint: Any
 ) -> None:
     spec = {"url": endpoint.url + "secrets/{{ .remoteRef.key }}{{ .remoteRef.remoteKey }}"}

@@ -244,7 +244,7 @@ async def test_a_try_takes_no_longer_than_the_provider_allows(loop: LoopbackGate
         pytest.param(ErrorReason.BACKEND_ERROR, 0.9, True, id="after an error that came at once"),
     ],
 )
-def test_what_a_slow_backend_leaves_of_the_time_is_not_for_a_retry(
+def test_a_slow_backend_is_retried_only_if_enough_time_is_left(
     reason: ErrorReason, left: float, *, again: bool
 ) -> None:
     plan = RetryPlan(3, Backoff(first=0.1, cap=0.1))

@@ -166,7 +166,7 @@ async def test_deleting_the_service_removes_what_we_stored_and_nothing_else(
     assert await secret(api, namespace, "users") is not None
 
 
-async def test_what_a_deleted_service_left_behind_is_removed_at_the_next_start(
+async def test_certificates_of_a_deleted_service_are_removed_at_the_next_start(
     client: Client, api: RawApi, namespace: str, team: str
 ) -> None:
     service = ServiceKey(team, "provider")

@@ -291,7 +291,7 @@ async def test_a_secret_that_was_deleted_is_not_used_any_longer() -> None:
     assert await problem_of(materials.of(OWN)) is ProblemName.SECRET_NOT_FOUND
 
 
-async def test_what_is_remembered_is_bounded() -> None:
+async def test_the_number_of_remembered_materials_is_bounded() -> None:
     world = World()
     materials = world.materials()
     for number in range(10):

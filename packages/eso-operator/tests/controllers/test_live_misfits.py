@@ -80,7 +80,7 @@ async def test_the_report_names_the_invalid_field_of_an_object(
     await bench.delete(resource, name)
 
 
-async def test_what_fits_again_is_looked_at_as_ever(bench: Bench) -> None:
+async def test_an_object_that_decodes_again_is_reconciled_as_ever(bench: Bench) -> None:
     await bench.create(ES, "odd", spec={**SPEC, "refreshInterval": ODD})
 
     async with bench.operator(through=OddAnswers().over):
@@ -90,7 +90,7 @@ async def test_what_fits_again_is_looked_at_as_ever(bench: Bench) -> None:
         await bench.ready(ES, "odd", lambda condition: "StoreNotFound" in condition.message)
 
 
-async def test_what_does_not_fit_can_be_deleted(bench: Bench) -> None:
+async def test_an_object_that_does_not_decode_can_be_deleted(bench: Bench) -> None:
     """The Secret that an ExternalSecret owns goes with it anyway."""
     spec = {**SPEC, "refreshInterval": ODD, "target": {"deletionPolicy": "Delete"}}
     await bench.create(ES, "odd", metadata={"finalizers": [FINALIZER]}, spec=spec)

@@ -117,5 +117,5 @@ async def test_an_unchanged_fragment_is_not_sent_again(site: Site) -> None:
         pytest.param("/static/..%2fpages.py", id="the same, encoded"),
     ],
 )
-async def test_what_does_not_exist_is_not_found(site: Site, path: str) -> None:
+async def test_a_path_without_a_page_answers_404(site: Site, path: str) -> None:
     assert (await site.get(path)).status == 404

@@ -217,7 +217,7 @@ async def test_when_the_target_was_not_written_the_new_state_goes_and_the_old_on
     assert states.deadlines() == [None, rfc3339(START)]
 
 
-async def test_what_cannot_be_put_on_record_is_cleaned_up_and_what_was_is_discarded() -> None:
+async def test_values_that_cannot_be_recorded_are_cleaned_up_and_recorded_ones_are_discarded() -> None:
     states = States(refuses=Forbidden(403, "Forbidden", "no"), allowed=1)
 
     with pytest.raises(Forbidden):

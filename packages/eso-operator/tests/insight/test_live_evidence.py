@@ -103,7 +103,9 @@ async def test_only_the_metadata_of_secrets_is_requested(scene: Bench) -> None:
         pytest.param("/services", "provider: ProviderNotInstalled: ", id="Services"),
     ],
 )
-async def test_what_may_not_be_read_is_not_known_and_stops_nothing(scene: Bench, forbidden: str, unknown: str) -> None:
+async def test_an_object_that_may_not_be_read_stays_unknown_and_stops_nothing(
+    scene: Bench, forbidden: str, unknown: str
+) -> None:
     found, _ = await gathered(scene, EXTERNAL_SECRET, "db", forbidden)
 
     facts = [fact for step in story_of(found, NOW).steps for fact in step]

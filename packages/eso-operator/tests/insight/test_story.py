@@ -266,7 +266,7 @@ def test_a_problem_without_a_condition_is_shown(evidence: Evidence | Sight, caus
         ),
     ],
 )
-def test_what_is_not_known_is_no_trouble(evidence: Evidence) -> None:
+def test_an_unknown_fact_does_not_count_as_a_problem(evidence: Evidence) -> None:
     story = story_of(evidence, NOW)
 
     assert story.healthy

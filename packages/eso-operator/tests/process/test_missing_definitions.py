@@ -75,7 +75,7 @@ class Story:
         return verdicts
 
 
-async def test_what_is_missing_is_named_until_it_is_there() -> None:
+async def test_missing_definitions_are_named_until_they_exist() -> None:
     story = Story(Discovery(), SECRETS, THINGS, PARTS, OTHERS)
 
     with capture_logs() as lines:

@@ -119,7 +119,7 @@ async def test_a_kind_that_may_not_be_listed_has_no_objects_and_is_never_asked_f
     assert watching.watched.scope(kind_id(PLACES)) is Scope.CLUSTER
 
 
-async def test_what_needs_a_kind_that_is_left_out_is_left_out_as_well() -> None:
+async def test_a_kind_that_needs_a_kind_that_is_left_out_is_left_out_as_well() -> None:
     """Parents that know of no namespaces would take their children for those of namespaces that they do not choose."""
     server = Server(closed={PLACES.path()})
 

@@ -271,13 +271,13 @@ async def test_an_entry_without_a_store_says_what_is_wrong_with_it(spec: JsonObj
     assert words in failure.message
 
 
-async def test_what_was_gone_by_is_known_even_when_the_backend_says_no() -> None:
+async def test_dependencies_are_known_even_when_the_backend_refuses() -> None:
     fetched = await Backend(errors={"x": DENIED}).fetch(asking(data=[entry("a", "x")]))
 
     assert OnObject("", "SecretStore", ObjectKey("team", "store")) in fetched.depends_on
 
 
-async def test_what_was_made_is_handed_on_for_the_ledger_even_when_another_entry_fails() -> None:
+async def test_generated_values_reach_the_ledger_even_when_another_entry_fails() -> None:
     """P25."""
     backend = Backend(errors={"x": DENIED})
     maker = {"sourceRef": {"generatorRef": {"kind": "Password", "name": "maker"}}}
@@ -311,7 +311,7 @@ async def test_no_value_is_shown() -> None:
     assert "CANARY" not in repr(fetched)
 
 
-async def test_what_was_read_can_be_followed_whole_keys_with_their_versions_and_searches() -> None:
+async def test_keys_and_searches_that_were_read_can_be_followed_with_their_versions() -> None:
     backend = Backend(data={"x": "1", "p/1": "2"}, maps={"m": {"k": "4"}})
     property_ = {"secretKey": "b", "remoteRef": {"key": "x", "property": "any"}}
     finds = [{"find": {"name": {"regexp": "^x"}}}, {"find": {"path": "p/"}}]
@@ -327,7 +327,7 @@ def followed(sights: Sequence[Sight]) -> dict[Topic, str]:
     return {topic: version for sight in sights for topic, version in sight.versions.items()}
 
 
-async def test_what_would_be_read_can_be_followed_without_reading() -> None:
+async def test_keys_of_the_spec_can_be_followed_without_reading() -> None:
     backend = Backend(data={"x": "1"})
 
     sights = await backend.fetcher.sights(
@@ -379,7 +379,7 @@ async def test_nothing_is_followed_where_the_provider_tells_of_no_changes() -> N
         pytest.param(None, 7.0, None, id="outside of a reconcile it is read now"),
     ],
 )
-async def test_what_was_read_before_a_change_was_announced_is_not_good_enough(
+async def test_a_value_read_before_an_announced_change_is_read_again(
     asked: float | None, told: float | None, expected: float | None
 ) -> None:
     backend = Backend(data={"x": "1"})

@@ -183,7 +183,7 @@ def test_objects_are_merged(values: dict[str, SecretBytes], step: Rewrite, resul
         ),
     ],
 )
-def test_what_cannot_be_merged_is_named_without_its_value(
+def test_a_value_that_cannot_be_merged_is_reported_by_its_key_only(
     values: dict[str, SecretBytes], step: Rewrite, error: str
 ) -> None:
     with pytest.raises(ShapeError, match=error) as caught:

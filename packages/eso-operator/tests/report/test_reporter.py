@@ -159,7 +159,7 @@ async def test_an_object_older_than_our_last_write_is_read_again_before_it_is_re
         pytest.param(store(3, ready="False", uid="another"), id="another object has its name"),
     ],
 )
-async def test_what_was_found_out_about_an_object_is_not_written_on_another(live: SecretStore) -> None:
+async def test_a_report_about_an_object_is_not_written_to_its_successor(live: SecretStore) -> None:
     desk, cached = Desk(live=live), store(1)
     await desk.reporter.write(cached, says("False"))
 

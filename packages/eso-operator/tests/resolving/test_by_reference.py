@@ -143,7 +143,7 @@ async def test_a_provider_that_reads_the_object_gets_its_name_and_nothing_is_rea
 
 @pytest.mark.parametrize("deliveries", DELIVERIES)
 @pytest.mark.parametrize("case", IS_A_PART)
-async def test_what_is_no_object_of_its_own_is_not_sent_to_a_provider_that_would_read_one(
+async def test_an_embedded_configuration_is_not_sent_to_a_provider_that_reads_objects(
     case: tuple[StoreRef | GeneratorRef, JsonObject], deliveries: tuple[ConfigDelivery, ...]
 ) -> None:
     reader = NotedReads()

@@ -200,7 +200,7 @@ def test_a_configuration_that_is_too_large_is_refused() -> None:
         ),
     ],
 )
-async def test_what_is_missing_is_named(
+async def test_a_missing_credential_is_named(
     kind: CredentialKind, reference: JsonObject, gone: bool, says: list[str]
 ) -> None:
     reader = NotedReads(missing=frozenset({ObjectKey("team", "s")}) if gone else frozenset())
@@ -213,7 +213,7 @@ async def test_what_is_missing_is_named(
     assert raised.value.subject.name == "s"
 
 
-async def test_what_cannot_be_read_may_be_read_later() -> None:
+async def test_an_unreadable_credential_is_tried_again_later() -> None:
     class Forbidden(NotedReads):
         async def secret(self, key: ObjectKey) -> Content | None:
             raise UnreadableError(f"no permission for {key.name}")

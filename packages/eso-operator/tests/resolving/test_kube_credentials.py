@@ -111,7 +111,7 @@ async def test_an_object_without_data_is_empty(reader: KubeCredentials, server: 
     assert len(content.data) == 0
 
 
-async def test_what_is_not_there_is_none(reader: KubeCredentials, server: Server) -> None:
+async def test_a_missing_object_reads_as_none(reader: KubeCredentials, server: Server) -> None:
     server.failure = NotFound(404, "NotFound", "not found")
 
     assert await reader.secret(KEY) is None
@@ -124,7 +124,7 @@ async def test_what_is_not_there_is_none(reader: KubeCredentials, server: Server
     [Forbidden(403, "Forbidden", "no permission"), Unreachable("refused"), NotServed(404, "", "unknown path")],
     ids=["forbidden", "unreachable", "not served"],
 )
-async def test_what_cannot_be_read_is_not_taken_for_missing(
+async def test_an_unreadable_object_does_not_count_as_missing(
     reader: KubeCredentials, server: Server, failure: ApiError
 ) -> None:
     server.failure = failure
@@ -181,7 +181,9 @@ async def test_a_later_read_sees_the_later_state(reader: KubeCredentials, server
     assert content.resource_version == "2"
 
 
-async def test_what_the_informer_still_says_is_not_read_again(server: Server, clock: VirtualClock) -> None:
+async def test_an_object_of_the_version_that_the_informer_has_is_not_read_again(
+    server: Server, clock: VirtualClock
+) -> None:
     known = {"Secret": "1"}
     reader = KubeCredentials(Client(server), clock, lambda kind, _key: known.get(kind, ""))
 

@@ -121,7 +121,7 @@ def test_the_allow_list_allows_what_it_names(address: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["nowhere", "http://provider:8080", "provider:0", "provider:99999", "a b:1"])
-def test_what_is_no_address_is_invalid(address: str) -> None:
+def test_a_text_that_is_not_an_address_is_invalid(address: str) -> None:
     with pytest.raises(ResolutionError) as raised:
         dialled(address)
 

@@ -192,7 +192,7 @@ def test_a_class_that_does_not_allow_the_namespace_is_no_rival() -> None:
         pytest.param(fake_class("x", "10.0.0.1:8080"), id="class with an address that is not allowed"),
     ],
 )
-def test_what_cannot_serve_the_kind_is_no_candidate(document: JsonObject) -> None:
+def test_a_provider_that_cannot_serve_the_kind_does_not_count_as_a_candidate(document: JsonObject) -> None:
     answers = EveryConnection(OTHERS)
 
     assert refused(STORE_REF, STORE, document, handshakes=answers).reason is Reason.NOT_INSTALLED

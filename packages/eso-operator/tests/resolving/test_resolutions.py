@@ -124,7 +124,7 @@ async def test_callers_of_other_namespaces_are_judged_on_their_own() -> None:
         pytest.param(lambda world: world.handshakes.clear(), False, id="the provider is gone"),
     ],
 )
-async def test_what_it_went_by_decides_whether_it_is_looked_at_again(change: Any, kept: bool) -> None:
+async def test_a_resolution_is_repeated_only_after_a_change_of_its_inputs(change: Any, kept: bool) -> None:
     world = World()
     resolver = world.resolver()
     await resolved(resolver, caller("a"))

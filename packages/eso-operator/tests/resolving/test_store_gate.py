@@ -126,7 +126,9 @@ def only(*operations: Operation) -> Handshake:
         pytest.param(only(Operation.GET), Reason.NOT_IMPLEMENTED, "cannot PUSH", id="an operation is missing"),
     ],
 )
-def test_what_the_provider_did_not_agree_to(answer: Handshake | str, reason: Reason, says: str) -> None:
+def test_an_operation_that_the_provider_does_not_offer_is_refused_with_its_reason(
+    answer: Handshake | str, reason: Reason, says: str
+) -> None:
     need = Need(frozenset({Operation.GET, Operation.PUSH}))
 
     with pytest.raises(ResolutionError, match=says) as raised:

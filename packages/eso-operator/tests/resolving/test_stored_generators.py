@@ -170,7 +170,7 @@ async def test_a_generator_that_is_not_ready_is_not_asked_to_clean_up_unless_gat
     [None, [], {}, {"kind": "Grafana"}, {"apiVersion": V1, "kind": 3}, {"apiVersion": V1, "kind": "Fake", "spec": []}],
     ids=["null", "list", "empty", "no version", "no kind", "no spec"],
 )
-async def test_what_tells_of_no_generator_is_malformed(stored: Any) -> None:
+async def test_a_state_without_a_generator_is_malformed(stored: Any) -> None:
     with pytest.raises(ResolutionError, match=r"spec\.resource") as caught:
         await bound(stored)
 
@@ -194,7 +194,9 @@ async def test_what_tells_of_no_generator_is_malformed(stored: Any) -> None:
         pytest.param((resource(OWN, "Maker", OLD),), resource(OWN, "Maker", OLD), id="provider's own kind"),
     ],
 )
-async def test_what_is_stored_is_enough_to_resolve_again(live: tuple[JsonObject, ...], stored: JsonObject) -> None:
+async def test_a_stored_generator_resolves_without_the_live_one(
+    live: tuple[JsonObject, ...], stored: JsonObject
+) -> None:
     """R122."""
     first, *others = live
     target = await bound({**first, "spec": {}} if first["kind"] == "ClusterGenerator" else first, first, *others)

@@ -182,7 +182,9 @@ async def test_another_annotation_is_another_identity() -> None:
         ),
     ],
 )
-def test_what_a_reference_means(path: CredentialPath, reference: dict[str, Any], expected: object) -> None:
+def test_a_reference_becomes_the_read_that_its_path_declares(
+    path: CredentialPath, reference: dict[str, Any], expected: object
+) -> None:
     assert reads_of(target(path, reference)) == (expected,)
 
 

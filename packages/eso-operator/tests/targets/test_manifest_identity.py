@@ -69,7 +69,7 @@ async def test_a_text_that_is_no_group_is_not_asked_for(group: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["v1?watch=true", "v1#x", "v1 v2"])
-async def test_what_is_asked_for_is_one_segment_of_a_path(version: str) -> None:
+async def test_a_version_is_requested_as_one_segment_of_a_path(version: str) -> None:
     server = Server()
 
     await served_resource(Client(server), f"apps/{version}", "Secret")

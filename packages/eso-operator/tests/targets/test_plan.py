@@ -194,7 +194,7 @@ def test_an_owner_reference_of_another_writer_is_removed_by_a_patch() -> None:
     assert change.patch["metadata"]["ownerReferences"] is None
 
 
-def test_what_cannot_be_given_up_is_named_for_as_long_as_it_is_ours() -> None:
+def test_fields_that_cannot_be_removed_stay_applied_while_we_own_them() -> None:
     """T21, I6: type, finalizers and immutability stay, even if the spec no longer asks for them."""
     es = of("Owner")
     live = written_by(
@@ -224,7 +224,7 @@ def test_a_secret_that_is_being_deleted_gets_no_new_finalizer() -> None:
 
 
 @pytest.mark.parametrize("policy", ["Owner", "Merge"])
-def test_what_is_to_be_immutable_keeps_all_the_data_it_has(policy: str) -> None:
+def test_a_target_that_becomes_immutable_keeps_all_its_data(policy: str) -> None:
     """I2, I3."""
     es = of(policy, immutable=True)
     live = written_by(es, {"password": "v0"})

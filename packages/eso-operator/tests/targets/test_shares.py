@@ -42,7 +42,7 @@ def test_a_share_is_intact_while_its_keys_are_there(place: str, now: dict[str, s
     assert shares.look(es, target("2", place=place, **now)) is intact
 
 
-def test_what_was_looked_at_is_known_for_that_version_only() -> None:
+def test_a_verdict_on_a_target_holds_for_that_version_only() -> None:
     shares, es = Shares(Memories().external_secrets), external_secret("db")
     shares.keep(es, target("1", mine="a"))
     shares.look(es, target("2", theirs="b"))

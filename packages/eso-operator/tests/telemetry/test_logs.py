@@ -77,7 +77,7 @@ class Odd:
         pytest.param([[[[[[CANARY]]]]]], id="too deep to look at"),
     ],
 )
-def test_what_is_not_a_name_or_number_is_not_printed(value: object) -> None:
+def test_a_field_that_is_neither_name_nor_number_is_not_printed(value: object) -> None:
     log, stream = logged()
 
     log.info("something happened", value=value)

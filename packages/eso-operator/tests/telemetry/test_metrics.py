@@ -81,7 +81,7 @@ def test_syncs_are_counted_for_each_external_secret(metrics: Metrics, name: str)
         "process_resident_memory_bytes",
     ],
 )
-async def test_what_dashboards_read_about_controllers_is_there(metrics: Metrics, name: str) -> None:
+async def test_metrics_that_dashboards_read_about_controllers_exist(metrics: Metrics, name: str) -> None:
     async def reconcile(_: ObjectKey) -> Outcome:
         return Retry("no")
 

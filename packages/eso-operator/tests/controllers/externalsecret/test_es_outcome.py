@@ -137,7 +137,7 @@ def test_an_intact_target_is_ready_and_keeps_its_refresh_time() -> None:
         pytest.param(MANIFEST, "uid-db", None, id="no Secret"),
     ],
 )
-def test_what_is_intact_is_on_record_with_the_object_that_there_is(
+def test_an_intact_target_is_recorded_as_the_object_that_exists(
     spec: dict[str, Any], owner: str, expected: Binding | None
 ) -> None:
     made = MadeManifest(api_version="v1", kind="ConfigMap", name="old")

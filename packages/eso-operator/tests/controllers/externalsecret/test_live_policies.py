@@ -99,7 +99,7 @@ async def test_the_last_refresh_wins_if_two_objects_merge_the_same_key(stage: Sc
         pytest.param({"creationPolicy": "CreateOrMerge"}, id="L22 create-or-merge"),
     ],
 )
-async def test_what_is_not_owned_outlives_its_external_secret(stage: Scene, policies: JsonObject) -> None:
+async def test_a_target_without_an_owner_outlives_its_external_secret(stage: Scene, policies: JsonObject) -> None:
     """R52: with everything that was written to it."""
     stage.backend(db="v1")
     await stage.put_secret("db", {"password": "before"})
@@ -182,7 +182,7 @@ async def test_a_generator_of_a_group_that_has_none_is_an_error_and_nothing_is_a
     assert stage.provider.calls["Generate"] == 0
 
 
-async def test_what_was_generated_is_cleaned_up_when_a_later_entry_fails(stage: Scene) -> None:
+async def test_generated_values_are_cleaned_up_when_a_later_entry_fails(stage: Scene) -> None:
     """P25."""
     stage.provider.state = b'{"id": 1}'
     await stage.bench.create(MAKER.resource(), "maker", spec={})

@@ -62,7 +62,7 @@ async def test_a_refresh_that_changes_nothing_writes_nothing(stage: Scene) -> No
         pytest.param({"refreshPolicy": "CreatedOnce", "refreshInterval": "1s"}, id="R48 created once"),
     ],
 )
-async def test_what_is_read_once_is_not_read_again_whatever_changes(stage: Scene, spec: JsonObject) -> None:
+async def test_an_object_that_is_read_once_is_not_read_again_whatever_changes(stage: Scene, spec: JsonObject) -> None:
     """R2, R3, R5 of the catalogue: neither for a label, nor for its spec, nor for force."""
     stage.backend(db="v1", other="o1")
     await stage.sync("db", ONE, **spec)
@@ -76,7 +76,7 @@ async def test_what_is_read_once_is_not_read_again_whatever_changes(stage: Scene
     assert (reads_of(stage, "db"), reads_of(stage, "other")) == (1, 0)
 
 
-async def test_what_is_read_once_is_read_again_for_a_target_that_is_missing(stage: Scene) -> None:
+async def test_an_object_that_is_read_once_is_read_again_for_a_missing_target(stage: Scene) -> None:
     """R3 of the catalogue."""
     stage.backend(db="v1")
     await stage.sync("db", ONE, refreshInterval=0)
@@ -86,7 +86,7 @@ async def test_what_is_read_once_is_read_again_for_a_target_that_is_missing(stag
     await stage.until("other", {"password": "v1"})
 
 
-async def test_what_was_generated_once_survives_a_spec_that_was_broken_for_a_while(stage: Scene) -> None:
+async def test_a_value_generated_once_survives_a_spec_that_was_broken_for_a_while(stage: Scene) -> None:
     """R22: a mended spec is Ready again, and the password is still the one that people use."""
     makers = MAKER.resource()
     await stage.bench.create(makers, "maker", spec={})

@@ -36,7 +36,7 @@ async def until_holds(stage: Scene, resource: Resource, data: dict[str, str]) ->
 
 @pytest.mark.parametrize(("resource", "kind"), KINDS)
 @pytest.mark.parametrize("refresh", [pytest.param({}, id="periodic"), pytest.param(ONCE, id="created once")])
-async def test_what_is_deleted_comes_back_with_the_keys_of_all(
+async def test_a_deleted_shared_target_comes_back_with_the_keys_of_all(
     stage: Scene, resource: Resource, kind: JsonObject, refresh: JsonObject
 ) -> None:
     """L7: the first ExternalSecret creates it again, and the others find their keys missing."""
@@ -51,7 +51,7 @@ async def test_what_is_deleted_comes_back_with_the_keys_of_all(
 
 
 @pytest.mark.parametrize(("resource", "kind"), KINDS)
-async def test_what_is_edited_is_repaired_by_all(stage: Scene, resource: Resource, kind: JsonObject) -> None:
+async def test_an_edited_shared_target_is_repaired_by_all(stage: Scene, resource: Resource, kind: JsonObject) -> None:
     """L10: the hash that the first one writes covers what the others have lost."""
     stage.backend(a="A", b="B", c="C")
     await stage.bench.create(resource, "shared", data={})

@@ -208,7 +208,7 @@ async def test_a_forged_record_deletes_nothing(stage: Scene) -> None:
     assert await stage.config_map("theirs") == before
 
 
-async def test_what_is_left_behind_under_another_policy_goes_when_the_policy_is_owner_again(stage: Scene) -> None:
+async def test_a_target_left_behind_under_another_policy_goes_once_the_policy_is_owner_again(stage: Scene) -> None:
     """L16, L19."""
     stage.backend(db="v1")
     await stage.sync("db", ONE, target=CONFIG_MAP)

@@ -93,7 +93,7 @@ def operations(secret: JsonObject) -> list[str]:
     return [entry["operation"] for entry in secret["metadata"]["managedFields"] if entry["manager"] == MANAGER]
 
 
-async def test_what_is_fresh_is_neither_read_from_the_backend_nor_written(bench: Bench) -> None:
+async def test_a_fresh_object_is_neither_read_from_the_backend_nor_written(bench: Bench) -> None:
     held = {"user": "u1", "password": "v1"}
     async with taken_over(bench, held, just_now()) as (stage, secret):
         assert asked(stage) == 0

@@ -193,7 +193,7 @@ def test_durations_of_sync_windows_are_compared_by_length() -> None:
     assert comparable(windows("90m")) != comparable(windows("91m"))
 
 
-def test_what_is_no_duration_is_compared_as_text() -> None:
+def test_an_invalid_duration_is_compared_as_text() -> None:
     assert comparable({"refreshInterval": "soon"}) != comparable({"refreshInterval": "later"})
 
 

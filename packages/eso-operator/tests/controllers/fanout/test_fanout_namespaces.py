@@ -116,7 +116,9 @@ def test_labels_with_prefix_and_empty_value_are_in_order() -> None:
         pytest.param([child("leaving", "old")], [], id="under an old name, too"),
     ],
 )
-def test_what_is_there_and_not_meant_is_stale(children: list[ObjectKey], stale: list[ObjectKey]) -> None:
+def test_children_in_namespaces_that_are_not_chosen_are_stale(
+    children: list[ObjectKey], stale: list[ObjectKey]
+) -> None:
     todo = work(choice(namespaceSelector=ENV), "db", namespaces=NAMESPACES, children=children)
 
     assert todo == Work((child("dev-db"), child("dev-web")), tuple(stale))
@@ -170,7 +172,7 @@ def test_doing_the_work_leaves_none_to_do(
         ),
     ],
 )
-def test_what_a_spec_says_without_effect(spec: dict[str, Any], expected: Gaps) -> None:
+def test_names_and_selectors_without_a_namespace_are_reported_as_gaps(spec: dict[str, Any], expected: Gaps) -> None:
     leaving = ObjectMeta(name="late", labels={"state": "old"}, deletion_timestamp="2026-01-01T00:00:00Z")
 
     assert gaps(choice(**spec), [*NAMESPACES, leaving]) == expected

@@ -130,7 +130,7 @@ async def test_a_seal_holds_for_what_was_sealed_only(workshop: Any) -> None:
             await shop.bench.delete(CLUSTER_GENERATORS, generator)
 
 
-async def test_what_the_operator_wrote_is_cleaned_up_by_the_next_operator(workshop: Any) -> None:
+async def test_states_of_the_operator_are_cleaned_up_by_the_next_operator(workshop: Any) -> None:
     """The key outlives the process, and only the operator's namespace has it."""
     provider = making()
     async with workshop(provider) as shop:

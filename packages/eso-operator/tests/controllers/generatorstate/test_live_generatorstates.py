@@ -149,7 +149,7 @@ async def test_a_value_that_may_be_in_use_is_not_cleaned_up(
         assert set(shop.provider.books) == {state["spec"]["state"]["number"]}
 
 
-async def test_what_was_made_without_an_answer_is_on_record_and_goes_by_its_key(workshop: Any) -> None:
+async def test_resources_of_an_unanswered_call_are_recorded_and_cleaned_up_by_their_key(workshop: Any) -> None:
     """However often it is tried: it is the same call, under the same key."""
     async with workshop(making(loses_answers=True)) as shop:
         await furnished(shop)
@@ -225,7 +225,9 @@ async def test_a_deadline_ahead_is_waited_for(workshop: Any) -> None:
         await eventually(lambda: _books(shop.provider, {2}), "the state is not cleaned up at its deadline")
 
 
-async def test_what_is_stored_counts_when_everything_else_has_changed_or_gone(workshop: Any) -> None:
+async def test_a_state_is_cleaned_up_from_its_stored_configuration_though_the_generator_changed_or_went(
+    workshop: Any,
+) -> None:
     """R121: the configuration of that time, credentials of the state's namespace."""
     async with workshop() as shop:
         await furnished(shop)

@@ -240,7 +240,7 @@ async def test_a_state_of_a_generator_without_clean_up_is_let_go_at_once() -> No
     assert (desk.server.asked, result, desk.events.noted) == ([patch()], Done(), [])
 
 
-async def test_what_another_operator_made_is_left_to_it() -> None:
+async def test_states_of_another_operator_are_left_to_it() -> None:
     desk = Desk(OTHERS)
     desk.has(deletionTimestamp=desk.at(-100_000), **HELD)
 

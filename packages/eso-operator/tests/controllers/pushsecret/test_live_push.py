@@ -339,7 +339,7 @@ async def test_a_generated_value_that_may_have_been_pushed_is_not_cleaned_up(sta
         assert stage.provider.calls["Cleanup"] == 0
 
 
-async def test_what_was_made_is_cleaned_up_though_its_push_secret_goes_while_no_operator_runs(
+async def test_generated_resources_are_cleaned_up_though_the_push_secret_goes_while_no_operator_runs(
     staged: Any, bench: Any
 ) -> None:
     """The state is held from the start, as those of ExternalSecrets are."""

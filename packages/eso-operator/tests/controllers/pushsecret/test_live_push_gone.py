@@ -58,7 +58,7 @@ async def test_a_place_with_a_new_owner_is_not_emptied_again(staged: Any) -> Non
         pytest.param("/pushsecrets/db/status", id="gone at the next look"),
     ],
 )
-async def test_what_lands_after_another_operator_let_the_object_go_is_taken_back(
+async def test_a_push_that_lands_after_another_operator_released_the_object_is_undone(
     staged: Any, losing: str, policy: str
 ) -> None:
     writes = LostWrites()
@@ -78,7 +78,9 @@ async def test_what_lands_after_another_operator_let_the_object_go_is_taken_back
         await stage.holds()
 
 
-async def test_what_lands_after_the_object_went_is_taken_back_though_that_is_refused_for_a_while(staged: Any) -> None:
+async def test_a_push_that_lands_after_the_object_went_is_undone_though_the_backend_refuses_for_a_while(
+    staged: Any,
+) -> None:
     async with staged() as stage:
         stage.provider.meanwhile["PushSecrets"] = lambda: _ended(stage)
         stage.provider.delete_errors["db"] = denied("db")

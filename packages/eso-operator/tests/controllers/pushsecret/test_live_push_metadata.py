@@ -27,7 +27,9 @@ def policies(stage: Any) -> list[bytes]:
     return [value.reveal() for value in found if isinstance(value, SecretBytes)]
 
 
-async def test_what_metadata_refers_to_goes_with_the_push_and_a_change_of_it_with_the_next_refresh(staged: Any) -> None:
+async def test_objects_that_metadata_names_go_with_the_push_and_their_changes_with_the_next_refresh(
+    staged: Any,
+) -> None:
     async with staged(keeping(metadata_references=(POLICY,))) as stage:
         await stage.source(password="p")
         await stage.bench.create(CONFIG_MAPS, "policy", data={"json": "first"})

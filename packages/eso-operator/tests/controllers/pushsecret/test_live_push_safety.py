@@ -142,7 +142,7 @@ async def _recorded_is(stage: Any, wanted: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("policy", ["Replace", "IfNotExists"])
-async def test_what_has_to_be_deleted_some_day_gets_on_record_though_the_status_is_refused_for_a_while(
+async def test_a_value_to_delete_later_is_recorded_though_the_status_is_refused_for_a_while(
     staged: Any, policy: str
 ) -> None:
     """A source gets a new key. Replace: its place is on record before it is pushed. IfNotExists: as soon as can be."""

@@ -110,7 +110,7 @@ def test_only_what_was_announced_can_be_refused() -> None:
     assert known.refused(OLD) == {}
 
 
-def test_what_was_interrupted_may_have_landed_although_the_next_push_is_refused() -> None:
+def test_an_interrupted_push_may_have_landed_although_the_next_push_is_refused() -> None:
     """A reconcile that took too long: its result was lost, and it is on record."""
     known = claims(OLD, NEW)
     known.announce(NEW, [PLACE])

@@ -122,7 +122,9 @@ def test_fate_of_an_entry_whose_remote_key_is_shared(
         pytest.param("IfNotExists", ASKING, None, True, id="without create only, everything is asked for"),
     ],
 )
-def test_what_is_asked(policy: str, operations: frozenset[Operation], known: Known | None, asks: bool) -> None:
+def test_the_policy_and_the_known_version_decide_whether_the_provider_is_asked(
+    policy: str, operations: frozenset[Operation], known: Known | None, asks: bool
+) -> None:
     spec = msgspec.structs.replace(push_secret().spec, update_policy=policy)
 
     assert Policy.of(spec, operations).asks(known, NEW) is asks
@@ -137,7 +139,9 @@ def test_what_is_asked(policy: str, operations: frozenset[Operation], known: Kno
         pytest.param(PLAIN, Guarantee.NONE, id="neither: not implemented, R7"),
     ],
 )
-def test_what_if_not_exists_can_promise(operations: frozenset[Operation], guarantee: Guarantee) -> None:
+def test_the_guarantee_of_if_not_exists_follows_the_operations_of_the_provider(
+    operations: frozenset[Operation], guarantee: Guarantee
+) -> None:
     assert Policy.of(push_secret(updatePolicy="IfNotExists").spec, operations).guarantee is guarantee
 
 
@@ -345,7 +349,7 @@ def test_stale_entries(new: dict[str, list[records.Pushed]], expected: dict[str,
     assert {store: [records.entry_key(each) for each in entries] for store, entries in found.items()} == expected
 
 
-def test_what_was_removed_is_dropped_and_so_is_a_store_without_entries() -> None:
+def test_removed_entries_are_dropped_and_so_is_a_store_without_entries() -> None:
     old = {"s": [pushed("a"), pushed("b")], "t": [pushed("c")]}
 
     left = records.without(old, {"s": [records.Spot("a", "")], "t": [records.Spot("c", "")]})

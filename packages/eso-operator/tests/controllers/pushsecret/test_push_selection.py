@@ -260,7 +260,9 @@ def test_escaped_keys(data: list[Any], spec: dict[str, Any], expected: dict[str,
         ),
     ],
 )
-def test_what_cannot_be_pushed(source: Any, data: Any, spec: Any, path: str, words: str) -> None:
+def test_an_entry_that_cannot_be_pushed_is_refused_by_its_path_without_a_value(
+    source: Any, data: Any, spec: Any, path: str, words: str
+) -> None:
     """E10, E11: the entry is named, no value is."""
     with pytest.raises(EntryError) as refusal:
         select(selection_for(STORE, push_secret(*data, **spec).spec, source))

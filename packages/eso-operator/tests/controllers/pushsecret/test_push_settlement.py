@@ -66,7 +66,7 @@ async def test_values_written_by_an_interrupted_push_are_remembered() -> None:
 
 
 @pytest.mark.parametrize(("policy", "gone"), [("None", {}), ("Delete", {"SecretStore/first": [Spot("db", "")]})])
-async def test_what_was_pushed_for_an_object_that_went_meanwhile_goes_only_where_the_policy_is_delete(
+async def test_values_pushed_for_an_object_that_went_meanwhile_are_deleted_only_under_policy_delete(
     policy: str, gone: dict[str, list[Spot]]
 ) -> None:
     push, records = push_secret(deletionPolicy=policy), Memory(PushSecretRecord)
