@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from eso_operator.resolving.loading import load
 from eso_operator.resolving.reference import Picked, Reference, alternatives, pick
@@ -12,7 +12,10 @@ from eso_operator.resolving.resolved import Reason, ResolutionError
 from eso_operator.resolving.view import ClusterView, Scope
 from eso_wire.values import KindId
 from kubebase.hints import did_you_mean, similar
-from kubebase.meta import meta_of
+from kubebase.meta import ObjectKey, meta_of
+
+_CONSIDERED: Final = 3
+"""Similar names of each kind that are looked at."""
 
 
 def load_or_suggest(reference: Reference, picked: Picked, snapshot: ClusterView) -> Referent:
@@ -27,40 +30,36 @@ def load_or_suggest(reference: Reference, picked: Picked, snapshot: ClusterView)
 
 def _hint(reference: Reference, picked: Picked, snapshot: ClusterView) -> str:
     """Return a question about one object: of the same name if there is one, else the most similar one of its kind."""
-    known = {kind: _names(kind, reference, snapshot) for kind in (picked.kind, *alternatives(reference, picked))}
-    for kind, names in known.items():
+    scopes = {kind: snapshot.objects.scope(kind) for kind in (picked.kind, *alternatives(reference, picked))}
+    kinds = {kind: scope for kind, scope in scopes.items() if scope is not None}
+    for kind, scope in kinds.items():
         # An object of the same kind and name in another group has its own remedy in the message.
-        if reference.name in names and kind.kind != picked.kind.kind:
+        if kind.kind != picked.kind.kind and _may_be_meant(replace(reference, kind=kind), scope, snapshot):
             return did_you_mean([_described(kind, reference.name, picked)])
-    for kind, names in known.items():
-        if close := similar(reference.name, names):
-            return did_you_mean([_described(kind, close[0], picked)])
+    for kind, scope in kinds.items():
+        namespace = reference.caller.namespace if scope is Scope.NAMESPACED else ""
+        names = {meta_of(each).name for each in snapshot.objects.list(kind, namespace)}
+        for name in similar(reference.name, names, count=_CONSIDERED):
+            if _may_be_meant(replace(reference, kind=kind, name=name), scope, snapshot):
+                return did_you_mean([_described(kind, name, picked)])
     return ""
+
+
+def _may_be_meant(other: Reference, scope: Scope, snapshot: ClusterView) -> bool:
+    """Return whether the object exists and the caller's namespace may know of it.
+
+    A cluster-scoped object is disclosed only to namespaces that it plainly admits.
+    """
+    namespace = other.caller.namespace
+    if scope is Scope.NAMESPACED:
+        return snapshot.objects.get(other.kind, ObjectKey(namespace, other.name)) is not None
+    try:
+        conditions = load(other, pick(other, snapshot), snapshot).behaviour.conditions
+    except ResolutionError:
+        return False
+    return not conditions or any(namespace in condition.namespaces for condition in conditions)
 
 
 def _described(kind: KindId, name: str, picked: Picked) -> str:
     group = "" if kind.group == picked.kind.group else f" of {kind.api_version}"
     return f"{kind.kind} {name}{group}"
-
-
-def _names(kind: KindId, reference: Reference, snapshot: ClusterView) -> set[str]:
-    """Return the names of the objects that the caller could refer to."""
-    match snapshot.objects.scope(kind):
-        case None:
-            return set()
-        case Scope.NAMESPACED:
-            return {meta_of(each).name for each in snapshot.objects.list(kind, reference.caller.namespace)}
-        case Scope.CLUSTER:
-            return set(_admitting(kind, reference, snapshot))
-
-
-def _admitting(kind: KindId, reference: Reference, snapshot: ClusterView) -> Iterator[str]:
-    """Yield the cluster-scoped objects that plainly admit the caller's namespace. Others are not disclosed to it."""
-    for each in snapshot.objects.list(kind):
-        other = replace(reference, kind=kind, name=meta_of(each).name)
-        try:
-            conditions = load(other, pick(other, snapshot), snapshot).behaviour.conditions
-        except ResolutionError:
-            continue
-        if not conditions or any(reference.caller.namespace in condition.namespaces for condition in conditions):
-            yield other.name
