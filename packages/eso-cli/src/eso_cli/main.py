@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from eso_cli.loglines import LogFormat
+from eso_cli.options import Context, Kubeconfig, Namespace, OutputFormat, complete_profile, complete_provider
 from eso_cli.preflight.command import preflight
 from eso_cli.terminal import Output
 
@@ -33,39 +34,6 @@ commands.add_typer(provider_app)
 
 # The called command parses its own flags.
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-
-def _complete_provider(incomplete: str) -> list[str]:
-    from eso_cli import completion
-
-    return completion.providers(incomplete)
-
-
-def _complete_profile(incomplete: str) -> list[str]:
-    from eso_conformance import Profile
-
-    return [profile for profile in Profile if profile.startswith(incomplete)]
-
-
-def _complete_namespace(context: typer.Context, incomplete: str) -> list[str]:
-    from eso_cli import completion
-
-    kubeconfig, chosen = context.params.get("kubeconfig"), context.params.get("context") or ""
-    return completion.namespaces(incomplete, kubeconfig=kubeconfig, context=chosen)
-
-
-# Options that several commands have.
-_Namespace = Annotated[
-    str,
-    typer.Option(
-        "--namespace", "-n", help="Namespace; by default that of the context.", autocompletion=_complete_namespace
-    ),
-]
-_Kubeconfig = Annotated[
-    Path | None, typer.Option(help="File to connect with; by default KUBECONFIG, or ~/.kube/config.")
-]
-_Context = Annotated[str, typer.Option(help="Context of the kubeconfig; by default its current one.")]
-_Output = Annotated[Output, typer.Option("--output", "-o", help="Format: text for people, json for tools.")]
 
 
 def app() -> None:
@@ -140,7 +108,7 @@ def up(
         list[str] | None,
         typer.Option(
             help="Provider to run from the start, NAME or NAME=PORT; the others start on demand. Repeatable.",
-            autocompletion=_complete_provider,
+            autocompletion=complete_provider,
         ),
     ] = None,
     operator: Annotated[bool, typer.Option(help="Run the operator too.")] = True,
@@ -187,7 +155,7 @@ def conformance(
         list[str] | None,
         typer.Option(
             help="Part of the contract: read, write, generator, subscribe or tls; by default read. Repeatable.",
-            autocompletion=_complete_profile,
+            autocompletion=complete_profile,
         ),
     ] = None,
     tls_dir: Annotated[
@@ -270,10 +238,10 @@ def why(
     ],
     name: Annotated[str, typer.Argument(help="Name of the object.", autocompletion=_complete_name)] = "",
     *,
-    namespace: _Namespace = "",
-    kubeconfig: _Kubeconfig = None,
-    context: _Context = "",
-    output: _Output = Output.TEXT,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: OutputFormat = Output.TEXT,
 ) -> None:
     """Explain the state of an object: the objects that its values pass through, and which of them is the cause.
 
@@ -289,12 +257,12 @@ def why(
 @commands.command()
 def status(
     *,
-    namespace: _Namespace = "",
+    namespace: Namespace = "",
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show every namespace.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again at every change, until Ctrl-C.")] = False,
-    kubeconfig: _Kubeconfig = None,
-    context: _Context = "",
-    output: _Output = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: OutputFormat = Output.TEXT,
 ) -> None:
     """Show every store, provider and synced object: problems first, grouped by cause. Never reads a value.
 
@@ -322,7 +290,7 @@ def list_providers() -> None:
 @provider_app.command("serve", context_settings=_PASSED_ON, add_help_option=False)
 def serve_provider(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the provider.", autocompletion=_complete_provider)],
+    name: Annotated[str, typer.Argument(help="Name of the provider.", autocompletion=complete_provider)],
 ) -> None:
     """Run an installed provider; `eso provider serve NAME --help` lists its flags.
 

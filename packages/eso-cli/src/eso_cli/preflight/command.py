@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from eso_cli.options import Context, Kubeconfig, OutputFormat
 from eso_cli.terminal import Output
 
 
@@ -20,9 +21,9 @@ def preflight(
     values: Annotated[
         Path | None, typer.Option(help="Values of the chart in Go; by default those of its Helm release.")
     ] = None,
-    kubeconfig: Annotated[Path | None, typer.Option(help="By default KUBECONFIG, or ~/.kube/config.")] = None,
-    context: Annotated[str, typer.Option(help="Of the kubeconfig; by default its current one.")] = "",
-    output: Annotated[Output, typer.Option("--output", "-o", help="text for people, json for tools.")] = Output.TEXT,
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: OutputFormat = Output.TEXT,
 ) -> None:
     """Report what stands between a cluster of the operator in Go and this operator. Nothing is written.
 
