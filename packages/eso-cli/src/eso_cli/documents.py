@@ -111,6 +111,11 @@ def manifest_files(folder: Path) -> list[Path]:
     return [file for file in found if is_file(file)]
 
 
+def listed(place: Path) -> list[Path]:
+    """Return the manifests of a folder, or the named file itself. Raises OSError."""
+    return manifest_files(place) if place.is_dir() else [place]
+
+
 def is_file(file: Path) -> bool:
     """Return whether a regular file, or a link to one, can be read now."""
     try:

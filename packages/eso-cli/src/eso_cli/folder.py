@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eso_cli.documents import Document, InputError, manifest_files, read_manifests
+from eso_cli.documents import Document, InputError, listed, read_manifests
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
@@ -88,7 +88,7 @@ class Folder:
                 documents += read_manifests(str(file))
             except InputError as problem:
                 self._unusable(problem)
-        self._refused = await self._apply(Refused(document, "") for document in sorted(documents, key=_rank))
+        self._refused = await self._apply(Refused(document, "") for document in sorted(documents, key=rank))
         return True
 
     async def retry_refused(self) -> None:
@@ -119,7 +119,7 @@ class Folder:
         unseen: set[str] = set()
         for place in self._places:
             try:
-                files += manifest_files(place) if place.is_dir() else [place]
+                files += listed(place)
             except OSError as problem:  # removed or unreadable, perhaps for a moment
                 unseen.add(f"{place}: {problem.strerror}; it is looked at again until that works")
         for news in sorted(unseen - self._unseen):
@@ -151,7 +151,8 @@ def _named(document: Document) -> str:
     return f"{document.content['kind']} {document.content['metadata']['name']}"
 
 
-def _rank(document: Document) -> int:
+def rank(document: Document) -> int:
+    """Return the place of an object in the order in which objects are applied."""
     kind = document.content.get("kind") if isinstance(document.content, dict) else None
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 

@@ -21,6 +21,7 @@ import typer
 
 from eso_cli.loglines import LogFormat
 from eso_cli.options import Context, Kubeconfig, Namespace, OutputFormat, complete_profile, complete_provider
+from eso_cli.plancommand import plan
 from eso_cli.preflight.command import preflight
 from eso_cli.terminal import Output
 
@@ -29,6 +30,7 @@ commands = typer.Typer(
 )
 
 
+commands.command(context_settings={"allow_extra_args": True})(plan)
 provider_app = typer.Typer(name="provider", help="Providers: list, run or write one.", no_args_is_help=True)
 commands.add_typer(provider_app)
 

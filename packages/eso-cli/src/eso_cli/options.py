@@ -28,8 +28,9 @@ def complete_profile(incomplete: str) -> list[str]:
 def complete_namespace(context: typer.Context, incomplete: str) -> list[str]:
     from eso_cli import completion
 
-    kubeconfig, chosen = context.params.get("kubeconfig"), context.params.get("context") or ""
-    return completion.namespaces(incomplete, kubeconfig=kubeconfig, context=chosen)
+    given = context.params
+    chosen = given.get("context") or given.get("kube_context") or ""
+    return completion.namespaces(incomplete, kubeconfig=given.get("kubeconfig"), context=chosen)
 
 
 Namespace = Annotated[
@@ -41,5 +42,5 @@ Namespace = Annotated[
 Kubeconfig = Annotated[
     Path | None, typer.Option(help="File to connect with; by default KUBECONFIG, or ~/.kube/config.")
 ]
-Context = Annotated[str, typer.Option(help="Context of the kubeconfig; by default its current one.")]
+Context = Annotated[str, typer.Option("--context", help="Context of the kubeconfig; by default its current one.")]
 OutputFormat = Annotated[Output, typer.Option("--output", "-o", help="Format: text for people, json for tools.")]

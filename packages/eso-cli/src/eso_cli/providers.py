@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -24,6 +24,7 @@ from eso_operator.certs.secrets import CERTIFICATE, KEY, TRUST, TYPED_SECRETS, k
 from eso_operator.resolving.resolved import ServiceKey
 from eso_sdk.tracebacks import seat
 from eso_wire.tls import TlsMaterial, TlsMaterialError, client_id
+from eso_wire.values import KindInfo
 from kubebase.clock import Clock
 from kuberun.errors import ApiError
 
@@ -134,19 +135,24 @@ class Supervised:
 
     def objects(self) -> list[dict[str, Any]]:
         """Return the Service that represents the provider in the API."""
-        infos = load(self.name).kind_infos
-        keys = sorted({info.v1_provider_key for info in infos if info.v1_provider_key})
-        annotations = {"external-secrets.io/provider-kinds": ",".join(str(info.kind) for info in infos)}
-        if keys:
-            annotations["external-secrets.io/provider-v1-keys"] = ",".join(keys)
-        metadata = {
-            "name": self.service.name,
-            "namespace": self.service.namespace,
-            "labels": {"external-secrets.io/provider": "true", **STARTED_HERE},
-            "annotations": annotations,
-        }
-        ports = [{"name": "grpc", "port": self.port, "targetPort": self.port}]
-        return [{"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}}]
+        return [service_object(self.service, self.port, load(self.name).kind_infos)]
+
+
+def service_object(service: ServiceKey, port: int, infos: Iterable[KindInfo]) -> dict[str, Any]:
+    """Return the Service that makes a provider with these kinds known to the operator."""
+    kinds = tuple(infos)
+    keys = sorted({info.v1_provider_key for info in kinds if info.v1_provider_key})
+    annotations = {"external-secrets.io/provider-kinds": ",".join(str(info.kind) for info in kinds)}
+    if keys:
+        annotations["external-secrets.io/provider-v1-keys"] = ",".join(keys)
+    metadata = {
+        "name": service.name,
+        "namespace": service.namespace,
+        "labels": {"external-secrets.io/provider": "true", **STARTED_HERE},
+        "annotations": annotations,
+    }
+    ports = [{"name": "grpc", "port": port, "targetPort": port}]
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}}
 
 
 def plan(wanted: list[str], folder: Path) -> tuple[Supervised, ...]:

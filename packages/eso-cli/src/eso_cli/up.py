@@ -287,13 +287,10 @@ class Site:
         return components
 
     def _component(self, provider: Supervised) -> Component:
-        provider.reserved.hand_over()
-        # In a trial, backends run on this machine. On a cluster, an administrator has to permit loopback addresses.
-        environment = {_ALLOW_ADDRESS: "loopback", **_environment()}
         if not self._said_loopback and _ALLOW_ADDRESS not in os.environ:
             self._said_loopback = True
             self._tell(f"providers may call loopback addresses of this machine; set {_ALLOW_ADDRESS} to change that")
-        return Component(f"provider-{provider.name}", provider.command, environment)
+        return provider_component(provider)
 
     def _operator_flags(self, kubeconfig: Path) -> list[str]:
         flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
@@ -344,6 +341,14 @@ class Site:
 
     def _warn(self, text: str) -> None:
         self._log.warning(_COMPONENT, text)
+
+
+def provider_component(provider: Supervised) -> Component:
+    """Return the process of a provider, which may listen on its port from now on."""
+    provider.reserved.hand_over()
+    # In a trial, backends run on this machine. On a cluster, an administrator has to permit loopback addresses.
+    environment = {_ALLOW_ADDRESS: "loopback", **_environment()}
+    return Component(f"provider-{provider.name}", provider.command, environment)
 
 
 def _environment() -> Mapping[str, str]:

@@ -48,7 +48,7 @@ async def install(cluster: Cluster, objects: Iterable[JsonObject]) -> None:
         try:
             await cluster.patch(kind, namespace, metadata["name"], "apply", obj, options)
         except StatusError as problem:
-            why = problem.reason if kind.storage_key == "secrets" else _without_values(problem.message, obj)
+            why = problem.reason if kind.storage_key == "secrets" else without_values(problem.message, obj)
             raise ManifestError(f"{obj['kind']} {metadata['name']} was refused: {why}") from None
 
 
@@ -59,7 +59,7 @@ async def remove(cluster: Cluster, api_version: str, kind_name: str, query: List
         await cluster.delete_collection(kind, query, DeleteOptions(_INSTALLER))
 
 
-def _without_values(text: str, obj: JsonObject) -> str:
+def without_values(text: str, obj: JsonObject) -> str:
     """Remove field values from a server message: it is logged, and specs of many kinds contain secrets."""
     parts = [value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")]
     for value in sorted(set(_texts(parts)), key=len, reverse=True):

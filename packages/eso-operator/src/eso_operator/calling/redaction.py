@@ -29,7 +29,7 @@ from eso_wire.values import (
 from kubebase.masking import Mask, texts_in
 from kuberun.redaction import bounded
 
-_VALUE_MEMBERS = frozenset({"value", "valueMap"})
+VALUE_MEMBERS = frozenset({"value", "valueMap"})
 """Fields of a configuration that contain values, as in that of the fake provider."""
 
 
@@ -97,7 +97,7 @@ def _values_of_spec(document: Any) -> Iterator[bytes]:
     match document:
         case dict():
             for name, member in document.items():
-                yield from _encoded_texts(member) if name in _VALUE_MEMBERS else _values_of_spec(member)
+                yield from _encoded_texts(member) if name in VALUE_MEMBERS else _values_of_spec(member)
         case list():
             for member in document:
                 yield from _values_of_spec(member)

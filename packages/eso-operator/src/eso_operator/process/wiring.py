@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A fully built operator process. `manager` runs it; the other fields are for tests."""
+    """A fully built operator process. `manager` runs it; the other fields are for tests and for `eso plan`."""
 
     manager: Manager
     health: HealthServer
@@ -83,6 +83,7 @@ class Operator:
     directory: Directory
     changes: ChangeFeed
     memories: Memories
+    controllers: tuple[Controller, ...]
     dashboard: DashboardServer | None = None
 
 
@@ -126,7 +127,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     return _managed(parts, wakes, materials, controllers=(*others, *controllers.values()))
 
 
-def _managed(parts: Parts, wakes: Wakes, materials: Materials, *, controllers: Iterable[Controller]) -> Operator:
+def _managed(parts: Parts, wakes: Wakes, materials: Materials, *, controllers: tuple[Controller, ...]) -> Operator:
     """Build the manager and register every service, informer, controller and probe with it."""
     settings, client, clock = parts.settings, parts.client, parts.clock
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
@@ -160,6 +161,7 @@ def _managed(parts: Parts, wakes: Wakes, materials: Materials, *, controllers: I
         directory=parts.directory,
         changes=parts.changes,
         memories=parts.memories,
+        controllers=controllers,
         dashboard=dashboard,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -13,6 +13,7 @@ from eso_operator.calling.dispatch import Seams
 from eso_operator.calling.gateway import Gateway
 from eso_operator.calling.metrics import PrometheusMetrics
 from eso_operator.calling.settings import RuntimeSettings
+from eso_operator.calling.transport import Transport
 from eso_operator.testing.providerhost import HeldMaterials, ProviderHost, TestAuthority, hosted
 from eso_operator.testing.scriptedprovider import LoopbackTransport, ScriptedProvider
 from eso_wire.errors import ProviderError
@@ -31,6 +32,8 @@ class LoopbackGateway:
     down: ProviderError | None = None
     """While set, the provider is not reached."""
     transports: list[LoopbackTransport] = field(default_factory=list)
+    through: Callable[[Transport], Transport] = lambda plain: plain
+    """Intercepts the calls."""
 
     def __post_init__(self) -> None:
         self.materials = HeldMaterials(TestAuthority(self.clock.now()).client())
@@ -43,9 +46,9 @@ class LoopbackGateway:
             seams=Seams(dial=lambda _endpoint, _material: self._dialled(), probe=no_probe, draw=lambda: 0.0),
         )
 
-    def _dialled(self) -> LoopbackTransport:
+    def _dialled(self) -> Transport:
         self.transports.append(LoopbackTransport(self.provider, lambda: self.down))
-        return self.transports[-1]
+        return self.through(self.transports[-1])
 
 
 def loopback(settings: RuntimeSettings | None = None) -> LoopbackGateway:

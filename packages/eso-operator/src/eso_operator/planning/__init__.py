@@ -1,0 +1,1 @@
+"""What an operator would change, found out without changing it: for `eso plan`."""
