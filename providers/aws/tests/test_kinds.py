@@ -1,5 +1,7 @@
 """The AWS provider's kinds (R88, R184, R185)."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -7,7 +9,8 @@ from eso_api.kinds import AnyKind, installed_kinds
 from eso_provider_aws.awssecretmanager import AWSSecretManager
 from eso_provider_aws.clustersecretsmanager import ClusterSecretsManager
 from eso_provider_aws.kinds import KINDS
-from eso_provider_aws.provider import PROVIDER
+from eso_provider_aws.provider import PROVIDER, CertificateManager, ParameterStore, SecretsManager
+from eso_sdk.kinds import served_kind
 from eso_wire.values import CallerDependence, KindInfo, SpecCondition
 
 
@@ -54,6 +57,21 @@ def test_blocks_of_v1_that_name_parameter_store_are_served_by_its_kind() -> None
     served = {info.kind.kind: info.v1_when for info in PROVIDER.kind_infos if info.v1_provider_key == "aws"}
 
     assert served["ParameterStore"] == SpecCondition("/service", ("ParameterStore",))
+
+
+@pytest.mark.parametrize(
+    ("store", "expected"),
+    [
+        pytest.param(SecretsManager, {"region": "eu", "deletion": {"recoveryWindowInDays": 7}}, id="SecretsManager"),
+        pytest.param(ParameterStore, {"region": "eu"}, id="ParameterStore"),
+        pytest.param(CertificateManager, {"region": "eu"}, id="CertificateManager"),
+    ],
+)
+def test_a_v1_block_in_the_words_of_its_kind(store: type[Any], expected: dict[str, Any]) -> None:
+    """R167: `eso migrate` writes it."""
+    block = {"service": served_kind(store).owned[0].name, "region": "eu", "secretsManager": {"recoveryWindowInDays": 7}}
+
+    assert served_kind(store).own_spec(block) == expected
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from eso_cli.loglines import LogFormat
+from eso_cli.migrate.command import migrate
 from eso_cli.options import Context, Kubeconfig, Namespace, OutputFormat, complete_profile, complete_provider
 from eso_cli.plancommand import plan
 from eso_cli.preflight.command import preflight
@@ -30,7 +31,6 @@ commands = typer.Typer(
 )
 
 
-commands.command(context_settings={"allow_extra_args": True})(plan)
 provider_app = typer.Typer(name="provider", help="Providers: list, run or write one.", no_args_is_help=True)
 commands.add_typer(provider_app)
 
@@ -277,6 +277,8 @@ def status(
     raise typer.Exit(asyncio.run(run(options)))
 
 
+commands.command(context_settings={"allow_extra_args": True})(plan)
+commands.command()(migrate)
 commands.command()(preflight)
 
 

@@ -6,7 +6,7 @@ paths and CRDs from the type of its configuration.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -54,6 +54,7 @@ class ServedKind:
     caller_dependences: tuple[CallerDependence, ...] = ()
     metadata_references: tuple[CredentialPath, ...] = ()
     v1_when: SpecCondition | None = None
+    v1_renames: Mapping[str, str] = field(default_factory=dict, hash=False)
     infos: tuple[KindInfo, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +78,12 @@ class ServedKind:
         )
         object.__setattr__(self, "infos", infos)
 
+    def own_spec(self, block: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a v1 block as the spec of this kind: without the member that chose the kind, renamed where needed."""
+        chosen_by = self.v1_when.pointer.removeprefix("/") if self.v1_when is not None else ""
+        kept = {self.v1_renames.get(name, name): value for name, value in block.items() if name != chosen_by}
+        return {name: value for name, value in kept.items() if name}
+
 
 ALWAYS: Final = CallerDependence()
 """Every result may depend on the namespace of the caller."""
@@ -96,6 +103,7 @@ def store_kind(
     objects: tuple[AnyKind, ...] = (),
     v1_key: str = "",
     v1_when: SpecCondition | None = None,
+    v1_renames: Mapping[str, str] | None = None,
     caller_namespace: CallerDependence | None = None,
     push_metadata: type[msgspec.Struct] | None = None,
     maintenance: str = "maintained",
@@ -112,6 +120,8 @@ def store_kind(
         objects: the kinds themselves, if they are written by hand; instead of the four above.
         v1_key: `spec.provider.<key>` of v1 stores whose block is this configuration.
         v1_when: which of those blocks; several kinds may share a key, each with its own condition.
+        v1_renames: members of the block that the spec of the kind names differently; an empty name drops the member.
+            `eso migrate` uses it. The class accepts both names.
         caller_namespace: when results depend on the caller's namespace (`ALWAYS`, `when(...)`). Then calls of two
             namespaces never share a session, and the operator never shares their reads. Without it, one read may serve
             callers of several namespaces, and `call.caller` names only the first.
@@ -137,6 +147,7 @@ def store_kind(
             caller_dependences=(caller_namespace,) if caller_namespace is not None else (),
             metadata_references=patterns_of(push_metadata) if push_metadata is not None else (),
             v1_when=v1_when,
+            v1_renames=v1_renames or {},
         )
         return _mark(store, served)
 

@@ -26,10 +26,14 @@ VERSION: Final = "0.1.0"
 TAGGED: Final = when("/sessionTagsPolicy", unless=("", "None"))
 """Sessions that are tagged with the namespace of their user are not shared between namespaces."""
 
+OTHER_SERVICES: Final = {"secretsManager": ""}
+"""Members of a v1 block that mean nothing to the service."""
+
 SecretsManager = store_kind(
     objects=(SECRETS_MANAGER, CLUSTER_SECRETS_MANAGER, AWS_SECRET_MANAGER),
     v1_key="aws",
     v1_when=SpecCondition("/service", ("SecretsManager",)),
+    v1_renames={"secretsManager": "deletion"},
     caller_namespace=TAGGED,
     push_metadata=PushMetadata,
     concurrency=CONCURRENCY,
@@ -39,6 +43,7 @@ ParameterStore = store_kind(
     objects=(PARAMETER_STORE, CLUSTER_PARAMETER_STORE),
     v1_key="aws",
     v1_when=SpecCondition("/service", ("ParameterStore",)),
+    v1_renames=OTHER_SERVICES,
     caller_namespace=TAGGED,
     concurrency=CONCURRENCY,
 )(ParametersStore)
@@ -47,6 +52,7 @@ CertificateManager = store_kind(
     objects=(CERTIFICATE_MANAGER, CLUSTER_CERTIFICATE_MANAGER),
     v1_key="aws",
     v1_when=SpecCondition("/service", ("CertificateManager",)),
+    v1_renames=OTHER_SERVICES,
     caller_namespace=TAGGED,
     concurrency=CONCURRENCY,
     operations=OFFERED,

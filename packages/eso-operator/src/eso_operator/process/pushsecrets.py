@@ -6,6 +6,7 @@ from eso_operator.controllers.pushsecret.claims import Claims
 from eso_operator.controllers.pushsecret.finalizer import Finalizer
 from eso_operator.controllers.pushsecret.gather import Gatherer
 from eso_operator.controllers.pushsecret.memory import Pushes
+from eso_operator.controllers.pushsecret.moves import Moves
 from eso_operator.controllers.pushsecret.outcome import SUBJECT
 from eso_operator.controllers.pushsecret.patience import Patience, RemovalLimits
 from eso_operator.controllers.pushsecret.push import Pusher
@@ -54,7 +55,7 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
         client=client,
         clock=clock,
         sources=sources,
-        settlement=Settlement(pusher, remover, pushes, claims),
+        settlement=Settlement(pusher, remover, pushes, claims, Moves(resolver, parts.bind, chooser)),
         ledger=ledger,
         finalizer=Finalizer(client),
         pushes=pushes,

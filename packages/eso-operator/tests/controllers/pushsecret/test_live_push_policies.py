@@ -292,7 +292,7 @@ async def test_a_value_that_the_spec_drops_is_deleted(staged: Any) -> None:
 
         await stage.change("db", data=[entry("password", "uno"), entry("password", "two", "b")])
         await stage.holds(uno="p", two__b="p")
-        await stage.store("second")
+        await stage.store("second", provider={"fake": {"data": [{"key": "a", "value": "another place"}]}})
         await stage.change("db", secretStoreRefs=[{"name": "second"}])
 
         await eventually(lambda: _only_store(stage, "SecretStore/second"), "the old store is still recorded")

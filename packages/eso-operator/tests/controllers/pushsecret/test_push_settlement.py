@@ -55,7 +55,7 @@ async def test_values_written_by_an_interrupted_push_are_remembered() -> None:
     memory = Pushes(records)
     objects: Cache[PushSecret] = Cache({PLACES_INDEX: places_of})
     unused: Any = None
-    settlement = Settlement(pusher, unused, memory, Claims(objects, records))  # type: ignore[arg-type]  # a part of a Pusher
+    settlement = Settlement(pusher, unused, memory, Claims(objects, records), unused)  # type: ignore[arg-type]  # a part of a Pusher
 
     with pytest.raises(ExceptionGroup):
         await settlement.push(
@@ -72,7 +72,8 @@ async def test_values_pushed_for_an_object_that_went_meanwhile_are_deleted_only_
     push, records = push_secret(deletionPolicy=policy), Memory(PushSecretRecord)
     memory = Pushes(records)
     objects: Cache[PushSecret] = Cache({PLACES_INDEX: places_of})
-    settlement = Settlement(Interrupted(), Removing(), memory, Claims(objects, records))  # type: ignore[arg-type]  # parts of them
+    unused: Any = None
+    settlement = Settlement(Interrupted(), Removing(), memory, Claims(objects, records), unused)  # type: ignore[arg-type]  # parts of them
     memory.wrote(push, {}, {"SecretStore/first": [pushed("db")]})
 
     astray = settlement.astray(push.key)

@@ -7,6 +7,9 @@ A property is part of its remote key, so a PushSecret that pushed one of the two
 is not deleted while it contains another PushSecret's property, and a property is not deleted from another PushSecret's
 whole value.
 
+Two stores may lead to the same place, such as a v1 store and its v2 successor while PushSecrets switch one after the
+other. `elsewhere` returns the candidates; `removal.py` finds out whether their store leads to the same place.
+
 A claim is settled once its value was pushed. Until then a removal waits: if the backend rejects the push, a value that
 is left to the other PushSecret would have no owner.
 """
@@ -17,7 +20,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from eso_api.pushsecret import PushSecret
 from eso_operator.controllers.pushsecret.places import Place, RemoteKey
@@ -30,8 +33,17 @@ PLACES_INDEX: Final = "places"
 
 
 def places_of(push: PushSecret) -> Iterable[Hashable]:
-    """Index function of PushSecrets: the remote key of every place that the status records."""
-    return {RemoteKey.of(place, push.metadata.namespace) for place in _recorded(push)}
+    """Index function of PushSecrets: the remote key of every place that the status records, with and without store."""
+    places = list(_recorded(push))
+    within = {RemoteKey.of(place, push.metadata.namespace) for place in places}
+    return within | {_Anywhere(place.remote_key, place.location) for place in places}
+
+
+class _Anywhere(NamedTuple):
+    """A remote key in any store."""
+
+    remote_key: str
+    location: str
 
 
 class Fate(Enum):
@@ -61,6 +73,15 @@ class Claim:
 
     by: ObjectKey
     settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Another PushSecret that records the same remote key under another store."""
+
+    push: PushSecret
+    store: str
+    claim: Claim
 
 
 class Claims:
@@ -109,11 +130,26 @@ class Claims:
         A rejected value is not a claim, even if the status lists it.
         """
         for other in self._others(push, place):
-            announced = self._announced(other)
-            fates = {announced.get(each) for each in _recorded(other) if each.overlaps(place)}
-            if fates - {Fate.REFUSED}:
-                return Claim(other.key, settled=None in fates)
+            if (claim := self._claim(other, place)) is not None:
+                return claim
         return None
+
+    def elsewhere(self, push: PushSecret, place: Place) -> Iterator[Elsewhere]:
+        """Yield claims on the same remote key in other stores: cluster-scoped ones, or ones of the same namespace."""
+        home = push.metadata.namespace
+        for other in self._objects.find(PLACES_INDEX, _Anywhere(place.remote_key, place.location)):
+            if other.metadata.uid == push.metadata.uid or other.metadata.deletion_timestamp is not None:
+                continue
+            for store in sorted(set(other.status.synced_push_secrets) - {place.store}):
+                there = place._replace(store=store)
+                near = other.metadata.namespace == home or not RemoteKey.of(there, home).namespace
+                if near and (claim := self._claim(other, there)) is not None:
+                    yield Elsewhere(other, store, claim)
+
+    def _claim(self, other: PushSecret, place: Place) -> Claim | None:
+        announced = self._announced(other)
+        fates = {announced.get(each) for each in _recorded(other) if each.overlaps(place)}
+        return Claim(other.key, settled=None in fates) if fates - {Fate.REFUSED} else None
 
     def recording(self, push: PushSecret, place: Place) -> list[PushSecret]:
         """Return the other PushSecrets that record exactly this place."""

@@ -192,8 +192,7 @@ class PushSecretReconciler:
             templates = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
             rendered = await self._rendered(push, sources.found, templates.objects)
             wanted = await self._wanted(snapshot, stores, rendered)
-            bound = await self._outside.settlement.bind(wanted)
-            return Planned(bound, self._outside.settlement.ours(push), templates.versions)
+            return await self._outside.settlement.plan(push, wanted, templates.versions)
         except EntryError as problem:
             return _failed(problem.path, "InvalidSpec", str(problem), problem.remote_key)
         except (TemplateMissingError, RenderError) as problem:

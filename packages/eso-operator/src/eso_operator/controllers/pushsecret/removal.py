@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Protocol
 
 from eso_api.pushsecret import PushData, PushSecret
-from eso_operator.controllers.pushsecret.claims import Claim, Claims
+from eso_operator.controllers.pushsecret.claims import Claim, Claims, Elsewhere
 from eso_operator.controllers.pushsecret.identity import OWNER_TOKEN
 from eso_operator.controllers.pushsecret.patience import Patience, Trial
 from eso_operator.controllers.pushsecret.places import Place
@@ -26,6 +26,7 @@ from eso_operator.controllers.pushsecret.records import Spot, entry_key, spot_of
 from eso_operator.controllers.pushsecret.sources import caller_of
 from eso_operator.controllers.pushsecret.stores import StoreChooser
 from eso_operator.reading.fetched import Failure
+from eso_operator.resolving.backends import same_backend
 from eso_operator.resolving.need import Gate, Need
 from eso_operator.resolving.resolved import Bind, BoundStore, Reason, ResolutionError
 from eso_operator.resolving.resolver import Resolver
@@ -111,19 +112,33 @@ class Remover:
         self, push: PushSecret, store: str, entries: Sequence[PushData], removal: Removal
     ) -> Sequence[PushData]:
         """Return the values that no other PushSecret has pushed. The rest is shared, and no longer ours."""
+        claims = ((entry, self._claims.other(push, Place(store, *spot_of(entry)))) for entry in entries)
+        return [entry for entry, claim in claims if not _is_left(store, entry, claim, removal)]
+
+    async def _unshared_elsewhere(self, bound: BoundStore, order: _Order, removal: Removal) -> Sequence[PushData]:
+        """Return the values that no other PushSecret has pushed to the same place through another store."""
+        same: dict[str, bool] = {}
         alone = []
-        for entry in entries:
-            match self._claims.other(push, Place(store, *spot_of(entry))):
-                case None:
-                    alone.append(entry)
-                case Claim(by=other, settled=True):
-                    removal.settle(store, [entry])
-                    removal.others.append(
-                        f"{store}: {entry_key(entry)} was left to PushSecret {other}, which pushed it too"
-                    )
-                case Claim(by=other):
-                    removal.failures.append(_contended(store, entry, other))
+        for entry in order.entries:
+            claim = None
+            for other in self._claims.elsewhere(order.push, Place(order.store, *spot_of(entry))):
+                if other.store not in same:
+                    same[other.store] = await self._leads_there(bound, other)
+                if same[other.store]:
+                    claim = other.claim
+                    break
+            if not _is_left(order.store, entry, claim, removal):
+                alone.append(entry)
         return alone
+
+    async def _leads_there(self, bound: BoundStore, other: Elsewhere) -> bool:
+        """Return whether the store of another claim is the same place; an unusable store counts as another place."""
+        try:
+            ref = await self._chooser.by_key(other.store, other.push)
+            target = await self._resolver.resolve(ref, caller_of(other.push), REMOVAL)
+            return same_backend(bound, await self._bind(target))
+        except (ResolutionError, ProviderError):
+            return False
 
     async def _from_store(self, order: _Order, removal: Removal) -> None:
         try:
@@ -135,6 +150,7 @@ class Remover:
             removal.depends_on.add(ANY_PROVIDER)
             self._failed(order, dict.fromkeys(map(spot_of, order.entries), error), removal)
             return
+        order = replace(order, entries=tuple(await self._unshared_elsewhere(bound, order, removal)))
         if errors := await self._delete(bound, order, removal):
             self._failed(order, errors, removal)
 
@@ -169,6 +185,19 @@ class Remover:
             failure_of("status.syncedPushSecrets", entry_key(entry), order.store, errors[spot_of(entry)])
             for entry in left
         ]
+
+
+def _is_left(store: str, entry: PushData, claim: Claim | None, removal: Removal) -> bool:
+    """Return whether a value is left to another PushSecret, or at least waits for it."""
+    match claim:
+        case None:
+            return False
+        case Claim(by=other, settled=True):
+            removal.settle(store, [entry])
+            removal.others.append(f"{store}: {entry_key(entry)} was left to PushSecret {other}, which pushed it too")
+        case Claim(by=other):
+            removal.failures.append(_contended(store, entry, other))
+    return True
 
 
 def _contended(store: str, entry: PushData, other: ObjectKey) -> Failure:

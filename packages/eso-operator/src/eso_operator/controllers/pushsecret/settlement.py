@@ -1,7 +1,7 @@
 """Carries out a push: writes values to their stores, removes stale ones, and returns an outcome with all records.
 
-    bind -> announce -> deliver -> remember -> remove stale values -> restore values that this may have deleted
-    -> Outcome
+    bind -> follow moved records -> announce -> deliver -> remember -> remove stale values
+    -> restore values that this may have deleted -> Outcome
 
 Values are ours if the status records them, or if they were pushed since and are not recorded yet. Values that must be
 deleted later are announced: recorded before they are pushed, so that a crash in between loses no record. Values that
@@ -19,6 +19,7 @@ from eso_api.pushsecret import PushData, PushSecret
 from eso_operator.controllers.pushsecret import records
 from eso_operator.controllers.pushsecret.claims import Claims
 from eso_operator.controllers.pushsecret.memory import LastPush, Learned, Pushes
+from eso_operator.controllers.pushsecret.moves import Moves
 from eso_operator.controllers.pushsecret.outcome import (
     CONTENDED,
     Failed,
@@ -68,11 +69,12 @@ class Settled:
 class Settlement:
     """Pushes and removes the values of PushSecrets. The process has one."""
 
-    def __init__(self, pusher: Pusher, remover: Remover, pushes: Pushes, claims: Claims) -> None:
+    def __init__(self, pusher: Pusher, remover: Remover, pushes: Pushes, claims: Claims, moves: Moves) -> None:
         self._pusher = pusher
         self._remover = remover
         self._pushes = pushes
         self._claims = claims
+        self._moves = moves
 
     def ours(self, push: PushSecret) -> Records:
         """Return all entries that must be removed at some time: recorded, or pushed and not recorded yet.
@@ -83,6 +85,13 @@ class Settlement:
         written = records.known(push.status.synced_push_secrets, push.status.synced_versions)
         written = records.without(written, self._claims.refused(push))
         return records.union(self._pushes.unrecorded(push), written)
+
+    async def plan(
+        self, push: PushSecret, deliveries: Sequence[Delivery], templates: frozenset[TemplateVersion]
+    ) -> Planned:
+        """Bind each store, and find the entries that are ours there, under whatever name of the store."""
+        bound, ours = await self._moves.followed(push, await self.bind(deliveries), self.ours(push))
+        return Planned(bound, ours, templates)
 
     async def bind(self, deliveries: Sequence[Delivery]) -> tuple[BoundDelivery, ...]:
         """Bind each store, as far as possible."""
@@ -96,7 +105,7 @@ class Settlement:
         Under IfNotExists it is unknown before the push whether an entry will be ours, and foreign values must never be
         deleted.
         """
-        ours = self.ours(push)
+        ours = planned.ours
         new: dict[str, list[records.Pushed]] = {}
         for delivery in _sendable(planned) if _announces(push) else ():
             known = {records.spot_of(each.data) for each in ours.get(delivery.store.key, ())}
