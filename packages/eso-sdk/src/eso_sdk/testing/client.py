@@ -40,7 +40,7 @@ from eso_wire.values import (
 )
 from eso_wire.versions import SUPPORTED
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 class Transport(Protocol):
