@@ -21,7 +21,7 @@ from kuberun.config import load
 from kuberun.errors import ApiError, Unreachable
 from kuberun.transport import AiohttpTransport
 
-ROUNDS = int(os.environ.get("ESO_CRASH_ROUNDS", "25"))
+ROUNDS = int(os.environ.get("ESO_CRASH_ROUNDS", "10"))
 WRITERS = 4
 KEYS = 20
 START_SECONDS = 60.0

@@ -21,6 +21,8 @@ from eso_operator.telemetry.settings import Listener
 from kubebase.clock import Clock
 
 _RELOAD_SECONDS: Final = 60.0
+_DRAIN_SECONDS: Final = 5.0
+"""How long requests may go on when the process stops. A pod has 30 s for everything."""
 _SELF_SIGNED_FOR: Final = timedelta(days=365)
 
 _log = structlog.get_logger(__name__)
@@ -58,7 +60,7 @@ class WebServer:
 
     async def run(self, app: web.Application) -> None:
         """Serve until cancelled."""
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_DRAIN_SECONDS)
         await runner.setup()
         try:
             context = self._context()
