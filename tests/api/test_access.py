@@ -158,7 +158,7 @@ class TestTokenRequest:
             pytest.param({"boundObjectRef": "pod"}, id="a bound object"),
         ],
     )
-    async def test_what_has_another_type_is_refused(self, api: RawApi, accounts: str, spec: Any) -> None:
+    async def test_a_field_of_another_type_is_refused(self, api: RawApi, accounts: str, spec: Any) -> None:
         await api.post(accounts, {"metadata": {"name": "robot"}})
 
         reply = await api.post(f"{accounts}/robot/token", {"spec": spec})

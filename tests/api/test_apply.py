@@ -44,14 +44,14 @@ class TestOwnership:
         assert second.status == 200
         assert second.body == first.body
 
-    async def test_what_a_manager_no_longer_applies_is_removed(self, api: RawApi, configmaps: str) -> None:
+    async def test_a_field_that_its_manager_no_longer_applies_is_removed(self, api: RawApi, configmaps: str) -> None:
         await api.apply(f"{configmaps}/a", config_map(k="v", gone="x"), manager="one")
 
         reply = await api.apply(f"{configmaps}/a", config_map(k="v"), manager="one")
 
         assert reply.body["data"] == {"k": "v"}
 
-    async def test_what_another_manager_owns_too_is_kept(self, api: RawApi, configmaps: str) -> None:
+    async def test_a_field_that_another_manager_owns_too_is_kept(self, api: RawApi, configmaps: str) -> None:
         await api.apply(f"{configmaps}/a", config_map(k="v", shared="x"), manager="one")
         await api.apply(f"{configmaps}/a", config_map(shared="x"), manager="two")
 

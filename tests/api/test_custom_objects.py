@@ -121,7 +121,7 @@ class TestGeneration:
             pytest.param("", {"spec": {"colour": "red"}}, 1, id="the same spec does not"),
         ],
     )
-    async def test_what_raises_it(
+    async def test_a_change_of_the_spec_raises_the_generation_and_others_do_not(
         self, api: RawApi, widgets: str, widget: Any, *, suffix: str, patch: dict[str, Any], generation: int
     ) -> None:
         await api.post(widgets, widget("a"))

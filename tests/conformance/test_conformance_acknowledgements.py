@@ -112,7 +112,7 @@ async def tried(mailbox: Mailbox) -> dict[str, CaseResult]:
         pytest.param(Forgetful, Verdict.NOT_APPLICABLE, "asks for a resync", id="one that asks for a resync"),
     ],
 )
-async def test_what_was_acknowledged_does_not_come_again(
+async def test_an_acknowledged_event_does_not_come_again(
     mailbox: Callable[[], Mailbox], verdict: Verdict, why: str
 ) -> None:
     found = (await tried(mailbox()))[REPEATS_NOTHING]

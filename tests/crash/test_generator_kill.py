@@ -184,7 +184,7 @@ def _number(state: bytes) -> int:
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("ESO_CRASH_SEEDS", SEEDS_BY_DEFAULT))))
-async def test_what_was_made_is_on_record_whatever_call_is_the_last(
+async def test_generated_values_are_on_record_after_a_kill_at_any_call(
     seed: int, api: Any, ground: Any, backend: Bookkeeper
 ) -> None:
     owner = (EXTERNAL_SECRET, PUSH_SECRET)[seed % 2].resource()

@@ -31,7 +31,7 @@ def test_create_commands(kubectl: Kubectl, arguments: tuple[str, ...], name: str
     assert kubectl("get", name, "--output", "name") == f"{name}\n"
 
 
-def test_what_a_typed_client_wrote_reads_like_json(kubectl: Kubectl) -> None:
+def test_objects_that_a_typed_client_wrote_read_like_json(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "d", "--image=nginx", "--replicas=2", "--port=80")
 
     spec = kubectl.json("get", "deployment", "d")["spec"]
@@ -90,7 +90,7 @@ def test_get_in_chunks_is_complete(kubectl: Kubectl) -> None:
     assert len([name for name in names if name.startswith("configmap/c")]) == 25
 
 
-def test_what_is_not_there_is_not_found(kubectl: Kubectl) -> None:
+def test_a_missing_object_is_reported_as_not_found(kubectl: Kubectl) -> None:
     assert 'Error from server (NotFound): secrets "nope" not found' in kubectl.fails("get", "secret", "nope")
     assert "the server doesn't have a resource type" in kubectl.fails("get", "nopes")
 

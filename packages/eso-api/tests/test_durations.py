@@ -105,7 +105,7 @@ def test_go_durations_parse(text: str, nanoseconds: int) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [pytest.param(*row, id=ascii(row[0][:20])) for row in REFUSED])
-def test_what_go_refuses_is_refused_with_a_short_reason(text: str, message: str) -> None:
+def test_durations_that_go_refuses_are_refused_with_a_short_reason(text: str, message: str) -> None:
     with pytest.raises(DurationError, match=message) as caught:
         parse(text)
 
@@ -118,7 +118,7 @@ def test_durations_print_as_go_prints_them(nanoseconds: int, text: str) -> None:
 
 
 @given(st.integers(min_value=-(1 << 63), max_value=MAX))
-def test_what_is_printed_parses_to_the_same_duration(nanoseconds: int) -> None:
+def test_a_printed_duration_parses_to_the_same_duration(nanoseconds: int) -> None:
     assert parse(render(nanoseconds)) == nanoseconds
 
 

@@ -292,7 +292,7 @@ def test_kinds_that_only_the_operator_in_go_has_are_named() -> None:
         pytest.param(Gap("services", "why"), W, id="Services"),
     ],
 )
-def test_what_could_not_be_looked_at_is_named(gap: Gap, level: Level) -> None:
+def test_unreadable_resources_are_named(gap: Gap, level: Level) -> None:
     (finding,) = permissions(Snapshot("v1.36.0", gaps=(gap,)))
 
     assert (finding.level, finding.details) == (level, (Detail(gap.what, says="why"),))
@@ -377,7 +377,7 @@ def deployment(image: str, *arguments: str, label: str = "", container: str = "c
         pytest.param(deployment("nginx:1", "--metrics-addr=:8080"), None, id="another program"),
     ],
 )
-def test_what_a_deployment_runs(document: Any, role: Role | None) -> None:
+def test_deployments_are_told_apart_by_image_and_flags(document: Any, role: Role | None) -> None:
     workload = workload_of(document)
 
     assert (workload.role if workload else None) is role

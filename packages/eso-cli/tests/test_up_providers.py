@@ -158,7 +158,7 @@ def test_stopping_it_leaves_no_process_and_no_ready_file(tmp_path: Path) -> None
     assert not running.ready_file.exists()
 
 
-def test_what_ran_in_a_folder_runs_there_again_though_its_ports_are_others(tmp_path: Path) -> None:
+def test_providers_of_a_folder_start_again_on_other_ports(tmp_path: Path) -> None:
     with up_running(tmp_path, "--provider", "fake") as first:
         assert first.stop() == 0
 

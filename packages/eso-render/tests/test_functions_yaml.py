@@ -70,7 +70,7 @@ printable = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(printable, printable.map(lambda text: text + "\n"), max_size=4))
-def test_what_is_written_is_read_back(values: dict[str, str]) -> None:
+def test_written_yaml_is_read_back(values: dict[str, str]) -> None:
     data = {key: value.encode() for key, value in values.items()}
 
     both = render_text('{{ toJson . }}\0{{ printf "%s\\n" (toYaml .) | fromYaml | toJson }}', data)

@@ -46,7 +46,7 @@ def test_a_path_is_names_and_indexes(text: str, expected: paths.Path) -> None:
         pytest.param("a[[0]]", id="brackets in brackets"),
     ],
 )
-def test_what_is_not_a_path_is_refused_by_name(text: str) -> None:
+def test_a_malformed_path_is_refused_by_name(text: str) -> None:
     with pytest.raises(paths.PathError, match="path"):
         paths.parse(text)
 

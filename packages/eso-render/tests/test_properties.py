@@ -81,7 +81,7 @@ def test_json_is_read_as_the_value_it_stands_for(value: Any) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_what_was_encoded_is_decoded(raw: bytes) -> None:
+def test_an_encoded_value_is_decoded(raw: bytes) -> None:
     assert decode("Base64", base64.b64encode(raw)) == raw
     assert decode("Base64URL", base64.urlsafe_b64encode(raw)) == raw
 

@@ -51,7 +51,7 @@ def outcome(render: Any, vector: dict[str, Any]) -> object:
         return str(problem)
 
 
-def test_what_is_done_on_the_loop_gives_what_it_gives_elsewhere() -> None:
+def test_the_loop_and_a_worker_give_the_same_result() -> None:
     renderer, done = quick(), 0
     vectors = [vector for vector in map(json.loads, LINES) if "expect_match" not in vector and not vector.get("left")]
     for vector in vectors:
@@ -93,7 +93,7 @@ SLOW = [
 
 
 @pytest.mark.parametrize("template", SLOW)
-def test_what_may_be_slow_is_not_begun_on_the_loop(template: str) -> None:
+def test_slow_work_is_not_begun_on_the_loop(template: str) -> None:
     renderer = quick()
     renderer("{{ .b | quote | upper }}{{ list 1 | toJson }}{{ print .b }}", LONG, name="loads the functions")
 

@@ -193,7 +193,7 @@ def test_a_refused_template_names_its_field(template: dict[str, Any], field: tup
         ),
     ],
 )
-def test_what_only_looks_like_a_token_is_allowed(template: dict[str, Any]) -> None:
+def test_a_secret_that_only_looks_like_a_token_is_allowed(template: dict[str, Any]) -> None:
     assert secret(template).type == template.get("type", "")
 
 

@@ -93,7 +93,7 @@ def test_a_template_does_not_show_up_in_a_dump_of_its_piece() -> None:
     assert "from the" not in shown
 
 
-def test_what_must_be_read_beforehand_is_named() -> None:
+def test_objects_that_must_be_read_beforehand_are_named() -> None:
     assert references(one(EVERYWHERE)) == References(frozenset({"shared"}), frozenset({"hidden"}))
     assert references(None) == References(frozenset(), frozenset())
 
@@ -115,7 +115,7 @@ def source(name: str, key: str, template_as: str = "Values") -> TemplateSource:
         pytest.param(Template(engine_version="v1"), "unsupported template engine version", id="another engine"),
     ],
 )
-def test_what_is_not_there_is_an_error_that_names_it(template: Template, message: str) -> None:
+def test_a_missing_template_source_is_an_error_that_names_it(template: Template, message: str) -> None:
     with pytest.raises(TargetError) as refused:
         list(pieces(template, OBJECTS, SECRET_ORDER))
 

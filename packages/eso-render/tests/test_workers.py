@@ -70,7 +70,7 @@ async def test_the_event_loop_goes_on_while_something_slow_is_rendered(template:
     assert heart.worst_lag < 1.0
 
 
-async def test_what_reaches_the_deadline_is_killed_and_said() -> None:
+async def test_work_that_reaches_the_deadline_is_killed_and_reported() -> None:
     rendering, before = Rendering(Workers(WorkerSettings(seconds=2.0))), set(children())
 
     with pytest.raises(StoppedError, match="took longer than 2 seconds and was stopped: let templates and patterns do"):

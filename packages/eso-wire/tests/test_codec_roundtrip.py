@@ -226,7 +226,7 @@ TRIPS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Message], type[Me
 
 
 @pytest.mark.parametrize("trip", TRIPS)
-def test_what_is_sent_arrives(trip: str) -> None:
+def test_a_sent_value_arrives_unchanged(trip: str) -> None:
     strategy, encode, message_type, decode = TRIPS[trip]
 
     @settings(max_examples=40, deadline=None)  # a shared machine may pause at any time

@@ -128,7 +128,7 @@ def test_messages_that_quote_data_in_go_do_not_here(text: str) -> None:
     assert "v4lue" not in str(caught.value)
 
 
-def test_what_the_template_itself_spells_out_may_be_quoted() -> None:
+def test_texts_of_the_template_itself_may_be_quoted() -> None:
     with pytest.raises(TemplateError, match=r"missing closing \]: `\[a-z`"):
         ENGINE.render('{{ regexFind "[a-z" .a }}', DATA)
 
@@ -168,7 +168,7 @@ BIG = Engine(EVERYTHING, TemplateLimits(seconds=5))
         pytest.param("{{ " + "9" * 6000 + " }}", id="a number with thousands of digits"),
     ],
 )
-def test_what_would_grow_without_end_is_refused(text: str) -> None:
+def test_unbounded_growth_is_refused(text: str) -> None:
     with pytest.raises(TemplateError) as caught:
         BIG.render(text, DATA)
 
