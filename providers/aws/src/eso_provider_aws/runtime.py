@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from eso_provider_aws.clients import Clients
 from eso_provider_aws.renewed import Identities
-from eso_provider_aws.throttle import Throttle
+from eso_sdk.throttle import Throttle
 from kubebase.clock import Clock
 
 

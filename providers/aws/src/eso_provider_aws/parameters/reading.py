@@ -27,9 +27,9 @@ from eso_provider_aws.batching import NO_BATCH_SECONDS, Batching
 from eso_provider_aws.errors import of_code
 from eso_provider_aws.ownership import tags_of
 from eso_provider_aws.parameters.names import Address, address_of
-from eso_provider_aws.properties import part_of
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import backend_error, unsupported
+from eso_sdk.properties import part_of
 from eso_sdk.provider import Check, Value
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata

@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.drafts import text_of
 from eso_provider_aws.errors import Asked
 from eso_provider_aws.parameters.metadata import ParameterMetadata
 from eso_provider_aws.parameters.reading import about
+from eso_sdk.drafts import text_of
 from eso_sdk.errors import invalid_request
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import PushItem

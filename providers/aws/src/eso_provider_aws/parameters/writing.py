@@ -22,12 +22,12 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from eso_provider_aws.api import Api
-from eso_provider_aws.drafts import Draft
 from eso_provider_aws.ownership import DESCRIPTION, MARK, foreign, listed, owner_of
 from eso_provider_aws.parameters.metadata import ParameterMetadata, merged, metadata_of
 from eso_provider_aws.parameters.names import name_to_write
 from eso_provider_aws.parameters.reading import KIND, Reader, about
 from eso_provider_aws.parameters.requests import payload_of, put_request, refused_write
+from eso_sdk.drafts import Draft
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from eso_provider_aws.api import Api
-from eso_provider_aws.drafts import Draft
 from eso_provider_aws.ownership import MARK, OWNER
 from eso_provider_aws.secrets.alignment import Alignment, policy_mark, replica_list, tag_list
 from eso_provider_aws.secrets.metadata import Settings, merged, settings_of
@@ -34,6 +33,7 @@ from eso_provider_aws.secrets.versions import (
     put_version,
     token_of,
 )
+from eso_sdk.drafts import Draft
 from eso_sdk.errors import backend_error, invalid_request
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ErrorReason, ProviderError

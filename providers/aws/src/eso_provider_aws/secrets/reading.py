@@ -21,9 +21,9 @@ import msgspec
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api
 from eso_provider_aws.batching import Batching
-from eso_provider_aws.properties import part_of
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import backend_error
+from eso_sdk.properties import part_of
 from eso_sdk.provider import Check, Value
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata

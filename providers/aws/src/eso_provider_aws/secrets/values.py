@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.drafts import text_of
+from eso_sdk.drafts import text_of
 from eso_sdk.errors import invalid_request
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushItem

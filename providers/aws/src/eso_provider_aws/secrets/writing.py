@@ -13,13 +13,13 @@ from weakref import WeakValueDictionary
 
 from eso_api.stores.aws import SecretsManagerDeletion
 from eso_provider_aws.api import Api
-from eso_provider_aws.drafts import Draft
 from eso_provider_aws.ownership import OWNER
 from eso_provider_aws.secrets.metadata import Settings
 from eso_provider_aws.secrets.pushing import Push
 from eso_provider_aws.secrets.reading import Reader, about
 from eso_provider_aws.secrets.standing import Standing, standing_of, with_value
 from eso_provider_aws.secrets.versions import ConflictError, check_original, form_of, put_version
+from eso_sdk.drafts import Draft
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem

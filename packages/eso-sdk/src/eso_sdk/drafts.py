@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from eso_provider_aws.properties import path_in
 from eso_sdk import sjson
 from eso_sdk.errors import invalid_request
 from eso_sdk.extract import property_of
+from eso_sdk.properties import path_in
 
 
 class Draft:

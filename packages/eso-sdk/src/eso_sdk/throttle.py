@@ -55,7 +55,7 @@ class Throttle:
             self._widen(begun)
         except ProviderError as failed:
             if failed.reason is ErrorReason.RATE_LIMITED:
-                self._limited(begun)
+                self._limited(begun, failed.retry_after)
                 failed.retry_after = max(failed.retry_after, self._left())
             elif failed.reason not in _NO_ANSWER:
                 self._widen(begun)
@@ -69,7 +69,7 @@ class Throttle:
         """Close the gate if one item of an answer met the limit, although the call succeeded."""
         if error.reason is ErrorReason.RATE_LIMITED:
             if self._left() == 0:
-                self._limited(self._round)
+                self._limited(self._round, error.retry_after)
             error.retry_after = max(error.retry_after, self._left())
         return error
 
@@ -95,15 +95,18 @@ class Throttle:
     def _left(self) -> float:
         return max(self._until - self._clock.monotonic(), 0.0)
 
-    def _limited(self, begun: int) -> None:
-        """Start or extend the pause. Calls that started before the throttling was noticed do not extend it."""
+    def _limited(self, begun: int, told: float) -> None:
+        """Start or extend the pause, to what the service says at least.
+
+        Calls that started before the throttling was noticed do not extend it.
+        """
         if begun != self._round:
             return
         now = self._clock.monotonic()
         soon = now - self._until <= LONGEST_PAUSE
         self._round += 1
         self._pause = min(self._pause * 2, LONGEST_PAUSE) if soon else FIRST_PAUSE
-        self._until = now + self._pause
+        self._until = now + max(self._pause, told)
         self._width = 1
 
     def _widen(self, begun: int) -> None:
