@@ -1,0 +1,273 @@
+"""Workload identity federation: a token of another identity provider is exchanged at Google's STS.
+
+| form | subject token |
+|---|---|
+| `serviceAccountRef` | the token of a Kubernetes service account |
+| `awsSecurityCredentials` | a signed GetCallerIdentity request, with the AWS keys of a Secret |
+| `credConfig` | as an external_account configuration in a ConfigMap says |
+
+A configuration is written by a user, but runs in the provider's pod. It may therefore start no program, read no token
+of the pod, send tokens to Google only, and ask only the URL that `externalTokenEndpoint` repeats.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from google.auth import aws, identity_pool
+
+from eso_api.stores.gcpsm import AwsSecurityCredentials, GcpWorkloadIdentityFederation
+from eso_provider_gcp.auth.gke import account_key, bound_account
+from eso_provider_gcp.auth.outside import Bridge, Outside
+from eso_provider_gcp.auth.vendor import SCOPES, Make, refreshing
+from eso_provider_gcp.endpoints import IAM_CREDENTIALS, STS, base_of
+from eso_provider_gcp.identities import Source
+from eso_sdk.addresses import ForbiddenAddressError
+from eso_sdk.backend import Backend
+from eso_sdk.errors import credentials_not_found, invalid_config
+from eso_wire.values import SecretMap
+
+PLACE: Final = "/auth/workloadIdentityFederation"
+FORMS: Final = ("credConfig", "serviceAccountRef", "awsSecurityCredentials")
+JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
+AWS_REQUEST: Final = "urn:ietf:params:aws:token-type:aws4_request"
+
+# The library has no types.
+_POOL: Final[Any] = identity_pool.Credentials
+_AWS: Final[Any] = aws.Credentials
+
+_AWS_METADATA: Final = "169.254.169.254"
+_AWS_ID: Final = "aws_access_key_id"
+_AWS_SECRET: Final = "aws_secret_access_key"  # noqa: S105 - the name of a key
+_AWS_SESSION: Final = "aws_session_token"
+_TOKEN_URL: Final = re.compile(
+    r"https://(?:[a-z0-9-]+\.)?sts(?:\.[a-z0-9-]+)*\.googleapis\.com/v1/(?:token|oauthtoken)"
+)
+_INFO_URL: Final = re.compile(r"https://(?:[a-z0-9-]+\.)?sts(?:\.[a-z0-9-]+)*\.googleapis\.com/v1/introspect")
+_IMPERSONATION: Final = re.compile(
+    r"https://(?:[a-z0-9-]+\.)?iamcredentials(?:\.[a-z0-9-]+)*\.googleapis\.com"
+    r"(/v1/projects/-/serviceAccounts/[A-Za-z0-9.-]+@[A-Za-z0-9.-]+:generateAccessToken)"
+)
+_IMPERSONATION_PATH: Final = re.compile(r"/v1/projects/-/serviceAccounts/[A-Za-z0-9.@-]+:generateAccessToken")
+_POD_TOKENS: Final = "kubernetes.io/serviceaccount"
+_AWS_URL: Final = re.compile(r"http://(?:169\.254\.169\.254|\[fd00:ec2::254\])/[A-Za-z0-9/._-]+")
+
+
+def check_federation(config: GcpWorkloadIdentityFederation) -> None:
+    """Check what the spec alone tells."""
+    named = [
+        form
+        for form, value in zip(
+            FORMS, (config.cred_config, config.service_account_ref, config.aws_security_credentials), strict=True
+        )
+        if value is not None
+    ]
+    if len(named) != 1:
+        raise invalid_config(PLACE, f"set exactly one of {', '.join(FORMS)}")
+    if named != ["credConfig"] and not config.audience:
+        raise invalid_config(
+            f"{PLACE}/audience", f"set it: {named[0]} needs the audience of the identity pool provider"
+        )
+
+
+def federated(backend: Backend[Any], config: GcpWorkloadIdentityFederation, outside: Outside) -> Source:
+    """Return the source of the form that the configuration has."""
+    check_federation(config)
+    if config.service_account_ref is not None:
+        key, make = _by_account(backend, config)
+    elif config.aws_security_credentials is not None:
+        key, make = _by_aws(backend, config, config.aws_security_credentials)
+    else:
+        key, make = _by_config(backend, config, outside)
+    advice = "check the audience, the attribute conditions of the identity pool, and roles/iam.workloadIdentityUser"
+    return Source(
+        ("federation", config.audience, config.gcp_service_account_email, *key),
+        refreshing(make, outside, who=f"the identity of {PLACE}", advice=advice),
+    )
+
+
+def _by_account(backend: Backend[Any], config: GcpWorkloadIdentityFederation) -> tuple[tuple[str, ...], Make]:
+    reference = config.service_account_ref
+    assert reference is not None  # noqa: S101 - the caller has looked
+    place = f"{PLACE}/serviceAccountRef"
+    token = backend.token(reference)
+    email = config.gcp_service_account_email or bound_account(token, place)
+
+    def make(_: Bridge) -> Any:
+        supplier = _Token(lambda: backend.token(reference).token.reveal().decode())
+        return _POOL(
+            config.audience,
+            JWT,
+            f"{base_of(STS)}/v1/token",
+            subject_token_supplier=supplier,
+            service_account_impersonation_url=_impersonation(email),
+            scopes=SCOPES,
+        )
+
+    return ("account", *account_key(token, place)), make
+
+
+def _by_aws(
+    backend: Backend[Any], config: GcpWorkloadIdentityFederation, source: AwsSecurityCredentials
+) -> tuple[tuple[str, ...], Make]:
+    place = f"{PLACE}/awsSecurityCredentials/awsCredentialsSecretRef"
+    secret = backend.whole_secret(source.aws_credentials_secret_ref)
+    keys = aws.AwsSecurityCredentials(
+        _key(secret, _AWS_ID, place), _key(secret, _AWS_SECRET, place), _key(secret, _AWS_SESSION, "") or None
+    )
+
+    def make(_: Bridge) -> Any:
+        return _AWS(
+            config.audience,
+            AWS_REQUEST,
+            f"{base_of(STS)}/v1/token",
+            aws_security_credentials_supplier=_AwsKeys(keys, source.region),
+            service_account_impersonation_url=_impersonation(config.gcp_service_account_email),
+            scopes=SCOPES,
+        )
+
+    parts = (keys.access_key_id, keys.secret_access_key, keys.session_token or "", source.region)
+    return ("aws", _digest(*parts)), make
+
+
+def _by_config(
+    backend: Backend[Any], config: GcpWorkloadIdentityFederation, outside: Outside
+) -> tuple[tuple[str, ...], Make]:
+    reference = config.cred_config
+    assert reference is not None  # noqa: S101 - the caller has looked
+    place = f"{PLACE}/credConfig"
+    try:
+        told = json.loads(backend.secret(reference).reveal())
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise invalid_config(place, f'key "{reference.key}" of ConfigMap "{reference.name}" is no JSON object')
+    account = check_configuration(told, config, outside)
+    info = {
+        **told,
+        "audience": config.audience or told.get("audience", ""),
+        "token_url": told.get("token_url") or f"{base_of(STS)}/v1/token",
+        "service_account_impersonation_url": account,
+    }
+    vendor = _AWS if _is_aws(told["credential_source"]) else _POOL
+
+    def make(_: Bridge) -> Any:
+        return vendor.from_info(info, scopes=SCOPES)
+
+    return ("config", _digest(json.dumps(told, sort_keys=True)), config.external_token_endpoint), make
+
+
+def check_configuration(told: Mapping[str, Any], config: GcpWorkloadIdentityFederation, outside: Outside) -> str | None:
+    """Refuse what a user's configuration must not do in the provider's pod; return the URL to impersonate with."""
+    place = f"{PLACE}/credConfig"
+
+    def check(fine: object, member: str, problem: str) -> None:
+        if not fine:
+            raise invalid_config(place, f"{member} {problem}")
+
+    source = told.get("credential_source")
+    check(told.get("type") == "external_account", "type", "must be external_account")
+    check(isinstance(source, Mapping), "credential_source", "is missing")
+    assert isinstance(source, Mapping)  # noqa: S101 - just checked
+    check("executable" not in source, "credential_source.executable", "is not allowed: providers start no programs")
+    check("certificate" not in source, "credential_source.certificate", "is not supported; use a token")
+    check(_is_google(told.get("token_url"), STS, _TOKEN_URL), "token_url", "must be one of Google's STS")
+    check(_is_google(told.get("token_info_url"), STS, _INFO_URL), "token_info_url", "must be one of Google's STS")
+    url = told.get("service_account_impersonation_url")
+    check(_is_google(url, IAM_CREDENTIALS, _IMPERSONATION), "service_account_impersonation_url", "must be Google's")
+    if path := source.get("file"):
+        check(isinstance(path, str) and not _is_pod_token(path), "credential_source.file", "must not be a pod's token")
+    if _is_aws(source):
+        _check_aws(source, outside, check)
+    elif address := source.get("url"):
+        same = address == config.external_token_endpoint
+        check(same, "credential_source.url", f"must equal {PLACE}/externalTokenEndpoint")
+    return _impersonation(config.gcp_service_account_email) or url
+
+
+def _check_aws(source: Mapping[str, Any], outside: Outside, check: Callable[[object, str, str], None]) -> None:
+    """Allow the AWS identity of the provider's machine only where its administrator allows link-local addresses."""
+    for member in ("url", "region_url", "imdsv2_session_token_url"):
+        address = source.get(member)
+        fine = not address or (isinstance(address, str) and _AWS_URL.fullmatch(address))
+        check(fine, f"credential_source.{member}", "must be one of AWS's instance metadata service")
+    try:
+        outside.policy.check(_AWS_METADATA)
+    except ForbiddenAddressError:
+        problem = "takes the AWS identity of the provider's machine; use awsSecurityCredentials, or let the"
+        check(None, "credential_source", f"{problem} administrator set --allow-address link-local")
+
+
+class _Token(identity_pool.SubjectTokenSupplier):
+    """Gives the newest token of a service account."""
+
+    def __init__(self, token: Callable[[], str]) -> None:
+        self._token = token
+
+    def get_subject_token(self, context: Any, request: Any) -> str:
+        del context, request
+        return self._token()
+
+
+class _AwsKeys(aws.AwsSecurityCredentialsSupplier):
+    """Gives the keys of a Secret."""
+
+    def __init__(self, keys: aws.AwsSecurityCredentials, region: str) -> None:
+        self._keys = keys
+        self._region = region
+
+    def get_aws_security_credentials(self, context: Any, request: Any) -> aws.AwsSecurityCredentials:
+        del context, request
+        return self._keys
+
+    def get_aws_region(self, context: Any, request: Any) -> str:
+        del context, request
+        return self._region
+
+
+def _impersonation(email: str) -> str | None:
+    if not email:
+        return None
+    return f"{base_of(IAM_CREDENTIALS)}/v1/projects/-/serviceAccounts/{email}:generateAccessToken"
+
+
+def _is_google(url: object, service: str, published: re.Pattern[str]) -> bool:
+    """Return whether a URL is absent, one that Google publishes, or one that the provider's environment names."""
+    if not url:
+        return True
+    if not isinstance(url, str):
+        return False
+    base = base_of(service)
+    known = ("/v1/token", "/v1/introspect")
+    own = url.removeprefix(base) if url.startswith(base) else ""
+    fits = own in known if service == STS else _IMPERSONATION_PATH.fullmatch(own) is not None
+    return fits or published.fullmatch(url) is not None
+
+
+def _is_aws(source: Mapping[str, Any]) -> bool:
+    return str(source.get("environment_id", "")).startswith("aws")
+
+
+def _is_pod_token(path: str) -> bool:
+    """Return whether a file is a token of the pod, also by another spelling or through a link."""
+    return _POD_TOKENS in path or _POD_TOKENS in str(Path(path).resolve())
+
+
+def _key(secret: SecretMap, name: str, place: str) -> str:
+    """Return one key of a Secret; `place` is empty for a key that may be absent."""
+    found = secret.get(name)
+    if found is None and place:
+        raise credentials_not_found(f'{place}: the Secret has no key "{name}"')
+    return found.reveal().decode("utf-8", "replace").strip() if found is not None else ""
+
+
+def _digest(*parts: str) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(hashlib.sha256(part.encode()).digest())
+    return digest.hexdigest()

@@ -1,0 +1,178 @@
+"""Identities at Google: one access token and one channel for each, shared by all stores with the same identity.
+
+joined = await identities.join(source)    a store opens
+access = await joined.identity.access()   cached until shortly before it expires
+await identities.leave(joined)            a store closes; the last one closes the channels
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NoReturn
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from google.cloud.secretmanager_v1 import SecretManagerServiceAsyncClient
+
+from eso_provider_gcp.channels import Line, opened
+from eso_provider_gcp.endpoints import Target
+from eso_sdk.refusals import REFUSALS, Pauses, Refusals
+from eso_sdk.throttle import Throttle
+from eso_wire.errors import ProviderError
+from kubebase.clock import Clock
+
+EARLY_SECONDS: Final = 225.0
+"""Seconds before its expiry after which a token is renewed."""
+
+_REFUSED: Final = Pauses()
+_FAILED: Final = Pauses(first=1.0, longest=30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An access token."""
+
+    token: str = field(repr=False)
+    expires: datetime
+    quota_project: str = ""
+    """The project that pays for the calls of a user's own credentials."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """How a store obtains access tokens. Equal keys mean the same identity."""
+
+    key: Hashable
+    fetch: Callable[[], Awaitable[Access]] = field(repr=False)
+
+
+class Identity:
+    """One identity, with the token and channels of all stores that have it."""
+
+    def __init__(self, key: Hashable, clock: Clock, refusals: Refusals) -> None:
+        self.key = key
+        self._proof = hashlib.sha256(repr(key).encode()).digest()
+        self._clock = clock
+        self._refusals = refusals
+        self._sources: list[Source] = []
+        self._lines: dict[Target, Line] = {}
+        self._access: Access | None = None
+        self._renewing = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return "<Identity>"
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        raise TypeError("identities hold tokens and are not serialised")
+
+    async def access(self, *, at_least: float = EARLY_SECONDS) -> Access:
+        """Return a token that is valid for so many seconds, or the newest one that Google issues."""
+        if (known := self._valid(at_least)) is not None:
+            return known
+        async with self._renewing:
+            if (known := self._valid(at_least)) is not None:
+                return known
+            self._access = await self._fetched()
+            return self._access
+
+    def discard(self, rejected: Access) -> None:
+        """Drop a token that Google rejected before it expired."""
+        if self._access is rejected:
+            self._access = None
+
+    def client(self, target: Target) -> SecretManagerServiceAsyncClient:
+        """Return the client of a service address; its channel stays open while a store has this identity."""
+        if target not in self._lines:
+            self._lines[target] = opened(target)
+        return self._lines[target].client
+
+    def add(self, source: Source) -> None:
+        self._sources.append(source)
+
+    async def remove(self, source: Source) -> None:
+        """Forget the source of a store that closes; the last one closes the channels."""
+        self._sources.remove(source)
+        if self._sources:
+            return
+        lines, self._lines = self._lines, {}
+        self._access = None
+        for line in lines.values():
+            await line.channel.close()
+
+    def _valid(self, at_least: float) -> Access | None:
+        access = self._access
+        enough = access is not None and access.expires - self._clock.now() > timedelta(seconds=at_least)
+        return access if enough else None
+
+    async def _fetched(self) -> Access:
+        """Obtain a token. While the pause after a refused attempt lasts, its error is raised again without a call."""
+        self._refusals.check(self._proof, self._clock.monotonic())
+        try:
+            access = await self._sources[-1].fetch()
+        except ProviderError as failed:
+            pauses = _REFUSED if failed.reason in REFUSALS else _FAILED
+            self._refusals.add(self._proof, failed, pauses, self._clock.monotonic())
+            if (known := self._valid(0.0)) is not None:
+                return known
+            raise
+        self._refusals.forget(self._proof)
+        return access
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The part of one store in an identity."""
+
+    identity: Identity
+    source: Source
+
+
+class Runtime:
+    """The state that all sessions of a provider process share."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._refusals = Refusals()
+        self._identities: WeakValueDictionary[Hashable, Identity] = WeakValueDictionary()
+        self._throttles: WeakValueDictionary[Hashable, Throttle] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def join(self, source: Source) -> Joined:
+        """Return the identity of a source; every `join` needs a `leave`."""
+        identity = self._identities.get(source.key)
+        if identity is None:
+            self._identities[source.key] = identity = Identity(source.key, self.clock, self._refusals)
+        identity.add(source)
+        return Joined(identity, source)
+
+    async def leave(self, joined: Joined) -> None:
+        await joined.identity.remove(joined.source)
+
+    def throttle(self, project: str, target: Target) -> Throttle:
+        """Return the rate limiter of a project: its quota is that of all identities."""
+        key = (project, target)
+        found = self._throttles.get(key)
+        if found is None:
+            self._throttles[key] = found = Throttle(self.clock, f'Secret Manager of project "{project}"')
+        return found
+
+    def lock(self, name: str) -> asyncio.Lock:
+        """Return the lock of the writes to one secret."""
+        found = self._locks.get(name)
+        if found is None:
+            self._locks[name] = found = asyncio.Lock()
+        return found
+
+
+_RUNTIMES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Runtime]]] = WeakKeyDictionary()
+
+
+def runtime_of(clock: Clock) -> Runtime:
+    """Return the runtime of this event loop and clock: in a provider process there is one of each."""
+    known = _RUNTIMES.setdefault(asyncio.get_running_loop(), {})
+    if id(clock) not in known:
+        known[id(clock)] = Runtime(clock)
+    return known[id(clock)]

@@ -1,0 +1,163 @@
+"""Reading secrets: the value of a version, or the labels and annotations of a secret.
+
+| reference | calls |
+|---|---|
+| a value | AccessSecretVersion; many references to one version share it |
+| the latest version, which is disabled or destroyed, with LatestOrFetch | ListSecretVersions, AccessSecretVersion |
+| `metadataPolicy: Fetch` | GetSecret |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from eso_api.values import SecretBytes
+from eso_provider_gcp.api import Api
+from eso_sdk.batches import side_by_side
+from eso_sdk.errors import property_not_found
+from eso_sdk.properties import part_of
+from eso_sdk.provider import Check, Value
+from eso_wire.errors import ProviderError
+from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata
+
+LATEST: Final = "latest"
+FETCH: Final = "LatestOrFetch"
+UNREADABLE: Final = frozenset({"DISABLED", "DESTROYED"})
+_ENABLED: Final = "state:ENABLED"
+_PAGE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One read of the service; many references may share it."""
+
+    key: str
+    version: str = LATEST
+    metadata: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A value, with its version."""
+
+    value: bytes = field(repr=False)
+    version: str = ""
+
+
+class Reader:
+    """Reads the secrets of one session."""
+
+    def __init__(self, api: Api, policy: str, gate: asyncio.Semaphore) -> None:
+        self._api = api
+        self._falls_back = policy == FETCH
+        self._gate = gate
+
+    async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
+        """Return one value or error for each reference; every version is read once."""
+        questions = [_question(ref) for ref in refs]
+        answers = await self.answers(questions)
+        return [_value(answers[asked], ref) for asked, ref in zip(questions, refs, strict=True)]
+
+    async def answers(self, questions: Sequence[Question]) -> dict[Question, Answer | ProviderError]:
+        """Return the answer to each distinct question."""
+        distinct = list(dict.fromkeys(questions))
+        found = await side_by_side(distinct, self._answer, late=_late, gate=self._gate, clock=self._api.clock)
+        return dict(zip(distinct, found, strict=True))
+
+    async def check(self, ref: RemoteRef) -> Check:
+        """Tell whether a reference leads to a value. Only a property needs the value itself."""
+        if ref.property or ref.metadata_policy is MetadataPolicy.FETCH:
+            (found,) = await self.read([ref])
+            if isinstance(found, ProviderError):
+                raise found
+            return Check(exists=True, version=found.metadata.provider_version)
+        if ref.version and ref.version != LATEST:
+            request = {"name": self._api.version(ref.key, ref.version)}
+            told = await self._api.call("GetSecretVersion", request, key=ref.key, version=ref.version)
+            return Check(exists=told.state.name == "ENABLED", version=number_of(told.name))
+        newest = await self.newest(ref.key)
+        return Check(exists=bool(newest), version=newest)
+
+    async def current(self, key: str) -> Answer:
+        """Return the latest value, for a push to compare with."""
+        return await self._access(Question(key))
+
+    async def newest(self, key: str) -> str:
+        """Return the number of the newest enabled version; empty if there is none."""
+        found: tuple[datetime, str] | None = None
+        request = {"parent": self._api.secret(key), "filter": _ENABLED, "page_size": _PAGE}
+        async for page in self._api.pages("ListSecretVersions", request, "versions", key=key):
+            for version in page:
+                created = (version.create_time, number_of(version.name))
+                found = created if found is None else max(found, created)
+        return found[1] if found else ""
+
+    async def _answer(self, asked: Question) -> Answer | ProviderError:
+        try:
+            return await (self._described(asked.key) if asked.metadata else self._access(asked))
+        except ProviderError as failed:
+            if not self._falls_back or asked.version != LATEST or failed.backend_code not in UNREADABLE:
+                return failed
+            unreadable = failed
+        try:
+            newest = await self.newest(asked.key)
+            return await self._access(Question(asked.key, newest)) if newest else unreadable
+        except ProviderError as failed:
+            return failed
+
+    async def _access(self, asked: Question) -> Answer:
+        request = {"name": self._api.version(asked.key, asked.version)}
+        named = "" if asked.version == LATEST else asked.version
+        told = await self._api.call("AccessSecretVersion", request, key=asked.key, version=named)
+        return Answer(told.payload.data, number_of(told.name))
+
+    async def _described(self, key: str) -> Answer:
+        told = await self._api.call("GetSecret", {"name": self._api.secret(key)}, key=key)
+        document = {"annotations": dict(told.annotations), "labels": dict(told.labels)}
+        return Answer(msgspec.json.encode(document, order="deterministic"))
+
+
+def number_of(name: str) -> str:
+    """Return the number at the end of a version's name. Names in answers have the number of the project."""
+    return name.rpartition("/")[2]
+
+
+def _question(ref: RemoteRef) -> Question:
+    if ref.metadata_policy is MetadataPolicy.FETCH:
+        return Question(ref.key, metadata=True)
+    return Question(ref.key, ref.version or LATEST)
+
+
+def _late(_asked: Question, error: ProviderError) -> Answer | ProviderError:
+    return error
+
+
+def _value(answer: Answer | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+    if isinstance(answer, ProviderError):
+        return answer
+    try:
+        fetched = ref.metadata_policy is MetadataPolicy.FETCH
+        raw = _metadata(answer.value, ref) if fetched else part_of(answer.value, ref)
+    except ProviderError as missing:
+        return missing
+    return Value(SecretBytes(raw), ValueMetadata(provider_version=answer.version))
+
+
+def _metadata(document: bytes, ref: RemoteRef) -> bytes:
+    """Return all metadata, one map (`labels`), or one value (`labels.team`)."""
+    told: dict[str, dict[str, str]] = msgspec.json.decode(document)
+    if not ref.property:
+        return document
+    kind, dot, name = ref.property.partition(".")
+    found: Any = told.get(kind)
+    if found is not None and dot:
+        found = found.get(name)
+    if found is None:
+        raise property_not_found(ref.key, ref.property)
+    return found.encode() if isinstance(found, str) else msgspec.json.encode(found)

@@ -1,0 +1,96 @@
+"""An opened store: Secret Manager of one project, as one identity."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from eso_provider_gcp.api import Api
+from eso_provider_gcp.auth.choice import check_auth, project_of, source_of
+from eso_provider_gcp.finding import Finder
+from eso_provider_gcp.identities import Joined, runtime_of
+from eso_provider_gcp.reading import FETCH, Reader
+from eso_provider_gcp.specs import SecretManagerConfig
+from eso_provider_gcp.writing import Writer
+from eso_sdk.errors import invalid_config
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
+from eso_wire.errors import ProviderError
+from eso_wire.values import (
+    DeleteItem,
+    FindQuery,
+    Found,
+    PushItem,
+    RemoteRef,
+    SourceSecret,
+    Validation,
+    ValidationState,
+)
+
+CONCURRENCY: Final = 32
+"""Calls of one session at a time."""
+
+_POLICIES: Final = ("", "LatestOrFail", FETCH)
+_PROJECT: Final = re.compile(r"[a-z0-9.:-]{1,100}")
+_LOCATION: Final = re.compile(r"[a-z0-9-]{1,63}")
+
+
+class SecretManagerStore(Store[SecretManagerConfig]):
+    """A store of `spec.provider.gcpsm`, `GCPSecretManager` or `ClusterGCPSecretManager`."""
+
+    @classmethod
+    def check_config(cls, config: SecretManagerConfig) -> tuple[str, ...]:
+        check_auth(config.auth, config.project_id)
+        if config.project_id and not _PROJECT.fullmatch(config.project_id):
+            raise invalid_config("/projectID", "is no id of a project; write one such as my-project-1")
+        if config.location and not _LOCATION.fullmatch(config.location):
+            raise invalid_config("/location", "is no location of Google Cloud; write one such as europe-west3")
+        if config.secret_version_selection_policy not in _POLICIES:
+            raise invalid_config("/secretVersionSelectionPolicy", f"write {' or '.join(_POLICIES[1:])}")
+        return ()
+
+    async def open(self) -> None:
+        config, runtime = self.config, runtime_of(self.clock)
+        self._runtime = runtime
+        project = await project_of(self, config.auth, config.project_id)
+        self._joined: Joined = runtime.join(source_of(self, config.auth, config.project_id))
+        self.api = Api(runtime, self._joined.identity, project, config.location, observe=self.observe)
+        self.reader = Reader(self.api, config.secret_version_selection_policy, asyncio.Semaphore(CONCURRENCY))
+        self.finder = Finder(self.api, self.reader)
+        self.writer = Writer(self.api, self.reader)
+
+    async def close(self) -> None:
+        if hasattr(self, "_joined"):
+            await self._runtime.leave(self._joined)
+
+    async def validate(self) -> Validation:
+        """Obtain a token. The service itself is not called: an identity may have rights for single secrets only."""
+        await self._joined.identity.access()
+        return Validation(ValidationState.READY)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @reads("metadata", "not_found")
+    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
+        return await self.reader.read(refs)
+
+    async def check(self, ref: RemoteRef) -> Check:
+        return await self.reader.check(ref)
+
+    @finds("name", "tags", "path")
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        async for found in self.finder.find(query):
+            yield found
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    @pushes("whole_secret", "if_absent")
+    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
+        """Write all items of one key as one new version."""
+        del source
+        return await self.writer.push(items)
+
+    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
+        """Remove all items of one key at once."""
+        return await self.writer.delete(items)
