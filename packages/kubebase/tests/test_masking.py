@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubebase.masking import MASK, MAX_TEXT, PREFIX, SHORTEST, Mask, texts_in
+from kubebase.masking import MASK, MAX_TEXT, PREFIX, SHORTEST, Mask, Partly, texts_in
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
     "raw": str,
@@ -120,3 +120,14 @@ def test_the_texts_of_a_document_come_in_their_order_and_from_any_depth() -> Non
         deep = [deep]
 
     assert list(texts_in({"name": ["a", 1, {"b": "c"}], "d": None, "e": deep})) == ["a", "c", "last"]
+
+
+def test_a_text_of_a_json_value_that_the_reader_knows_anyway_stays() -> None:
+    value = b'{"project_id":"my-project-1","private_key":"MIIabcdef"}'
+    said = "my-project-1 refuses MIIabcdef"
+
+    assert (
+        Mask([Partly(value, frozenset({"my-project-1", "MIIabcdef-not-this"}))]).text(said) == "my-project-1 refuses …"
+    )
+    assert Mask([value]).text(said) == "… refuses …"
+    assert Mask([Partly(b"MIIabcdef", frozenset({"MIIabcdef"}))]).text(said) == "my-project-1 refuses …"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+import msgspec
 import structlog
 
 from eso_api.values import SecretBytes
@@ -17,7 +18,7 @@ from eso_sdk.tracebacks import seat, traceback_of
 from eso_wire.bounds import MAX_MESSAGE_CHARS
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, Credential, SecretMap, Token
-from kubebase.masking import Mask
+from kubebase.masking import Mask, Partly, texts_in
 
 _BACKEND_CODE_CHARS = 128
 
@@ -34,9 +35,9 @@ class Redactor:
     __slots__ = ("_logged", "_mask", "_packages")
 
     def __init__(
-        self, secrets: Iterable[SecretBytes], names: Iterable[str] = (), packages: frozenset[str] = frozenset()
+        self, secrets: Iterable[SecretBytes | Partly], names: Iterable[str] = (), packages: frozenset[str] = frozenset()
     ) -> None:
-        self._mask = Mask((secret.reveal() for secret in secrets), names)
+        self._mask = Mask((_revealed(secret) for secret in secrets), names)
         self._packages = packages
         self._logged: set[str] = set()
 
@@ -91,18 +92,36 @@ def secrets_of(
     context: Context,
     payloads: Iterable[SecretBytes | SecretMap] = (),
     resolved: Iterable[Credential] = (),
-) -> Iterator[SecretBytes]:
+) -> Iterator[SecretBytes | Partly]:
     """Yield every secret of a request.
 
-    These are its credentials, the values to write, and those that their metadata refers to.
+    These are its credentials, the values to write, and those that their metadata refers to. A text of a JSON credential
+    that the spec contains too, such as the project of an account, is no secret.
     """
-    for credential in (*context.config.credentials, *resolved):
+    public = _texts_of_spec(context)
+    for credential in context.config.credentials:
+        yield from (Partly(secret.reveal(), public) for secret in _of_credential(credential))
+    for credential in resolved:
         yield from _of_credential(credential)
     for payload in payloads:
         if isinstance(payload, SecretBytes):
             yield payload
         else:
             yield from payload.values()
+
+
+def _revealed(secret: SecretBytes | Partly) -> bytes:
+    return secret if isinstance(secret, Partly) else secret.reveal()
+
+
+def _texts_of_spec(context: Context) -> frozenset[str]:
+    spec = context.config.spec_json
+    if spec is None:
+        return frozenset()
+    try:
+        return frozenset(texts_in(msgspec.json.decode(spec.reveal())))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return frozenset()
 
 
 def _of_credential(credential: Credential) -> Iterator[SecretBytes]:

@@ -61,6 +61,7 @@ from eso_wire.values import (
 )
 from eso_wire.versions import SUPPORTED, ProtocolVersion, select, spelled
 from kubebase.clock import Clock
+from kubebase.masking import Partly
 
 STORE, GENERATOR = KindRole.STORE, KindRole.GENERATOR
 _MESSAGE_OVERHEAD = 64 * 1024
@@ -247,7 +248,7 @@ class Service:
         room = (self.provider.limits.max_message_bytes or 4 * 1024 * 1024) - _MESSAGE_OVERHEAD
         return Reading(store, session.gate, redactor, max(room, 1024))
 
-    def _redactor(self, secrets: Iterable[SecretBytes], names: Iterable[str] = ()) -> Redactor:
+    def _redactor(self, secrets: Iterable[SecretBytes | Partly], names: Iterable[str] = ()) -> Redactor:
         return Redactor(secrets, names, self.provider.packages)
 
     def _check_protocol(self, context: Context) -> None:

@@ -1,8 +1,9 @@
 """Masks known values in texts: error messages end up in conditions, events and logs.
 
 Servers and backends repeat what they were sent, in their own spelling: quoted, encoded or cut short. `Mask` looks for
-each value in the usual spellings, for each line of a value, and for each text in a value that is JSON. A short value
-such as `prod` is part of many names. Names that the caller wrote itself reveal nothing, so they stay: `app/…/db` would
+each value in the usual spellings, for each line of a value, and for each text in a value that is JSON. A credential in
+JSON also has texts that are no secret, such as the project of an account: `Partly` names them. A short value such as
+`prod` is part of many names. Names that the caller wrote itself reveal nothing, so they stay: `app/…/db` would
 mislead the reader and show what the value is.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from json.encoder import encode_basestring, encode_basestring_ascii
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import quote_from_bytes
 
 MASK: Final = "…"
@@ -33,6 +34,17 @@ _MAX_PARTS: Final = 16 * 1024  # lines, and texts of JSON, of one value: bounds 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")  # the same in most spellings
 _PLAIN_BYTES: Final = re.compile(_PLAIN.pattern.encode())
 _HTML: Final = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"})  # how Go writes JSON
+
+
+class Partly(bytes):
+    """A value that is JSON, and some of whose texts the reader of a message knows anyway."""
+
+    public: frozenset[str]
+
+    def __new__(cls, value: bytes, public: frozenset[str]) -> Self:
+        made = super().__new__(cls, value)
+        made.public = public
+        return made
 
 
 class Mask:
@@ -103,8 +115,9 @@ def _spellings(value: bytes) -> Iterator[str]:
 
 def _json_texts(value: bytes) -> Iterator[str]:
     if value.lstrip()[:1] in (b"{", b"[", b'"'):
+        public = value.public if isinstance(value, Partly) else frozenset[str]()
         with suppress(ValueError, RecursionError):
-            yield from texts_in(json.loads(value))
+            yield from (text for text in texts_in(json.loads(value)) if text not in public)
 
 
 def _spelled(text: str) -> Iterator[str]:

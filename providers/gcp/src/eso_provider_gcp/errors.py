@@ -126,7 +126,7 @@ def _unfit(failed: GoogleAPICallError, asked: Asked) -> ProviderError:
 
 def _denial(failed: GoogleAPICallError, asked: Asked) -> str:
     if failed.reason == "SERVICE_DISABLED":
-        return f"{asked}: the Secret Manager API is not enabled; enable secretmanager.googleapis.com in the project"
+        return f"{asked}: the Secret Manager API is not enabled; enable it in the project"
     permission, role = RIGHTS[asked.operation]
     return f"{asked}: access is denied; grant the identity of the store {permission} (in {role}), if the secret exists"
 

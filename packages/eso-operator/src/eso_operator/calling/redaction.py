@@ -26,7 +26,7 @@ from eso_wire.values import (
     Token,
     Validation,
 )
-from kubebase.masking import Mask, texts_in
+from kubebase.masking import Mask, Partly, texts_in
 from kuberun.redaction import bounded
 
 VALUE_MEMBERS = frozenset({"value", "valueMap"})
@@ -58,11 +58,19 @@ class Veil:
 
 
 def secrets_of_config(config: Config) -> Iterator[bytes]:
-    for credential in config.credentials:
-        yield from _secrets_of_credential(credential)
+    """Yield credentials, and values that the spec itself contains.
+
+    A text of a JSON credential that the spec contains too, such as the project of an account, is no secret.
+    """
+    spec: Any = None
     if config.spec_json is not None:
         with suppress(ValueError, RecursionError):
-            yield from _values_of_spec(json.loads(config.spec_json.reveal()))
+            spec = json.loads(config.spec_json.reveal())
+    values = list(_values_of_spec(spec))
+    public = frozenset(texts_in(spec)) - {value.decode() for value in values}
+    for credential in config.credentials:
+        yield from (Partly(secret, public) for secret in _secrets_of_credential(credential))
+    yield from values
 
 
 def secrets_of_push(batch: PushBatch) -> Iterator[bytes]:

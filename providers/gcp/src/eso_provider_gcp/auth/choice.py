@@ -80,7 +80,7 @@ def _by_key(backend: Backend[Any], reference: GcpSecretRef, outside: Outside) ->
         return service_account.Credentials.from_service_account_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call] # the library has no types
 
     advice = "check that the service account exists, and that this key of it is enabled"
-    fetch = refreshing(make, outside, who=f'the key of service account "{info["client_email"]}"', advice=advice)
+    fetch = refreshing(make, outside, who=f'the service account key in Secret "{selector.name}"', advice=advice)
     return Source(("key", hashlib.sha256(raw).hexdigest()), fetch)
 
 
