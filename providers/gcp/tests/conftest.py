@@ -7,7 +7,6 @@ import pytest
 
 from eso_provider_gcp.provider import PROVIDER
 from eso_provider_gcp.testing.google import Google
-from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
 
 _CHAIN = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CONFIG")
@@ -36,7 +35,7 @@ def google(servers: Google, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: p
 @pytest.fixture
 async def provider(google: Google) -> AsyncIterator[InMemory]:
     del google  # its environment must be there first
-    async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"])) as client:
+    async with InMemory(PROVIDER) as client:
         yield client
 
 

@@ -81,7 +81,7 @@ async def test_what_is_not_there_is_not_found(
         google.store(name, *stored)
     missing = await failure(provider, context(google), name)
     assert missing.reason is ErrorReason.SECRET_NOT_FOUND
-    assert missing.message == f'secret "{name}" of project "project" does not exist, or has no version'
+    assert missing.message == f'secret "{name}" of project "my-project-1" does not exist, or has no version'
 
 
 async def test_a_version_that_is_not_there_is_not_found(google: Google, provider: InMemory, name: str) -> None:
@@ -139,10 +139,10 @@ async def test_a_regional_store_reads_the_secrets_of_its_location(
     google.store(name, b"regional", location="europe-west3")
     assert await read(provider, context(google, location="europe-west3"), name) == [b"regional"]
     assert google.secrets.asked == [
-        ("AccessSecretVersion", f"projects/project/locations/europe-west3/secrets/{name}/versions/latest")
+        ("AccessSecretVersion", f"projects/my-project-1/locations/europe-west3/secrets/{name}/versions/latest")
     ]
     missing = await failure(provider, context(google, location="europe-west1"), name)
-    assert 'project "project" in europe-west1' in missing.message
+    assert 'project "my-project-1" in europe-west1' in missing.message
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from eso_provider_gcp.testing.model import Model
 from eso_provider_gcp.testing.secretmanager import SecretManager
 from eso_provider_gcp.testing.tokens import Tokens
 
-PROJECT: Final = "project"
+PROJECT: Final = "my-project-1"
 OTHER_PROJECT: Final = "other-project"
-EMAIL: Final = "app@project.iam.gserviceaccount.com"
+EMAIL: Final = "app@my-project-1.iam.gserviceaccount.com"
 
 _VARIABLES: Final = (endpoints.STS, endpoints.SECURE_TOKEN, endpoints.IAM_CREDENTIALS, endpoints.PUBSUB)
 

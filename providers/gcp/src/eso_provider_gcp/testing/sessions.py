@@ -35,15 +35,15 @@ def context(google: Google, backend: type[Backend[Any]] = SecretManager, **spec:
     return call_context(backend, {"projectID": PROJECT, "auth": AUTH} | spec, {KEY: google.key()})
 
 
-def account_token(text: str, *, audiences: tuple[str, ...] = (), name: str = "app", **annotations: str) -> Token:
-    """Return a token of a Kubernetes service account; dashes of annotations are written as they are."""
+def account_token(text: str, *, audiences: tuple[str, ...] = (), annotations: Mapping[str, str] | None = None) -> Token:
+    """Return a token of a Kubernetes service account."""
     return Token(
         SecretBytes(text.encode()),
         audiences=audiences,
         namespace="team",
-        name=name,
-        uid=f"uid-of-{name}",
-        annotations=annotations,
+        name="app",
+        uid="uid-of-app",
+        annotations=annotations or {},
     )
 
 

@@ -144,7 +144,7 @@ class Tokens:
             return self._granted("machine")
         if fact == "instance/service-accounts/default":
             return _json(
-                200, {"email": "machine@project.iam.gserviceaccount.com", "aliases": ["default"], "scopes": []}
+                200, {"email": "machine@my-project-1.iam.gserviceaccount.com", "aliases": ["default"], "scopes": []}
             )
         if not asked.path.startswith(_METADATA):
             return 200, b""
