@@ -29,6 +29,8 @@ from eso_operator.certs.local import LocalCertificates
 from eso_provider_aws.conformance import fixture as aws_fixture
 from eso_provider_aws.testing.aside import environment_of, moto_aside
 from eso_provider_aws.testing.sessions import KEYS, REGION, admin
+from eso_provider_gcp.conformance import fixture as gcp_fixture
+from eso_provider_gcp.testing.google import PROJECT, Google
 from eso_provider_vault.conformance import fixture as vault_fixture
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_webhook.conformance import fixture_at
@@ -140,7 +142,7 @@ def vault_backend() -> Iterator[Mapping[str, Any]]:
 AWS_VERSIONS = {"SecretsManager": "AWSPREVIOUS", "ParameterStore": "1"}
 
 
-def aws_values(before: str) -> dict[str, Any]:
+def login_values(before: str) -> dict[str, Any]:
     """Return the values of a service; `before` is its name for the previous version."""
     return {
         "known": [
@@ -169,8 +171,18 @@ def aws_backend() -> Iterator[Mapping[str, Any]]:
         secrets.put_secret_value(SecretId="login", SecretString=second)
         for value in (first, second):
             parameters.put_parameter(Name="login", Value=value, Type="SecureString", Overwrite=True)
-        known = {service: aws_values(version) for service, version in AWS_VERSIONS.items()}
+        known = {service: login_values(version) for service, version in AWS_VERSIONS.items()}
         yield aws_fixture(REGION, KEYS, **known)
+
+
+@contextmanager
+def gcp_backend() -> Iterator[Mapping[str, Any]]:
+    """Google's protocols, with a secret of two versions; the provider's process inherits where they are."""
+    with Google.started() as google, pytest.MonkeyPatch.context() as patched:
+        for name, value in google.environment.items():
+            patched.setenv(name, value)
+        google.store("login", b'{"user":"first"}', b'{"user":"anna","realm":"test"}')
+        yield gcp_fixture(PROJECT, google.key(), **login_values("1"))
 
 
 FIXTURE_VALUES = "get: gives every known value of the fixture"
@@ -237,6 +249,14 @@ CANDIDATES = {
             "generator": frozenset(STATE),
         },
         backend=aws_backend,
+    ),
+    "gcp": Candidate(
+        lambda _: serve_command("gcp"),
+        without={
+            "write": frozenset({UNOFFERED_IF_ABSENT, BINARY}),
+            "generator": frozenset(STATE),
+        },
+        backend=gcp_backend,
     ),
     "example": Candidate(
         example_command,
@@ -305,6 +325,7 @@ def target_of(address: str, made: LocalCertificates) -> Target:
         *(("webhook", profile) for profile in ("read", "write", "generator", "tls")),
         *(("vault", profile) for profile in ("read", "write", "tls")),
         *(("aws", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
+        *(("gcp", profile) for profile in ("read", "write", "generator", "tls")),
         *(("example", profile) for profile in ("read", "write", "tls")),
         *(("scaffold", profile) for profile in ("read", "write", "tls")),
     ],

@@ -356,7 +356,7 @@ async def test_fifty_stores_with_one_identity_share_a_token_and_a_connection(
 ) -> None:
     google.store(name, b"value")
     for number in range(50):
-        call = context(google, changes={"subscription": f"s{number}"})
+        call = context(google, namespace=f"team-{number}")
         assert await read(provider, call, name) == [b"value"]
     assert len(google.tokens.requests("/token")) == 1
     assert len(google.secrets.peers) == 1

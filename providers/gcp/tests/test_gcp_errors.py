@@ -114,7 +114,7 @@ async def test_reads_of_different_stores_do_not_wait_for_each_other(
         together.wait()
 
     google.secrets.before = wait
-    calls = [context(google, changes={"subscription": f"s{number}"}) for number in range(8)]
+    calls = [context(google, namespace=f"team-{number}") for number in range(8)]
     found = await asyncio.gather(*(read(provider, call, name) for call in calls))
     assert found == [[b"value"]] * 8
 

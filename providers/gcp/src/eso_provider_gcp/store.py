@@ -7,12 +7,12 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+from eso_api.stores.gcpsm import GcpProvider
 from eso_provider_gcp.api import Api
 from eso_provider_gcp.auth.choice import check_auth, project_of, source_of
 from eso_provider_gcp.finding import Finder
 from eso_provider_gcp.identities import Joined, runtime_of
 from eso_provider_gcp.reading import FETCH, Reader
-from eso_provider_gcp.specs import SecretManagerConfig
 from eso_provider_gcp.writing import Writer
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
@@ -36,11 +36,11 @@ _PROJECT: Final = re.compile(r"[a-z0-9.:-]{1,100}")
 _LOCATION: Final = re.compile(r"[a-z0-9-]{1,63}")
 
 
-class SecretManagerStore(Store[SecretManagerConfig]):
+class SecretManagerStore(Store[GcpProvider]):
     """A store of `spec.provider.gcpsm`, `GCPSecretManager` or `ClusterGCPSecretManager`."""
 
     @classmethod
-    def check_config(cls, config: SecretManagerConfig) -> tuple[str, ...]:
+    def check_config(cls, config: GcpProvider) -> tuple[str, ...]:
         check_auth(config.auth, config.project_id)
         if config.project_id and not _PROJECT.fullmatch(config.project_id):
             raise invalid_config("/projectID", "is no id of a project; write one such as my-project-1")

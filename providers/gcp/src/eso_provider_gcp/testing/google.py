@@ -30,7 +30,7 @@ PROJECT: Final = "my-project-1"
 OTHER_PROJECT: Final = "other-project"
 EMAIL: Final = "app@my-project-1.iam.gserviceaccount.com"
 
-_VARIABLES: Final = (endpoints.STS, endpoints.SECURE_TOKEN, endpoints.IAM_CREDENTIALS, endpoints.PUBSUB)
+_VARIABLES: Final = (endpoints.STS, endpoints.SECURE_TOKEN, endpoints.IAM_CREDENTIALS)
 
 
 @dataclass(slots=True)

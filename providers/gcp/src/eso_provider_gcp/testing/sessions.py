@@ -30,9 +30,12 @@ AUTH: Final = {"secretRef": {"secretAccessKeySecretRef": {"name": "gcp", "key": 
 KEY: Final = "/auth/secretRef/secretAccessKeySecretRef"
 
 
-def context(google: Google, backend: type[Backend[Any]] = SecretManager, **spec: Any) -> Context:
+def context(
+    google: Google, backend: type[Backend[Any]] = SecretManager, *, namespace: str = "team", **spec: Any
+) -> Context:
     """Return the context of a call to a store or generator that has a service account key."""
-    return call_context(backend, {"projectID": PROJECT, "auth": AUTH} | spec, {KEY: google.key()})
+    config = {"projectID": PROJECT, "auth": AUTH} | spec
+    return call_context(backend, config, {KEY: google.key()}, namespace=namespace)
 
 
 def account_token(text: str, *, audiences: tuple[str, ...] = (), annotations: Mapping[str, str] | None = None) -> Token:

@@ -1,4 +1,4 @@
-"""Google's token services over HTTP: OAuth, STS, securetoken, IAM credentials, the metadata server, and Pub/Sub.
+"""Google's token services over HTTP: OAuth, STS, securetoken, IAM credentials, and the metadata server.
 
 Every service verifies what it gets, and issues a token that Secret Manager accepts.
 """
