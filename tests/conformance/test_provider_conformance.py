@@ -31,6 +31,7 @@ from eso_provider_aws.testing.aside import environment_of, moto_aside
 from eso_provider_aws.testing.sessions import KEYS, REGION, admin
 from eso_provider_gcp.conformance import fixture as gcp_fixture
 from eso_provider_gcp.testing.google import PROJECT, Google
+from eso_provider_gcp.testing.pubsub import SUBSCRIPTION
 from eso_provider_vault.conformance import fixture as vault_fixture
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_webhook.conformance import fixture_at
@@ -182,7 +183,7 @@ def gcp_backend() -> Iterator[Mapping[str, Any]]:
         for name, value in google.environment.items():
             patched.setenv(name, value)
         google.store("login", b'{"user":"first"}', b'{"user":"anna","realm":"test"}')
-        yield gcp_fixture(PROJECT, google.key(), **login_values("1"))
+        yield gcp_fixture(PROJECT, google.key(), SUBSCRIPTION, **login_values("1"))
 
 
 FIXTURE_VALUES = "get: gives every known value of the fixture"
@@ -253,6 +254,7 @@ CANDIDATES = {
     "gcp": Candidate(
         lambda _: serve_command("gcp"),
         without={
+            "read": frozenset({UNOFFERED_OPERATIONS}),
             "write": frozenset({UNOFFERED_IF_ABSENT, BINARY}),
             "generator": frozenset(STATE),
         },
@@ -325,7 +327,7 @@ def target_of(address: str, made: LocalCertificates) -> Target:
         *(("webhook", profile) for profile in ("read", "write", "generator", "tls")),
         *(("vault", profile) for profile in ("read", "write", "tls")),
         *(("aws", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
-        *(("gcp", profile) for profile in ("read", "write", "generator", "tls")),
+        *(("gcp", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
         *(("example", profile) for profile in ("read", "write", "tls")),
         *(("scaffold", profile) for profile in ("read", "write", "tls")),
     ],

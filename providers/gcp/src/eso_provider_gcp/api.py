@@ -41,7 +41,7 @@ class Api:
         self._identity = identity
         self._client = identity.client(target)
         self._throttle = runtime.throttle(project, target)
-        self._observe = observe
+        self.observe = observe
 
     @property
     def parent(self) -> str:
@@ -100,7 +100,7 @@ class Api:
             metadata.append(("x-goog-user-project", access.quota_project))
         async with self._throttle.turn():
             try:
-                with self._observe(asked.operation):
+                with self.observe(asked.operation):
                     async with Deadline(self.clock, CALL_SECONDS):
                         # The operator retries.
                         return await method(request=dict(request), metadata=metadata, retry=None, timeout=CALL_SECONDS)

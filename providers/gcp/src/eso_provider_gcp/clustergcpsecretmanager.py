@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from eso_api.stores.gcpsm import GcpProvider
 from eso_api.v2.owned import STORE_CONFIG_GROUP, OwnedStatus, cluster_config
 from eso_api.v2.policy import ClusterPolicy
+from eso_provider_gcp.specs import SecretManagerConfig
 from kubebase.meta import Object
 
 
-class ClusterGCPSecretManagerSpec(GcpProvider, frozen=True, kw_only=True):
-    """The fields of `spec.provider.gcpsm` of a v1 store, and who may use them."""
+class ClusterGCPSecretManagerSpec(SecretManagerConfig, frozen=True, kw_only=True):
+    """The fields of `spec.provider.gcpsm` of a v1 store, where changes are announced, and who may use them."""
 
     common: ClusterPolicy | None = None
     """Behaviour when this object is named directly, without a store."""

@@ -5,6 +5,7 @@ The suite needs a project. Name it in the environment:
 | variable | meaning |
 |---|---|
 | `ESO_CONFORMANCE_GCP_PROJECT` | project to use; without it, no kind has a fixture |
+| `ESO_CONFORMANCE_GCP_SUBSCRIPTION` | Pub/Sub subscription that is told of all changes; optional |
 | `ESO_CONFORMANCE_GCP_KEY` | JSON key of a service account that may read, write, list and delete |
 """
 
@@ -17,8 +18,9 @@ STORES: Final = ("GCPSecretManager", "ClusterGCPSecretManager")
 GENERATOR: Final = "GCRAccessToken"
 
 
-def fixture(project: str, key: str, **known: Any) -> dict[str, Any]:
+def fixture(project: str, key: str, subscription: str = "", **known: Any) -> dict[str, Any]:
     """Return the fixture for one project; `known` describes existing values."""
+    changes = {"changes": {"subscription": subscription}} if subscription else {}
 
     def of(kind: str) -> dict[str, Any]:
         namespace = {"namespace": "conformance"} if kind.startswith("Cluster") else {}
@@ -32,13 +34,19 @@ def fixture(project: str, key: str, **known: Any) -> dict[str, Any]:
         }
 
     # Ids of secrets have no slashes.
-    names = {"absent": "conformance-no-such-key", "writable": "conformance-", "property": "value"}
-    return {"kinds": [*({**of(kind), **names, **known} for kind in STORES), of(GENERATOR)]}
+    names: dict[str, Any] = {"absent": "conformance-no-such-key", "writable": "conformance-", "property": "value"}
+    stores = [{**of(kind), **names, **known} for kind in STORES]
+    for store in stores:
+        store["spec"] |= changes
+    return {"kinds": [*stores, of(GENERATOR)]}
 
 
 def _from_environment() -> dict[str, Any]:
     project = os.environ.get("ESO_CONFORMANCE_GCP_PROJECT", "")
-    return fixture(project, os.environ.get("ESO_CONFORMANCE_GCP_KEY", "")) if project else {"kinds": []}
+    if not project:
+        return {"kinds": []}
+    subscription = os.environ.get("ESO_CONFORMANCE_GCP_SUBSCRIPTION", "")
+    return fixture(project, os.environ.get("ESO_CONFORMANCE_GCP_KEY", ""), subscription)
 
 
 FIXTURE: Final = _from_environment()

@@ -6,6 +6,7 @@
 | `GOOGLE_STS_ENDPOINT` | exchange of tokens of other identity providers |
 | `GOOGLE_SECURETOKEN_ENDPOINT` | exchange of tokens of a GKE cluster |
 | `GOOGLE_IAM_CREDENTIALS_ENDPOINT` | access tokens of impersonated service accounts |
+| `GOOGLE_PUBSUB_ENDPOINT` | Pub/Sub |
 | `GCE_METADATA_HOST` | the metadata server |
 """
 
@@ -22,11 +23,13 @@ SECRET_MANAGER: Final = "GOOGLE_SECRETMANAGER_ENDPOINT"  # noqa: S105 - the name
 STS: Final = "GOOGLE_STS_ENDPOINT"
 SECURE_TOKEN: Final = "GOOGLE_SECURETOKEN_ENDPOINT"  # noqa: S105 - the name of a variable
 IAM_CREDENTIALS: Final = "GOOGLE_IAM_CREDENTIALS_ENDPOINT"
+PUBSUB: Final = "GOOGLE_PUBSUB_ENDPOINT"
 METADATA: Final = "GCE_METADATA_HOST"
 
 _PUBLISHED: Final = {
     STS: "https://sts.googleapis.com",
     SECURE_TOKEN: "https://securetoken.googleapis.com",
+    PUBSUB: "https://pubsub.googleapis.com",
     IAM_CREDENTIALS: "https://iamcredentials.googleapis.com",
 }
 

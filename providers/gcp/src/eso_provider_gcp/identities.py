@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from google.cloud.secretmanager_v1 import SecretManagerServiceAsyncClient
@@ -138,6 +138,8 @@ class Runtime:
         self._refusals = Refusals()
         self._identities: WeakValueDictionary[Hashable, Identity] = WeakValueDictionary()
         self._throttles: WeakValueDictionary[Hashable, Throttle] = WeakValueDictionary()
+        self.feeds: dict[Hashable, Any] = {}
+        """The change feeds of all stores, while they are in use."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def join(self, source: Source) -> Joined:

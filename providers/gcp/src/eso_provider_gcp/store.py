@@ -7,25 +7,31 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from eso_api.stores.gcpsm import GcpProvider
 from eso_provider_gcp.api import Api
 from eso_provider_gcp.auth.choice import check_auth, project_of, source_of
+from eso_provider_gcp.changes.subscription import FIELD
+from eso_provider_gcp.changes.watcher import Watcher
 from eso_provider_gcp.finding import Finder
 from eso_provider_gcp.identities import Joined, runtime_of
 from eso_provider_gcp.reading import FETCH, Reader
+from eso_provider_gcp.specs import SUBSCRIPTION, SecretManagerConfig
 from eso_provider_gcp.writing import Writer
-from eso_sdk.errors import invalid_config
+from eso_sdk.errors import invalid_config, unsupported
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
+    ChangeEvent,
     DeleteItem,
     FindQuery,
     Found,
+    Heartbeat,
+    Operation,
     PushItem,
     RemoteRef,
     SourceSecret,
     Validation,
     ValidationState,
+    WatchItem,
 )
 
 CONCURRENCY: Final = 32
@@ -36,11 +42,11 @@ _PROJECT: Final = re.compile(r"[a-z0-9.:-]{1,100}")
 _LOCATION: Final = re.compile(r"[a-z0-9-]{1,63}")
 
 
-class SecretManagerStore(Store[GcpProvider]):
+class SecretManagerStore(Store[SecretManagerConfig]):
     """A store of `spec.provider.gcpsm`, `GCPSecretManager` or `ClusterGCPSecretManager`."""
 
     @classmethod
-    def check_config(cls, config: GcpProvider) -> tuple[str, ...]:
+    def check_config(cls, config: SecretManagerConfig) -> tuple[str, ...]:
         check_auth(config.auth, config.project_id)
         if config.project_id and not _PROJECT.fullmatch(config.project_id):
             raise invalid_config("/projectID", "is no id of a project; write one such as my-project-1")
@@ -48,6 +54,8 @@ class SecretManagerStore(Store[GcpProvider]):
             raise invalid_config("/location", "is no location of Google Cloud; write one such as europe-west3")
         if config.secret_version_selection_policy not in _POLICIES:
             raise invalid_config("/secretVersionSelectionPolicy", f"write {' or '.join(_POLICIES[1:])}")
+        if config.changes is not None and not re.fullmatch(SUBSCRIPTION, config.changes.subscription):
+            raise invalid_config(FIELD, "is no subscription; write its name, or projects/PROJECT/subscriptions/NAME")
         return ()
 
     async def open(self) -> None:
@@ -59,15 +67,20 @@ class SecretManagerStore(Store[GcpProvider]):
         self.reader = Reader(self.api, config.secret_version_selection_policy, asyncio.Semaphore(CONCURRENCY))
         self.finder = Finder(self.api, self.reader)
         self.writer = Writer(self.api, self.reader)
+        changes = config.changes
+        self.watcher = Watcher(self.api, self._joined.identity, changes.subscription) if changes is not None else None
 
     async def close(self) -> None:
+        if (watcher := getattr(self, "watcher", None)) is not None:
+            await watcher.close()
         if hasattr(self, "_joined"):
             await self._runtime.leave(self._joined)
 
     async def validate(self) -> Validation:
         """Obtain a token. The service itself is not called: an identity may have rights for single secrets only."""
         await self._joined.identity.access()
-        return Validation(ValidationState.READY)
+        offered = self.OPERATIONS if self.watcher is not None else self.OPERATIONS - {Operation.SUBSCRIBE}
+        return Validation(ValidationState.READY, operations=offered)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -94,3 +107,17 @@ class SecretManagerStore(Store[GcpProvider]):
     async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
         """Remove all items of one key at once."""
         return await self.writer.delete(items)
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        if self.watcher is None:
+            raise unsupported(
+                "this store names no subscription; set changes.subscription of a GCPSecretManager, or rely on"
+                " refreshInterval"
+            )
+        return self.watcher.subscribe(items, resume_token)
+
+    async def acknowledged(self, resume_token: str) -> None:
+        if self.watcher is not None:
+            await self.watcher.acknowledged(resume_token)

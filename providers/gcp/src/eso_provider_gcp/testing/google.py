@@ -23,6 +23,7 @@ from grpc import insecure_channel
 
 from eso_provider_gcp import endpoints
 from eso_provider_gcp.testing.model import Model
+from eso_provider_gcp.testing.pubsub import PubSub
 from eso_provider_gcp.testing.secretmanager import SecretManager
 from eso_provider_gcp.testing.tokens import Tokens
 
@@ -30,7 +31,7 @@ PROJECT: Final = "my-project-1"
 OTHER_PROJECT: Final = "other-project"
 EMAIL: Final = "app@my-project-1.iam.gserviceaccount.com"
 
-_VARIABLES: Final = (endpoints.STS, endpoints.SECURE_TOKEN, endpoints.IAM_CREDENTIALS)
+_VARIABLES: Final = (endpoints.STS, endpoints.SECURE_TOKEN, endpoints.IAM_CREDENTIALS, endpoints.PUBSUB)
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ class Google:
 
     secrets: SecretManager
     tokens: Tokens
+    pubsub: PubSub
     admin: SecretManagerServiceClient = field(init=False)
     """The vendor's client, for what tests prepare and look at."""
     token: str = field(init=False, repr=False)
@@ -46,10 +48,11 @@ class Google:
     @classmethod
     @contextmanager
     def started(cls) -> Iterator[Google]:
-        tokens = Tokens()
+        tokens, pubsub = Tokens(), PubSub()
         secrets = SecretManager(Model((PROJECT, OTHER_PROJECT)), lambda token: token in tokens.issued)
         with tokens.serving(), secrets.serving(), insecure_channel(secrets.address) as channel:
-            google = cls(secrets, tokens)
+            google = cls(secrets, tokens, pubsub)
+            secrets.announce = pubsub.announce
             google.admin = SecretManagerServiceClient(transport=SecretManagerServiceGrpcTransport(channel=channel))
             google.reset()
             yield google
@@ -65,6 +68,8 @@ class Google:
         """Forget everything except the secrets."""
         self.secrets.reset()
         self.tokens.reset()
+        self.tokens.more = self.pubsub.answer
+        self.pubsub.reset()
         self.token = self.tokens.issue("admin")
 
     @property

@@ -75,6 +75,9 @@ class SecretManager:
     before: Callable[[str], None] = lambda _operation: None
     """Called before every operation, in its thread."""
 
+    announce: Callable[[str, str], None] = lambda _operation, _name: None
+    """Called after every operation, with the name of what it returned."""
+
     def reset(self) -> None:
         """Forget all calls, and everything that a test has set."""
         self.calls.clear()
@@ -107,9 +110,11 @@ class SecretManager:
         def handle(asked: Any, context: grpc.ServicerContext) -> Any:
             self._admit(operation, asked, context)
             try:
-                return method(asked)
+                answered = method(asked)
             except StatusError as refused:
                 context.abort(refused.code, str(refused))
+            self.announce(operation, plain(asked) if answered is None else getattr(answered, "name", ""))
+            return answered
 
         serialize = answer.serialize if answer is not None else lambda _: empty_pb2.Empty().SerializeToString()
         return grpc.unary_unary_rpc_method_handler(handle, request.deserialize, serialize)

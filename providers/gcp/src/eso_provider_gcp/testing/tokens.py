@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 import json
 import secrets as random
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,6 +39,17 @@ class Asked:
     headers: Mapping[str, str] = field(repr=False)
     """Names in lower case."""
     body: bytes = field(repr=False)
+    connection: socket.socket = field(repr=False)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether the client still waits for the answer."""
+        try:
+            return self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
 
     @property
     def json(self) -> Any:
@@ -170,7 +182,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        status, content = cast(_Server, self.server).answer(Asked(self.command, self.path, headers, body))
+        asked = Asked(self.command, self.path, headers, body, self.connection)
+        status, content = cast(_Server, self.server).answer(asked)
+        with suppress(ConnectionError):  # the client may have left
+            self._send(status, content)
+
+    def _send(self, status: int, content: bytes) -> None:
         self.send_response(status)
         # Google's clients look for this header in answers of the metadata server.
         self.send_header("Metadata-Flavor", "Google")

@@ -1,0 +1,1 @@
+"""Change events of Secret Manager, from a subscription of Pub/Sub."""
