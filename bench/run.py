@@ -20,6 +20,7 @@ BENCHMARKS = (
     "aws",
     "client_writes",
     "externalsecrets",
+    "gcp",
     "informer",
     "kubernetes",
     "providers",

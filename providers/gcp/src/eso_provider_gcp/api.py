@@ -40,7 +40,7 @@ class Api:
         self.location = location
         self._identity = identity
         self._client = identity.client(target)
-        self._throttle = runtime.throttle(project, target)
+        self._throttle = runtime.throttle(identity, project, target)
         self.observe = observe
 
     @property

@@ -18,7 +18,7 @@ from eso_sdk.matching import Matcher
 from eso_wire.errors import ErrorReason
 from eso_wire.values import FindQuery, Found, ValueMetadata
 
-PAGE: Final = 250
+PAGE: Final = 1000
 MAX_SECRETS: Final = 20_000
 READ_AT_ONCE: Final = 200
 

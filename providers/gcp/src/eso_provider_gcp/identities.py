@@ -153,9 +153,9 @@ class Runtime:
     async def leave(self, joined: Joined) -> None:
         await joined.identity.remove(joined.source)
 
-    def throttle(self, project: str, target: Target) -> Throttle:
-        """Return the rate limiter of a project: its quota is that of all identities."""
-        key = (project, target)
+    def throttle(self, identity: Identity, project: str, target: Target) -> Throttle:
+        """Return the rate limiter of an identity in a project: one tenant's limits do not stop another."""
+        key = (identity.key, project, target)
         found = self._throttles.get(key)
         if found is None:
             self._throttles[key] = found = Throttle(self.clock, f'Secret Manager of project "{project}"')

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,10 +16,15 @@ from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, Ref
 
 from eso_provider_gcp.auth.outside import Bridge, Outside, UnreachedError
 from eso_provider_gcp.identities import Access
-from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected
+from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected, timed_out
 from eso_wire.errors import ProviderError
+from kubebase.deadline import Deadline
 
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
+
+LOGIN_SECONDS: Final = 30.0
+_THREADS: Final = ThreadPoolExecutor(32, "google-login")
+"""Threads of their own: a token service that hangs must not stop other work."""
 
 Make = Callable[[Bridge], Any]
 """Makes a credentials object of google-auth, in a thread."""
@@ -31,7 +37,10 @@ def refreshing(make: Make, outside: Outside, *, who: str, advice: str) -> Callab
     async def fetch() -> Access:
         bridge = Bridge(outside)
         try:
-            return await asyncio.to_thread(_refreshed, made, make, bridge)
+            async with Deadline(outside.clock, LOGIN_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(_THREADS, _refreshed, made, make, bridge)
+        except TimeoutError:
+            raise timed_out(f"Google issued no token for {who} in time") from None
         except UnreachedError as unreached:
             raise unreached.error from None
         except DefaultCredentialsError:
