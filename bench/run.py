@@ -22,6 +22,7 @@ BENCHMARKS = (
     "externalsecrets",
     "gcp",
     "informer",
+    "keyvault",
     "kubernetes",
     "providers",
     "server_writes",

@@ -29,6 +29,9 @@ from eso_operator.certs.local import LocalCertificates
 from eso_provider_aws.conformance import fixture as aws_fixture
 from eso_provider_aws.testing.aside import environment_of, moto_aside
 from eso_provider_aws.testing.sessions import KEYS, REGION, admin
+from eso_provider_azure.conformance import Principal
+from eso_provider_azure.conformance import fixture as azure_fixture
+from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
 from eso_provider_gcp.conformance import fixture as gcp_fixture
 from eso_provider_gcp.testing.google import PROJECT, Google
 from eso_provider_gcp.testing.pubsub import SUBSCRIPTION
@@ -143,7 +146,7 @@ def vault_backend() -> Iterator[Mapping[str, Any]]:
 AWS_VERSIONS = {"SecretsManager": "AWSPREVIOUS", "ParameterStore": "1"}
 
 
-def login_values(before: str) -> dict[str, Any]:
+def versioned_values(before: str) -> dict[str, Any]:
     """Return the values of a service; `before` is its name for the previous version."""
     return {
         "known": [
@@ -172,8 +175,26 @@ def aws_backend() -> Iterator[Mapping[str, Any]]:
         secrets.put_secret_value(SecretId="login", SecretString=second)
         for value in (first, second):
             parameters.put_parameter(Name="login", Value=value, Type="SecureString", Overwrite=True)
-        known = {service: login_values(version) for service, version in AWS_VERSIONS.items()}
+        known = {service: versioned_values(version) for service, version in AWS_VERSIONS.items()}
         yield aws_fixture(REGION, KEYS, **known)
+
+
+@contextmanager
+def azure_backend() -> Iterator[Mapping[str, Any]]:
+    """A vault and a registry of the provider's own server; the provider's process inherits where they are."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        AzureServer.started(Path(folder)) as azure,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        for name, value in (azure.environment | {"ESO_PROVIDER_AZURE_LOOK_SECONDS": "1"}).items():
+            patched.setenv(name, value)
+        contents = azure.vault("kv-one").contents
+        first = contents.put("login", '{"user":"first"}')
+        contents.put("login", '{"user":"anna","realm":"test"}')
+        registry = azure.registry("images").host
+        principal = Principal(TENANT, CLIENT, SECRET)
+        yield azure_fixture("https://kv-one.vault.azure.net", principal, versioned_values(first), registry)
 
 
 @contextmanager
@@ -183,7 +204,7 @@ def gcp_backend() -> Iterator[Mapping[str, Any]]:
         for name, value in google.environment.items():
             patched.setenv(name, value)
         google.store("login", b'{"user":"first"}', b'{"user":"anna","realm":"test"}')
-        yield gcp_fixture(PROJECT, google.key(), SUBSCRIPTION, **login_values("1"))
+        yield gcp_fixture(PROJECT, google.key(), SUBSCRIPTION, **versioned_values("1"))
 
 
 FIXTURE_VALUES = "get: gives every known value of the fixture"
@@ -250,6 +271,16 @@ CANDIDATES = {
             "generator": frozenset(STATE),
         },
         backend=aws_backend,
+    ),
+    "azure": Candidate(
+        lambda _: serve_command("azure"),
+        without={
+            "read": frozenset({UNOFFERED_OPERATIONS}),
+            "write": frozenset({*IF_ABSENT, BINARY}),
+            "generator": frozenset(STATE),
+        },
+        backend=azure_backend,
+        flags=("--allow-address", "loopback"),
     ),
     "gcp": Candidate(
         lambda _: serve_command("gcp"),
@@ -327,6 +358,7 @@ def target_of(address: str, made: LocalCertificates) -> Target:
         *(("webhook", profile) for profile in ("read", "write", "generator", "tls")),
         *(("vault", profile) for profile in ("read", "write", "tls")),
         *(("aws", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
+        *(("azure", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
         *(("gcp", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
         *(("example", profile) for profile in ("read", "write", "tls")),
         *(("scaffold", profile) for profile in ("read", "write", "tls")),

@@ -333,8 +333,14 @@ def test_external_secrets_can_be_selected_by_store_and_target() -> None:
                 "VaultDynamicSecret",
                 "ECRAuthorizationToken",
                 "STSSessionToken",
+                "ACRAccessToken",
             },
             id="R92 R177 owned by generator providers",
+        ),
+        pytest.param(
+            "azure.provider.external-secrets.io/v2alpha1",
+            {"KeyVault", "ClusterKeyVault"},
+            id="of Azure, named directly",
         ),
         pytest.param(
             "aws.provider.external-secrets.io/v2alpha1",

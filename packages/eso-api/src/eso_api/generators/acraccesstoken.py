@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from eso_api.generators.definition import generator_kind
+from eso_api.marks import audiences
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
 from eso_api.shapes import Fragment
 from eso_api.stores.azurekv import AzureEnvironment
@@ -35,7 +38,7 @@ class ACRManagedIdentity(Fragment, frozen=True, kw_only=True):
 class ACRWorkloadIdentity(Fragment, frozen=True, kw_only=True):
     """A service account bound to an Azure identity."""
 
-    service_account_ref: ServiceAccountSelector | None = None
+    service_account_ref: Annotated[ServiceAccountSelector, audiences("api://AzureADTokenExchange")] | None = None
     """The service account; absent means that of the provider process."""
 
 

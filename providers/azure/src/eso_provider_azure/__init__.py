@@ -1,0 +1,1 @@
+"""The Azure provider: secrets, keys and certificates of Key Vault, and logins for container registries."""

@@ -1,0 +1,95 @@
+"""The calls of one session to its vault: counted, with a deadline, and with mapped errors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, TypeVar
+
+from azure.core.exceptions import AzureError, HttpResponseError
+
+from eso_provider_azure.errors import Asked, refusal
+from eso_provider_azure.names import Kind, Name
+from eso_provider_azure.vault import Vault
+from eso_sdk.errors import timed_out
+from eso_sdk.http import retry_after
+from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.deadline import Deadline
+
+CALL_SECONDS: Final = 25.0
+
+Observe = Callable[[str], AbstractContextManager[None]]
+T = TypeVar("T")
+
+
+class Api:
+    """One vault, for one session."""
+
+    def __init__(self, vault: Vault, observe: Observe) -> None:
+        self.vault = vault
+        self.clock = vault.clock
+        self._observe = observe
+
+    def asked(self, operation: str, name: Name, version: str = "") -> Asked:
+        """Return the subject of an error of this call."""
+        return Asked(operation, self.vault.url, name.kind, name.name, version)
+
+    async def call(self, asked: Asked, work: Callable[[], Awaitable[T]]) -> T:
+        """Make one call. Tokens may be revoked before they expire: a rejected one is replaced once."""
+        self.vault.check_pause()
+        # Obtain the token first: a failed login reports its own error and is not counted as a call.
+        await self.vault.credential.token()
+        try:
+            return await self._introduced(asked, work)
+        except ProviderError as failed:
+            if failed.reason is not ErrorReason.CREDENTIALS_REJECTED or not self.vault.credential.discard():
+                raise
+        await self.vault.credential.token()
+        return await self._once(asked, work)
+
+    async def pages(self, asked: Asked, pages: Any) -> AsyncIterator[list[Any]]:
+        """Yield the pages of a listing (`by_page()` of the library); each is one call."""
+
+        async def one() -> list[Any]:
+            return [item async for item in await anext(pages)]
+
+        while True:
+            yield await self.call(asked, one)
+            if not pages.continuation_token:
+                return
+
+    async def _introduced(self, asked: Asked, work: Callable[[], Awaitable[T]]) -> T:
+        """Let the first call meet the vault's challenge alone: otherwise each call of a burst would be made twice."""
+        if self.vault.met.is_set():
+            return await self._once(asked, work)
+        async with self.vault.meeting:
+            if not self.vault.met.is_set():
+                try:
+                    return await self._once(asked, work)
+                finally:
+                    self.vault.met.set()
+        return await self._once(asked, work)
+
+    async def _once(self, asked: Asked, work: Callable[[], Awaitable[T]]) -> T:
+        with self._errors(asked), self._observe(asked.operation):
+            async with Deadline(self.clock, CALL_SECONDS):
+                return await work()
+
+    @contextmanager
+    def _errors(self, asked: Asked) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise timed_out(f"vault {self.vault.url} did not answer {asked.operation} in time") from None
+        except HttpResponseError as failed:
+            answer: Any = failed.response
+            if failed.status_code == 429 and answer is not None:
+                raise self.vault.pause(retry_after(answer.headers, self.clock.now())) from None
+            raise refusal(failed, asked) from None
+        except (AzureError, ValueError, KeyError, TypeError) as failed:
+            raise refusal(failed, asked) from None
+
+
+def vault_itself(vault: Vault, operation: str) -> Asked:
+    """Return the subject of a call about all secrets."""
+    return Asked(operation, vault.url, Kind.SECRET)

@@ -1,0 +1,1 @@
+"""Generators of Azure: logins for container registries."""

@@ -1,0 +1,112 @@
+"""An opened store: one vault, as one identity."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import ClassVar, Final
+
+from eso_provider_azure.api import Api
+from eso_provider_azure.changes import Watcher
+from eso_provider_azure.clouds import check_vault, cloud_of
+from eso_provider_azure.finding import Finder
+from eso_provider_azure.login import Login, check_auth, log_in
+from eso_provider_azure.queue import SCOPE, Bell, check_queue
+from eso_provider_azure.reading import Reader
+from eso_provider_azure.runtime import runtime_of
+from eso_provider_azure.specs import KeyVaultConfig
+from eso_provider_azure.vault import Vault
+from eso_provider_azure.writing import Writer
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
+from eso_wire.errors import ProviderError
+from eso_wire.values import (
+    ChangeEvent,
+    DeleteItem,
+    FindQuery,
+    Found,
+    Heartbeat,
+    Operation,
+    PushItem,
+    RemoteRef,
+    SourceSecret,
+    Validation,
+    ValidationState,
+    WatchItem,
+)
+
+CONCURRENCY: Final = 32
+"""Calls of one session to its vault at a time."""
+
+
+class KeyVaultStore(Store[KeyVaultConfig]):
+    """Secrets, keys and certificates of one vault."""
+
+    API_NAME: ClassVar[str] = "Azure/KeyVault"
+
+    @classmethod
+    def check_config(cls, config: KeyVaultConfig) -> tuple[str, ...]:
+        check_vault(config.vault_url, cloud_of(config))
+        if config.queue_url:
+            check_queue(config.queue_url, config.environment_type)
+        check_auth(config)
+        return ()
+
+    async def open(self) -> None:
+        cloud = cloud_of(self.config)
+        url = check_vault(self.config.vault_url, cloud)
+        self._runtime = runtime_of(self.clock)
+        # Kept whole: the identity reads the token of a service account from here.
+        self._login: Login = log_in(self, self._runtime, self.config)
+        credential = self._login.identity.bind(self._runtime.logins, cloud.vault_scope)
+        self._vault: Vault = self._runtime.join(url, credential, self.addresses)
+        api = Api(self._vault, self.observe)
+        self._reader = Reader(api, asyncio.Semaphore(CONCURRENCY))
+        self._finder = Finder(api, self._reader)
+        self._writer = Writer(api, self._reader)
+        self._bell: Bell | None = None
+        if self.config.queue_url:
+            check_queue(self.config.queue_url, self.config.environment_type)
+            asking = self._login.identity.bind(self._runtime.logins, SCOPE)
+            self._bell = self._runtime.join_queue(self.config.queue_url, asking, self.addresses)
+        self._watcher = Watcher(api, self._bell)
+
+    async def close(self) -> None:
+        self.__dict__.pop("_login", None)
+        if (vault := self.__dict__.pop("_vault", None)) is not None:
+            await self._runtime.leave(vault)
+        if (bell := self.__dict__.pop("_bell", None)) is not None:
+            await self._runtime.leave_queue(bell)
+
+    async def validate(self) -> Validation:
+        """Obtain a token. The vault itself is not called, because an identity may have rights to single secrets."""
+        await self._vault.credential.token()
+        offered = self.OPERATIONS - {Operation.SUBSCRIBE} if self._watcher.is_refused else None
+        return Validation(ValidationState.READY, operations=offered, conditions=self._watcher.conditions())
+
+    @reads("metadata", "not_found")
+    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
+        return await self._reader.read(refs)
+
+    async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes]:
+        return await self._reader.read_map(ref)
+
+    async def check(self, ref: RemoteRef) -> Check:
+        return await self._reader.check(ref)
+
+    @finds("name", "tags", "path")
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        async for found in self._finder.find(query):
+            yield found
+
+    @pushes("whole_secret")
+    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
+        """Write all items of one key as one new version."""
+        del source
+        return await self._writer.push(items)
+
+    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
+        """Remove all items of one key at once."""
+        return await self._writer.delete(items)
+
+    def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        return self._watcher.subscribe(items, resume_token)
