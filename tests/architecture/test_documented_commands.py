@@ -34,6 +34,9 @@ class Because:
 SWITCHING = Run(GUIDES, "test_the_commands_of_the_guide_on_switching_take_a_cluster_over")
 TUTORIAL = Run(GUIDES, "test_the_commands_of_the_tutorial_lead_from_nothing_to_a_rotating_secret")
 UNINSTALL = Run(GUIDES, "test_the_commands_of_the_page_on_uninstalling_keep_the_secrets")
+MIGRATION = Run(
+    "packages/eso-cli/tests/test_migrate_live.py", "test_the_commands_of_the_guide_have_the_described_effects"
+)
 CHARTS = "tests/deploy/test_install_guide.py::test_a_chart_and_what_is_set_of_it_exist"
 HELM = Because("helm and a cluster that runs pods are needed", CHARTS)
 VAULT = Because("the CLI of Vault is needed; the tests do the same through its API", "tests/e2e/test_vault_auth.py")
@@ -43,6 +46,8 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "echo 'password:": Run(GUIDES, "test_the_guide_on_templates_renders_and_its_mistakes_are_found"),
     },
     "docs/guides/coming-from-go-eso.md": {
+        "eso preflight": SWITCHING,
+        "helm upgrade": Because("helm and a release of the Go operator's chart are needed"),
         "eso provider list": SWITCHING,
         "kubectl -n external-secrets scale": Because("the Deployments and webhooks of the Go operator are needed"),
         "eso crds >": SWITCHING,
@@ -65,8 +70,12 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "kubectl get providerclasses": Because("it only lists objects", "tests/kubectl/test_reading.py"),
         "kubectl apply -f deploy/crds\nhelm upgrade": HELM,
     },
+    "docs/guides/migrate-to-v2.md": {"eso migrate": MIGRATION},
     "docs/guides/one-machine.md": {
         "eso up -f manifests/": Because("other tests run this command", "packages/eso-cli/tests/test_up_providers.py"),
+    },
+    "docs/guides/plan.md": {
+        "eso plan": Because("other tests run this command", "packages/eso-cli/tests/test_plan.py"),
     },
     "docs/guides/provider-certificates.md": {
         "kubectl -n external-secrets get secret": Because(
@@ -77,6 +86,9 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "helm install aws": HELM,
         "helm upgrade aws": HELM,
         "aws sqs create-queue": Because("an AWS account is needed", "tests/e2e/test_aws.py"),
+    },
+    "docs/guides/providers/azure.md": {
+        "az eventgrid": Because("an Azure account is needed", "tests/e2e/test_azure.py")
     },
     "docs/guides/providers/vault-auth.md": {
         "vault policy write external-secrets": VAULT,

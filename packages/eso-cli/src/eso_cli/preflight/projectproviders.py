@@ -10,8 +10,10 @@ from typing import Final
 
 STORES: Final[Mapping[str, str]] = {
     "aws": "aws",
+    "azurekv": "azure",
     "crd": "kubernetes",
     "fake": "fake",
+    "gcpsm": "gcp",
     "kubernetes": "kubernetes",
     "openBao": "vault",
     "vault": "vault",
@@ -20,8 +22,10 @@ STORES: Final[Mapping[str, str]] = {
 """Keys below `spec.provider` of a store, and the provider of each."""
 
 GENERATORS: Final[Mapping[str, str]] = {
+    "ACRAccessToken": "azure",
     "ECRAuthorizationToken": "aws",
     "Fake": "generators",
+    "GCRAccessToken": "gcp",
     "MFA": "generators",
     "Password": "generators",
     "SSHKey": "generators",
