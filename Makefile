@@ -12,6 +12,8 @@ BIN     := $(VENV)/bin
 UV      := $(BIN)/uv
 DISTS   := $(sort $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml providers/*/pyproject.toml)))
 STAMP   := $(VENV)/.stamp
+# The wheel of the operator holds the commit that it was built from; a checkout has no such file.
+COMMIT  := packages/eso-operator/src/eso_operator/commit.txt
 APART   := ministack moto openbao-ldap
 CORES   := $(shell nproc 2>/dev/null || echo 2)
 # Tests wait for servers about as long as they compute: two more workers than processors keep all processors busy.
@@ -127,7 +129,8 @@ nightly: setup ## the long forms: minutes of trouble, a thousand objects, many c
 
 dist: setup ## a wheel of each distribution; that of the core holds no provider
 	$(call say,wheels into dist/)
-	@for each in $(DISTS); do (cd $$each && $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/dist); done
+	@trap 'rm -f $(COMMIT)' EXIT; git rev-parse HEAD > $(COMMIT) || rm -f $(COMMIT); \
+	for each in $(DISTS); do (cd $$each && $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/dist); done
 
 clean: ## remove everything that make wrote
 	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo

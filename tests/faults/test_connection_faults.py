@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_operator.certs.authority import Credential, ServerNames, Window, issue_authority, issue_server
+from eso_operator.process.settings import CertificateSettings
+from eso_operator.testing.operators import eventually
+from eso_wire.tls import client_id
 from kubebase.clock import SystemClock
 
 pytestmark = pytest.mark.live
@@ -84,6 +88,23 @@ async def test_a_provider_that_admits_another_client(site: Any) -> None:
 
         await site.broken("AccessDenied", "--allowed-client")
 
+        await site.provider.stop()
+        site.provider.client = ours
+        await site.start()
+        await site.ready()
+
+
+async def test_a_provider_admits_exactly_the_service_account_that_the_operator_runs_as(site: Any) -> None:
+    """R136: the operator issues the certificates, and issues its own anew when its account is another one."""
+    renamed = replace(site.managed, certificates=CertificateSettings(service_account="eso-core"))
+    async with site.running(site.managed):
+        site.use(await eventually(site.issued, "no certificates were issued"))
+        await site.start()
+        await site.create_store()
+        await site.ready()
+    async with site.bench.operator(renamed):
+        ours = client_id("cluster.local", site.namespace, "eso-core")
+        await site.broken("AccessDenied", ours, "--allowed-client")
         await site.provider.stop()
         site.provider.client = ours
         await site.start()

@@ -39,5 +39,5 @@ def page(_reference: Path) -> str:
 def _row(action: argparse.Action) -> tuple[str, str, str]:
     repeated = "; may be repeated" if isinstance(action.default, list) else ""
     shape = f"={action.metavar}" if isinstance(action.metavar, str) and action.metavar != "DURATION" else ""
-    default = code(str(action.default)) if action.default else ""
+    default = code(str(action.default)) if action.default and action.default != argparse.SUPPRESS else ""
     return code(action.option_strings[0] + shape), default, escaped(action.help or "") + repeated

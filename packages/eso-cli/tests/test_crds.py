@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 
 import yaml
 
 from eso_api.kinds import installed_kinds
+from eso_operator.process.build import this_build
 
 
 def test_every_installed_kind_is_printed_once_as_yaml(eso: Callable[..., subprocess.CompletedProcess[str]]) -> None:
@@ -33,7 +33,7 @@ def test_help_lists_the_commands(eso: Callable[..., subprocess.CompletedProcess[
 def test_the_version_is_that_of_the_distribution(eso: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     done = eso("--version")
 
-    assert (done.returncode, done.stdout) == (0, f"eso {version('eso-cli')}\n")
+    assert (done.returncode, done.stdout) == (0, f"eso {this_build()}\n")
 
 
 def test_kubectl_finds_the_command_as_its_plugin() -> None:
@@ -41,4 +41,4 @@ def test_kubectl_finds_the_command_as_its_plugin() -> None:
 
     done = subprocess.run([str(plugin), "--version"], capture_output=True, text=True, check=False, timeout=60)
 
-    assert done.stdout == f"eso {version('eso-cli')}\n"
+    assert done.stdout == f"eso {this_build()}\n"

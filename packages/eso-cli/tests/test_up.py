@@ -126,6 +126,7 @@ def test_a_port_in_use_is_named_in_the_error(
         pytest.param(["-f", "missing"], "missing: no such file or folder", id="manifests that are not there"),
         pytest.param(["stray"], "unrecognized arguments: stray", id="a word too many"),
         pytest.param(["--", "--concurrent=many"], "argument --concurrent: 'many'", id="a flag the operator refuses"),
+        pytest.param(["--", "--live-addr=0"], "--live-addr: give an address", id="no probes to ask"),
         pytest.param(["--no-operator", "--", "--concurrent=2"], "no operator runs", id="a flag for no operator"),
         pytest.param(["--data-dir", "file"], "file: File exists; choose", id="a file instead of a folder"),
         pytest.param(["--ready-file", "folder"], "folder: Is a directory; choose", id="a folder instead of a file"),

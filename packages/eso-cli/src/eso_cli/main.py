@@ -52,9 +52,9 @@ def app() -> None:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from eso_operator.process.build import this_build
 
-        typer.echo(f"eso {version('eso-cli')}")
+        typer.echo(f"eso {this_build()}")
         raise typer.Exit
 
 

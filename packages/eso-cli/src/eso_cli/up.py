@@ -175,7 +175,10 @@ class Site:
         if (place := missing(self._options.manifests)) is not None:
             raise StartError(f"{place}: no such file or folder; --file names manifests")
         if self._options.operator:
-            parse(self._operator_flags(self._options.kubeconfig), os.environ)
+            if parse(self._operator_flags(self._options.kubeconfig), os.environ).live.disabled:
+                raise StartError(
+                    "--live-addr: give an address; `eso up` asks the operator's probes whether it is ready"
+                )
         elif self._options.operator_flags:
             raise StartError(f"no operator runs that could take {self._options.operator_flags[0]}; leave it out")
 

@@ -11,8 +11,11 @@ import sys
 from collections.abc import Sequence
 
 import structlog
+from prometheus_client import disable_created_metrics
 
+from eso_operator.process.build import this_build
 from eso_operator.process.flags import parse
+from eso_operator.process.partsettings import certificate_settings
 from eso_operator.process.settings import Settings, SettingsError
 from eso_operator.process.wiring import wire
 from eso_operator.telemetry import logs
@@ -21,7 +24,7 @@ from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import ConfigError
 from kuberun.manager import ComponentFailedError
-from kuberun.transport import AiohttpTransport
+from kuberun.transport import AiohttpTransport, RequestTally
 
 _log = structlog.get_logger(__name__)
 
@@ -35,22 +38,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     logs.configure(settings.logs, SystemClock())
     logs.log_uncaught_errors()
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, which no query uses
     return asyncio.run(run(settings))
 
 
 async def run(settings: Settings) -> int:
     """Connect to the API server and run the manager until a signal; return the exit code."""
-    clock = SystemClock()
+    clock, build = SystemClock(), this_build()
+    _log.info(
+        "the operator starts",
+        version=build.version,
+        commit=build.commit,
+        identity=certificate_settings(settings).client_identity,
+    )
     for flag, reason in settings.ignored:
         _log.warning("flag without effect", flag=flag, reason=reason)
+    if settings.live.disabled:
+        _log.warning("no probes are served: the kubelet cannot restart an operator that stalls", flag="--live-addr")
     try:
         connection = config.load(settings.kubeconfig, context=settings.context, clock=clock)
     except ConfigError as error:
         _log.error("no API server", error=str(error))
         return 1
-    client = Client(AiohttpTransport(connection))
+    tally = RequestTally()
+    client = Client(AiohttpTransport(connection, tally=tally))
     try:
-        await wire(settings, client, clock).manager.run_until_signalled()
+        await wire(settings, client, clock, tally=tally).manager.run_until_signalled()
     except ComponentFailedError as error:
         _log.error("the operator stops", error=str(error))
         return 1

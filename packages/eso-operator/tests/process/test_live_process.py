@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import aiohttp
@@ -70,7 +71,8 @@ async def test_the_process_leads_serves_probes_and_metrics_validates_a_store_and
         f"--live-addr=127.0.0.1:{live}",
         f"--metrics-addr=127.0.0.1:{metrics}",
         "--enable-leader-election",
-        "--zap-time-encoding=rfc3339",
+        "--zap-time-encoding=RFC3339",
+        "--loglevel=INFO",
         "--client-qps=100",
     ]
 
@@ -89,6 +91,9 @@ async def test_the_process_leads_serves_probes_and_metrics_validates_a_store_and
 
     lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     assert code == 0
+    assert (lines[0]["msg"], lines[0]["version"]) == ("the operator starts", version("eso-operator"))
+    assert lines[0]["commit"]
+    assert lines[0]["identity"] == f"spiffe://cluster.local/ns/{bench.namespace}/sa/external-secrets"
     assert shown is not None
     assert f'secretstore_reconcile_duration{{name="fake",namespace="{bench.namespace}"}}' in shown[1]
     assert {"leadership acquired", "drained", "lease released", "flag without effect"} <= {

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 import pytest
@@ -12,8 +12,9 @@ from structlog.testing import capture_logs
 
 from eso_operator.process.definitions import Definitions
 from eso_operator.process.reach import Reach
+from eso_operator.process.settings import Reconcilers
 from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.transports import UnservedGroup
+from eso_operator.testing.transports import UnservedGroup, UnservedKinds
 from kubebase.meta import Resource
 from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client
@@ -144,3 +145,17 @@ async def test_an_operator_waits_for_its_definitions_and_becomes_ready_when_they
             group.hides = False
 
             await eventually(ready, "not ready, although everything is there", within=90)
+
+
+@pytest.mark.live
+async def test_an_operator_is_ready_without_the_kinds_that_it_does_not_use(bench: Bench) -> None:
+    hidden = UnservedKinds("pushsecrets", "clusterpushsecrets", "clustergenerators", "uuids", "generatorstates")
+    off = Reconcilers(push_secret=False, cluster_push_secret=False, generator_state=False)
+
+    async with bench.operator(replace(bench.settings, reconcilers=off), through=hidden.over) as operator:
+        port = await operator.health.wait_listening()
+
+        async def ready() -> bool:
+            return (await probed(port))[0] == 200
+
+        await eventually(ready, "not ready without kinds that are off or optional")

@@ -1,5 +1,6 @@
 """Names and labels of metrics are the contract of dashboards; series follow objects and go with them."""
 
+import asyncio
 import re
 
 import pytest
@@ -13,6 +14,7 @@ from kuberun.controller import After, Controller, Done, Outcome, Retry
 from kuberun.testing.builders import metadata
 from kuberun.workqueue import Request
 
+RECONCILES = "controller_runtime_reconcile_total"
 PLAIN = {"name", "namespace"}
 EXTENDED = {
     f"app_kubernetes_io_{part}" for part in ("name", "instance", "version", "component", "part_of", "managed_by")
@@ -106,8 +108,79 @@ async def test_reconciles_are_counted_by_result(metrics: Metrics, outcome: Outco
 
     await metrics.controllers.timed("secretstore", reconcile)(ObjectKey("a", "b"))
 
-    expected = frozenset({("controller", "secretstore"), ("result", result)})
-    assert series(metrics, "controller_runtime_reconcile_total") == {expected: 1.0}
+    counted = {dict(labels)["result"]: count for labels, count in series(metrics, RECONCILES).items()}
+    assert counted == {"error": 0.0, "success": 0.0, "requeue": 0.0, "requeue_after": 0.0} | {result: 1.0}
+
+
+def test_the_series_of_a_controller_begin_at_zero(metrics: Metrics) -> None:
+    """Otherwise an alert on an increase would miss the first error."""
+
+    async def reconcile(_: ObjectKey) -> Outcome:
+        return Done()
+
+    metrics.controllers.timed("secretstore", reconcile)
+    metrics.controllers.add(Controller("secretstore", reconcile, clock=VirtualClock()), 1)
+
+    assert set(series(metrics, RECONCILES).values()) == {0.0}
+    for name in ("reconcile_errors", "reconcile_panics", "reconcile_timeouts", "terminal_reconcile_errors"):
+        assert series(metrics, f"controller_runtime_{name}_total") == {frozenset({("controller", "secretstore")}): 0.0}
+
+
+async def test_exceptions_and_exceeded_deadlines_are_counted(metrics: Metrics) -> None:
+    clock = VirtualClock()
+
+    async def reconcile(key: ObjectKey) -> Outcome:
+        if key.name == "slow":
+            await clock.sleep(1000.0)
+        raise ValueError("broken")
+
+    controller = Controller("secretstore", reconcile, clock=clock, deadline=10.0)
+    metrics.controllers.add(controller, 4)
+    controller.queue.add(Request(ObjectKey("a", "slow")))
+    controller.queue.add(Request(ObjectKey("a", "broken")))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(controller.run())
+        await clock.advance(10.0)
+        running.cancel()
+
+    of = frozenset({("controller", "secretstore")})
+    assert series(metrics, "controller_runtime_reconcile_timeouts_total") == {of: 1.0}
+    assert series(metrics, "controller_runtime_reconcile_panics_total")[of] >= 1.0
+
+
+async def test_a_queue_counts_its_requests_and_times_their_waits_and_runs(metrics: Metrics) -> None:
+    clock = VirtualClock()
+
+    async def reconcile(_: ObjectKey) -> Outcome:
+        return Done()
+
+    controller = Controller("secretstore", reconcile, clock=clock)
+    metrics.controllers.add(controller, 1)
+    queue, request = controller.queue, Request(ObjectKey("a", "b"))
+    queue.add(request)
+    await clock.advance(3.0)
+    queue.take_now()
+    await clock.advance(5.0)
+
+    of = frozenset({("name", "secretstore"), ("controller", "secretstore")})
+    assert series(metrics, "workqueue_unfinished_work_seconds") == {of: 5.0}
+    assert series(metrics, "workqueue_longest_running_processor_seconds") == {of: 5.0}
+    queue.done(request.key)
+    queue.retry(request)
+
+    assert series(metrics, "workqueue_queue_duration_seconds_sum") == {of: 3.0}
+    assert series(metrics, "workqueue_work_duration_seconds_sum") == {of: 5.0}
+    assert series(metrics, "workqueue_adds_total") == {of: 2.0}
+    assert series(metrics, "workqueue_retries_total") == {of: 1.0}
+    assert series(metrics, "workqueue_unfinished_work_seconds") == {of: 0.0}
+
+
+def test_leadership_is_shown_only_where_there_is_an_election(metrics: Metrics) -> None:
+    assert series(metrics, "leader_election_master_status") == {}
+
+    metrics.process.election("lease", lambda: True)
+
+    assert series(metrics, "leader_election_master_status") == {frozenset({("name", "lease")}): 1.0}
 
 
 async def test_the_depth_of_a_queue_is_what_is_due(metrics: Metrics) -> None:
@@ -119,7 +192,8 @@ async def test_the_depth_of_a_queue_is_what_is_due(metrics: Metrics) -> None:
     controller.queue.add(Request(ObjectKey("a", "now")))
     controller.queue.add(Request(ObjectKey("a", "later")), after=60)
 
-    assert series(metrics, "workqueue_depth") == {frozenset({("name", "secretstore")}): 1.0}
+    of = frozenset({("name", "secretstore"), ("controller", "secretstore"), ("priority", "")})
+    assert series(metrics, "workqueue_depth") == {of: 1.0}
 
 
 def test_series_of_a_deleted_object_are_gone(metrics: Metrics) -> None:

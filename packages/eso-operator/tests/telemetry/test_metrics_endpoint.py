@@ -2,17 +2,20 @@
 
 import asyncio
 import ssl
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from eso_operator.telemetry.access import Admission, Gatekeeper
 from eso_operator.telemetry.endpoint import MetricsServer
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from kubebase.clock import SystemClock
+from kubebase.testing.clock import VirtualClock
 from kubebase.testing.servers import ApiServer
 from kuberun import config
 from kuberun.client import Client
@@ -65,11 +68,51 @@ async def test_metrics_are_served_with_the_certificate_of_the_folder(tmp_path: P
         assert await fetched(f"https://127.0.0.1:{port}/metrics", context=trusting) == (200, "up 1\n")
 
 
-async def test_without_a_folder_the_certificate_is_made_up() -> None:
-    settings = MetricsSettings(listen=LOOPBACK, secure=True)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(MetricsSettings(listen=LOOPBACK, secure=True), id="no folder"),
+        pytest.param(
+            MetricsSettings(
+                listen=LOOPBACK,
+                secure=True,
+                certificate_folder=Path("/nonexistent/tls"),
+                certificate_name="/nonexistent/tls/tls.crt",
+                key_name="/nonexistent/tls/tls.key",
+            ),
+            id="a folder without files",
+        ),
+    ],
+)
+async def test_without_files_the_certificate_is_self_signed(
+    settings: MetricsSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R166: also where no folder can be written, as in a pod with a read-only root file system."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
 
     async with serving(MetricsServer(settings, hello, clock=SystemClock())) as port:
         assert await fetched(f"https://127.0.0.1:{port}/metrics", context=False) == (200, "up 1\n")
+
+
+async def test_files_that_appear_later_replace_the_self_signed_certificate(tmp_path: Path) -> None:
+    clock, authority = VirtualClock(), Authority(SystemClock().now())
+    settings = MetricsSettings(listen=LOOPBACK, secure=True, certificate_folder=tmp_path)
+    pair = authority.issue("localhost", address="127.0.0.1")
+    trusting = ssl.create_default_context(cadata=authority.pem.decode())
+
+    with capture_logs() as lines:
+        async with serving(MetricsServer(settings, hello, clock=clock)) as port:
+            url = f"https://127.0.0.1:{port}/metrics"
+            with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                await fetched(url, context=trusting)
+            await clock.advance(60.0)
+            (tmp_path / "tls.crt").write_bytes(pair.certificate)
+            (tmp_path / "tls.key").write_bytes(pair.key)
+            await clock.advance(60.0)
+            assert await fetched(url, context=trusting) == (200, "up 1\n")
+
+    (line,) = lines
+    assert line["files"] == (str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
 
 
 @pytest.mark.live

@@ -196,9 +196,11 @@ class Frame:
 
     def _admit(self, rpc: Rpc) -> None:
         """Check that the client may call, and that the in-flight limit allows it. TLS has verified the certificate."""
-        if self.allowed_clients.isdisjoint(peer_spiffe_ids(rpc)):
+        if self.allowed_clients.isdisjoint(names := peer_spiffe_ids(rpc)):
+            client = ", ".join(names) or "without a name"
             raise ProviderError(
-                ErrorReason.PERMISSION_DENIED, "this client is not allowed to call the provider; see --allowed-client"
+                ErrorReason.PERMISSION_DENIED,
+                f"client {client} is not allowed to call the provider; see --allowed-client",
             )
         if self._running - self._subscriptions > (limit := self.service.provider.limits.max_in_flight) > 0:
             raise busy(f"{limit} calls")

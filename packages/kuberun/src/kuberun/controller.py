@@ -205,6 +205,10 @@ class Controller:
         self._informers: list[Informer[Any]] = []
         self._run_ids = itertools.count(1)
         self._permitted: Permit = always
+        self.crashes = 0
+        """Reconciles that ended with an exception, since the start."""
+        self.timeouts = 0
+        """Reconciles that exceeded their deadline, since the start."""
         self._log = _log.bind(controller=name)
 
     @property
@@ -298,6 +302,8 @@ class Controller:
         except (Exception, asyncio.CancelledError) as error:  # the failure of one object never ends the process
             if _being_cancelled():
                 raise
+            self.timeouts += deadline.expired
+            self.crashes += not deadline.expired
             self._log.error(
                 "reconcile failed", error=type(error).__name__, place=place_of(error), late=deadline.expired
             )

@@ -30,7 +30,7 @@ def client_context(tls: Tls, certificate: ClientCertificate | None, origin: str)
 
 def _load(context: ssl.SSLContext, certificate: ClientCertificate, origin: str) -> None:
     try:
-        with _readable(certificate.certificate + b"\n" + certificate.key) as path:
+        with as_file(certificate.certificate + b"\n" + certificate.key) as path:
             context.load_cert_chain(path, password=_no_password)
     except (ssl.SSLError, ValueError) as exc:
         raise ConfigError(f"{origin}: client certificate and key are not a pair in PEM form") from exc
@@ -42,7 +42,7 @@ def _no_password() -> str:
 
 
 @contextmanager
-def _readable(data: bytes) -> Generator[str, None, None]:
+def as_file(data: bytes) -> Generator[str, None, None]:
     """Provide `data` as a file, because OpenSSL accepts no bytes; in memory if possible, to keep keys off the disk."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("certificate")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import ssl
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from kuberun.tls import client_context
 T = TypeVar("T")
 
 USER_AGENT: Final = "kuberun/0.1"
+_NO_CODE: Final = "<error>"
 
 _Sending = aiohttp.client._RequestContextManager  # noqa: SLF001  awaitable and context manager; it has no public name
 
@@ -59,6 +61,16 @@ class TransportLimits:
     keep_alive_seconds: float = 60.0
 
 
+class RequestTally:
+    """Counts requests by method, code and host. A request without an answer has the code `<error>`."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+
+    def note(self, method: str, code: str, host: str) -> None:
+        self.counts[(method, code, host)] += 1
+
+
 class AiohttpTransport:
     """`Transport` over aiohttp: HTTP/1.1 with kept-alive connections.
 
@@ -71,6 +83,7 @@ class AiohttpTransport:
         limits: TransportLimits = TransportLimits(),  # noqa: B008  immutable
         *,
         vet: AddressCheck | None = None,
+        tally: RequestTally | None = None,
     ) -> None:
         self._connection = connection
         self._limits = limits
@@ -79,6 +92,8 @@ class AiohttpTransport:
         self._context: ssl.SSLContext | None = None
         self._context_for: ClientCertificate | None = None
         self._server = connection.server.rstrip("/")
+        self._host = URL(self._server).authority
+        self._tally = tally or RequestTally()
 
     async def request(self, request: Request) -> bytes:
         if request.method != "GET" and not permitted():
@@ -86,6 +101,7 @@ class AiohttpTransport:
         try:
             return await self._authenticated(self._answer, request)
         except _NO_ANSWER as exc:
+            self._tally.note(request.method, _NO_CODE, self._host)
             raise _unreachable(exc, request) from None
 
     @asynccontextmanager
@@ -93,6 +109,7 @@ class AiohttpTransport:
         try:
             response = await self._authenticated(self._opened, request)
         except _NO_ANSWER as exc:
+            self._tally.note(request.method, _NO_CODE, self._host)
             raise _unreachable(exc, request) from None
         try:
             yield _Lines(response.content, request)
@@ -118,6 +135,7 @@ class AiohttpTransport:
 
     async def _answer(self, request: Request, credential: Credential) -> bytes:
         async with self._send(request, credential) as response:
+            self._tally.note(request.method, str(response.status), self._host)
             body = await self._body(response, request)
             if 200 <= response.status < 300:
                 return body
@@ -125,6 +143,7 @@ class AiohttpTransport:
 
     async def _opened(self, request: Request, credential: Credential) -> aiohttp.ClientResponse:
         response = await self._send(request, credential)
+        self._tally.note(request.method, str(response.status), self._host)
         if response.status == 200:
             return response
         async with response:

@@ -23,6 +23,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Protocol
 
 from kubebase.backoff import Backoff, Random, system_random
 from kubebase.clock import Clock
@@ -68,6 +69,17 @@ class QueueStats:
     running: int
     oldest_age: float
     """Seconds for which the oldest waiting request has been due."""
+    adds: int = 0
+    """Requests since the start, including those for keys that were queued already."""
+    retries: int = 0
+
+
+class QueueListener(Protocol):
+    """Receives how long each request waited for a worker after it was due, and how long its run took, in seconds."""
+
+    def waited(self, seconds: float) -> None: ...
+
+    def worked(self, seconds: float) -> None: ...
 
 
 class QueueClosedError(Exception):
@@ -108,13 +120,21 @@ class WorkQueue:
         self._again: dict[ObjectKey, _Waiting] = {}
         self._failures: dict[ObjectKey, _Failures] = {}
         self._takes = 0
+        self._adds = 0
+        self._retries = 0
+        self._listener: QueueListener | None = None
         self._changed = asyncio.Event()
         self._closed = False
+
+    def listen(self, listener: QueueListener) -> None:
+        """Report the times of each request to the listener, which must not raise."""
+        self._listener = listener
 
     def add(self, request: Request, *, after: float = 0.0) -> None:
         """Queue the request, at once or after `after` seconds. A closed queue ignores it."""
         if self._closed:
             return
+        self._adds += 1
         if after > 0:
             self._delay(request, self._clock.monotonic() + after)
         else:
@@ -148,7 +168,9 @@ class WorkQueue:
 
     def done(self, key: ObjectKey) -> None:
         """End the run of the key, and queue the requests that were added for it in the meantime."""
-        del self._running[key]
+        started = self._running.pop(key)
+        if self._listener is not None:
+            self._listener.worked(self._clock.monotonic() - started)
         del self._asked[key]
         self._places.give_back(key.namespace)
         if again := self._again.pop(key, None):
@@ -164,6 +186,7 @@ class WorkQueue:
         never tried. A failure before the scheduled retry does not count: however many events wake the key meanwhile,
         its back-off does not grow.
         """
+        self._retries += 1
         now = self._clock.monotonic()
         known = self._failures.get(request.key)
         failures = 1 if known is None else known.count + (now >= known.until)
@@ -200,6 +223,8 @@ class WorkQueue:
             delayed=len(self._delayed),
             running=len(self._running),
             oldest_age=self._clock.monotonic() - min(heads) if heads else 0.0,
+            adds=self._adds,
+            retries=self._retries,
         )
 
     def running(self) -> Mapping[ObjectKey, float]:
@@ -264,7 +289,10 @@ class WorkQueue:
         self._places.take(key.namespace)
         self._timers.discard(key)
         self._delayed.pop(key, None)
-        self._running[key] = self._clock.monotonic()
+        now = self._clock.monotonic()
+        self._running[key] = now
+        if self._listener is not None:
+            self._listener.waited(now - waiting.since)
         self._asked[key] = waiting.asked
         return waiting.request
 

@@ -33,10 +33,11 @@ from eso_operator.controllers.providerclass.outcome import subject_of as class_s
 from eso_operator.controllers.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
 from eso_operator.controllers.providerclass.services import ServiceClasses
 from eso_operator.controllers.secretstore.holding import StoreHolder
-from eso_operator.controllers.secretstore.kinds import NAMESPACED_KINDS
+from eso_operator.controllers.secretstore.kinds import NAMESPACED_KINDS, STORE_KINDS, Generation
 from eso_operator.controllers.secretstore.outcome import subject_of as store_subject
 from eso_operator.controllers.secretstore.reconciler import Outside as StoreOutside
 from eso_operator.controllers.secretstore.reconciler import StoreReconciler, StoreSettings
+from eso_operator.controllers.secretstore.release import Release
 from eso_operator.controllers.secretstore.triggers import held_stores, holders, own_changes
 from eso_operator.controllers.secretstore.validation import Validator
 from eso_operator.generating.source import GeneratorSource
@@ -83,6 +84,7 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
         controller_class=settings.controller_class,
         cluster_stores=settings.reconcilers.cluster_store,
         generic_targets=sync.generic_targets,
+        v2_stores=settings.v2_stores,
         shortest_interval=sync.shortest_interval,
     )
     leftovers = Leftovers(parts.client, parts.informers.secrets.cache, generic_targets=sync.generic_targets)
@@ -174,6 +176,21 @@ def store_holders(parts: Parts) -> list[Controller]:
             controller.watch(push_secrets, held_stores(kind, informer.cache))
             made.append(controller)
     return made
+
+
+def store_releases(parts: Parts) -> list[Controller]:
+    """Make the controller that removes the finalizers of v2 stores. Empty if those are on."""
+    if parts.settings.v2_stores:
+        return []
+    kinds = (kind for kind in STORE_KINDS if kind.generation is Generation.V2 and kind.role is KindRole.STORE)
+    settings = parts.settings
+    release = Release(
+        kinds, client=parts.client, namespace=settings.namespace, controller_class=settings.controller_class
+    )
+    controller = parts.controller("v2-finalizer", release.reconcile)
+    for request in release.requests:
+        controller.queue.add(request)
+    return [controller]
 
 
 _CLASS_KINDS: Final = {
@@ -271,7 +288,14 @@ def generator_state_controllers(parts: Parts) -> Controllers:
     homes = Homes(parts.informers.namespaces.cache)
     announcer = parts.announcer("generator-state", homes)
     outside = StateOutside(
-        parts.client, parts.clock, cleaner, parts.dependencies, parts.memories.generator_states, announcer, homes
+        parts.client,
+        parts.clock,
+        cleaner,
+        parts.dependencies,
+        parts.memories.generator_states,
+        announcer,
+        homes,
+        is_off=cleaner.is_off,
     )
     controller = parts.controller("generatorstate", GeneratorStateReconciler(states.cache, outside).reconcile)
     controller.watch(states, _STATE_CHANGES)

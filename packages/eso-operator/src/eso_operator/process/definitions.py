@@ -1,7 +1,7 @@
 """Missing CustomResourceDefinitions of ours, reported in the log and by the readiness probe.
 
-They are checked at the start, then every few seconds while one is missing. Kinds that are left out (`reach.py`) do not
-count. The informers wait for their kinds on their own; this module only reports.
+They are checked at the start, then every few seconds while one is missing. Optional kinds (`presence.py`) and kinds
+that are left out (`reach.py`) do not count. The informers wait for their kinds on their own; this module only reports.
 """
 
 from __future__ import annotations

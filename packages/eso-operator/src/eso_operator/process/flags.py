@@ -9,15 +9,17 @@ logged with the reason, so that an existing Deployment starts without edits.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn
 
-from eso_api import durations
 from eso_operator.calling.protection.weights import MIB
 from eso_operator.certs.bundle import Lifetimes
 from eso_operator.dashboard.settings import DashboardSettings
+from eso_operator.process import flagvalues as values
+from eso_operator.process.build import this_build
+from eso_operator.process.ownpod import own_account, own_namespace
 from eso_operator.process.settings import (
     CertificateSettings,
     FeatureGate,
@@ -29,18 +31,13 @@ from eso_operator.process.settings import (
     SettingsError,
     SyncSettings,
 )
-from eso_operator.resolving.resolved import ServiceKey
-from eso_operator.telemetry.settings import Listener, LogLevel, LogSettings, MetricsSettings, TimeEncoding
+from eso_operator.telemetry.settings import LogLevel, LogSettings, MetricsSettings, TimeEncoding
 from eso_render.workers import WorkerSettings
 from kuberun.config import SERVICE_ACCOUNT
-
-T = TypeVar("T")
 
 _PROVIDER_CACHE: Final = "providers are processes of their own, with flags of their own"
 _LIVE_READS: Final = "Secrets and ConfigMaps are watched as metadata and read when they are needed, never cached"
 _NO_LIMIT: Final = "requests are bounded by the workers, and the API server's priority and fairness does the rest"
-
-MAX_FACTOR: Final = 1000
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "client-qps": _NO_LIMIT,
@@ -73,7 +70,8 @@ def parse(
     given = parser().parse_args(arguments)
     if given.metrics_auth and not given.metrics_secure:
         raise SettingsError("--metrics-auth needs --metrics-secure: a token must not travel in the clear")
-    core = given.core_namespace or _own_namespace(environ, service_account)
+    core = given.core_namespace or own_namespace(environ, service_account)
+    account = given.service_account or own_account(environ, service_account, core)
     dashboard = DashboardSettings(
         given.dashboard_addr,
         given.dashboard_auth,
@@ -90,13 +88,13 @@ def parse(
         workers=given.concurrent,
         store_interval=given.store_requeue_interval,
         live=given.live_addr,
-        logs=LogSettings(level=given.loglevel, time=given.zap_time_encoding),
+        logs=LogSettings(given.loglevel, values.time_encoding(given.zap_time_encoding) or TimeEncoding.EPOCH),
         metrics=_metrics(given),
         dashboard=dashboard,
         leader=_leader(given),
         reconcilers=_reconcilers(given),
         providers=_providers(given),
-        certificates=_certificates(given),
+        certificates=_certificates(given, account),
         sync=_sync(given),
         limits=_limits(given),
         gates=given.feature_gates,
@@ -125,78 +123,102 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_process_flags(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument("--version", action="version", version=f"eso-operator {this_build()}", help="print the version")
     flags.add_argument("--kubeconfig", type=Path, help="kubeconfig file; else KUBECONFIG, the pod, ~/.kube/config")
     flags.add_argument("--context", default="", help="context of the kubeconfig")
     flags.add_argument("--namespace", default="", help="watch this namespace only")
     flags.add_argument("--core-namespace", default="", help="where the operator lives; default POD_NAMESPACE")
     flags.add_argument("--controller-class", default="default", help="handle stores of this class or without one")
     flags.add_argument(
-        "--concurrent", type=_count, default=1, help="reconciles at once in a controller; never below 32"
+        "--concurrent", type=values.workers, default=1, help="reconciles at once in a controller; never below 32"
     )
-    flags.add_argument("--live-addr", type=_probes, default=":8082", help="where /healthz and /readyz listen")
-    flags.add_argument("--loglevel", type=_choice(LogLevel), default="info", help=_names(LogLevel))
-    flags.add_argument("--zap-time-encoding", type=_choice(TimeEncoding), default="epoch", help=_names(TimeEncoding))
-    flags.add_argument("--feature-gates", type=_gates, default="", help=f"NAME=true,…: {_names(FeatureGate)}")
+    flags.add_argument(
+        "--live-addr", type=values.probes, default=":8082", help="where /healthz and /readyz listen; 0 for nowhere"
+    )
+    flags.add_argument("--loglevel", type=values.level, default="info", help=values.listed(LogLevel))
+    flags.add_argument("--zap-time-encoding", default="epoch", help=values.listed(TimeEncoding))
+    flags.add_argument(
+        "--feature-gates",
+        type=values.gates,
+        default="",
+        help=f"NAME=true,NAME=false,…: {values.listed(FeatureGate)}; only V2Stores is on by default",
+    )
 
 
 def _add_metrics_flags(flags: argparse.ArgumentParser) -> None:
-    flags.add_argument("--metrics-addr", type=_listener, default=":8080", help="where /metrics listens; 0 for nowhere")
-    _switch(flags, "metrics-secure", "serve metrics over TLS", default="false")
-    _switch(flags, "metrics-auth", "ask the API server who may read metrics", default="false")
+    flags.add_argument(
+        "--metrics-addr", type=values.metrics, default=":8080", help="where /metrics listens; 0 for nowhere"
+    )
+    values.add_switch(flags, "metrics-secure", "serve metrics over TLS", default="false")
+    values.add_switch(flags, "metrics-auth", "ask the API server who may read metrics", default="false")
     flags.add_argument("--metrics-cert-dir", default="", help="folder with the certificate of the metrics server")
     flags.add_argument("--metrics-cert-name", default="tls.crt", help="file name of the certificate")
     flags.add_argument("--metrics-key-name", default="tls.key", help="file name of the key")
-    _switch(flags, "enable-extended-metric-labels", "add app.kubernetes.io labels to metrics", default="false")
+    values.add_switch(
+        flags, "enable-extended-metric-labels", "add app.kubernetes.io labels to metrics", default="false"
+    )
 
 
 def _add_dashboard_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
-        "--dashboard-addr", type=_listener, default="0", help="where the dashboard listens; 0 for nowhere"
+        "--dashboard-addr", type=values.listener, default="0", help="where the dashboard listens; 0 for nowhere"
     )
-    _switch(flags, "dashboard-auth", "serve the dashboard over TLS, to holders of a token only", default="false")
+    values.add_switch(
+        flags, "dashboard-auth", "serve the dashboard over TLS, to holders of a token only", default="false"
+    )
     flags.add_argument("--dashboard-cert-dir", default="", help="folder with tls.crt and tls.key of the dashboard")
 
 
 def _add_leader_flags(flags: argparse.ArgumentParser) -> None:
-    _switch(flags, "enable-leader-election", "elect a leader; the other replicas stand by", default="false")
+    values.add_switch(flags, "enable-leader-election", "elect a leader; the other replicas stand by", default="false")
     flags.add_argument("--leader-election-id", default="external-secrets-controller", help="name of the Lease")
-    _duration(flags, "leader-election-lease-duration", "15s", "a standby takes over a lease not renewed for this long")
-    _duration(flags, "leader-election-renew-deadline", "10s", "a leader that fails to renew this long stops leading")
-    _duration(flags, "leader-election-retry-period", "2s", "time between attempts to acquire or renew the lease")
+    values.add_duration(
+        flags, "leader-election-lease-duration", "15s", "a standby takes over a lease not renewed for this long"
+    )
+    values.add_duration(
+        flags, "leader-election-renew-deadline", "10s", "a leader that fails to renew this long stops leading"
+    )
+    values.add_duration(
+        flags, "leader-election-retry-period", "2s", "time between attempts to acquire or renew the lease"
+    )
 
 
 def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
     for name in ("cluster-store", "secret-store", "cluster-external-secret", "cluster-push-secret", "push-secret"):
-        _switch(flags, f"enable-{name}-reconciler", f"run the {name} controller", default="true")
-    _duration(flags, "store-requeue-interval", "5m", "time between validations of a store without refreshInterval")
-    _duration(
+        values.add_switch(flags, f"enable-{name}-reconciler", f"run the {name} controller", default="true")
+    values.add_duration(
+        flags, "store-requeue-interval", "5m", "time between validations of a store without refreshInterval"
+    )
+    values.add_duration(
         flags, "min-refresh-interval", "1s", "shorter refresh intervals are raised to this; a condition reports it"
     )
     flags.add_argument(
         "--push-refresh-multiplier",
-        type=_factor,
+        type=values.factor,
         default="1",
         metavar="NUMBER",
         help="factor on the refresh interval of objects whose providers announce every change",
     )
-    _switch(flags, "enable-flood-gate", "do not call the provider of a store that is not ready", default="true")
-    _switch(flags, "enable-generator-state", "keep the state of generators", default="true")
-    _duration(flags, "generator-gc-grace-period", "2m", "replaced generator state is kept this long")
-    _switch(flags, "unsafe-allow-generic-targets", "allow targets that are not Secrets", default="false")
+    values.add_switch(
+        flags, "enable-flood-gate", "do not call the provider of a store that is not ready", default="true"
+    )
+    values.add_switch(flags, "enable-generator-state", "keep the state of generators", default="true")
+    values.add_duration(flags, "generator-gc-grace-period", "2m", "replaced generator state is kept this long")
+    values.add_switch(flags, "unsafe-allow-generic-targets", "allow targets that are not Secrets", default="false")
     flags.add_argument("--template-left-delimiter", default="{{", help="begins an action of a template")
     flags.add_argument("--template-right-delimiter", default="}}", help="ends an action of a template")
     flags.add_argument(
         "--template-workers",
-        type=_count,
+        type=values.count,
         default=2,
         help="processes for slow templates and patterns; one is always left for other namespaces",
     )
-    _duration(flags, "template-timeout", "10s", "a template or pattern that takes longer is stopped")
+    values.add_duration(flags, "template-timeout", "10s", "a template or pattern that takes longer is stopped")
 
 
 def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--provider-namespace", action="append", default=[], help="namespace with providers for all")
-    _switch(
+    values.add_switch(
         flags,
         "namespaced-providers",
         "let any namespace run providers that only that namespace can use",
@@ -204,7 +226,7 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     )
     flags.add_argument(
         "--max-namespaced-providers",
-        type=_count,
+        type=values.count,
         default=10,
         help="Services of one such namespace that get certificates",
     )
@@ -217,7 +239,7 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--trusted-provider",
         action="append",
-        type=_trusted,
+        type=values.trusted,
         default=[],
         metavar="NAMESPACE/SERVICE=HOST:PORT",
         help="a Service whose provider listens at another address",
@@ -225,7 +247,7 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--expected-provider",
         action="append",
-        type=_trusted,
+        type=values.trusted,
         default=[],
         metavar="NAMESPACE/SERVICE=HOST:PORT",
         help="like --trusted-provider, for a provider that starts later: it is used once its Service exists",
@@ -233,7 +255,7 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--trusted-provider-tls",
         action="append",
-        type=_client_folder,
+        type=values.client_folder,
         default=[],
         metavar="NAMESPACE/SERVICE=FOLDER",
         help="client certificates for that Service, instead of issued ones",
@@ -242,22 +264,31 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
 
 
 def _add_limit_flags(flags: argparse.ArgumentParser) -> None:
-    flags.add_argument("--max-object-values", type=_count, default=8, metavar="MIB", help="values one object may read")
-    flags.add_argument("--max-held-values", type=_count, default=64, metavar="MIB", help="values held at a time")
-    _duration(flags, "max-provider-call-timeout", "5m", "the largest timeouts.call that a store may set")
+    flags.add_argument(
+        "--max-object-values", type=values.count, default=8, metavar="MIB", help="values one object may read"
+    )
+    flags.add_argument("--max-held-values", type=values.count, default=64, metavar="MIB", help="values held at a time")
+    values.add_duration(flags, "max-provider-call-timeout", "5m", "the largest timeouts.call that a store may set")
 
 
 def _add_certificate_flags(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument(
+        "--service-account",
+        default="",
+        help="the operator's service account, named in its certificates; default POD_SERVICE_ACCOUNT, then its token",
+    )
     flags.add_argument("--trust-domain", default="cluster.local", help="SPIFFE trust domain of operator and providers")
-    _duration(flags, "cert-authority-validity", "8760h", "lifetime of a provider's certificate authority")
-    _duration(flags, "cert-authority-renew-before", "1440h", "an authority is replaced this long before it expires")
-    _duration(flags, "cert-validity", "2160h", "lifetime of a certificate")
-    _duration(flags, "cert-renew-before", "840h", "a certificate is replaced this long before it expires")
-    _duration(flags, "cert-settle", "1h", "time within which providers load a changed Secret")
-    _duration(
+    values.add_duration(flags, "cert-authority-validity", "8760h", "lifetime of a provider's certificate authority")
+    values.add_duration(
+        flags, "cert-authority-renew-before", "1440h", "an authority is replaced this long before it expires"
+    )
+    values.add_duration(flags, "cert-validity", "2160h", "lifetime of a certificate")
+    values.add_duration(flags, "cert-renew-before", "840h", "a certificate is replaced this long before it expires")
+    values.add_duration(flags, "cert-settle", "1h", "time within which providers load a changed Secret")
+    values.add_duration(
         flags, "cert-connection-age", "15m", "longest life of a connection; a change of the authority waits for it"
     )
-    _duration(flags, "cert-interval", "10m", "time between checks of all certificates")
+    values.add_duration(flags, "cert-interval", "10m", "time between checks of all certificates")
 
 
 # --- from flags to settings -------------------------------------------------------------------------------------------
@@ -283,7 +314,7 @@ def _leader(given: argparse.Namespace) -> LeaderSettings:
         renew_deadline=given.leader_election_renew_deadline,
         retry_period=given.leader_election_retry_period,
     )
-    if not 0 < leader.retry_period < leader.renew_deadline < leader.lease_duration:
+    if leader.enabled and not 0 < leader.retry_period < leader.renew_deadline < leader.lease_duration:
         raise SettingsError(
             "leader election needs 0 < --leader-election-retry-period < --leader-election-renew-deadline"
             " < --leader-election-lease-duration"
@@ -315,7 +346,7 @@ def _providers(given: argparse.Namespace) -> ProviderSettings:
     )
 
 
-def _certificates(given: argparse.Namespace) -> CertificateSettings:
+def _certificates(given: argparse.Namespace, account: str) -> CertificateSettings:
     try:
         lifetimes = Lifetimes(
             authority=timedelta(seconds=given.cert_authority_validity),
@@ -327,7 +358,7 @@ def _certificates(given: argparse.Namespace) -> CertificateSettings:
         )
     except (ValueError, OverflowError) as error:
         raise SettingsError(f"the --cert-* times do not fit together: {error}") from None
-    return CertificateSettings(given.trust_domain, lifetimes, given.cert_interval)
+    return CertificateSettings(given.trust_domain, account, lifetimes, given.cert_interval)
 
 
 def _sync(given: argparse.Namespace) -> SyncSettings:
@@ -352,21 +383,17 @@ def _limits(given: argparse.Namespace) -> LimitSettings:
 
 
 def _ignored(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:
-    return tuple(
+    ignored = [
         (f"--{name}", reason)
         for name, reason in WITHOUT_EFFECT.items()
         if getattr(given, name.replace("-", "_")) is not None
-    )
-
-
-def _own_namespace(environ: Mapping[str, str], service_account: Path) -> str:
-    if named := environ.get("POD_NAMESPACE"):
-        return named
-    file = service_account / "namespace"
-    return (file.read_text(encoding="utf-8").strip() if file.exists() else "") or "external-secrets"
-
-
-# --- values of flags --------------------------------------------------------------------------------------------------
+    ]
+    if values.time_encoding(given.zap_time_encoding) is None:
+        reason = (
+            f"{given.zap_time_encoding!r} is unknown, so that epoch is used; known are {values.listed(TimeEncoding)}"
+        )
+        ignored.append(("--zap-time-encoding", reason))
+    return tuple(ignored)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -374,115 +401,3 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise SettingsError(f"{message}; see {self.prog} --help")
-
-
-def _switch(flags: argparse.ArgumentParser, name: str, text: str, *, default: str) -> None:
-    """Add a flag that is given as `--name`, `--name=true` or `--name=false`."""
-    flags.add_argument(f"--{name}", nargs="?", const="true", default=default, type=_truth, help=text)
-
-
-def _duration(flags: argparse.ArgumentParser, name: str, default: str, text: str) -> None:
-    flags.add_argument(f"--{name}", type=_seconds, default=default, metavar="DURATION", help=text)
-
-
-_TRUTHS: Final = {
-    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
-}
-
-
-def _truth(text: str) -> bool:
-    if text not in _TRUTHS:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return _TRUTHS[text]
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = durations.parse(text) / durations.SECOND
-    except durations.DurationError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if seconds < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return seconds
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
-    return int(text)
-
-
-def _factor(text: str) -> float:
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = 0.0
-    if not 1 <= factor <= MAX_FACTOR:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_FACTOR}")
-    return factor
-
-
-def _probes(text: str) -> Listener:
-    """Parse the probe address. Probes cannot be disabled: a stalled operator would never be restarted."""
-    listener = _listener(text)
-    if listener.disabled:
-        raise argparse.ArgumentTypeError("0 is for --metrics-addr only; give host:port, or 127.0.0.1:0 for any port")
-    return listener
-
-
-def _listener(text: str) -> Listener:
-    """Parse `host:port`, `:port` for every address, or `0` for none."""
-    if text == "0":
-        return Listener("", -1)
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not host:port or :port")
-    return Listener(host.strip("[]"), int(port))
-
-
-def _choice(names: type[T]) -> Callable[[str], T]:
-    def chosen(text: str) -> T:
-        try:
-            return names(text)  # type: ignore[call-arg]  # an enumeration is called with a value
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is none of {_names(names)}") from None
-
-    return chosen
-
-
-def _names(names: type[T]) -> str:
-    return ", ".join(str(name) for name in names)  # type: ignore[attr-defined]  # an enumeration lists its members
-
-
-def _gates(text: str) -> frozenset[FeatureGate]:
-    on = set()
-    for entry in filter(None, text.split(",")):
-        name, _, value = entry.partition("=")
-        gate = _choice(FeatureGate)(name.strip())
-        if _truth(value.strip() or "true"):
-            on.add(gate)
-        else:
-            on.discard(gate)
-    return frozenset(on)
-
-
-def _trusted(text: str) -> tuple[ServiceKey, str]:
-    service, address = _assigned(text, "NAMESPACE/SERVICE=HOST:PORT")
-    listener = _listener(address)
-    if not listener.host or listener.disabled:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/SERVICE=HOST:PORT")
-    return service, address
-
-
-def _client_folder(text: str) -> tuple[ServiceKey, Path]:
-    service, folder = _assigned(text, "NAMESPACE/SERVICE=FOLDER")
-    return service, Path(folder)
-
-
-def _assigned(text: str, shape: str) -> tuple[ServiceKey, str]:
-    service, _, value = text.partition("=")
-    namespace, _, name = service.partition("/")
-    if not namespace or not name or not value:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {shape}")
-    return ServiceKey(namespace, name), value

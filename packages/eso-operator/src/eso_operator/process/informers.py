@@ -18,9 +18,10 @@ from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRE
 from eso_operator.controllers.fanout.description import FanOut
 from eso_operator.controllers.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
 from eso_operator.controllers.pushsecret.triggers import INDEXES as PUSH_INDEXES
-from eso_operator.controllers.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, StoreKind
+from eso_operator.controllers.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, Generation, StoreKind
 from eso_operator.controllers.secretstore.triggers import STORES_INDEX, stores_of
 from eso_operator.generating.ledger import OWNER_INDEX, owner_of
+from eso_operator.process.presence import Presence
 from eso_operator.process.settings import FeatureGate, Settings
 from eso_operator.process.watched import WatchedKinds
 from eso_operator.resolving.classes import PROVIDER_LABEL
@@ -76,26 +77,42 @@ class Informers:
 
 
 def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
-    kinds = (*NAMESPACED_KINDS, *(CLUSTER_KINDS if settings.reconcilers.cluster_store else ()))
+    both = (*NAMESPACED_KINDS, *(CLUSTER_KINDS if settings.reconcilers.cluster_store else ()))
+    kinds = tuple(kind for kind in both if settings.v2_stores or kind.generation is Generation.V1)
     generators = (*GENERATOR_KINDS, CLUSTER_GENERATOR)
     providers = "" if FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates else f"{PROVIDER_LABEL}=true"
     return Informers(
-        stores={kind: watched.add(kind.kind) for kind in kinds},
+        stores={kind: watched.add(kind.kind, presence=_store_presence(kind, settings)) for kind in kinds},
         classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
         services=watched.add(raw(SERVICES), labels=providers),
         shared_services=watched.add_in(raw(SERVICES), _elsewhere(settings), labels=providers),
         secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}),
         config_maps=watched.add(metadata_of(CONFIG_MAPS)),
         service_accounts=watched.add(metadata_of(SERVICE_ACCOUNTS)),
-        push_secrets=watched.add(PUSH_SECRET.kind(), indexes=_PUSH_INDEXES),
+        push_secrets=watched.add(PUSH_SECRET.kind(), indexes=_PUSH_INDEXES, presence=_push_presence(settings)),
         external_secrets=watched.add(
             EXTERNAL_SECRET.kind(), indexes={triggers.TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent}
         ),
         parents={each.subsystem: _parents(watched, each) for each in fan_outs(settings)},
         namespaces=watched.add(metadata_of(NAMESPACES)),
-        generator_states=watched.add(GENERATOR_STATE.kind(), indexes={OWNER_INDEX: owner_of}),
-        others=tuple(watched.add(raw(generator.resource())) for generator in generators),
+        generator_states=watched.add(
+            GENERATOR_STATE.kind(),
+            indexes={OWNER_INDEX: owner_of},
+            presence=Presence.REQUIRED if settings.reconcilers.generator_state else Presence.OFF,
+        ),
+        others=tuple(watched.add(raw(each.resource()), presence=Presence.OPTIONAL) for each in generators),
     )
+
+
+def _store_presence(kind: StoreKind, settings: Settings) -> Presence:
+    """Return OPTIONAL for stores that are read but not validated: other objects may refer to them."""
+    validated = settings.reconcilers.secret_store or kind in CLUSTER_KINDS
+    return Presence.REQUIRED if validated else Presence.OPTIONAL
+
+
+def _push_presence(settings: Settings) -> Presence:
+    used = settings.reconcilers.push_secret or settings.reconcilers.cluster_push_secret
+    return Presence.REQUIRED if used else Presence.OFF
 
 
 def fan_outs(settings: Settings) -> tuple[FanOut, ...]:

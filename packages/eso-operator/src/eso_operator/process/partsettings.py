@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Final
 
 from eso_operator.calling.settings import RuntimeSettings
 from eso_operator.certs.settings import CertificateSettings
+from eso_operator.process.build import this_build
 from eso_operator.process.settings import FeatureGate, Settings
 from eso_operator.resolving.settings import ResolverSettings
 
@@ -22,7 +22,7 @@ def workers(settings: Settings) -> int:
 def runtime_settings(settings: Settings) -> RuntimeSettings:
     runtime = settings.providers.tempo.runtime
     calls = replace(runtime.calls, longest_timeout=settings.limits.call_timeout)
-    return replace(runtime, core_version=version("eso-operator"), calls=calls)
+    return replace(runtime, core_version=this_build().version, calls=calls)
 
 
 def resolver_settings(settings: Settings) -> ResolverSettings:
@@ -38,12 +38,14 @@ def resolver_settings(settings: Settings) -> ResolverSettings:
         unix_sockets=FeatureGate.UNIX_SOCKET_PROVIDERS in settings.gates,
         naming_convention=FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates,
         flood_gate=settings.sync.flood_gate,
+        v2_stores=settings.v2_stores,
     )
 
 
 def certificate_settings(settings: Settings) -> CertificateSettings:
     return CertificateSettings(
         core_namespace=settings.core_namespace,
+        service_account=settings.certificates.service_account,
         cluster_domain=settings.providers.cluster_domain,
         trust_domain=settings.certificates.trust_domain,
         namespaces=settings.namespaces,

@@ -43,7 +43,7 @@ def push_secret_controllers(parts: Parts) -> dict[Subsystem, Controller]:
 def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
     client, clock, sync, memory = parts.client, parts.clock, parts.settings.sync, parts.memories.push_secrets
     resolver, gateway, ledger = parts.resolver, parts.gateway, parts.ledger(memory)
-    chooser = StoreChooser(parts.watched, client, parts.settings.controller_class)
+    chooser = StoreChooser(parts.watched, client, parts.settings.controller_class, v2_stores=parts.settings.v2_stores)
     generators = GeneratorSource(resolver, parts.bind, gateway, clock=clock, intents=ledger)
     sources = SourceReader(client, parts.informers.secrets.cache, generators)
     objects = parts.informers.push_secrets.cache

@@ -9,13 +9,14 @@ An operator of the whole cluster leaves nothing out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Final, Generic, TypeVar
 
 import structlog
 
 from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_operator.process.presence import frames_of, nothing
 from kubebase.meta import Kind, Malformed, Page, Resource, raw
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden
@@ -110,21 +111,10 @@ class _IfReadable(Generic[T]):
         self, *, resource_version: str, timeout_seconds: int, allow_bookmarks: bool
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         if self._reach.leaves_out(self._resource):
-            return _silent()
+            return frames_of(nothing())
         return self._whole.watch(
             resource_version=resource_version, timeout_seconds=timeout_seconds, allow_bookmarks=allow_bookmarks
         )
 
     def decode(self, raw: bytes) -> T | Malformed:
         return self._whole.decode(raw)
-
-
-@asynccontextmanager
-async def _silent() -> AsyncGenerator[AsyncIterator[bytes], None]:
-    yield _nothing()
-
-
-async def _nothing() -> AsyncGenerator[bytes, None]:
-    """Yield nothing; wait until the watch is cancelled."""
-    await asyncio.Event().wait()
-    yield b""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from eso_operator.calling.directory import DirectorySettings
 from eso_operator.calling.protection.weights import OBJECT_BYTES, TOTAL_BYTES
@@ -27,12 +28,17 @@ class SettingsError(ValueError):
 
 
 class FeatureGate(StrEnum):
-    """Features that are off unless `--feature-gates` turns them on."""
+    """Features that `--feature-gates` turns on and off. Those of `DEFAULT_GATES` are on."""
 
+    V2_STORES = "V2Stores"
+    """Stores, Providers and Generators of v2, and references to the kinds of providers."""
     UNIX_SOCKET_PROVIDERS = "UnixSocketProviders"
     """Providers on Unix sockets of the same machine; TLS stays mandatory."""
     PROVIDER_NAMING_CONVENTION = "ProviderNamingConvention"
     """Providers found by the name of their Service."""
+
+
+DEFAULT_GATES: Final = frozenset({FeatureGate.V2_STORES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class CertificateSettings:
     """Certificates issued for providers. All of them are checked once in `interval`."""
 
     trust_domain: str = "cluster.local"
+    service_account: str = "external-secrets"
+    """The operator's own account. Its client certificates name it, and providers admit that name only."""
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     interval: float = 600.0
 
@@ -145,8 +153,12 @@ class Settings:
     certificates: CertificateSettings = field(default_factory=CertificateSettings)
     sync: SyncSettings = field(default_factory=SyncSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
-    gates: frozenset[FeatureGate] = frozenset()
+    gates: frozenset[FeatureGate] = DEFAULT_GATES
     ignored: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def v2_stores(self) -> bool:
+        return FeatureGate.V2_STORES in self.gates
 
     @property
     def namespaces(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from eso_operator.process.presence import Presence, present
 from eso_operator.process.reach import Reach
 from eso_operator.resolving.view import Scope
 from eso_operator.targets.discovery import served_resource
@@ -57,7 +58,7 @@ class WatchedKinds:
         self._clock = clock
         self._namespace = namespace
         self.reach = Reach(client, namespace)
-        self.from_the_start: list[Resource] = []
+        self.required: list[Resource] = []
         self._informers: dict[KindId, tuple[Resource, tuple[Informer[Any], ...]]] = {}
         self._included: set[KindId] = set()
         self._followed: set[KindId] = set()
@@ -76,13 +77,17 @@ class WatchedKinds:
         labels: str = "",
         indexes: dict[str, IndexFunction[T]] | None = None,
         needs: Resource | None = None,
+        presence: Presence = Presence.REQUIRED,
     ) -> Informer[T]:
         """Return an informer of a kind, for the caller to run. `Reach` decides about cluster-scoped kinds."""
-        self.from_the_start.append(kind.resource)
+        if presence is Presence.REQUIRED:
+            self.required.append(kind.resource)
         if kind.resource.namespaced:
-            informer = self._informer(kind, self._namespace, labels=labels, indexes=indexes)
+            source: Source[T] = self._client.source(kind, Selection(self._namespace, label_selector=labels))
         else:
-            informer = self._over(self.reach.source(kind, needs), str(kind.resource), indexes)
+            source = self.reach.source(kind, needs)
+        source = present(source, kind.resource, presence, self._clock)
+        informer = self._over(source, str(kind.resource), indexes)
         self._informers[_id(kind.resource)] = (kind.resource, (informer,))
         return informer
 
@@ -228,13 +233,11 @@ class WatchedKinds:
                 for listener in self._listeners:
                     listener(kind, change)
 
-    def _informer(
-        self, kind: Kind[T], namespace: str, *, labels: str = "", indexes: dict[str, IndexFunction[T]] | None = None
-    ) -> Informer[T]:
+    def _informer(self, kind: Kind[T], namespace: str, *, labels: str = "") -> Informer[T]:
         source = self._client.source(kind, Selection(namespace, label_selector=labels))
-        return self._over(source, str(kind.resource), indexes)
+        return self._over(source, str(kind.resource))
 
-    def _over(self, source: Source[T], name: str, indexes: dict[str, IndexFunction[T]] | None) -> Informer[T]:
+    def _over(self, source: Source[T], name: str, indexes: dict[str, IndexFunction[T]] | None = None) -> Informer[T]:
         return Informer(source, clock=self._clock, name=name, indexes={_BY_NAMESPACE: _namespace_of, **(indexes or {})})
 
     def _home(self, resource: Resource) -> str:

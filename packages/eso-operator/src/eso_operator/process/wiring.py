@@ -27,6 +27,7 @@ from eso_operator.changefeed.pace import Pace
 from eso_operator.changefeed.resumetokens import ResumeTokens
 from eso_operator.changefeed.subscriptions import Subscriptions
 from eso_operator.controllers.providerclass.facts import CertificateEnds
+from eso_operator.process.build import this_build
 from eso_operator.process.controllers import (
     Controllers,
     class_controllers,
@@ -37,6 +38,7 @@ from eso_operator.process.controllers import (
     service_controller,
     store_controllers,
     store_holders,
+    store_releases,
 )
 from eso_operator.process.dashboard import dashboard_of
 from eso_operator.process.definitions import Definitions
@@ -63,6 +65,7 @@ from kuberun.controller import Controller
 from kuberun.health import HealthServer
 from kuberun.leader import LeaderElection, LeaseSettings, new_identity
 from kuberun.manager import Manager, Run
+from kuberun.transport import RequestTally
 
 if TYPE_CHECKING:
     from eso_operator.dashboard.server import DashboardServer
@@ -70,7 +73,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A fully built operator process. `manager` runs it; the other fields are for tests and for `eso plan`."""
+    """A fully built operator process. `manager` runs it; the other fields are for tests and for `eso plan`.
+
+    `health` does not run with `--live-addr=0`.
+    """
 
     manager: Manager
     health: HealthServer
@@ -87,9 +93,16 @@ class Operator:
     dashboard: DashboardServer | None = None
 
 
-def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Seams()) -> Operator:  # noqa: B008 - frozen
-    """Build the operator; each part after the parts that it needs. Starts nothing."""
-    metrics = Metrics(settings.metrics, clock)
+def wire(
+    settings: Settings,
+    client: Client,
+    clock: Clock,
+    *,
+    seams: Seams = Seams(),  # noqa: B008 - frozen
+    tally: RequestTally | None = None,
+) -> Operator:
+    """Build the operator; each part after the parts that it needs. Starts nothing. `tally` counts its requests."""
+    metrics = _metrics(settings, clock, tally or RequestTally())
     watched = WatchedKinds(client, clock, settings.namespace)
     memories = Memories()
     dependencies = Dependencies(memories.by_controller)
@@ -124,6 +137,7 @@ def wire(settings: Settings, client: Client, clock: Clock, *, seams: Seams = Sea
     controllers |= fan_out_controllers(parts) | push_secret_controllers(parts) | generator_state_controllers(parts)
     _listen(parts, wakes, controllers)
     others = (issuer.controller, service_controller(parts), malformed_controller(parts), *store_holders(parts))
+    others += tuple(store_releases(parts))
     return _managed(parts, wakes, materials, controllers=(*others, *controllers.values()))
 
 
@@ -131,14 +145,18 @@ def _managed(parts: Parts, wakes: Wakes, materials: Materials, *, controllers: t
     """Build the manager and register every service, informer, controller and probe with it."""
     settings, client, clock = parts.settings, parts.client, parts.clock
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
-    manager = Manager(clock=clock, election=_election(settings, client, clock), health=health)
+    election = _election(settings, client, clock)
+    if election is not None:
+        parts.metrics.process.election(settings.leader.lease, lambda: election.leading)
+    probed = None if settings.live.disabled else health
+    manager = Manager(clock=clock, election=election, health=probed)
     metrics_server = _metrics_server(settings, parts.metrics, client, clock)
     if not settings.metrics.listen.disabled:
         manager.add_service("metrics", metrics_server.run)
     dashboard = dashboard_of(parts)
     if dashboard is not None:
         manager.add_service("dashboard", dashboard.run)
-    definitions = Definitions(client, clock, parts.watched.from_the_start, reach=parts.watched.reach)
+    definitions = Definitions(client, clock, parts.watched.required, reach=parts.watched.reach)
     manager.add_service("watches", parts.watched.run)
     manager.add_service("definitions", definitions.run)
     health.add_readiness("crds", definitions.check)
@@ -230,6 +248,13 @@ def _election(settings: Settings, client: Client, clock: Clock) -> LeaderElectio
     )
     key = ObjectKey(settings.core_namespace, leader.lease)
     return LeaderElection(client, key, clock=clock, identity=new_identity(), settings=lease)
+
+
+def _metrics(settings: Settings, clock: Clock, tally: RequestTally) -> Metrics:
+    metrics, build = Metrics(settings.metrics, clock), this_build()
+    metrics.process.requests(tally)
+    metrics.process.build(build.version, build.commit)
+    return metrics
 
 
 def _metrics_server(settings: Settings, metrics: Metrics, client: Client, clock: Clock) -> MetricsServer:

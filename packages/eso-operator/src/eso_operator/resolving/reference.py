@@ -22,6 +22,7 @@ from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.resolving.resolved import Form, Reason, ResolutionError
 from eso_operator.resolving.view import ClusterView, Scope
+from eso_wire.errors import RetryClass
 from eso_wire.values import KindId, KindRole, ObjectRef
 
 _STORES: Final[dict[CustomKind[Any], Form]] = {
@@ -89,6 +90,27 @@ def normalise(ref: StoreRef | GeneratorRef, caller: ObjectRef) -> Reference:
             Reason.NOT_FOUND, f"the {role.lower()} reference has no name: set it", subject=reference.subject
         )
     return reference
+
+
+def check_gate(reference: Reference, *, v2_stores: bool) -> None:
+    """Raise ResolutionError if the reference names a v2 kind or a provider's own kind, and the gate is off."""
+    if v2_stores or not _is_v2(reference):
+        return
+    raise ResolutionError(
+        Reason.FEATURE_DISABLED,
+        f"{reference} is not read because the feature gate V2Stores is off: start the operator with"
+        " --feature-gates=V2Stores=true, or refer to a v1 kind",
+        subject=reference.subject,
+        retry=RetryClass.NEVER,
+    )
+
+
+def _is_v2(reference: Reference) -> bool:
+    forms = {(custom.group, custom.name): form for custom, form in _FORMS[reference.role].items()}
+    form = forms.get((reference.kind.group, reference.kind.kind))
+    if form is not None:
+        return form in (Form.STORE, Form.PROVIDER, Form.GENERATOR)
+    return not is_ours(reference.kind) and not is_built_in(reference.kind)
 
 
 def pick(reference: Reference, snapshot: ClusterView) -> Picked:

@@ -23,7 +23,7 @@ from eso_operator.resolving.discovery import Located, locate
 from eso_operator.resolving.gate import check_ready
 from eso_operator.resolving.loading import named
 from eso_operator.resolving.need import Need
-from eso_operator.resolving.reference import normalise, pick
+from eso_operator.resolving.reference import check_gate, normalise, pick
 from eso_operator.resolving.referent import Referent
 from eso_operator.resolving.resolved import CallToken, Connection, Reason, ResolutionError, ResolvedStore, TlsSource
 from eso_operator.resolving.settings import ResolverSettings
@@ -125,6 +125,7 @@ def _to_channel(
     reference = normalise(ref, caller)
     yield _Passed(f"{reference.kind.kind} {reference.name} for {caller.kind} {caller.namespace}/{caller.name}")
 
+    check_gate(reference, v2_stores=settings.v2_stores)
     picked = pick(reference, snapshot)
     yield _Passed(f"{picked.form}, {picked.scope}")
 

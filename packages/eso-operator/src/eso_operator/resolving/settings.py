@@ -29,6 +29,8 @@ class ResolverSettings:
     unix_sockets: bool = False
     naming_convention: bool = False
     flood_gate: bool = True
+    v2_stores: bool = True
+    """False if the gate V2Stores is off: references to v2 stores, generators and providers' own kinds are refused."""
 
     @property
     def shared_namespaces(self) -> tuple[str, ...]:

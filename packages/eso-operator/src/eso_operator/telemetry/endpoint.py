@@ -26,7 +26,7 @@ class MetricsServer:
     def __init__(
         self, settings: MetricsSettings, exposition: Exposition, *, clock: Clock, admits: Admits = anybody
     ) -> None:
-        files = Certificate(settings.certificate_folder, settings.certificate_name, settings.key_name)
+        files = Certificate(settings.certificate_folder, settings.certificate_name, settings.key_name, optional=True)
         self._server = WebServer("metrics", settings.listen, files if settings.secure else None, clock)
         self._exposition = exposition
         self._admits = admits

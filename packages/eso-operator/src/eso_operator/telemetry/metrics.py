@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import generate_latest
 
 from eso_operator.telemetry.objects import LabelSet, ObjectSeries
-from eso_operator.telemetry.runtime import ControllerSeries
+from eso_operator.telemetry.runtime import ControllerSeries, ProcessSeries
 from eso_operator.telemetry.settings import MetricsSettings
 from kubebase.clock import Clock
 
@@ -22,6 +22,7 @@ class Metrics:
         self.objects = ObjectSeries(LabelSet.EXTENDED if settings.extended_labels else LabelSet.PLAIN)
         self.registry.register(self.objects)
         self.controllers = ControllerSeries(self.registry, clock)
+        self.process = ProcessSeries(self.registry)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import tempfile
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from eso_operator.telemetry.settings import Listener
 from kubebase.clock import Clock
+from kuberun.tls import as_file
 
 _RELOAD_SECONDS: Final = 60.0
 _DRAIN_SECONDS: Final = 5.0
@@ -30,15 +30,27 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The files of a certificate. Without a folder the server makes a self-signed one, new in every process."""
+    """The files of a certificate. Without a folder the server makes a self-signed one, new in every process.
+
+    With `optional`, it does so as well for a folder that lacks a file, and loads the files once they exist.
+    """
 
     folder: Path | None = None
     certificate_name: str = "tls.crt"
     key_name: str = "tls.key"
+    optional: bool = False
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Return the files that do not exist and need not exist."""
+        if self.folder is None or not self.optional:
+            return ()
+        files = (self.folder / self.certificate_name, self.folder / self.key_name)
+        return tuple(str(each) for each in files if not each.exists())
 
     def load(self, context: ssl.SSLContext) -> None:
         """Load the files, if there is a folder. Raises OSError and ssl.SSLError."""
-        if self.folder is not None:
+        if self.folder is not None and not self.missing:
             context.load_cert_chain(self.folder / self.certificate_name, self.folder / self.key_name)
 
 
@@ -76,7 +88,10 @@ class WebServer:
         if self._certificate is None:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        if self._certificate.folder is None:
+        missing = self._certificate.missing
+        if missing:
+            _log.warning(f"{self._name} certificate is self-signed: files are missing", files=missing)
+        if missing or self._certificate.folder is None:
             _load_self_signed(context, f"external-secrets-{self._name}", self._clock)
         self._certificate.load(context)
         return context
@@ -109,13 +124,8 @@ def _load_self_signed(context: ssl.SSLContext, common_name: str, clock: Clock) -
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    with tempfile.TemporaryDirectory() as folder:  # the ssl module reads files only
-        chain = Path(folder) / "tls.pem"
-        chain.touch(mode=0o600)
-        chain.write_bytes(
-            certificate.public_bytes(serialization.Encoding.PEM)
-            + key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        context.load_cert_chain(chain)
+    chain = certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    with as_file(chain) as path:  # in memory: the root file system of a pod may be read-only
+        context.load_cert_chain(path)

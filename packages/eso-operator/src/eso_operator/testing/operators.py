@@ -38,7 +38,7 @@ from kuberun.client import Client
 from kuberun.errors import AlreadyExists
 from kuberun.testing.builders import SECRETS, document
 from kuberun.testing.rawapi import MERGE_PATCH, RawApi
-from kuberun.transport import AiohttpTransport, Transport
+from kuberun.transport import AiohttpTransport, RequestTally, Transport
 
 T = TypeVar("T")
 
@@ -168,8 +168,9 @@ class Bench:
         seams: Seams | None = None,
     ) -> AsyncIterator[Operator]:
         """Run an operator. `through` intercepts its requests to the API server, `seams` those to providers."""
-        client = Client(through(AiohttpTransport(config.load(self.kubeconfig))))
-        operator = wire(settings or self.settings, client, SystemClock(), seams=seams or Seams())
+        tally = RequestTally()
+        client = Client(through(AiohttpTransport(config.load(self.kubeconfig), tally=tally)))
+        operator = wire(settings or self.settings, client, SystemClock(), seams=seams or Seams(), tally=tally)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(operator.manager.run())

@@ -91,12 +91,14 @@ class LostAnswers(Between):
         return answer
 
 
-class UnservedGroup(Between):
-    """An API group that the API server does not have, for as long as `hides` is set."""
+class _Unserved(Between):
+    """Parts of the API that the API server does not have, for as long as `hides` is set."""
 
-    def __init__(self, group: str) -> None:
-        self._root = f"/apis/{group}/"
+    def __init__(self) -> None:
         self.hides = True
+
+    def hidden(self, path: str) -> bool:
+        raise NotImplementedError
 
     async def request(self, request: Request) -> bytes:
         self._refuse(request)
@@ -107,5 +109,27 @@ class UnservedGroup(Between):
         return self.inner.stream(request)
 
     def _refuse(self, request: Request) -> None:
-        if self.hides and request.path.startswith(self._root):
+        if self.hides and self.hidden(request.path):
             raise unserved()
+
+
+class UnservedGroup(_Unserved):
+    """An API group that the API server does not have."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self._root = f"/apis/{group}/"
+
+    def hidden(self, path: str) -> bool:
+        return path.startswith(self._root)
+
+
+class UnservedKinds(_Unserved):
+    """Kinds, by their plural names, that the API server does not have in any v1 group."""
+
+    def __init__(self, *plurals: str) -> None:
+        super().__init__()
+        self._plurals = frozenset(plurals)
+
+    def hidden(self, path: str) -> bool:
+        return "/v1" in path and not self._plurals.isdisjoint(path.split("/"))

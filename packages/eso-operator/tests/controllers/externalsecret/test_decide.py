@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eso_api.conditions import KeyOutcome
 from eso_api.externalsecret import FORBIDDEN_POLICIES, ExternalSecret
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.decide import (
@@ -14,8 +15,8 @@ from eso_operator.controllers.externalsecret.decide import (
     Check,
     broken_rules,
     cluster_stores_disabled,
+    feature_disabled,
     first_stop,
-    generic_target_disabled,
     other_controller,
     still_fresh,
     target_taken,
@@ -117,6 +118,40 @@ def test_an_object_that_is_read_once_is_not_read_again_after_an_error(
     assert first_stop(snapshot(es, LATER, look=look)) == stop
 
 
+def test_an_object_whose_feature_was_off_is_not_read_before_it_is_due() -> None:
+    """R153: a generator would otherwise make another password only because a gate was off for a while."""
+    off = KeyOutcome(path="spec", reason="FeatureDisabled")
+    es = synced(external_secret(), conditions=[BROKEN], outcomes=[off])
+
+    stop = first_stop(snapshot(es, SOON, look=owned()))
+
+    assert isinstance(stop, Intact)
+    assert stop.after == pytest.approx(3000.0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        pytest.param({"secretStoreRef": {"kind": "Provider", "name": "p"}}, "Provider p", id="the store"),
+        pytest.param(
+            {"data": [{**entry("a", "x"), "sourceRef": {"storeRef": {"kind": "ClusterProvider", "name": "c"}}}]},
+            "ClusterProvider c",
+            id="the store of an entry",
+        ),
+        pytest.param({}, "", id="v1 only"),
+    ],
+)
+def test_an_object_of_a_kind_that_is_off_says_so_at_once(spec: dict[str, Any], named: str) -> None:
+    es = synced(external_secret(**spec))
+
+    stop = first_stop(snapshot(es, SOON, rules=Rules(v2_stores=False)))
+
+    assert isinstance(stop, Stalled if named else NotDue)
+    if isinstance(stop, Stalled):
+        assert stop.detail.startswith(f"{named} is not read because the feature gate V2Stores is off")
+        assert stop.cause == "FeatureDisabled"
+
+
 @pytest.mark.parametrize(
     ("rules", "spec", "stopped"),
     [
@@ -191,7 +226,7 @@ def objections() -> dict[Check, Snapshot]:
     return {
         cluster_stores_disabled: snapshot(synced(external_secret(data=[], **cluster, **manifest)), SOON, **everything),
         other_controller: snapshot(synced(external_secret(data=[], **manifest)), SOON, **everything),
-        generic_target_disabled: snapshot(
+        feature_disabled: snapshot(
             synced(external_secret(data=[], **manifest)),
             SOON,
             look=controlled("ExternalSecret", "external-secrets.io/v1"),

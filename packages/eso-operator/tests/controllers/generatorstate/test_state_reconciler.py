@@ -88,6 +88,7 @@ class Desk:
     """A reconciler, with everything around it in memory."""
 
     trouble: Trouble | None = None
+    off: bool = False
     server: Agreeable = field(default_factory=Agreeable)
     clock: VirtualClock = field(default_factory=VirtualClock)
 
@@ -111,6 +112,7 @@ class Desk:
             Announcer(self.events, homes),
             homes,
             CleanupLimits(hopeless=Limit(2, 10.0), failing=Limit(3, 100.0)),
+            is_off=lambda _: self.off,
         )
         self.reconciler = GeneratorStateReconciler(self.states, outside)
 
@@ -159,6 +161,16 @@ async def test_a_state_is_held_and_deleted_at_its_deadline(
     result = await desk.reconcile()
 
     assert (desk.server.asked, result, desk.cleaner.calls) == (asked, outcome, 0)
+
+
+async def test_a_state_of_a_kind_that_is_off_outlives_its_deadline() -> None:
+    """R153: its values are still cleaned up when the kind is on again."""
+    desk = Desk(off=True)
+    desk.has(desk.at(-1.0), **HELD)
+
+    result = await desk.reconcile()
+
+    assert (desk.server.asked, result, desk.cleaner.calls) == ([], Done(), 0)
 
 
 @pytest.mark.parametrize("others", [(), ("x/y",)], ids=["alone", "besides others"])

@@ -142,7 +142,7 @@ async def test_a_service_by_name_needs_no_label_and_gets_no_class(bench: Bench) 
     """R189: its name says that it is the provider of v1 stores with the key `fake`; no server listens there, though."""
     settings = replace(
         bench.settings,
-        gates=frozenset({FeatureGate.PROVIDER_NAMING_CONVENTION}),
+        gates=bench.settings.gates | {FeatureGate.PROVIDER_NAMING_CONVENTION},
         providers=replace(bench.settings.providers, trusted=()),
     )
     ports = {"ports": [{"name": "grpc", "port": 8080}]}

@@ -122,7 +122,7 @@ def path() -> Iterator[Path]:
 
 async def test_a_provider_on_a_unix_socket_is_reached_over_mutual_tls_only(bench: Bench, path: Path) -> None:
     """R83: with the gate on. Neither a store without certificates nor a socket that speaks plainly is good enough."""
-    settings = replace(bench.settings, gates=frozenset({FeatureGate.UNIX_SOCKET_PROVIDERS}))
+    settings = replace(bench.settings, gates=bench.settings.gates | {FeatureGate.UNIX_SOCKET_PROVIDERS})
     authority = TestAuthority(SystemClock().now())
     config = {**REF, "address": f"http+unix://{path}"}
     await put_certificates(bench, "own", authority.client())

@@ -3,7 +3,7 @@
 Each check assumes that the checks before it did not stop:
 
     whose is it      cluster_stores_disabled, other_controller    objects of other operators get no report
-    is it valid      generic_target_disabled, broken_rules        needs the object alone, not its target
+    is it valid      feature_disabled, broken_rules               needs the object alone, not its target
     is it free       target_taken                                 stops before values are fetched or generated
     is it due        still_fresh                                  the only stop that is not a problem
 """
@@ -28,11 +28,15 @@ from eso_operator.controllers.externalsecret.outcome import (
 from eso_operator.controllers.externalsecret.refresh import refresh_due, refreshes_by_itself
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.reading.fetched import Failure
+from eso_operator.reading.references import references_of
 from eso_operator.report.steps import Step
 from eso_operator.report.words import READY
+from eso_operator.resolving.reference import check_gate, normalise
+from eso_operator.resolving.resolved import Reason, ResolutionError
 from eso_operator.targets.marks import MERGE, NONE, ORPHAN, OWNER
 from eso_operator.targets.ownership import ownership_refusal
 from eso_operator.targets.target import Absent, Present
+from eso_wire.values import ObjectRef
 from kuberun.conditions import find_condition, is_false
 from kuberun.ownership import is_controlled_by
 
@@ -57,13 +61,30 @@ def other_controller(snapshot: Snapshot) -> Outcome | None:
     return Ignored(f"{snapshot.foreign_class} is of another class") if snapshot.foreign_class else None
 
 
-def generic_target_disabled(snapshot: Snapshot) -> Outcome | None:
+def feature_disabled(snapshot: Snapshot) -> Outcome | None:
+    """Stop if the object needs what the administrator turned off or did not turn on."""
+    return _generic_target_disabled(snapshot) or _v2_disabled(snapshot)
+
+
+def _generic_target_disabled(snapshot: Snapshot) -> Outcome | None:
     """Stop if the target is not a Secret and the administrator did not allow such targets."""
     manifest = snapshot.es.spec.target.manifest
     if manifest is None or (snapshot.rules.generic_targets and manifest.api_version and manifest.kind):
         return None
     why = "targets that are no Secret need --unsafe-allow-generic-targets"
     return Stalled(Step.ALLOW_TARGET, why, FEATURE_DISABLED)
+
+
+def _v2_disabled(snapshot: Snapshot) -> Outcome | None:
+    """Stop if the object uses a v2 store or generator and the gate is off. Its target stays as it is."""
+    caller = ObjectRef(namespace=snapshot.es.metadata.namespace)
+    for ref in references_of(snapshot.es.spec):
+        try:
+            check_gate(normalise(ref, caller), v2_stores=snapshot.rules.v2_stores)
+        except ResolutionError as error:
+            if error.reason is Reason.FEATURE_DISABLED:
+                return Stalled(Step.FETCH, error.message, FEATURE_DISABLED)
+    return None
 
 
 def broken_rules(snapshot: Snapshot) -> Outcome | None:
@@ -87,14 +108,21 @@ def still_fresh(snapshot: Snapshot) -> Outcome | None:
     """Stop if no refresh is due and the target is unchanged since our last write.
 
     A reported error may be fixed by now. An object that refreshes by itself is read again to find out. An object that
-    is read or generated only once is not: a corrected spec would otherwise put a new password into the target.
+    is read or generated only once is not: a corrected spec would otherwise put a new password into the target. The same
+    holds for an object whose only error is a feature that was off: its values are as fresh as before.
     """
     due = refresh_due(snapshot)
     if not isinstance(due, NotDue) or not _is_valid(snapshot):
         return None
     if not is_false(snapshot.es.status.conditions, READY):
         return due
-    return None if refreshes_by_itself(snapshot.es) or not _is_still_ours(snapshot) else Intact()
+    read_again = refreshes_by_itself(snapshot.es) and not _was_disabled(snapshot)
+    return None if read_again or not _is_still_ours(snapshot) else Intact(due.after)
+
+
+def _was_disabled(snapshot: Snapshot) -> bool:
+    outcomes = snapshot.es.status.outcomes
+    return bool(outcomes) and all(each.reason == FEATURE_DISABLED for each in outcomes)
 
 
 def repairs_drift(snapshot: Snapshot) -> bool:
@@ -105,7 +133,7 @@ def repairs_drift(snapshot: Snapshot) -> bool:
 CHECKS: Final[tuple[Check, ...]] = (
     cluster_stores_disabled,
     other_controller,
-    generic_target_disabled,
+    feature_disabled,
     broken_rules,
     target_taken,
     still_fresh,

@@ -21,6 +21,7 @@ class Rules:
     controller_class: str = "default"
     cluster_stores: bool = True
     generic_targets: bool = False
+    v2_stores: bool = True
     shortest_interval: float = SHORTEST_INTERVAL
 
 

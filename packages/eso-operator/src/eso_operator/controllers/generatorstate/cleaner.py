@@ -12,6 +12,7 @@ from eso_api.values import SecretBytes
 from eso_operator.generating.ledger import IDEMPOTENCY_KEY, sealed_of
 from eso_operator.generating.seals import SEAL, Seals
 from eso_operator.resolving.need import Gate, Need
+from eso_operator.resolving.reference import check_gate, normalise
 from eso_operator.resolving.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
 from eso_operator.resolving.resolver import Providers, Resolver, WatchedObjects
 from eso_operator.resolving.settings import ResolverSettings
@@ -76,6 +77,16 @@ class Cleaner:
         except ProviderError as error:
             if not error.is_not_found:
                 raise
+
+    def is_off(self, state: GeneratorState) -> bool:
+        """Return whether the generator of a state is of a v2 kind, and the gate is off."""
+        caller = identity_of(state)
+        try:
+            stored = stored_generator(state.spec.resource, caller, self._objects)
+            check_gate(normalise(stored.ref, caller), v2_stores=self._settings.v2_stores)
+        except ResolutionError as error:
+            return error.reason is Reason.FEATURE_DISABLED
+        return False
 
     async def _check_seal(self, state: GeneratorState, resolved: ResolvedStore) -> None:
         """Check the seal of a state.

@@ -82,6 +82,7 @@ _HOPELESS: Final = frozenset(
         Reason.CONFIG_NOT_FOUND,
         Reason.CREDENTIALS_NOT_FOUND,
         Reason.CROSS_NAMESPACE,
+        Reason.FEATURE_DISABLED,
         Reason.INVALID_CONFIG,
         Reason.MALFORMED,
         Reason.NOT_SEALED,

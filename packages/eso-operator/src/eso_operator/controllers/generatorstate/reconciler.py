@@ -7,6 +7,7 @@ The kind has no status, so events and the log report errors. Neither ever contai
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
@@ -77,6 +78,8 @@ class Outside:
     announcer: Announcer
     homes: Homes
     limits: CleanupLimits = field(default_factory=CleanupLimits)
+    is_off: Callable[[GeneratorState], bool] = lambda _: False
+    """Return whether the generator of a state is of a kind that is turned off: its values stay until it is on again."""
 
 
 class GeneratorStateReconciler:
@@ -106,6 +109,8 @@ class GeneratorStateReconciler:
             case Keep(seconds=seconds):
                 await add_finalizer(client, _KIND, meta, FINALIZER)
                 return Done() if seconds is None else After(seconds, "deadline")
+            case Delete() if self._outside.is_off(state):
+                return Done()
             case Delete():
                 held = await add_finalizer(client, _KIND, meta, FINALIZER)
                 seen = meta if held is None else held.metadata

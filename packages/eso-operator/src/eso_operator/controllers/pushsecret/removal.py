@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Protocol
@@ -173,9 +173,8 @@ class Remover:
     def _failed(self, order: _Order, errors: Mapping[Spot, Trouble], removal: Removal) -> None:
         """Retry, or abandon the values."""
         left = [entry for entry in order.entries if spot_of(entry) in errors]
-        gone = all(isinstance(error, ResolutionError) and error.reason in _GONE for error in errors.values())
-        urgency = order.urgency
-        if self._patience.is_over(order.push.metadata, order.store, Trial.GONE if gone else Trial(urgency.value)):
+        trial = trial_of(errors.values(), order.urgency)
+        if self._patience.is_over(order.push.metadata, order.store, trial):
             removal.settle(order.store, left)
             why = next(iter(errors.values())).message
             names = ", ".join(sorted(map(entry_key, left)))
@@ -185,6 +184,16 @@ class Remover:
             failure_of("status.syncedPushSecrets", entry_key(entry), order.store, errors[spot_of(entry)])
             for entry in left
         ]
+
+
+def trial_of(errors: Iterable[Trouble], urgency: Urgency) -> Trial:
+    """Return how patiently a removal is tried again after these errors.
+
+    A deletion must not wait for a kind that is turned off. The value of a PushSecret that stays waits until it is on.
+    """
+    reasons = {error.reason for error in errors}
+    off = reasons <= {Reason.FEATURE_DISABLED} and urgency is Urgency.FINAL
+    return Trial.GONE if off or reasons <= _GONE else Trial(urgency.value)
 
 
 def _is_left(store: str, entry: PushData, claim: Claim | None, removal: Removal) -> bool:

@@ -20,7 +20,7 @@ from eso_api.validation.pushsecret import data_to_store_problems
 from eso_operator.controllers.pushsecret.records import split_key
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice
 from eso_operator.resolving.loading import controller_named
-from eso_operator.resolving.reference import Picked, normalise, pick
+from eso_operator.resolving.reference import Picked, check_gate, normalise, pick
 from eso_operator.resolving.resolved import Reason, ResolutionError
 from eso_operator.resolving.resolver import WatchedObjects
 from eso_operator.resolving.view import ClusterView as Cluster
@@ -37,10 +37,13 @@ _MAX_STORES: Final = 1000
 class StoreChooser:
     """Chooses stores. The process has one."""
 
-    def __init__(self, objects: WatchedObjects, client: Client, controller_class: str) -> None:
+    def __init__(
+        self, objects: WatchedObjects, client: Client, controller_class: str, *, v2_stores: bool = True
+    ) -> None:
         self._objects = objects
         self._client = client
         self._controller_class = controller_class
+        self._v2_stores = v2_stores
 
     async def choose(self, push: PushSecret) -> tuple[Chosen, ...] | NoChoice:
         """Return the stores to push to, each once, in the order of their keys."""
@@ -82,6 +85,7 @@ class StoreChooser:
         if not ref.chooses:
             message = f"the reference to a {reference.kind.kind} has neither name nor labelSelector: set one"
             raise ResolutionError(Reason.NOT_FOUND, message, subject=reference.subject)
+        check_gate(reference, v2_stores=self._v2_stores)
         try:
             return pick(reference, Cluster(self._objects))
         except ResolutionError as error:
