@@ -320,7 +320,7 @@ def test_flags_are_grouped_by_what_becomes_of_them() -> None:
         "--client-qps=9",
         "--enable-http2",
         "--made-up=x",
-        "--loglevel=DEBUG",
+        "--loglevel=loud",
         "--metrics-auth",
     )
     snapshot = Snapshot(workloads=(Workload(GO.key, Role.GO_OPERATOR, arguments=arguments), GO_WEBHOOK))

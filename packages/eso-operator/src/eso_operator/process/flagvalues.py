@@ -140,8 +140,10 @@ def listed(names: type[T]) -> str:
 
 def level(text: str) -> LogLevel:
     """Parse `--loglevel` in upper or lower case; an empty text means `info`."""
-    name = text.lower() or LogLevel.INFO
-    return LogLevel.WARN if name == "warning" else choice(LogLevel)(name)
+    known = {each.value: each for each in LogLevel} | {"warning": LogLevel.WARN, "": LogLevel.INFO}
+    if (found := known.get(text.lower())) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {listed(LogLevel)}")
+    return found
 
 
 def time_encoding(text: str) -> TimeEncoding | None:

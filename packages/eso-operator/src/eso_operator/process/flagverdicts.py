@@ -15,7 +15,6 @@ from eso_operator.process.settings import SettingsError
 
 _DIFFERENT: Final = {
     "concurrent": "a number below 32 means 32",
-    "metrics-cert-dir": "the operator does not start without the certificate; the one in Go signs its own then",
 }
 """Flags of the existing operator that act here, but in another way."""
 _EXPANDED: Final = "$("
