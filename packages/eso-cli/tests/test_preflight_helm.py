@@ -116,7 +116,7 @@ def test_a_record_that_unpacks_to_far_too_much_is_refused(monkeypatch: pytest.Mo
             {"extraArgs": {"loglevel": False}}, "another meaning", "extraArgs.loglevel", id="false in extraArgs"
         ),
         pytest.param({"extraArgs": {"nope": 1}}, "unknown", "extraArgs.nope", id="an unknown flag"),
-        pytest.param({"log": {"level": "DEBUG"}}, "refuses", "log.level (--loglevel)", id="a refused value"),
+        pytest.param({"log": {"level": "loud"}}, "refuses", "log.level (--loglevel)", id="a refused value"),
         pytest.param({"replicas": 2, "log": {"lvl": 1}}, "neither chart knows", "log.lvl", id="an unknown value"),
         pytest.param(
             {"serviceAccount": {"create": True, "annotations": {"iam.gke.io/a": "x"}}},

@@ -31,6 +31,7 @@ from eso_provider_azure.clouds import CUSTOM, Cloud, cloud_of
 from eso_provider_azure.identities import AccountIdentity, AccountToken, Credential, Identity
 from eso_provider_azure.runtime import Runtime
 from eso_provider_azure.transport import KitTransport
+from eso_sdk.addresses import AddressPolicy
 from eso_sdk.backend import Backend
 from eso_sdk.errors import credentials_not_found, invalid_config
 from eso_wire.values import Token
@@ -90,10 +91,11 @@ class _Where:
     """A cloud, and the runtime whose identities it shares."""
 
     def __init__(self, backend: Backend[Any], runtime: Runtime, cloud: Cloud, *, custom: bool) -> None:
+        field = "/customCloudConfig/activeDirectoryEndpoint" if custom else "/environmentType"
         self._backend = backend
         self._runtime = runtime
         self._authority = cloud.authority
-        self._field = "/customCloudConfig/activeDirectoryEndpoint" if custom else "/environmentType"
+        self._entra = _Entra(runtime, cloud.authority, field, backend.addresses)
 
     def principal(self, tenant: str, client: str, named: AzureSecretRef) -> Identity:
         """Return an application with a credential of its own."""
@@ -148,8 +150,10 @@ class _Where:
         key = ("account", self._authority, tenant, client, account)
         subject = f'{_subject(client, tenant)} by service account "{token.namespace}/{token.name}"'
 
+        entra = self._entra
+
         def opens(assertion: Callable[[], str]) -> Any:
-            return self._opened(lambda **more: ClientAssertionCredential(tenant, client, assertion, **more))
+            return entra.opened(lambda **more: ClientAssertionCredential(tenant, client, assertion, **more))
 
         found = self._runtime.logins.shared(AccountIdentity(key, subject, opens))
         source = AccountToken(lambda: self._backend.token(reference))
@@ -177,14 +181,25 @@ class _Where:
         return found
 
     def _shared(self, key: tuple[Any, ...], client: str, tenant: str, make: Make) -> Identity:
-        return self._runtime.logins.shared(Identity(key, _subject(client, tenant), lambda: self._opened(make)))
+        entra = self._entra
+        return self._runtime.logins.shared(Identity(key, _subject(client, tenant), lambda: entra.opened(make)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entra:
+    """The authority of a cloud. Identities keep it; they outlive the session that made them, and must not keep that."""
+
+    runtime: Runtime
+    authority: str
+    field: str
+    addresses: AddressPolicy
 
     @asynccontextmanager
-    async def _opened(self, make: Make) -> AsyncIterator[Credential]:
+    async def opened(self, make: Make) -> AsyncIterator[Credential]:
         """Make a credential for one login, which is one connection an hour."""
-        client = self._runtime.http_client(f"Entra ID at {self._authority}", self._field, self._backend.addresses)
+        client = self.runtime.http_client(f"Entra ID at {self.authority}", self.field, self.addresses)
         try:
-            yield make(transport=KitTransport(client), authority=self._authority, retry_total=0)
+            yield make(transport=KitTransport(client), authority=self.authority, retry_total=0)
         finally:
             await client.close()
 
