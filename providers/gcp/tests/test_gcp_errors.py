@@ -75,11 +75,15 @@ async def test_a_status_becomes_a_reason_and_its_words_are_not_quoted(
     assert "ya29" not in failed.message
 
 
-async def test_a_missing_project_is_not_a_missing_secret(google: Google, provider: InMemory) -> None:
+async def test_a_missing_project_is_not_a_missing_secret(google: Google, provider: InMemory, name: str) -> None:
+    call = context(google, projectID="no-such-project")
     with pytest.raises(ProviderError) as caught:
-        await provider.find(context(google, projectID="no-such-project"), FindQuery(name_regexp="x"))
-    assert caught.value.reason is ErrorReason.BACKEND_ERROR
-    assert 'project "no-such-project" was not found' in caught.value.message
+        await provider.find(call, FindQuery(name_regexp="x"))
+    (pushed,) = await push(provider, call, item(name, b"value"))
+    assert isinstance(pushed.outcome, ProviderError)
+    for failed in (caught.value, await failure(provider, call, name), pushed.outcome):
+        assert failed.reason is ErrorReason.BACKEND_ERROR
+        assert failed.message.startswith('project "no-such-project" was not found')
 
 
 async def test_a_quota_makes_one_call_and_says_when_to_come_again(

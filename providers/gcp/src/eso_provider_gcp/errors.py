@@ -13,7 +13,7 @@ Messages of the service only distinguish cases. They are never quoted: some repe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from google.api_core.exceptions import GoogleAPICallError
@@ -69,7 +69,7 @@ def refusal(failed: Exception, asked: Asked) -> ProviderError:
 
     match code:
         case StatusCode.NOT_FOUND:
-            return _absent(asked, name)
+            return _absent(failed, asked, name)
         case StatusCode.PERMISSION_DENIED:
             return error(ErrorReason.PERMISSION_DENIED, _denial(failed, asked))
         case StatusCode.UNAUTHENTICATED:
@@ -97,10 +97,11 @@ def refusal(failed: Exception, asked: Asked) -> ProviderError:
     return error(ErrorReason.BACKEND_ERROR, f"{asked}: {asked.operation} failed with {name}")
 
 
-def _absent(asked: Asked, code: str) -> ProviderError:
-    if not asked.key:
+def _absent(failed: GoogleAPICallError, asked: Asked, code: str) -> ProviderError:
+    of_project = str(failed.message).startswith("Project ") or asked.operation == "CreateSecret"
+    if not asked.key or of_project:
         # Deletion policies act on "not found", so it must be about one secret.
-        words = f"{asked} was not found; check projectID and location"
+        words = f"{replace(asked, key='')} was not found; check projectID and location"
         return ProviderError(ErrorReason.BACKEND_ERROR, words, backend_code=code)
     if asked.version:
         words = f'{asked} has no version "{asked.version}", or does not exist'
