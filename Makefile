@@ -74,16 +74,18 @@ layers: setup
 sizes: setup
 	@$(BIN)/python tools/check_sizes.py
 
-gen: setup ## write the generated files (stubs, CRDs, reference pages)
+gen: setup ## write the generated files (stubs, CRDs, reference pages, schemas of the charts)
 	@$(BIN)/python tools/gen_stubs.py
 	@$(BIN)/python tools/gen_crds.py deploy/crds
 	@$(BIN)/python tools/gen_docs.py docs/reference
+	@$(BIN)/python tools/gen_chart_schema.py deploy/charts
 
 gen-check: setup
 	$(call say,generated files)
 	@$(BIN)/python tools/gen_stubs.py --check
 	@$(BIN)/python tools/gen_crds.py --check deploy/crds
 	@$(BIN)/python tools/gen_docs.py --check docs/reference
+	@$(BIN)/python tools/gen_chart_schema.py --check deploy/charts
 
 # The variable hides a notice: Material for MkDocs gets no fixes after May 2027.
 docs: setup ## the documentation site, into site/; fails at a dead link
@@ -109,9 +111,10 @@ browser: ## Debian's Chromium with its driver, for the tests of the dashboard; w
 test-cluster: setup ## the API and runtime suites on a real kube-apiserver (needs Go once)
 	$(call say,tests on a real kube-apiserver)
 	@versions=$$($(BIN)/python tools/kube-apiserver/build.py --versions); \
+	helm=$${HELM:-$$($(BIN)/python tools/kube-apiserver/build.py --helm)}; \
 	for version in $$versions; do \
 	  assets=$$($(BIN)/python tools/kube-apiserver/build.py $$version); \
-	  KUBEBUILDER_ASSETS=$$assets $(BIN)/pytest -n $(CORES) --dist worksteal --apiserver=kube -m live packages providers tests; \
+	  HELM=$$helm KUBEBUILDER_ASSETS=$$assets $(BIN)/pytest -n $(CORES) --dist worksteal --apiserver=kube -m live packages providers tests; \
 	done
 
 bench: setup ## measure, as ratios within one run

@@ -34,6 +34,7 @@ class Because:
 SWITCHING = Run(GUIDES, "test_the_commands_of_the_guide_on_switching_take_a_cluster_over")
 TUTORIAL = Run(GUIDES, "test_the_commands_of_the_tutorial_lead_from_nothing_to_a_rotating_secret")
 UNINSTALL = Run(GUIDES, "test_the_commands_of_the_page_on_uninstalling_keep_the_secrets")
+TAKEOVER = Run("tests/deploy/test_takeover.py", "test_the_commands_of_the_guide_take_a_release_over_and_back")
 MIGRATION = Run(
     "packages/eso-cli/tests/test_migrate_live.py", "test_the_commands_of_the_guide_have_the_described_effects"
 )
@@ -57,18 +58,23 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "kill %2 %1": SWITCHING,
     },
     "docs/guides/dashboard.md": {"helm upgrade": HELM},
+    "docs/guides/helm-upgrade.md": {
+        "helm upgrade external-secrets external-secrets/external-secrets": TAKEOVER,
+        "helm get values": TAKEOVER,
+        "helm upgrade external-secrets deploy/charts": TAKEOVER,
+        "kubectl delete validatingwebhookconfigurations": TAKEOVER,
+        "kubectl get providerclasses": TAKEOVER,
+        "helm history": TAKEOVER,
+    },
     "docs/guides/install.md": {
         "make dist": Because(
             "docker is needed", "tests/deploy/test_install_guide.py::test_the_images_are_targets_of_the_containerfile"
         ),
-        "kubectl apply -f deploy/crds": Because(
-            "every test with our CRDs applies these files", "tests/crds/test_examples.py"
-        ),
-        "helm install external-secrets deploy/charts/eso-operator --namespace external-secrets": HELM,
-        "helm install external-secrets deploy/charts/eso-operator --namespace team-a": HELM,
-        "helm install fake": HELM,
+        "helm install external-secrets deploy/charts/external-secrets --namespace external-secrets": HELM,
+        "helm install external-secrets deploy/charts/external-secrets --namespace team-a": HELM,
+        "helm install weather": HELM,
         "kubectl get providerclasses": Because("it only lists objects", "tests/kubectl/test_reading.py"),
-        "kubectl apply -f deploy/crds\nhelm upgrade": HELM,
+        "helm upgrade external-secrets": HELM,
     },
     "docs/guides/migrate-to-v2.md": {"eso migrate": MIGRATION},
     "docs/guides/one-machine.md": {
@@ -83,8 +89,7 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         ),
     },
     "docs/guides/providers/aws.md": {
-        "helm install aws": HELM,
-        "helm upgrade aws": HELM,
+        "helm upgrade external-secrets deploy/charts": HELM,
         "aws sqs create-queue": Because("an AWS account is needed", "tests/e2e/test_aws.py"),
     },
     "docs/guides/providers/azure.md": {

@@ -82,7 +82,7 @@ def test_pods_and_nodes_stay_reachable_where_no_block_applies_to_them(either_cha
 
 
 def test_denied_networks_can_be_allowed_one_by_one(either_chart: Chart) -> None:
-    spec = policy(either_chart(networkPolicy={"egress": {"allow": ["169.254.170.23/32"], "ports": []}}))["spec"]
+    spec = policy(either_chart(networkPolicy={"metadata": {"allow": ["169.254.170.23/32"], "ports": []}}))["spec"]
 
     assert reachable(spec, "169.254.170.23")
     assert not reachable(spec, "169.254.169.254")
@@ -90,7 +90,7 @@ def test_denied_networks_can_be_allowed_one_by_one(either_chart: Chart) -> None:
 
 
 def test_egress_can_be_left_alone(either_chart: Chart) -> None:
-    spec = policy(either_chart(networkPolicy={"egress": {"enabled": False}}))["spec"]
+    spec = policy(either_chart(networkPolicy={"metadata": {"deny": False}}))["spec"]
 
     assert spec["policyTypes"] == ["Ingress"]
     assert "egress" not in spec
@@ -100,7 +100,7 @@ def test_egress_can_be_left_alone(either_chart: Chart) -> None:
 async def test_an_api_server_takes_the_policy_as_it_is(api: RawApi, namespace: str, either_chart: Chart) -> None:
     if (await api.get(POLICIES.path(namespace))).status == 404:
         pytest.skip("this API server keeps no networkpolicies")
-    document = policy(either_chart(release=namespace, networkPolicy={"egress": {"allow": ["169.254.170.23/32"]}}))
+    document = policy(either_chart(release=namespace, networkPolicy={"metadata": {"allow": ["169.254.170.23/32"]}}))
 
     answer = await api.post(POLICIES.path(namespace), document, fieldValidation="Strict")
 

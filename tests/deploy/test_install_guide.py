@@ -1,18 +1,25 @@
-"""The installation guide: its commands name existing files, and the images contain exactly what they need."""
+"""The guides on installing: their commands name existing files, and the images contain exactly what they need."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = (ROOT / "docs" / "guides" / "install.md").read_text(encoding="utf-8")
-COMMANDS = "\n".join(re.findall(r"^```sh\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)).replace("\\\n", " ")
+
+
+def commands(page: Path) -> str:
+    """The lines of a page for a shell, those that go on joined."""
+    text = page.read_text(encoding="utf-8")
+    return "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)).replace("\\\n", " ")
+
+
+COMMANDS = commands(ROOT / "docs" / "guides" / "install.md")
 CONTAINERFILE = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8")
 TEMPLATES = {"eso-render", "gotmpl"}
 """Some providers have templates of their own; they are in the image of every provider."""
@@ -23,25 +30,25 @@ PROJECTS: dict[str, dict[str, Any]] = {
 }
 
 
-def helm_commands() -> list[str]:
-    """Return the commands of every page that install or upgrade a chart."""
-    pages = (page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md")))
-    blocks = "\n".join(
-        block for page in pages for block in re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    )
-    return re.findall(r"^helm (?:install|upgrade) .*$", blocks.replace("\\\n", " "), re.MULTILINE)
-
-
-@pytest.mark.parametrize("command", helm_commands())
+@pytest.mark.parametrize(
+    "command",
+    [
+        command
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        for command in re.findall(r"^helm (?:install|upgrade) .*$", commands(page), re.MULTILINE)
+        if "deploy/charts/" in command
+    ],
+)
 def test_a_chart_and_what_is_set_of_it_exist(command: str) -> None:
     (chart,) = re.findall(r"deploy/charts/\S+", command)
-    values = yaml.safe_load((ROOT / chart / "values.yaml").read_text(encoding="utf-8"))
+    schema = json.loads((ROOT / chart / "values.schema.json").read_text(encoding="utf-8"))
 
-    for setting in re.findall(r"([\w.]+)=", command.partition("--set ")[2].partition(" --set-string ")[0]):
-        held: Any = values
-        for step in setting.split("."):
-            assert step in held, f"{chart} has no value {setting}"
-            held = held[step]
+    settings = [each for given in re.findall(r"--set(?:-string)? '?(\S+)", command) for each in given.split(",")]
+    for setting in settings:
+        held: Any = schema
+        for step in re.split(r"(?<!\\)\.", setting.partition("=")[0]):
+            held = held.get("properties", {}).get(step, held.get("additionalProperties", {}))
+            assert held is not False, f"{chart} has no value {setting}"
 
 
 def test_the_images_are_targets_of_the_containerfile() -> None:

@@ -1,4 +1,4 @@
-"""The chart of the operator: its flags are the command's, and its rights are enough and no more."""
+"""The operator in the chart: its flags are the command's, and its rights are enough and no more."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from eso_operator.controllers.secretstore.kinds import (
 )
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import Reconcilers, Settings
-from gotmpl.errors import TemplateError
 from kubebase.meta import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBECTL = Path(sys.executable).parent / "kubectl"
 NAMESPACE = "external-secrets"
 SECONDS = 100
+PROBES = {"ports": [{"port": 8082, "protocol": "TCP"}]}
 WHAT_A_DEMO_NEEDS = ("database-url", "generated-password", "read-back")
 
 
@@ -52,7 +52,7 @@ def settings_of(objects: list[JsonObject]) -> Settings:
 
 
 def test_the_flags_are_those_of_the_command(operator_chart: Chart) -> None:
-    settings = settings_of(operator_chart(args=["--concurrent=20"]))
+    settings = settings_of(operator_chart(concurrent=20))
 
     assert (settings.core_namespace, settings.workers) == (NAMESPACE, 20)
     assert settings.leader.enabled
@@ -83,15 +83,17 @@ def test_scoped_rights_are_in_that_namespace_and_the_operators_own_and_nowhere_e
     assert subjects == [account, account]
 
 
-def test_rights_cannot_be_scoped_to_no_namespace(operator_chart: Chart) -> None:
-    with pytest.raises(TemplateError, match="scopedRBAC needs scopedNamespace"):
-        operator_chart(scopedRBAC=True)
+def test_rights_are_scoped_to_the_operators_own_namespace_if_none_is_named(operator_chart: Chart) -> None:
+    objects = operator_chart(scopedRBAC=True)
+
+    assert settings_of(objects).namespace == NAMESPACE
+    assert {each["metadata"].get("namespace") for each in objects if "rbac" in each["apiVersion"]} == {NAMESPACE}
 
 
 def test_the_rights_are_those_of_its_work(operator_chart: Chart) -> None:
     """No wildcard verb, nothing about workloads, rights or definitions, reviews only where they are asked for."""
     granted = rules(operator_chart())
-    reviewing = rules(operator_chart(metricsAuth=True))
+    reviewing = rules(operator_chart(metrics={"listen": {"secure": {"enabled": True}, "auth": {"enabled": True}}}))
 
     assert all("*" not in rule["verbs"] + rule["apiGroups"] for rule in granted)
     groups = {group for rule in granted for group in rule["apiGroups"]}
@@ -104,7 +106,8 @@ def of_kind(objects: list[JsonObject], kind: str) -> list[JsonObject]:
 
 
 def test_metrics_are_for_the_pod_alone_by_default(operator_chart: Chart) -> None:
-    closed, opened = operator_chart(), operator_chart(metricsAddress=":8080", metricsFrom=[{"podSelector": {}}])
+    closed = operator_chart()
+    opened = operator_chart(metrics={"service": {"enabled": True}, "from": [{"podSelector": {}}]})
 
     assert settings_of(closed).metrics.listen.host == "127.0.0.1"
     assert of_kind(closed, "Service") == []
@@ -112,8 +115,8 @@ def test_metrics_are_for_the_pod_alone_by_default(operator_chart: Chart) -> None
     assert [each["metadata"]["name"] for each in of_kind(opened, "Service")] == ["external-secrets-metrics"]
     (policy,) = of_kind(opened, "NetworkPolicy")
     assert policy["spec"]["ingress"] == [
-        {"ports": [{"port": "live"}]},
-        {"ports": [{"port": "metrics"}], "from": [{"podSelector": {}}]},
+        PROBES,
+        {"ports": [{"port": "metrics", "protocol": "TCP"}], "from": [{"podSelector": {}}]},
     ]
 
 
@@ -126,9 +129,11 @@ def test_the_dashboard_is_a_switch_and_asks_every_reader_for_a_token(operator_ch
     assert (dashboard.listen.port, dashboard.authenticated, dashboard.certificate_folder) == (9443, True, None)
     (service,) = of_kind(on, "Service")
     assert service["metadata"]["name"] == "external-secrets-dashboard"
-    assert service["spec"]["ports"] == [{"name": "https", "port": 443, "targetPort": "dashboard"}]
+    assert service["spec"]["ports"] == [{"name": "https", "port": 443, "targetPort": "dashboard", "protocol": "TCP"}]
     (policy,) = of_kind(on, "NetworkPolicy")
-    assert {"ports": [{"port": "dashboard"}], "from": [{"podSelector": {}}]} in policy["spec"]["ingress"]
+    assert {"ports": [{"port": "dashboard", "protocol": "TCP"}], "from": [{"podSelector": {}}]} in policy["spec"][
+        "ingress"
+    ]
     assert len(rules(on)) == len(rules(off)) + 2
     assert [rule["verbs"] for rule in rules(on) if rule["resources"] == ["events"]] == [["create", "patch", "list"]]
     (deployment,) = of_kind(own, "Deployment")
@@ -141,7 +146,7 @@ def test_only_probes_reach_the_operator(operator_chart: Chart) -> None:
     (policy,) = of_kind(operator_chart(), "NetworkPolicy")
 
     assert "Ingress" in policy["spec"]["policyTypes"]
-    assert policy["spec"]["ingress"] == [{"ports": [{"port": "live"}]}]
+    assert policy["spec"]["ingress"] == [PROBES]
     assert of_kind(operator_chart(networkPolicy={"enabled": False}), "NetworkPolicy") == []
 
 
@@ -182,12 +187,18 @@ def test_stores_can_be_held_for_as_long_as_something_pushed_to_them_is_to_be_del
 
 
 def test_more_can_be_granted_for_providers_and_targets_of_ones_own(operator_chart: Chart) -> None:
-    target = {"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["get", "patch"]}
+    target = {"apiGroup": "argoproj.io", "resources": ["applications"], "verbs": ["get", "patch"]}
+    objects = operator_chart(
+        genericTargets={"enabled": True, "resources": [target]}, configGroups=["weather.example.com"]
+    )
 
-    granted = rules(operator_chart(targetRules=[target], providerGroups=["weather.example.com"]))
+    granted = rules(objects)
 
-    assert target in granted
-    assert any(rule["apiGroups"] == ["weather.example.com"] for rule in granted)
+    assert {**target, "apiGroups": ["argoproj.io"]}.items() >= next(
+        rule for rule in granted if rule["apiGroups"] == ["argoproj.io"]
+    ).items()
+    assert any("weather.example.com" in rule["apiGroups"] for rule in granted)
+    assert settings_of(objects).sync.generic_targets
 
 
 @pytest.mark.slow
@@ -195,7 +206,7 @@ def test_the_operator_does_its_work_with_these_rights_alone(operator_chart: Char
     """The demo's stores, syncs, pushes, generators and fan-out, and their end, as the chart's service account."""
     manifests, limited = tmp_path / "manifests", tmp_path / "limited.kubeconfig"
     shutil.copytree(ROOT / "examples" / "demo", manifests)
-    objects = [each for each in operator_chart() if each["kind"] not in ("Deployment", "Service")]
+    objects = [each for each in operator_chart() if each["kind"] not in ("Deployment", "Service", "NetworkPolicy")]
     (manifests / "rights.yaml").write_text(yaml.safe_dump_all(objects))
     providers = ("--provider", "fake", "--provider", "generators")
     flags = (f"--kubeconfig={limited}", "--enable-leader-election")
@@ -223,7 +234,7 @@ def test_the_operator_does_its_work_with_these_rights_alone(operator_chart: Char
 
 
 def rights_are_there(up: UpProcess) -> bool:
-    return bool(kubectl(up, "get", "clusterrolebinding", NAMESPACE, "--ignore-not-found"))
+    return bool(kubectl(up, "get", "clusterrolebinding", f"{NAMESPACE}-controller", "--ignore-not-found"))
 
 
 def as_account(up: UpProcess) -> str:

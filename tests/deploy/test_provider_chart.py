@@ -6,31 +6,39 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
-import yaml
 
-from eso_render.functions import functions
-from gotmpl.template import Engine
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.rawapi import RawApi
 
-CHART = Path(__file__).resolve().parents[2] / "deploy" / "charts" / "eso-provider"
 NAME = "provider-fake"
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 SERVICES = Resource("", "v1", "services", "Service")
 POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 
 
-def rendered(namespace: str = "providers", **values: Any) -> dict[str, JsonObject]:
-    """The chart's objects by kind, as `helm template` would give them."""
-    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
-    image = {"repository": "registry.example.com/eso-provider-fake", "tag": "0.1.0"}
-    data = {"Values": {**defaults, "name": "fake", "image": image, **values}, "Release": {"Namespace": namespace}}
-    engine = Engine(functions(lambda: 0))
-    texts = [engine.render(path.read_text(), data, name=path.name) for path in sorted(CHART.glob("templates/*.yaml"))]
-    return {document["kind"]: document for text in texts for document in yaml.safe_load_all(text) if document}
+class Rendered(Protocol):
+    def __call__(self, release: str = "providers", **values: Any) -> dict[str, JsonObject]:
+        """The chart's objects by kind; of several Services, the last one."""
+        ...
+
+
+class Chart(Protocol):
+    def __call__(self, *, release: str, **values: Any) -> list[JsonObject]: ...
+
+
+@pytest.fixture
+def rendered(provider_chart: Chart) -> Rendered:
+    def by_kind(release: str = "providers", **values: Any) -> dict[str, JsonObject]:
+        return {each["kind"]: each for each in provider_chart(release=release, **values)}
+
+    return by_kind
+
+
+def port(name: str) -> JsonObject:
+    return {"port": name, "protocol": "TCP"}
 
 
 def container(objects: dict[str, JsonObject]) -> JsonObject:
@@ -38,18 +46,18 @@ def container(objects: dict[str, JsonObject]) -> JsonObject:
     return dict(only)
 
 
-def test_a_provider_is_a_deployment_of_its_own_without_access_to_the_cluster() -> None:
+def test_a_provider_is_a_deployment_of_its_own_without_access_to_the_cluster(rendered: Rendered) -> None:
     """R98, R100: not a container of the operator's pod, nor with its rights."""
     objects = rendered()
     pod = objects["Deployment"]["spec"]["template"]["spec"]
 
-    assert set(objects) == {"Deployment", "Service", "NetworkPolicy"}
+    assert set(objects) == {"Deployment", "Service", "NetworkPolicy", "ServiceAccount"}
     assert pod["automountServiceAccountToken"] is False
-    assert "serviceAccountName" not in pod
+    assert pod["serviceAccountName"] == NAME
     assert container(objects)["image"] == "registry.example.com/eso-provider-fake:0.1.0"
 
 
-def test_the_service_is_one_that_the_operator_finds_and_issues_certificates_for() -> None:
+def test_the_service_is_one_that_the_operator_finds_and_issues_certificates_for(rendered: Rendered) -> None:
     """R99."""
     objects = rendered()
     service, pod = objects["Service"], objects["Deployment"]["spec"]["template"]
@@ -61,61 +69,64 @@ def test_the_service_is_one_that_the_operator_finds_and_issues_certificates_for(
     assert pod["spec"]["volumes"][0]["secret"] == {"secretName": f"{NAME}-provider-tls"}
 
 
-def test_only_the_operator_may_call() -> None:
+def test_only_the_operator_may_call(rendered: Rendered) -> None:
     """R100: by the network and, whatever the network lets through, by its identity."""
     operator = {
         "namespace": "eso",
         "serviceAccount": "core",
         "trustDomain": "example.org",
-        "podLabels": {"app": "core"},
+        "podLabels": {"app.kubernetes.io/name": "core"},
     }
     objects = rendered(operator=operator)
     calls, probes = objects["NetworkPolicy"]["spec"]["ingress"]
 
     (who,) = calls["from"]
     assert who["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "eso"}
-    assert who["podSelector"]["matchLabels"] == {"app": "core"}
-    assert (calls["ports"], probes) == ([{"port": "grpc"}], {"ports": [{"port": "live"}]})
+    assert who["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "core"}
+    assert [each["ports"] for each in (calls, probes)] == [[port("grpc")], [port("live")]]
     assert "--allowed-client=spiffe://example.org/ns/eso/sa/core" in container(objects)["args"]
 
 
-def test_what_a_provider_may_reach_can_be_narrowed() -> None:
+def test_what_a_provider_may_reach_can_be_narrowed(rendered: Rendered) -> None:
     """R100."""
     vault = {"to": [{"ipBlock": {"cidr": "10.1.2.3/32"}}], "ports": [{"port": 8200}]}
 
-    policy = rendered(egress=[vault])["NetworkPolicy"]["spec"]
+    policy = rendered(networkPolicy={"egress": [vault]})["NetworkPolicy"]["spec"]
 
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["egress"][1:] == [vault]
     assert {port["port"] for port in policy["egress"][0]["ports"]} == {53}
 
 
-def test_metrics_are_for_the_pod_alone_by_default() -> None:
+def test_metrics_are_for_the_pod_alone_by_default(rendered: Rendered) -> None:
     readers = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
-    closed, opened = rendered(), rendered(metricsAddress="0.0.0.0:9000", metricsFrom=readers)
+    closed, opened = (
+        rendered(),
+        rendered(metrics={"listen": {"port": 9000}, "service": {"enabled": True}, "from": readers}),
+    )
 
     assert "--metrics=127.0.0.1:8081" in container(closed)["args"]
     assert [port["name"] for port in container(closed)["ports"]] == ["grpc", "live"]
     assert "--metrics=0.0.0.0:9000" in container(opened)["args"]
-    assert {"name": "metrics", "containerPort": 9000} in container(opened)["ports"]
-    assert opened["NetworkPolicy"]["spec"]["ingress"][2] == {"ports": [{"port": "metrics"}], "from": readers}
+    assert {"name": "metrics", "containerPort": 9000, "protocol": "TCP"} in container(opened)["ports"]
+    assert opened["NetworkPolicy"]["spec"]["ingress"][2] == {"ports": [port("metrics")], "from": readers}
     service = opened["Service"]  # the last one of the chart
     assert service["metadata"]["name"] == f"{NAME}-metrics"
     assert "external-secrets.io/provider" not in service["metadata"]["labels"]
-    assert service["spec"]["ports"] == [{"name": "metrics", "port": 8081, "targetPort": "metrics"}]
+    assert service["spec"]["ports"] == [{"name": "metrics", "port": 8081, "targetPort": "metrics", "protocol": "TCP"}]
 
 
-def test_probes_ask_where_no_metrics_are() -> None:
+def test_probes_ask_where_no_metrics_are(rendered: Rendered) -> None:
     only = container(rendered())
 
     assert "--live=0.0.0.0:8082" in only["args"]
-    assert {"name": "live", "containerPort": 8082} in only["ports"]
+    assert {"name": "live", "containerPort": 8082, "protocol": "TCP"} in only["ports"]
     assert {only[probe]["httpGet"]["port"] for probe in ("readinessProbe", "livenessProbe")} == {"live"}
 
 
-def test_the_flags_are_those_of_the_command() -> None:
+def test_the_flags_are_those_of_the_command(rendered: Rendered) -> None:
     """R98: read by the provider itself."""
-    arguments = container(rendered(args=["--drain=5"]))["args"]
+    arguments = container(rendered(extraArgs={"drain": 5}))["args"]
     command = Path(sys.executable).parent / "eso-provider-fake"
 
     done = subprocess.run([command, *arguments, "--manifest"], capture_output=True, text=True, timeout=60, check=False)
@@ -124,14 +135,9 @@ def test_the_flags_are_those_of_the_command() -> None:
     assert arguments[-1] == "--drain=5"
 
 
-def tokens(**values: Any) -> dict[str, Any]:
-    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
-    return {**defaults["callTokens"], **values}
-
-
-def test_a_provider_that_asks_about_tokens_may_do_only_that() -> None:
+def test_a_provider_that_asks_about_tokens_may_do_only_that(rendered: Rendered) -> None:
     """R100: the one right it has, for an account of its own."""
-    objects = rendered(callTokens=tokens(verify="review", audiences=["vault"]))
+    objects = rendered(callTokens={"verify": "review", "audiences": ["vault"]})
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     arguments = container(objects)["args"]
 
@@ -156,13 +162,15 @@ def test_a_provider_that_asks_about_tokens_may_do_only_that() -> None:
 @pytest.mark.parametrize(
     "account",
     [
-        pytest.param({"create": True, "annotations": {}}, id="by its name, as EKS Pod Identity"),
+        pytest.param({"annotations": {}}, id="by its name, as EKS Pod Identity"),
         pytest.param(
             {"create": False, "annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}}, id="IRSA"
         ),
     ],
 )
-def test_a_cloud_may_know_the_provider_by_an_account_without_rights_in_the_cluster(account: dict[str, Any]) -> None:
+def test_a_cloud_may_know_the_provider_by_an_account_without_rights_in_the_cluster(
+    rendered: Rendered, account: dict[str, Any]
+) -> None:
     objects = rendered(serviceAccount=account)
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     made = objects["ServiceAccount"]["metadata"]
@@ -173,10 +181,10 @@ def test_a_cloud_may_know_the_provider_by_an_account_without_rights_in_the_clust
     assert made.get("annotations", {}) == account["annotations"]
 
 
-def test_the_backends_sdk_may_be_told_something_by_the_environment() -> None:
+def test_the_backends_sdk_may_be_told_something_by_the_environment(rendered: Rendered) -> None:
     env = [{"name": "AWS_USE_FIPS_ENDPOINT", "value": "true"}]
 
-    assert container(rendered(env=env))["env"] == env
+    assert container(rendered(extraEnv=env))["env"] == env
     assert "env" not in container(rendered())
 
 
@@ -190,10 +198,10 @@ def test_the_backends_sdk_may_be_told_something_by_the_environment() -> None:
     ],
 )
 def test_flags_for_tokens_are_such_that_the_command_starts_with(
-    values: dict[str, str], environment: dict[str, str], tmp_path: Path
+    rendered: Rendered, values: dict[str, str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     """It then waits for certificates: those of an empty folder never come."""
-    arguments = container(rendered(callTokens=tokens(**values)))["args"]
+    arguments = container(rendered(callTokens=values))["args"]
     elsewhere = [f"--tls-dir={tmp_path}", "--tls-wait=0", "--listen=127.0.0.1:0", "--metrics=", "--live="]
     command = Path(sys.executable).parent / "eso-provider-fake"
 
@@ -212,7 +220,9 @@ def test_flags_for_tokens_are_such_that_the_command_starts_with(
 
 @pytest.mark.live
 @pytest.mark.parametrize("resource", [DEPLOYMENTS, SERVICES, POLICIES], ids=lambda one: one.kind)
-async def test_an_api_server_takes_the_objects_as_they_are(api: RawApi, namespace: str, resource: Resource) -> None:
+async def test_an_api_server_takes_the_objects_as_they_are(
+    api: RawApi, namespace: str, rendered: Rendered, resource: Resource
+) -> None:
     document = rendered(namespace)[resource.kind]
     if (await api.get(resource.path(namespace))).status == 404:
         pytest.skip(f"this API server keeps no {resource.plural}")

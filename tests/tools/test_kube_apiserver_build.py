@@ -63,6 +63,17 @@ def test_binaries_in_the_cache_are_reused(tmp_path: Path) -> None:
     assert (reply.returncode, reply.stdout.strip()) == (0, str(folder))
 
 
+def test_helm_in_the_cache_is_reused_and_without_go_the_reply_says_what_is_missing(tmp_path: Path) -> None:
+    missing = run("--helm", XDG_CACHE_HOME=str(tmp_path), PATH="/nothing")
+    (folder,) = (tmp_path / "eso-testbin").glob("helm-*")
+    (folder / "helm").touch()
+    found = run("--helm", XDG_CACHE_HOME=str(tmp_path), PATH="/nothing")
+
+    assert missing.returncode == 1
+    assert "no Go toolchain on PATH, and no helm in" in missing.stderr
+    assert found.stdout.strip() == str(folder / "helm")
+
+
 @pytest.mark.parametrize(
     ("version", "environment", "said"),
     [

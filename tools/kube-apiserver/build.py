@@ -1,7 +1,8 @@
-"""Build a real kube-apiserver for `make test-cluster`, once, into a cache outside the checkout.
+"""Build a real kube-apiserver and Helm for `make test-cluster`, once, into a cache outside the checkout.
 
-Each go.mod beside this script (and one folder below) pins one Kubernetes release; the tools it names are what gets
-built. Standard output carries only the answer (versions, or the folder with the binaries); progress goes to stderr.
+Each go.mod beside this script (and one folder below) pins one Kubernetes release, that in tools/helm a release of Helm;
+the tools it names are what gets built. Standard output carries only the answer (versions, or the folder with the
+binaries); progress goes to stderr.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ COMPONENTS = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     "etcd": "go.etcd.io/etcd/server/v3",
 }
+HELM = HERE.parent / "helm"
+HELM_PACKAGE = "helm.sh/helm/v3/cmd/helm"
 PROGRESS_SECONDS = 15.0
 
 
@@ -36,10 +39,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--versions", action="store_true", help="print the versions to test, newest first")
+    what.add_argument("--helm", action="store_true", help="build Helm; prints the binary")
     what.add_argument("version", nargs="?", help="a version to build; prints the folder that holds the binaries")
     arguments = parser.parse_args()
     try:
-        answer = versions_to_test() if arguments.versions else [str(assets(arguments.version))]
+        if arguments.versions:
+            answer = versions_to_test()
+        else:
+            answer = [str(helm() if arguments.helm else assets(arguments.version))]
     except CannotBuildError as failure:
         print(f"build.py: {failure}", file=sys.stderr)
         return 1
@@ -64,12 +71,38 @@ def assets(version: str) -> Path:
     module = modules().get(version)
     if module is None:
         raise CannotBuildError(f"no go.mod pins Kubernetes {version}; known: {', '.join(modules())}")
-    folder = cache() / f"kubernetes-{version}"
+    major, minor, _ = version.split(".", 2)
+    stamp = "k8s.io/component-base/version"
+    stamps = f"-X {stamp}.gitVersion=v{version} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+    return built(module, f"kubernetes-{version}", COMPONENTS, stamps)
+
+
+def helm() -> Path:
+    pins = (HELM / "go.mod").read_text()
+    release = re.search(r"helm\.sh/helm/v3 v([0-9.]+)", pins)
+    client = re.search(r"k8s\.io/client-go v0\.([0-9]+)", pins)
+    if release is None or client is None:
+        raise CannotBuildError(f"{HELM / 'go.mod'} pins no release of helm.sh/helm/v3, or no k8s.io/client-go")
+    version = release.group(1)
+    # Without a cluster, `helm template` and `helm lint` take the Kubernetes version from here.
+    minor = client.group(1)
+    places = ("pkg/chartutil", "pkg/lint/rules")
+    known = [
+        f"-X helm.sh/helm/v3/{each}.k8sVersionMajor=1 -X helm.sh/helm/v3/{each}.k8sVersionMinor={minor}"
+        for each in places
+    ]
+    stamps = " ".join([f"-X helm.sh/helm/v3/internal/version.version=v{version}", *known])
+    return built(HELM, f"helm-{version}", {"helm": HELM_PACKAGE}, stamps) / "helm"
+
+
+def built(module: Path, release: str, components: dict[str, str], stamps: str) -> Path:
+    """Return the folder of the cache for a release, with the components in it."""
+    folder = cache() / release
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / ".lock"):
-        missing = [name for name in COMPONENTS if not (folder / name).is_file()]
+        missing = {name: package for name, package in components.items() if not (folder / name).is_file()}
         if missing:
-            build(module, version, missing, folder)
+            build(module, missing, folder, stamps)
     return folder
 
 
@@ -109,24 +142,21 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def build(module: Path, version: str, names: list[str], folder: Path) -> None:
+def build(module: Path, components: dict[str, str], folder: Path, stamps: str) -> None:
     go = shutil.which("go")
     if go is None:
         raise CannotBuildError(
-            f"no Go toolchain on PATH, and no {' or '.join(names)} in {folder}. Install Go (https://go.dev/dl), "
+            f"no Go toolchain on PATH, and no {' or '.join(components)} in {folder}. Install Go (https://go.dev/dl), "
             "or set KUBEBUILDER_ASSETS to a folder with kube-apiserver. `make test` needs neither."
         )
-    major, minor, _ = version.split(".", 2)
-    stamp = "k8s.io/component-base/version"
-    flags = f"-s -w -X {stamp}.gitVersion=v{version} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
-    for name in names:
-        package = COMPONENTS[name]
-        total = len(run([go, "list", "-deps", package], module, f"reading the sources of {name} for {version}"))
+    for name, package in components.items():
+        total = len(run([go, "list", "-deps", package], module, f"reading the sources of {name} for {folder.name}"))
         # A temporary folder on the same file system, so that a binary appears whole or not at all.
         with tempfile.TemporaryDirectory(dir=folder) as fresh:
             binary = Path(fresh) / name
+            flags = f"-s -w {stamps}"
             command = [go, "build", "-v", "-trimpath", "-ldflags", flags, "-o", str(binary), package]
-            run(command, module, f"building {name} for {version}", total=total)
+            run(command, module, f"building {name} for {folder.name}", total=total)
             binary.rename(folder / name)
 
 

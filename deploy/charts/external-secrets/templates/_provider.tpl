@@ -1,0 +1,332 @@
+{{/* One Deployment with one provider or several, and what belongs to it. The chart eso-provider links this file.
+
+A unit is a dict:
+  root      the root context
+  name      of the Deployment, the account and the policy: provider-NAME
+  settings  of the pods: the keys of providerDefaults
+  members   a list of dicts with `name` and `settings`: one container and one Service each
+  operator  who may call: namespace, serviceAccount, trustDomain, podLabels
+  metrics   what the names of the metrics Services begin with
+*/}}
+
+{{- define "eso.unit" -}}
+{{- include "eso.unit.account" . }}
+{{- include "eso.unit.deployment" . }}
+{{- range $index, $member := .members }}
+{{- include "eso.unit.services" (dict "unit" $ "index" $index "member" $member) }}
+{{- end }}
+{{- include "eso.unit.policy" . }}
+{{- if dig "enabled" false (default dict .settings.podDisruptionBudget) }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "eso.unit.metadata" (list . .name) | nindent 2 }}
+spec:
+  {{- include "eso.budget" (list .settings.podDisruptionBudget (include "eso.unit.selector" .)) | trim | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "eso.unit.selector" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end }}
+
+{{- define "eso.unit.labels" -}}
+{{ include "eso.unit.selector" . }}
+external-secrets.io/component: provider
+{{ include "eso.commonLabels" .root }}
+{{- end }}
+
+{{/* list UNIT NAME */}}
+{{- define "eso.unit.metadata" -}}
+{{- $unit := index . 0 }}
+name: {{ index . 1 }}
+namespace: {{ include "eso.namespace" $unit.root }}
+labels:
+  {{- include "eso.unit.labels" $unit | nindent 2 }}
+{{- end }}
+
+{{/* Whether a member asks the API server about tokens. */}}
+{{- define "eso.unit.reviews" -}}
+{{- range .members }}{{ if eq (dig "callTokens" "verify" "" .settings) "review" }}true{{ end }}{{ end }}
+{{- end }}
+
+{{- define "eso.unit.accountName" -}}
+{{- $account := .settings.serviceAccount }}
+{{- if $account.name }}{{ $account.name }}{{ else if or $account.create $account.annotations (include "eso.unit.reviews" .) }}{{ .name }}{{ end }}
+{{- end }}
+
+{{- define "eso.unit.account" -}}
+{{- $account := .settings.serviceAccount }}
+{{- $named := include "eso.unit.accountName" . }}
+{{- if and $named (or $account.create (not $account.name)) }}
+---
+# Who the provider is: to the API server when it asks about tokens, and to a cloud.
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "eso.unit.metadata" (list . $named) | nindent 2 }}
+{{- with $account.extraLabels }}
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- with $account.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- end }}
+{{- if and (include "eso.unit.reviews" .) (dig "create" true (default dict .root.Values.rbac)) }}
+{{- $role := printf "%s-%s-token-reviews" (include "eso.namespace" .root) .name }}
+---
+# Whether a token is good: the provider may ask that, and nothing else.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $role }}
+  labels:
+    {{- include "eso.unit.labels" . | nindent 4 }}
+rules:
+  - apiGroups: [authentication.k8s.io]
+    resources: [tokenreviews]
+    verbs: [create]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $role }}
+  labels:
+    {{- include "eso.unit.labels" . | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $role }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ $named }}, namespace: {{ include "eso.namespace" .root }}}
+{{- end }}
+{{- end }}
+
+{{- define "eso.unit.deployment" -}}
+{{- $unit := . }}
+{{- $settings := .settings }}
+{{- $account := include "eso.unit.accountName" . }}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  {{- include "eso.unit.metadata" (list . .name) | nindent 2 }}
+{{- with $settings.deploymentAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+spec:
+  replicas: {{ $settings.replicaCount }}
+{{- if kindIs "invalid" $settings.revisionHistoryLimit | not }}
+  revisionHistoryLimit: {{ $settings.revisionHistoryLimit }}
+{{- end }}
+{{- with $settings.strategy }}
+  strategy:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+  selector:
+    matchLabels:
+      {{- include "eso.unit.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "eso.unit.labels" . | nindent 8 }}
+{{- with $settings.podLabels }}
+        {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- with $settings.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+{{- end }}
+    spec:
+{{- with $account }}
+      serviceAccountName: {{ . }}
+{{- end }}
+      # A provider has no business with the API server, except to ask whether tokens are good: the operator sends what it
+      # needs with every call.
+      automountServiceAccountToken: {{ or (eq (include "eso.unit.reviews" .) "true") (dig "automount" false $settings.serviceAccount) }}
+{{- with include "eso.podSpec" (dict "root" .root "settings" $settings "selector" (include "eso.unit.selector" .)) }}
+      {{- . | nindent 6 }}
+{{- end }}
+      containers:
+{{- range $index, $member := .members }}
+        {{- include "eso.unit.container" (dict "unit" $unit "index" $index "member" $member) | nindent 8 }}
+{{- end }}
+      volumes:
+{{- range .members }}
+        - name: {{ .name }}-tls
+          secret: {secretName: provider-{{ .name }}-provider-tls}
+{{- end }}
+{{- with $settings.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- end }}
+
+{{/* The ports of a member by its index: those of the first one have plain names. */}}
+{{- define "eso.unit.port" -}}
+{{- $base := dict "grpc" 8080 "metrics" 8081 "live" 8082 }}
+{{- if eq (index . 0) "metrics" }}{{ $_ := set $base "metrics" (int (dig "metrics" "listen" "port" 8081 (index . 2))) }}{{ end }}
+{{- add (get $base (index . 0)) (mul 10 (index . 1)) }}
+{{- end }}
+
+{{- define "eso.unit.metricsOpen" -}}
+{{- if or (dig "metrics" "service" "enabled" false .settings) (dig "enabled" false (default dict .root.Values.serviceMonitor)) }}true{{ end }}
+{{- end }}
+
+{{- define "eso.unit.container" -}}
+{{- $unit := .unit }}
+{{- $settings := .member.settings }}
+{{- $suffix := ternary "" (printf "-%d" (int .index)) (eq (int .index) 0) }}
+{{- $name := printf "provider-%s" .member.name }}
+{{- $tokens := default dict $settings.callTokens }}
+{{- $open := include "eso.unit.metricsOpen" (dict "root" $unit.root "settings" $settings) }}
+- name: {{ ternary "provider" .member.name (eq (len $unit.members) 1) }}
+  image: {{ include "eso.image" (list $unit.root (printf "eso-provider-%s" .member.name) $settings.image .member.path) | quote }}
+  imagePullPolicy: {{ dig "pullPolicy" "IfNotPresent" (default dict $settings.image) }}
+  args:
+    - --listen=0.0.0.0:{{ include "eso.unit.port" (list "grpc" .index) }}
+    - --tls-dir=/tls
+    - --metrics={{ ternary "0.0.0.0" "127.0.0.1" (eq $open "true") }}:{{ include "eso.unit.port" (list "metrics" .index $settings) }}
+    - --live=0.0.0.0:{{ include "eso.unit.port" (list "live" .index) }}
+    - --allowed-client=spiffe://{{ $unit.operator.trustDomain }}/ns/{{ $unit.operator.namespace }}/sa/{{ $unit.operator.serviceAccount }}
+{{- if $tokens.verify }}
+    - --token-policy={{ $tokens.policy }}
+    - --token-audience=external-secrets-provider/{{ $name }}
+    - --token-audience=external-secrets-provider/{{ include "eso.namespace" $unit.root }}/{{ $name }}
+{{- range $tokens.audiences }}
+    - {{ printf "--token-audience=%s" . | quote }}
+{{- end }}
+{{- if eq $tokens.verify "review" }}
+    - --token-review
+{{- else }}
+    - {{ printf "--token-issuer=%s" $tokens.issuer | quote }}
+    - {{ printf "--token-jwks=%s" $tokens.jwks | quote }}
+{{- end }}
+{{- end }}
+{{- with $settings.extraArgs }}
+    {{- include "eso.extraArgs" . | trim | nindent 4 }}
+{{- end }}
+{{- with $settings.extraEnv }}
+  env:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+  ports:
+    - {name: grpc{{ $suffix }}, containerPort: {{ include "eso.unit.port" (list "grpc" .index) }}, protocol: TCP}
+{{- if $open }}
+    - {name: metrics{{ $suffix }}, containerPort: {{ include "eso.unit.port" (list "metrics" .index $settings) }}, protocol: TCP}
+{{- end }}
+    - {name: live{{ $suffix }}, containerPort: {{ include "eso.unit.port" (list "live" .index) }}, protocol: TCP}
+  readinessProbe:
+    httpGet: {path: /readyz, port: live{{ $suffix }}}
+  livenessProbe:
+    httpGet: {path: /healthz, port: live{{ $suffix }}}
+{{- with $settings.resources }}
+  resources:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- with include "eso.securityContext" (list $unit.root $settings.securityContext) }}
+  securityContext:
+    {{- . | nindent 4 }}
+{{- end }}
+  volumeMounts:
+    - {name: {{ .member.name }}-tls, mountPath: /tls, readOnly: true}
+{{- with $settings.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- end }}
+
+{{- define "eso.unit.services" -}}
+{{- $unit := .unit }}
+{{- $settings := .member.settings }}
+{{- $name := printf "provider-%s" .member.name }}
+{{- $suffix := ternary "" (printf "-%d" (int .index)) (eq (int .index) 0) }}
+---
+# Headless, so that the operator sees every replica and spreads its calls.
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "eso.unit.metadata" (list $unit $name) | nindent 2 }}
+    external-secrets.io/provider: "true"
+spec:
+  clusterIP: None
+{{- with include "eso.families" $settings.service | trim }}
+  {{- . | nindent 2 }}
+{{- end }}
+  selector:
+    {{- include "eso.unit.selector" $unit | nindent 4 }}
+  ports:
+    # The port of the container: the name of a headless Service stands for its pods.
+    - {name: grpc, port: {{ include "eso.unit.port" (list "grpc" .index) }}, targetPort: grpc{{ $suffix }}, protocol: TCP}
+{{- if include "eso.unit.metricsOpen" (dict "root" $unit.root "settings" $settings) }}
+---
+# No label of a provider: the operator makes a class of each Service that has it.
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "eso.unit.metadata" (list $unit (printf "%s%s-metrics" $unit.metrics $name)) | nindent 2 }}
+    app.kubernetes.io/component: provider-metrics
+{{- with dig "metrics" "service" "annotations" dict $settings }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+spec:
+{{- with include "eso.families" $settings.service | trim }}
+  {{- . | nindent 2 }}
+{{- end }}
+  selector:
+    {{- include "eso.unit.selector" $unit | nindent 4 }}
+  ports:
+    - {name: metrics, port: {{ dig "metrics" "service" "port" 8081 $settings }}, targetPort: metrics{{ $suffix }}, protocol: TCP}
+{{- end }}
+{{- end }}
+
+{{- define "eso.unit.policy" -}}
+{{- $unit := . }}
+{{- $policy := default dict .settings.networkPolicy }}
+{{- $metadata := default dict $policy.metadata }}
+{{- $closed := or $policy.egress (dig "deny" true $metadata) }}
+{{- if dig "enabled" true $policy }}
+---
+# Calls come from the operator, probes from the node.
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  {{- include "eso.unit.metadata" (list . .name) | nindent 2 }}
+{{- with .settings.deploymentAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "eso.unit.selector" . | nindent 6 }}
+  policyTypes: [Ingress{{ if $closed }}, Egress{{ end }}]
+  ingress:
+{{- range $index, $member := .members }}
+{{- $suffix := ternary "" (printf "-%d" (int $index)) (eq (int $index) 0) }}
+    - ports: [{port: grpc{{ $suffix }}, protocol: TCP}]
+      from:
+        - namespaceSelector:
+            matchLabels: {kubernetes.io/metadata.name: {{ $unit.operator.namespace }}}
+          podSelector:
+            matchLabels:
+              {{- toYaml $unit.operator.podLabels | nindent 14 }}
+    - ports: [{port: live{{ $suffix }}, protocol: TCP}]
+{{- if include "eso.unit.metricsOpen" (dict "root" $unit.root "settings" $member.settings) }}
+    - ports: [{port: metrics{{ $suffix }}, protocol: TCP}]
+{{- with dig "metrics" "from" list $member.settings }}
+      from:
+        {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if $policy.egress }}
+  egress:
+    - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+    {{- toYaml $policy.egress | nindent 4 }}
+{{- else if $closed }}
+  egress:
+    {{- include "eso.egress" (dict "ports" (dig "ports" (list 443 6443) $metadata) "allow" (dig "allow" list $metadata)) | nindent 4 }}
+{{- end }}
+{{- end }}
+{{- end }}

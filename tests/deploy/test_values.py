@@ -1,0 +1,370 @@
+"""The values of the chart in Go that mean the same here, and what is said about those that do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import yaml
+
+from eso_operator.process.flags import parse
+from eso_operator.process.settings import Reconcilers
+from gotmpl.errors import TemplateError
+from kubebase.meta import JsonObject
+
+GO = yaml.safe_load(Path(__file__).with_name("go-values.yaml").read_text())
+CHART = Path(__file__).resolve().parents[2] / "deploy" / "charts" / "external-secrets"
+VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+SELECTOR = {"app.kubernetes.io/name": "external-secrets", "app.kubernetes.io/instance": "external-secrets"}
+POD = ("Deployment", "external-secrets", "spec", "template", "spec")
+CONTAINER = (*POD, "containers", 0)
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+REGISTRY = {"registry": "registry.example.com/eso"}
+ROLE = "eks.amazonaws.com/role-arn"
+
+
+class Chart(Protocol):
+    def __call__(self, *, release: str = "external-secrets", **values: Any) -> list[JsonObject]: ...
+
+
+def at(objects: list[JsonObject], path: tuple[str | int, ...]) -> Any:
+    """Follow a path that begins with a kind and a name."""
+    kind, name, *steps = path
+    held: Any
+    (held,) = (each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name))
+    for step in steps:
+        held = held[step]
+    return held
+
+
+def named(objects: list[JsonObject]) -> set[str]:
+    return {f"{each['kind']}/{each['metadata']['name']}" for each in objects}
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "expected"),
+    [
+        ({"replicaCount": 3}, ("Deployment", "external-secrets", "spec", "replicas"), 3),
+        ({"revisionHistoryLimit": 2}, ("Deployment", "external-secrets", "spec", "revisionHistoryLimit"), 2),
+        (
+            {"strategy": {"type": "Recreate"}},
+            ("Deployment", "external-secrets", "spec", "strategy", "type"),
+            "Recreate",
+        ),
+        (
+            {"deploymentAnnotations": {"a": "b"}},
+            ("Deployment", "external-secrets", "metadata", "annotations"),
+            {"a": "b"},
+        ),
+        ({"podAnnotations": {"a": "b"}}, (*POD[:-1], "metadata", "annotations"), {"a": "b"}),
+        ({"podLabels": {"a": "b"}}, (*POD[:-1], "metadata", "labels", "a"), "b"),
+        ({"commonLabels": {"a": "b"}}, ("ClusterRole", "external-secrets-controller", "metadata", "labels", "a"), "b"),
+        ({"image": {**REGISTRY, "tag": "1.2"}}, (*CONTAINER, "image"), "registry.example.com/eso/eso-operator:1.2"),
+        ({"image": {"repository": "r/x"}}, (*CONTAINER, "image"), f"r/x:{VERSION}"),
+        ({"image": {**REGISTRY, "pullPolicy": "Always"}}, (*CONTAINER, "imagePullPolicy"), "Always"),
+        ({"imagePullSecrets": [{"name": "x"}]}, (*POD, "imagePullSecrets"), [{"name": "x"}]),
+        ({"global": {"imagePullSecrets": [{"name": "x"}]}}, (*POD, "imagePullSecrets"), [{"name": "x"}]),
+        ({"extraEnv": [{"name": "A", "value": "b"}]}, (*CONTAINER, "env", 1), {"name": "A", "value": "b"}),
+        ({"extraVolumes": [{"name": "x"}]}, (*POD, "volumes"), [{"name": "x"}]),
+        ({"extraVolumeMounts": [{"name": "x"}]}, (*CONTAINER, "volumeMounts"), [{"name": "x"}]),
+        ({"extraContainers": [{"name": "x"}]}, (*POD, "containers", 1), {"name": "x"}),
+        (
+            {"extraInitContainers": [{"name": "{{ .Release.Name }}"}]},
+            (*POD, "initContainers", 0, "name"),
+            "external-secrets",
+        ),
+        (
+            {"extraObjects": ["kind: X\nmetadata: {name: '{{ .Release.Name }}-x'}"]},
+            ("X", "external-secrets-x", "kind"),
+            "X",
+        ),
+        ({"nodeSelector": {"a": "b"}}, (*POD, "nodeSelector"), {"a": "b"}),
+        ({"global": {"nodeSelector": {"a": "b"}}}, (*POD, "nodeSelector"), {"a": "b"}),
+        ({"tolerations": [{"key": "x"}]}, (*POD, "tolerations"), [{"key": "x"}]),
+        ({"affinity": {"podAffinity": {}}}, (*POD, "affinity"), {"podAffinity": {}}),
+        ({"hostAliases": [{"ip": "10.0.0.1"}]}, (*POD, "hostAliases"), [{"ip": "10.0.0.1"}]),
+        (
+            {"topologySpreadConstraints": [SPREAD]},
+            (*POD, "topologySpreadConstraints", 0),
+            {**SPREAD, "labelSelector": {"matchLabels": SELECTOR}},
+        ),
+        ({"priorityClassName": "x"}, (*POD, "priorityClassName"), "x"),
+        ({"schedulerName": "x"}, (*POD, "schedulerName"), "x"),
+        ({"runtimeClassName": "x"}, (*POD, "runtimeClassName"), "x"),
+        ({"dnsPolicy": "None"}, (*POD, "dnsPolicy"), "None"),
+        ({"dnsConfig": {"nameservers": ["10.0.0.1"]}}, (*POD, "dnsConfig"), {"nameservers": ["10.0.0.1"]}),
+        ({"hostNetwork": True}, (*POD, "hostNetwork"), True),
+        ({"hostUsers": False}, (*POD, "hostUsers"), False),
+        ({"podSpecExtra": {"enableServiceLinks": False}}, (*POD, "enableServiceLinks"), False),
+        ({"resources": {"limits": {"memory": "1Gi"}}}, (*CONTAINER, "resources"), {"limits": {"memory": "1Gi"}}),
+        ({"livenessProbe": {"spec": {"port": 9000}}}, (*CONTAINER, "ports", 1, "containerPort"), 9000),
+        ({"securityContext": {"runAsUser": 7}}, (*CONTAINER, "securityContext", "runAsUser"), 7),
+        (
+            {"podDisruptionBudget": {"enabled": True, "maxUnavailable": "10%"}},
+            ("PodDisruptionBudget", "external-secrets-pdb", "spec", "maxUnavailable"),
+            "10%",
+        ),
+        ({"serviceAccount": {"name": "x"}}, (*POD, "serviceAccountName"), "x"),
+        ({"serviceAccount": {"create": False}}, (*POD, "serviceAccountName"), "default"),
+        ({"serviceAccount": {"automount": False}}, (*POD, "automountServiceAccountToken"), False),
+        (
+            {"serviceAccount": {"annotations": {"a": "b"}}},
+            ("ServiceAccount", "external-secrets", "metadata", "annotations"),
+            {"a": "b"},
+        ),
+        (
+            {"metrics": {"service": {"enabled": True, "annotations": {"a": "b"}}}},
+            ("Service", "external-secrets-metrics", "metadata", "annotations"),
+            {"a": "b"},
+        ),
+        (
+            {"metrics": {"service": {"enabled": True}}, "service": {"ipFamilyPolicy": "PreferDualStack"}},
+            ("Service", "external-secrets-metrics", "spec", "ipFamilyPolicy"),
+            "PreferDualStack",
+        ),
+        (
+            {"serviceMonitor": {"enabled": True, "interval": "1m"}},
+            ("ServiceMonitor", "external-secrets-metrics", "spec", "endpoints", 0, "interval"),
+            "1m",
+        ),
+        (
+            {"systemAuthDelegator": True},
+            ("ClusterRoleBinding", "external-secrets-auth-delegator", "roleRef", "name"),
+            "system:auth-delegator",
+        ),
+        ({"namespaceOverride": "x"}, ("Deployment", "external-secrets", "metadata", "namespace"), "x"),
+        ({"fullnameOverride": "x"}, ("Deployment", "x", "metadata", "name"), "x"),
+        (
+            {"nameOverride": "y"},
+            ("Deployment", "external-secrets-y", "spec", "selector", "matchLabels"),
+            {**SELECTOR, "app.kubernetes.io/name": "y"},
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_value_of_the_chart_in_go_means_the_same(
+    operator_chart: Chart, values: JsonObject, path: tuple[str | int, ...], expected: object
+) -> None:
+    assert at(operator_chart(**values), path) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "flags"),
+    [
+        pytest.param({"leaderElectionID": "x"}, {"leader.lease": "x"}, id="lease"),
+        pytest.param({"leaderElect": False}, {"leader.enabled": False}, id="no election with one replica"),
+        pytest.param({"leaderElect": False, "replicaCount": 2}, {"leader.enabled": True}, id="election with two"),
+        pytest.param({"controllerClass": "x"}, {"controller_class": "x"}, id="class"),
+        pytest.param({"storeRequeueInterval": "1m"}, {"store_interval": 60}, id="interval of stores"),
+        pytest.param({"extendedMetricLabels": True}, {"metrics.extended_labels": True}, id="metric labels"),
+        pytest.param({"scopedNamespace": "x"}, {"namespace": "x"}, id="one namespace"),
+        pytest.param({"genericTargets": {"enabled": True}}, {"sync.generic_targets": True}, id="generic targets"),
+        pytest.param({"log": {"level": "debug"}}, {"logs.level": "debug"}, id="level"),
+        pytest.param(
+            {"log": {"level": "warn"}, "extraArgs": {"loglevel": "debug"}}, {"logs.level": "warn"}, id="values win"
+        ),
+        pytest.param({"extraArgs": {"concurrent": 1000000.0}}, {"workers": 1000000}, id="whole numbers"),
+        pytest.param({"extraArgs": {"namespaced-providers": None}}, {"providers.namespaced": True}, id="a bare flag"),
+        pytest.param({"extraArgs": {"enable-flood-gate": False}}, {"sync.flood_gate": False}, id="false is false"),
+        pytest.param(
+            {"extraArgs": {"provider-namespace": ["a", "b"]}}, {"providers.namespaces": ("a", "b")}, id="a list repeats"
+        ),
+        pytest.param(
+            {"processPushSecret": False, "processClusterPushSecret": False},
+            {"reconcilers": Reconcilers(push_secret=False, cluster_push_secret=False)},
+            id="reconcilers",
+        ),
+        pytest.param(GO, {"leader.enabled": False}, id="all values of the chart in Go"),
+    ],
+)
+def test_values_become_flags_that_the_command_takes(
+    operator_chart: Chart, values: JsonObject, flags: dict[str, object]
+) -> None:
+    given = {**values, "image": {"registry": "r"}}
+    settings = parse(at(operator_chart(**given), (*CONTAINER, "args")), {})
+
+    for path, expected in flags.items():
+        held: Any = settings
+        for step in path.split("."):
+            held = getattr(held, step)
+        assert held == expected
+
+
+def test_names_follow_the_release(operator_chart: Chart) -> None:
+    names = {each["metadata"]["name"] for each in operator_chart(name_of_release="a" * 53)}
+    assert {len(name) <= 63 for name in names} == {True}
+    assert "a" * 48 + "-leaderelection" in names
+
+    other = operator_chart(name_of_release="shop", providers={"vault": {"enabled": True}})
+    assert "Deployment/shop-external-secrets" in named(other)
+    allowed = [each for each in at(other, ("Deployment", "provider-vault", *CONTAINER[2:], "args")) if "client" in each]
+    assert allowed == ["--allowed-client=spiffe://cluster.local/ns/external-secrets/sa/shop-external-secrets"]
+
+
+def test_parts_can_be_left_out(operator_chart: Chart) -> None:
+    without = named(operator_chart(createOperator=False))
+    unprivileged = named(operator_chart(rbac={"create": False}))
+
+    assert not [each for each in without if each.startswith(("Deployment", "NetworkPolicy"))]
+    assert not [each for each in unprivileged if "Role" in each]
+
+
+@pytest.mark.parametrize(
+    ("switch", "plurals"),
+    [
+        ("processClusterStore", {"clustersecretstores", "clusterproviders"}),
+        ("processClusterExternalSecret", {"clusterexternalsecrets"}),
+        ("processClusterPushSecret", {"clusterpushsecrets"}),
+        ("processClusterGenerator", {"clustergenerators"}),
+    ],
+)
+def test_kinds_that_are_not_processed_leave_the_rights(operator_chart: Chart, switch: str, plurals: set[str]) -> None:
+    path = ("ClusterRole", "external-secrets-controller", "rules")
+    off: JsonObject = {switch: False}
+    all_of, fewer = (
+        {resource for rule in at(objects, path) for resource in rule["resources"]}
+        for objects in (operator_chart(), operator_chart(**off))
+    )
+
+    assert all_of - fewer == plurals
+
+
+def test_the_dashboard_is_there_for_the_sidecar_of_grafana(operator_chart: Chart) -> None:
+    objects = operator_chart(grafanaDashboard={"enabled": True, "extraLabels": {"team": "platform"}})
+    dashboard = at(objects, ("ConfigMap", "external-secrets-dashboard"))
+
+    assert {"grafana_dashboard": "1", "team": "platform"}.items() <= dashboard["metadata"]["labels"].items()
+    assert json.loads(dashboard["data"]["external-secrets.json"])["panels"]
+
+
+def test_people_get_the_rights_that_the_roles_of_the_cluster_aggregate(operator_chart: Chart) -> None:
+    objects = operator_chart(rbac={"aggregateToAdmin": False})
+    view, edit = (at(objects, ("ClusterRole", f"external-secrets-{name}")) for name in ("view", "edit"))
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+
+    assert {each.removeprefix(prefix) for each in view["metadata"]["labels"] if prefix in each} == {"view", "edit"}
+    assert {each.removeprefix(prefix) for each in edit["metadata"]["labels"] if prefix in each} == {"edit"}
+    writable = {resource for rule in edit["rules"] for resource in rule["resources"]}
+    assert {"externalsecrets", "stssessiontokens", "clusterexternalsecrets"} <= writable
+    assert "generatorstates" not in writable
+
+
+@pytest.mark.parametrize(
+    ("adapt", "users"), [pytest.param("force", 0, id="OpenShift"), pytest.param("disabled", 2, id="elsewhere")]
+)
+def test_fixed_users_are_left_to_openshift(operator_chart: Chart, adapt: str, users: int) -> None:
+    openshift: JsonObject = {"global": {"compatibility": {"openshift": {"adaptSecurityContext": adapt}}}}
+
+    objects = operator_chart(**openshift, providers={"fake": {"enabled": True}})
+
+    assert str(objects).count("runAsUser") == users
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        pytest.param({"image": {}}, "set image.registry to the registry path that holds it", id="no image"),
+        pytest.param(
+            {"image": {"repository": "mirror/external-secrets/external-secrets"}},
+            "image.repository names the image of the operator in Go",
+            id="the image in Go",
+        ),
+        pytest.param({"global": {"repository": "x"}}, "global.repository names one image", id="one image for all"),
+        pytest.param(
+            {"metrics": {"listen": {"auth": {"enabled": True}}}}, "needs metrics.listen.secure.enabled", id="tokens"
+        ),
+        pytest.param({"bitwarden-sdk-server": {"enabled": True}}, "install its own chart first", id="a subchart"),
+        pytest.param({"processPushSecret": False}, "processClusterPushSecret=false", id="push reconcilers"),
+        pytest.param({"providers": {"shared": {"enabled": True}}}, "needs providers.shared.names", id="nothing shared"),
+        pytest.param({"providers": {"Vault": {}}}, "the name of a provider has lower case letters", id="a wrong name"),
+    ],
+)
+def test_a_value_that_cannot_work_ends_with_the_way_out(operator_chart: Chart, values: JsonObject, said: str) -> None:
+    with pytest.raises(TemplateError, match=said):
+        operator_chart(**{"image": {"registry": "r"}, **values})
+
+
+def test_notes_name_what_has_no_effect(operator_chart: Chart) -> None:
+    values: JsonObject = {
+        "webhook": {"port": 1, "create": True},
+        "certController": {"create": True},
+        "enableHTTP2": True,
+    }
+
+    notes = str(operator_chart(notes=True, **values, extraArgs={"enable-flood-gate": False}))
+
+    assert "Without effect here: webhook.create, webhook.port, certController.create, enableHTTP2\n" in notes
+    assert "although the chart in Go switched them on: --enable-flood-gate=false\n" in notes
+    assert "Without effect" not in str(operator_chart(notes=True))
+
+
+def test_every_provider_of_this_repository_is_a_switch() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    here = {file.parent.name for file in CHART.parents[2].glob("providers/*/pyproject.toml")}
+
+    assert set(values["providers"]) == here | {"shared"}
+
+
+def test_the_operator_may_read_the_configurations_of_every_provider(operator_chart: Chart) -> None:
+    rules = at(
+        operator_chart(configGroups=["weather.example.com"]), ("ClusterRole", "external-secrets-controller", "rules")
+    )
+    groups = {file.stem.split(".", 1)[1] for file in CHART.parents[1].glob("crds/*.yaml")}
+
+    read = {group for rule in rules if {"list", "watch"} <= set(rule["verbs"]) for group in rule["apiGroups"]}
+    assert groups | {"weather.example.com"} <= read
+
+
+def test_a_provider_has_its_own_settings_those_of_all_and_those_of_the_operator(operator_chart: Chart) -> None:
+    objects = operator_chart(
+        providers={
+            "vault": {"enabled": True, "replicaCount": 1},
+            "aws": {"enabled": True, "tolerations": [{"key": "x"}]},
+        },
+        providerDefaults={"replicaCount": 3, "extraArgs": {"drain": 5}},
+        tolerations=[{"key": "y"}],
+        podLabels={"team": "platform"},
+    )
+    vault, aws = (at(objects, ("Deployment", f"provider-{name}", "spec")) for name in ("vault", "aws"))
+
+    assert (vault["replicas"], aws["replicas"]) == (1, 3)
+    assert [each["template"]["spec"]["tolerations"] for each in (vault, aws)] == [[{"key": "y"}], [{"key": "x"}]]
+    assert vault["template"]["metadata"]["labels"]["team"] == "platform"
+    assert "--drain=5" in vault["template"]["spec"]["containers"][0]["args"]
+    assert "external-secrets.io/provider" in at(objects, ("Service", "provider-aws", "metadata", "labels"))
+
+
+def test_the_cloud_identity_of_the_operator_reaches_providers_without_one(operator_chart: Chart) -> None:
+    own = {"enabled": True, "serviceAccount": {"annotations": {ROLE: "own"}}}
+    account = {"annotations": {ROLE: "shared", "other": "x"}}
+    enabled = {"enabled": True}
+    objects = operator_chart(providers={"aws": own, "vault": enabled}, serviceAccount=account)
+    alone = operator_chart(
+        providers={"vault": enabled}, serviceAccount=account, providerDefaults={"inheritIdentity": False}
+    )
+    notes = str(operator_chart(notes=True, providers={"aws": own, "vault": enabled}, serviceAccount=account))
+
+    assert at(objects, ("ServiceAccount", "provider-aws", "metadata", "annotations")) == {ROLE: "own"}
+    assert at(objects, ("ServiceAccount", "provider-vault", "metadata", "annotations")) == {ROLE: "shared"}
+    assert "annotations" not in at(alone, ("ServiceAccount", "provider-vault", "metadata"))
+    assert "external-secrets:provider-vault" in notes
+    assert "provider-aws" not in notes
+
+
+def test_several_providers_share_a_deployment_and_keep_a_service_each(operator_chart: Chart) -> None:
+    objects = operator_chart(
+        providers={"shared": {"enabled": True, "names": ["webhook", "generators"]}, "webhook": {"enabled": True}}
+    )
+    pod = at(objects, ("Deployment", "provider-shared", "spec", "template"))
+
+    assert "Deployment/provider-webhook" not in named(objects)
+    listening = {each["name"]: each["args"][0].rpartition(":")[2] for each in pod["spec"]["containers"]}
+    assert listening == {"webhook": "8080", "generators": "8090"}
+    for name, port in listening.items():
+        service = at(objects, ("Service", f"provider-{name}"))
+        assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+        assert str(service["spec"]["ports"][0]["port"]) == port
+    secrets = [each["secret"]["secretName"] for each in pod["spec"]["volumes"]]
+    assert secrets == ["provider-webhook-provider-tls", "provider-generators-provider-tls"]
