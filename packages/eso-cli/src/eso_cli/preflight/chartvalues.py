@@ -55,11 +55,7 @@ VALUES: Final[Mapping[str, Row]] = {
     ),
     # CRDs
     **_same("installCRDs", "crds.annotations", "crds.createClusterExternalSecret", "crds.createClusterSecretStore"),
-    **_same("crds.createClusterPushSecret"),
-    "crds.createPushSecret": _different(
-        "the operator needs this CRD, whatever the switches of its controllers say", quiet=True
-    ),
-    "crds.createClusterGenerator": _different("the operator needs this CRD", quiet=True),
+    **_same("crds.createClusterPushSecret", "crds.createPushSecret", "crds.createClusterGenerator"),
     "crds.createSecretStore": _idle("the operator always needs this CRD", quiet=True),
     "crds.conversion": _idle("v1 and v1beta1 have one schema, so objects are not converted", quiet=False),
     "crds.unsafeServeV1Beta1": _different("v1beta1 is always served, as a deprecated version"),
@@ -80,7 +76,7 @@ VALUES: Final[Mapping[str, Row]] = {
     "processClusterPushSecret": Row(flag="enable-cluster-push-secret-reconciler"),
     "processPushSecret": Row(flag="enable-push-secret-reconciler"),
     "processSecretStore": Row(flag="enable-secret-store-reconciler"),
-    "processClusterGenerator": _different("the operator always reads ClusterGenerators", quiet=True),
+    **_same("processClusterGenerator"),
     "storeRequeueInterval": Row(flag="store-requeue-interval"),
     "concurrent": Row(flag="concurrent"),
     "genericTargets.enabled": Row(flag="unsafe-allow-generic-targets"),
