@@ -183,7 +183,7 @@ def references() -> Iterator[tuple[str, Bridge, JsonObject]]:
                 named["type"] = "Secret"
             if path.kind is CredentialKind.OBJECT_KEY:
                 named["kind"] = "Secret"
-            if path.kind is CredentialKind.SERVICE_ACCOUNT:
+            if path.kind in (CredentialKind.SERVICE_ACCOUNT, CredentialKind.WHOLE_SECRET):
                 named.pop("key")
             for namespace in ("", "platform"):
                 ref = {**named, **({"namespace": namespace} if namespace else {})}
@@ -253,9 +253,9 @@ def manifests() -> Iterator[Any]:
 
 
 NOT_SERVED = {
-    "akeyless", "azurekv", "gcpsm", "gitlab",
-    "ACRAccessToken", "BeyondtrustWorkloadCredentialsDynamicSecret", "CloudsmithAccessToken", "GCRAccessToken",
-    "GithubAccessToken", "GitlabDeployToken", "Grafana", "QuayAccessToken",
+    "akeyless", "gitlab",
+    "BeyondtrustWorkloadCredentialsDynamicSecret", "CloudsmithAccessToken", "GithubAccessToken", "GitlabDeployToken",
+    "Grafana", "QuayAccessToken",
 }  # fmt: skip
 """Blocks and generators of the manifests whose provider is not part of this repository."""
 
