@@ -221,8 +221,8 @@ async def test_a_certificate_is_imported_once(raw: bytes, contents: Contents, pr
 @pytest.mark.parametrize(
     ("item", "words"),
     [
-        pytest.param(("cert/x", "", "nonsense"), "is no certificate", id="no certificate"),
-        pytest.param(("key/x", "", "-----BEGIN PRIVATE KEY-----"), "is no private key", id="no key"),
+        pytest.param(("cert/x", "", "nonsense"), "is not a certificate", id="no certificate"),
+        pytest.param(("key/x", "", "-----BEGIN PRIVATE KEY-----"), "is not a private key", id="no key"),
         pytest.param(("key/x", "part", "x"), "has no properties", id="a property of a key"),
     ],
 )

@@ -197,8 +197,10 @@ async def test_keys_and_certificates_have_no_map(azure: AzureServer, provider: I
         pytest.param(
             Reply(404, b"<html>not here</html>"), ErrorReason.BACKEND_ERROR, id="a page of a proxy is not absence"
         ),
-        pytest.param(Reply(403, b"<html>no</html>"), ErrorReason.BACKEND_ERROR, id="a proxy that refuses is no denial"),
-        pytest.param(Reply(200, b"<html>welcome</html>"), ErrorReason.BACKEND_ERROR, id="a page is no value"),
+        pytest.param(
+            Reply(403, b"<html>no</html>"), ErrorReason.BACKEND_ERROR, id="a proxy that refuses is not a denial"
+        ),
+        pytest.param(Reply(200, b"<html>welcome</html>"), ErrorReason.BACKEND_ERROR, id="a page is not a value"),
         pytest.param(Reply(503, {"error": {"code": "Down"}}), ErrorReason.BACKEND_UNAVAILABLE, id="the vault is down"),
         pytest.param(Reply(404, {"error": {"code": "VaultNotFound"}}), ErrorReason.BACKEND_ERROR, id="no vault"),
         pytest.param(

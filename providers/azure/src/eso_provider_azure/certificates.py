@@ -54,7 +54,8 @@ def prepared(raw: bytes, key: str) -> PreparedCertificate:
         return _of_pem(raw) if _PEM in raw else _of_binary(raw)
     except (ValueError, TypeError, UnsupportedAlgorithm, IndexError):
         raise invalid_request(
-            f'the value for "{key}" is no certificate: write PKCS#12 without a password, PEM with a private key, or DER'
+            f'the value for "{key}" is not a certificate: write PKCS#12 without a password, PEM with a private key, or'
+            " DER"
         ) from None
 
 

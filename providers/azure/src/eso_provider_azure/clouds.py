@@ -110,7 +110,7 @@ def _host(url: str, field: str) -> tuple[str, str]:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port is not None else ""
     except ValueError:
-        raise invalid_config(field, "is no URL") from None
+        raise invalid_config(field, "is not a URL") from None
     if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.query or parts.fragment:
         raise invalid_config(field, "write an https URL with a host, such as https://NAME.vault.azure.net")
     return parts.hostname, port

@@ -28,7 +28,7 @@ class Draft:
         value = b"{}" if self.value is None else self.value
         if not isinstance(_document(value), dict):
             raise invalid_request(
-                f'the value of "{self._key}" is no JSON object, so property "{name}" cannot be set in it; remove'
+                f'the value of "{self._key}" is not a JSON object, so property "{name}" cannot be set in it; remove'
                 " remoteRef.property, or choose another remoteKey"
             )
         try:

@@ -81,7 +81,7 @@ class Asked:
 def refusal(failed: Exception, asked: Asked) -> ProviderError:
     """Return the error of a call that the vault refused. 429 is the caller's business."""
     if not isinstance(failed, HttpResponseError) or failed.response is None:
-        words = f"{asked}: {asked.operation} was answered with something that is no answer of Key Vault"
+        words = f"{asked}: {asked.operation} was answered with something that is not an answer of Key Vault"
         return backend_error(f"{words} ({type(failed).__name__}); check vaultUrl and proxies on the way")
     status = int(failed.status_code or 0)
     code, inner, message = _codes(failed)
@@ -109,7 +109,7 @@ def refusal(failed: Exception, asked: Asked) -> ProviderError:
 
 
 def _codes(failed: HttpResponseError) -> tuple[str, str, str]:
-    """Return code, inner code and message of an answer; empty if it is no answer of Key Vault."""
+    """Return code, inner code and message of an answer; empty if it is not an answer of Key Vault."""
     answer: Any = failed.response
     try:
         body: Any = answer.json()

@@ -45,7 +45,7 @@ def prepared(raw: bytes, key: str) -> PreparedKey:
     try:
         private: Any = load_pem_private_key(raw, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise invalid_request(f'the value for "{key}" is no private key in PEM without a password') from None
+        raise invalid_request(f'the value for "{key}" is not a private key in PEM without a password') from None
     match private:
         case rsa.RSAPrivateKey():
             return PreparedKey(_rsa(private))

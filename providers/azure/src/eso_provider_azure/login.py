@@ -120,7 +120,7 @@ class _Where:
 
         @asynccontextmanager
         async def opens() -> AsyncIterator[Credential]:
-            # The file of a workload identity in the environment is no managed identity.
+            # The file of a workload identity in the environment is not a managed identity.
             async with ManagedIdentityCredential(**chosen, _exclude_workload_identity_credential=True) as credential:
                 yield credential
 

@@ -55,7 +55,7 @@ def login_error(failed: Exception, subject: str, clock: Clock) -> ProviderError:
     if status >= 500:
         return unavailable(f"Entra ID has no token for {subject}: status {status}", backend_code=code)
     if found is None and status in (0, 404):
-        words = f"the login of {subject} was answered with something that is no answer of Entra ID"
+        words = f"the login of {subject} was answered with something that is not an answer of Entra ID"
         return backend_error(f"{words}; check the authority and proxies on the way", backend_code=code)
     hint = _HINTS.get(code, "check its id, its tenant and its credential")
     return rejected(f"Entra ID refuses {subject} ({code}): {hint}", backend_code=code)

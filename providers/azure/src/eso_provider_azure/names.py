@@ -45,5 +45,5 @@ class Name:
 
 def _checked(name: str, key: str) -> str:
     if not _NAME.fullmatch(name):
-        raise invalid_request(f'"{key}" is no name in Key Vault: use up to 127 letters, digits and dashes')
+        raise invalid_request(f'"{key}" is not a name in Key Vault: use up to 127 letters, digits and dashes')
     return name

@@ -44,14 +44,14 @@ _PATH: Final = re.compile(r"/[a-z0-9](-?[a-z0-9]){2,62}")
 
 
 def check_queue(url: str, environment: str) -> None:
-    """Refuse a URL that is no queue of this cloud: it is sent a token."""
+    """Refuse a URL that is not a queue of this cloud: it is sent a token."""
     if environment not in CLOUDS:
         raise invalid_config(FIELD, f"queues are not supported in {environment}")
     try:
         parts = URL(url)
         host = parts.host or ""
     except ValueError:
-        raise invalid_config(FIELD, "is no URL") from None
+        raise invalid_config(FIELD, "is not a URL") from None
     fits = parts.scheme == "https" and parts.explicit_port is None and not parts.query_string and parts.user is None
     domain = CLOUDS[environment].queues
     if not fits or not host.endswith(f".{domain}") or not _PATH.fullmatch(parts.path):

@@ -67,5 +67,7 @@ def _moment(text: str, key: str) -> datetime | None:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise invalid_request(f'expirationDate of "{key}" is no RFC 3339 time; write one such as 2030-12-31T20:30:00Z')
+        raise invalid_request(
+            f'expirationDate of "{key}" is not an RFC 3339 time; write one such as 2030-12-31T20:30:00Z'
+        )
     return moment.astimezone(UTC).replace(microsecond=0)  # Key Vault keeps seconds

@@ -88,7 +88,7 @@ class Answer(AsyncHttpResponse):
         try:
             return msgspec.json.decode(self._answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise ValueError("the answer is no JSON") from None  # the decoder's own message may quote it
+            raise ValueError("the answer is not JSON") from None  # the decoder's own message may quote it
 
     def raise_for_status(self) -> None:
         if self._answer.status >= HTTPStatus.BAD_REQUEST:

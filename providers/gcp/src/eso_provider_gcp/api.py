@@ -52,14 +52,14 @@ class Api:
         """Return the resource name of a secret."""
         if not _SECRET_ID.fullmatch(key):
             raise invalid_request(
-                f'"{key}" is no id of a secret of Google; ids have letters, digits, dashes and underscores'
+                f'"{key}" is not an id of a secret of Google; ids have letters, digits, dashes and underscores'
             )
         return f"{self.parent}/secrets/{key}"
 
     def version(self, key: str, version: str) -> str:
         """Return the resource name of a version: a number, an alias, or `latest`."""
         if not _VERSION.fullmatch(version):
-            raise invalid_request(f'"{version}" is no version of a secret; write a number, an alias or latest')
+            raise invalid_request(f'"{version}" is not a version of a secret; write a number, an alias or latest')
         return f"{self.secret(key)}/versions/{version}"
 
     def asked(self, operation: str, key: str = "", version: str = "") -> Asked:

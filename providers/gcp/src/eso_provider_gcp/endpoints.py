@@ -56,7 +56,7 @@ def secret_manager(location: str) -> Target:
     if named := os.environ.get(SECRET_MANAGER, ""):
         parts = urlsplit(named.replace("{location}", location))
         if not parts.netloc or parts.scheme not in ("http", "https"):
-            raise invalid_config("/", f"{SECRET_MANAGER} of the provider is no http or https URL; correct it")
+            raise invalid_config("/", f"{SECRET_MANAGER} of the provider is not a http or https URL; correct it")
         port = "" if parts.port else ":443" if parts.scheme == "https" else ":80"
         return Target(parts.netloc + port, secure=parts.scheme == "https")
     host = f"secretmanager.{location}.rep.googleapis.com" if location else "secretmanager.googleapis.com"

@@ -49,13 +49,13 @@ class SecretManagerStore(Store[SecretManagerConfig]):
     def check_config(cls, config: SecretManagerConfig) -> tuple[str, ...]:
         check_auth(config.auth, config.project_id)
         if config.project_id and not _PROJECT.fullmatch(config.project_id):
-            raise invalid_config("/projectID", "is no id of a project; write one such as my-project-1")
+            raise invalid_config("/projectID", "is not an id of a project; write one such as my-project-1")
         if config.location and not _LOCATION.fullmatch(config.location):
-            raise invalid_config("/location", "is no location of Google Cloud; write one such as europe-west3")
+            raise invalid_config("/location", "is not a location of Google Cloud; write one such as europe-west3")
         if config.secret_version_selection_policy not in _POLICIES:
             raise invalid_config("/secretVersionSelectionPolicy", f"write {' or '.join(_POLICIES[1:])}")
         if config.changes is not None and not re.fullmatch(SUBSCRIPTION, config.changes.subscription):
-            raise invalid_config(FIELD, "is no subscription; write its name, or projects/PROJECT/subscriptions/NAME")
+            raise invalid_config(FIELD, "is not a subscription; write its name, or projects/PROJECT/subscriptions/NAME")
         return ()
 
     async def open(self) -> None:

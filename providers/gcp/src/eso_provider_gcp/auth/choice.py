@@ -74,7 +74,7 @@ def _by_key(backend: Backend[Any], reference: GcpSecretRef, outside: Outside) ->
     whole = isinstance(info, dict) and all(isinstance(info.get(name), str) for name in _NEEDED)
     if not whole or info.get("universe_domain", "googleapis.com") != "googleapis.com":
         where = f'key "{selector.key}" of Secret "{selector.name}"'
-        raise invalid_config(KEY, f"{where} is no JSON key of a Google service account with {', '.join(_NEEDED)}")
+        raise invalid_config(KEY, f"{where} is not a JSON key of a Google service account with {', '.join(_NEEDED)}")
 
     def make(_: Bridge) -> Any:
         return service_account.Credentials.from_service_account_info(info, scopes=SCOPES)  # type: ignore[no-untyped-call] # the library has no types

@@ -146,7 +146,7 @@ def _by_config(
     except ValueError:
         told = None
     if not isinstance(told, dict):
-        raise invalid_config(place, f'key "{reference.key}" of ConfigMap "{reference.name}" is no JSON object')
+        raise invalid_config(place, f'key "{reference.key}" of ConfigMap "{reference.name}" is not a JSON object')
     account = check_configuration(told, config, outside)
     info = {
         **told,

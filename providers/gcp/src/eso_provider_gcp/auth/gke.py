@@ -117,7 +117,7 @@ def bound_account(token: Token, place: str) -> str:
     """Return the Google service account that a Kubernetes one is bound to; empty for none."""
     account = token.annotations.get(ACCOUNT_ANNOTATION, "")
     if account and not EMAIL.fullmatch(account):
-        raise invalid_config(place, f"the annotation {ACCOUNT_ANNOTATION} of the account is no e-mail address")
+        raise invalid_config(place, f"the annotation {ACCOUNT_ANNOTATION} of the account is not an e-mail address")
     return account
 
 

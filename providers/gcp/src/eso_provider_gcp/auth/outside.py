@@ -106,5 +106,5 @@ class Bridge(Request):
         except ProviderError as failed:
             raise UnreachedError(failed) from None
         except (NoAnswerError, ValueError):
-            words = "a token service of Google did not answer in time, or its address is no URL"
+            words = "a token service of Google did not answer in time, or its address is not a URL"
             raise UnreachedError(ProviderError(ErrorReason.BACKEND_TIMEOUT, words)) from None
