@@ -57,7 +57,8 @@ class Outbound:
         try:
             async with Deadline(self.clock, ANSWER_SECONDS):
                 trust = await asyncio.to_thread(self._trust) if url.startswith("https:") else False
-                connector = aiohttp.TCPConnector(ssl=trust, limit=1, force_close=True)
+                # Not force_close: aiohttp would forget the connection during its TLS shutdown instead of closing it.
+                connector = aiohttp.TCPConnector(ssl=trust, limit=1)
                 async with (
                     aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session,
                     session.request(method, url, headers=headers, data=body, allow_redirects=False) as response,
