@@ -25,7 +25,7 @@ def shown(line: str, *, text: bool = False, quiet: bool = False, colour: bool = 
     [
         pytest.param('{"msg": "up"}', '{"component": "fake", "msg": "up"}', id="a JSON entry gets the name inside"),
         pytest.param("plain words", "fake | plain words", id="plain words get the name in front"),
-        pytest.param("[1, 2]", "fake | [1, 2]", id="JSON that is no object counts as plain words"),
+        pytest.param("[1, 2]", "fake | [1, 2]", id="JSON other than an object counts as plain words"),
         pytest.param("", "fake | ", id="an empty line stays one"),
     ],
 )

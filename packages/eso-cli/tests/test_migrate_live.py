@@ -303,7 +303,7 @@ async def test_a_reference_whose_values_cannot_be_read_both_ways_is_not_switched
 
 @in_loop
 async def test_an_object_that_people_changed_meanwhile_is_left_to_them(product: Product) -> None:
-    """A new status is no obstacle: the operator writes one at every refresh."""
+    """A new status does not hinder the switch: the operator writes one at every refresh."""
     name = "busy"
     await product.apply(
         obj("v1", "Namespace", name),

@@ -164,7 +164,7 @@ def test_a_refused_object_is_named_with_field_and_reason(kind: str, spec: Any, f
     ],
 )
 def test_a_stored_object_that_works_is_accepted(kind: str, spec: Any) -> None:
-    """Metadata that the API server maintains and the status of the operator in Go are no reason to refuse it."""
+    """Metadata of the API server and the status of the operator in Go are accepted."""
     assert problems_of(stored(kind, spec, status=ready("True"))) == []
 
 

@@ -47,7 +47,7 @@ VALUES: Final[Mapping[str, Row]] = {
     **_same("nameOverride", "fullnameOverride", "namespaceOverride", "commonLabels", "image.tag", "image.pullPolicy"),
     **_same("imagePullSecrets", "global", "replicaCount", "revisionHistoryLimit", "createOperator", "enabled"),
     "image.repository": _different(_IMAGE),
-    "image.flavour": _idle("there are no flavours of the image, FIPS in particular"),
+    "image.flavour": _idle("the image has one flavour; FIPS is not offered"),
     "global.repository": _different(f"one image cannot serve the operator and its providers: {_IMAGE}"),
     "bitwarden-sdk-server": _different(
         "the server is not part of this project: install its own chart before you upgrade, which would remove it",

@@ -112,7 +112,7 @@ def _generator(want: Want) -> str | None:
 
 def _installed(package: str, needs: list[Need], snapshot: Snapshot) -> Finding:
     details = tuple(Detail(str(need), says=need.counts) for need in needs)
-    install = f"install provider {package} with chart eso-provider, or start `eso provider serve {package}`"
+    install = f"set providers.{package}.enabled=true in chart external-secrets, or start `eso provider serve {package}`"
     if snapshot.of(Role.OURS):
         says = f"provider {package} is installed here, and does not run in the cluster yet: objects that need it"
         return Finding(Level.WARNING, f"{says} {_REPORT}", details, install)
