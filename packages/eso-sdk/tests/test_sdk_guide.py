@@ -2,11 +2,9 @@
 
 import re
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from eso_api.shapes import Fragment
 from eso_api.values import SecretBytes
@@ -14,6 +12,7 @@ from eso_sdk import Provider, Store, errors, reads, store_kind
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.extract import property_in
 from eso_sdk.testing import InMemory, call_context
+from eso_sdk.testing.standin import Asked, Said, StandIn
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GenerateRequest, GetItem, RemoteRef
 
@@ -43,15 +42,18 @@ async def test_asking_over_http_as_the_guide_shows_it() -> None:
     names: dict[str, Any] = {}
     exec(shown("Ask a backend over HTTP"), names)  # noqa: S102 - the guide's own code
 
-    async def value(request: web.Request) -> web.Response:
-        known = {"a": b"1"}.get(request.match_info["key"])
-        return web.Response(status=404) if known is None else web.Response(body=known)
+    @dataclass(slots=True)
+    class KeepServer(StandIn):
+        async def answer(self, asked: Asked) -> Said:
+            if asked.headers.get("authorization") != "Bearer t-1":
+                return Said(401)
+            return Said(200, {"value": "1"}) if asked.path == "/values/a" else Said(404)
 
-    app = web.Application()
-    app.router.add_get("/values/{key}", value)
-    async with TestServer(app) as server, InMemory(names["PROVIDER"], addresses=LOOPBACK) as provider:
-        context = call_context(names["Keep"], {"server": str(server.make_url("/"))})
-        found = [(await provider.get_one(context, key)).outcome for key in ("a", "z")]
+    with KeepServer.started() as server:
+        async with InMemory(names["PROVIDER"], addresses=LOOPBACK) as provider:
+            spec = {"server": server.url, "token": {"name": "keep", "key": "token"}}
+            context = call_context(names["Keep"], spec, {"/token": "t-1"})
+            found = [(await provider.get_one(context, key)).outcome for key in ("a", "z")]
 
     assert found[0] == SecretBytes(b"1")
     assert isinstance(found[1], ProviderError)

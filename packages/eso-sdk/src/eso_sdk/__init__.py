@@ -5,6 +5,7 @@
     requests and answers        RemoteRef, PushItem, Found, Value, PushOutcome, Validation, ChangeEvent, ...
     errors                      the module `errors` (`raise errors.not_found(key)`), ProviderError
     tools                       property_in, pushed_value, Matcher, HttpRequest, status_error, run
+    JSON over HTTP              Rest, RestSettings, RestRequest, segments, FixedHeaders, bearer, join_login, ...
 
 The HTTP kit and `Matcher` are loaded on first use: a provider without HTTP does not load aiohttp.
 """
@@ -71,14 +72,31 @@ from eso_wire.values import (
 )
 
 if TYPE_CHECKING:
+    from eso_sdk.authorization import FixedHeaders, LoginHeaders, basic, bearer
     from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, status_error
+    from eso_sdk.logins import Grant, Login, join_login
     from eso_sdk.matching import Matcher
+    from eso_sdk.rest import Rest, RestAnswer, RestRequest, RestSettings, next_link, next_page, segments
 
 _LOADED_LATER: Final = {
+    "FixedHeaders": "eso_sdk.authorization",
+    "Grant": "eso_sdk.logins",
     "HttpAnswer": "eso_sdk.http",
     "HttpClient": "eso_sdk.http",
     "HttpRequest": "eso_sdk.http",
+    "Login": "eso_sdk.logins",
+    "LoginHeaders": "eso_sdk.authorization",
     "Matcher": "eso_sdk.matching",
+    "Rest": "eso_sdk.rest",
+    "RestAnswer": "eso_sdk.rest",
+    "RestRequest": "eso_sdk.rest",
+    "RestSettings": "eso_sdk.rest",
+    "basic": "eso_sdk.authorization",
+    "bearer": "eso_sdk.authorization",
+    "join_login": "eso_sdk.logins",
+    "next_link": "eso_sdk.rest",
+    "next_page": "eso_sdk.rest",
+    "segments": "eso_sdk.rest",
     "status_error": "eso_sdk.http",
 }
 
@@ -96,16 +114,20 @@ __all__ = [
     "ConfigMapKey",
     "DeleteItem",
     "FindQuery",
+    "FixedHeaders",
     "Found",
     "Fragment",
     "GenerateRequest",
     "Generated",
     "Generator",
+    "Grant",
     "Heartbeat",
     "HttpAnswer",
     "HttpClient",
     "HttpRequest",
     "Limits",
+    "Login",
+    "LoginHeaders",
     "Matcher",
     "MetadataPolicy",
     "Provider",
@@ -115,6 +137,10 @@ __all__ = [
     "PushPrecondition",
     "Pushed",
     "RemoteRef",
+    "Rest",
+    "RestAnswer",
+    "RestRequest",
+    "RestSettings",
     "SecretBytes",
     "SecretKeySelector",
     "ServiceAccount",
@@ -130,16 +156,22 @@ __all__ = [
     "WholeSecret",
     "annotation",
     "audiences",
+    "basic",
+    "bearer",
     "default_key",
     "errors",
     "finds",
     "generator_kind",
+    "join_login",
     "lifetime",
+    "next_link",
+    "next_page",
     "property_in",
     "pushed_value",
     "pushes",
     "reads",
     "run",
+    "segments",
     "sibling",
     "status_error",
     "store_kind",

@@ -28,11 +28,11 @@ from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
 from eso_provider_webhook.filling import members, single
 from eso_provider_webhook.offloop import computed
 from eso_provider_webhook.templates import REMOTE_REF, Variables, is_template, rendered, request_of, url_in
-from eso_provider_webhook.unchanged import Unchanged, conditional, fingerprint
 from eso_provider_webhook.webhook import WEBHOOK
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, not_found
 from eso_sdk.http import HttpAnswer, HttpRequest, status_error
 from eso_sdk.provider import ALWAYS, Check, Store, Value, pushes, reads, store_kind
+from eso_sdk.unchanged import Unchanged, conditional, fingerprint
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     DeleteItem,

@@ -8,8 +8,8 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from eso_provider_webhook.unchanged import Unchanged, conditional
 from eso_sdk.http import HttpAnswer, HttpRequest
+from eso_sdk.unchanged import Unchanged, conditional
 
 REQUEST = HttpRequest("GET", URL("https://example.com/a"), {"X": "1"}, b"body")
 

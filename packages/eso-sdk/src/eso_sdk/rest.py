@@ -1,0 +1,335 @@
+"""The kit for backends with a JSON API over HTTP; a new provider needs little more than paths and field names.
+
+    async def open(self):
+        settings = RestSettings("Keep https://keep.example.com", URL("https://keep.example.com/v1"), field="/server")
+        self._rest = Rest(self, settings, FixedHeaders(bearer(self.secret(self.config.token))))
+
+    async def get(self, ref):
+        answer = await self._rest.get(segments("values", ref.key), call="GetValue", allowed=(404,))
+        if answer.status == 404:
+            raise errors.not_found(ref.key)
+        return answer.read(Entry).value.encode()
+
+    async def close(self):
+        await self._rest.close()
+
+| the kit does | how |
+|---|---|
+| one connection pool and one throttle for each identity | `peers.py`; after 429 all sessions of the identity pause |
+| rejected credentials | the error is repeated for a minute without a call; a login's token is replaced once |
+| missing keys | a 404 of a GET is repeated for a minute without a call, until this identity writes something |
+| unchanged answers | with `etags`, a GET sends If-None-Match and gets the earlier answer after a 304 |
+| address rule, deadlines, bounds, TLS | `http.py` |
+| errors | reason by status (`errors.error_for_status`), never a word of an answer |
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from eso_sdk.authorization import Authorization, FixedHeaders, digest
+from eso_sdk.backend import Backend
+from eso_sdk.errors import backend_error, invalid_config, invalid_request, rejected
+from eso_sdk.http import MAX_ANSWER, REQUEST_SECONDS, HttpAnswer, HttpRequest, status_error, tls_context, url_of
+from eso_sdk.logins import REFUSED
+from eso_sdk.peers import Peer, join_peer, leave_peer
+from eso_sdk.unchanged import conditional
+from eso_wire.errors import ErrorReason, ProviderError
+
+MISSING_SECONDS: Final = 60.0
+"""A missing key costs one call a minute, also with a refresh interval of seconds."""
+MAX_PAGES: Final = 1000
+ATTEMPTS: Final = 3
+ATTEMPT_PAUSE: Final = 0.1
+
+_NOT_MODIFIED: Final = 304
+_MISSING: Final = 404
+_REJECTED: Final = 401
+_NOTHING: Final[Any] = object()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings:
+    """Where a backend is and how it behaves. `subject` names it in messages, `field` the spec field of its address."""
+
+    subject: str
+    base: URL
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of every request, without credentials."""
+    ca: bytes = field(default=b"", repr=False)
+    """PEM of the authorities to trust; empty trusts the system's."""
+    ca_field: str = "/caBundle"
+    field: str = "/url"
+    etags: bool = False
+    """Whether unchanged answers are kept, in at most 1 MiB for each identity."""
+    repeats: Callable[[HttpAnswer], bool] | None = None
+    """Tells answers of reads that a repetition mends: for backends that fail now and then without a reason."""
+    max_answer: int = MAX_ANSWER
+    seconds: float = REQUEST_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class RestRequest:
+    """One request. `call` is its name in metrics; `allowed` are statuses that the caller handles."""
+
+    method: str
+    path: str
+    """Relative to the base address and escaped; `segments` makes one."""
+    call: str
+    query: Mapping[str, str] | Sequence[tuple[str, str]] = ()
+    json: Any = field(default=_NOTHING, repr=False)
+    form: Mapping[str, str] | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allowed: Collection[int] = ()
+    subject: str = ""
+    """What the request is about, for messages; if empty, the backend."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestAnswer:
+    """An answer with a 2xx status, or one that the request allows."""
+
+    status: int
+    headers: CIMultiDictProxy[str] | Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    subject: str
+
+    def json(self) -> Any:
+        """Return the parsed body; None if it is empty."""
+        return self.read(Any) if self.body.strip() else None
+
+    def read(self, kind: type[T] | Any) -> T:
+        """Return the body as a value of this type. The error quotes nothing of the answer."""
+        try:
+            found: T = msgspec.json.decode(self.body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise backend_error(f"{self.subject} answers with something else than the expected JSON") from None
+        return found
+
+
+class _RejectedError(Exception):
+    """The backend does not accept the credentials of a request."""
+
+
+Following = Callable[[RestAnswer, RestRequest], RestRequest | None]
+"""Returns the request for the page after an answer; None after the last."""
+
+
+class Rest:
+    """Requests of one session to one backend. Close it when the store is closed."""
+
+    def __init__(
+        self, backend: Backend[Any], settings: RestSettings, authorization: Authorization | None = None
+    ) -> None:
+        if settings.base.scheme not in ("http", "https") or not settings.base.host:
+            raise invalid_config(settings.field, "must be a URL such as https://host/path")
+        self.settings = settings
+        self.clock = backend.clock
+        self._backend = backend
+        self._authorization = authorization or FixedHeaders()
+        self._key = digest(settings.subject, str(settings.base), settings.ca, self._authorization.proof)
+        self._peer: Peer | None = join_peer(self._key, self.clock, self._make_peer)
+
+    async def get(
+        self,
+        path: str,
+        *,
+        call: str,
+        query: Mapping[str, str] | Sequence[tuple[str, str]] = (),
+        allowed: Collection[int] = (),
+    ) -> RestAnswer:
+        return await self.send(RestRequest("GET", path, call, query, allowed=allowed))
+
+    async def post(self, path: str, json: Any, *, call: str, allowed: Collection[int] = ()) -> RestAnswer:
+        return await self.send(RestRequest("POST", path, call, json=json, allowed=allowed))
+
+    async def put(self, path: str, json: Any, *, call: str, allowed: Collection[int] = ()) -> RestAnswer:
+        return await self.send(RestRequest("PUT", path, call, json=json, allowed=allowed))
+
+    async def delete(self, path: str, *, call: str, allowed: Collection[int] = ()) -> RestAnswer:
+        return await self.send(RestRequest("DELETE", path, call, allowed=allowed))
+
+    async def send(self, request: RestRequest) -> RestAnswer:
+        """Return the answer; raise a `ProviderError` for any other status than 2xx and those that are allowed."""
+        peer, subject = self._open_peer(), request.subject or self.settings.subject
+        peer.refusals.check(self._key, self.clock.monotonic())
+        target = self._url(request)
+        remembers = request.method == "GET" and _MISSING in request.allowed
+        if remembers and target in peer.missing:
+            return RestAnswer(_MISSING, {}, b"", subject)
+        answer = await self._authorized(peer, request, target)
+        if request.method not in ("GET", "HEAD"):
+            self._forget_missing()
+        elif remembers and answer.status == _MISSING:
+            peer.missing.put(target, None, MISSING_SECONDS)
+        return RestAnswer(answer.status, answer.headers, answer.body, subject)
+
+    async def pages(self, request: RestRequest, following: Following) -> AsyncIterator[RestAnswer]:
+        """Yield every page. `next_link`, `next_page` and functions of the provider tell which one follows."""
+        following_request: RestRequest | None = request
+        for _ in range(MAX_PAGES):
+            if following_request is None:
+                return
+            answer = await self.send(following_request)
+            yield answer
+            following_request = following(answer, following_request)
+        if following_request is not None:
+            raise backend_error(f"{self.settings.subject} has more than {MAX_PAGES} pages; choose fewer keys")
+
+    def is_missing(self, name: str) -> bool:
+        """Return whether the backend lately said that a name is absent: then it need not be asked again."""
+        return name in self._open_peer().missing
+
+    def note_missing(self, name: str) -> None:
+        """Remember for a minute that a name is absent, for backends whose lists answer reads."""
+        self._open_peer().missing.put(name, None, MISSING_SECONDS)
+
+    async def reach(self) -> None:
+        """Raise a `ProviderError` unless the host accepts connections."""
+        await self._open_peer().http.reach(self.settings.base)
+
+    async def close(self) -> None:
+        if self._peer is not None:
+            self._peer = None
+            await leave_peer(self._key, self.clock)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _open_peer(self) -> Peer:
+        if self._peer is None:
+            raise ProviderError(ErrorReason.INTERNAL, "the store is closed")
+        return self._peer
+
+    def _make_peer(self) -> Peer:
+        settings = self.settings
+        http = self._backend.http_client(
+            settings.subject,
+            field=settings.field,
+            tls=_trust(settings),
+            max_answer=settings.max_answer,
+            seconds=settings.seconds,
+        )
+        return Peer.of(http, settings.subject, self.clock)
+
+    def _forget_missing(self) -> None:
+        peer = self._open_peer()
+        for name in list(peer.missing):
+            peer.missing.discard(name)
+
+    def _url(self, request: RestRequest) -> str:
+        tail = f"?{urlencode(request.query)}" if request.query else ""
+        return f"{str(self.settings.base).rstrip('/')}/{request.path.lstrip('/')}{tail}"
+
+    async def _authorized(self, peer: Peer, request: RestRequest, target: str) -> HttpAnswer:
+        """Send a request; if its credentials are rejected and can be replaced, send it once more."""
+        headers = await self._authorization.headers()
+        try:
+            return await self._counted(peer, request, self._encoded(request, target, headers))
+        except _RejectedError:
+            if not await self._authorization.replace(headers):
+                raise self._refused(peer, request) from None
+        headers = await self._authorization.headers()
+        try:
+            return await self._counted(peer, request, self._encoded(request, target, headers))
+        except _RejectedError:
+            raise self._refused(peer, request) from None
+
+    def _refused(self, peer: Peer, request: RestRequest) -> ProviderError:
+        """Return the error for rejected credentials, and repeat it for a minute without a call."""
+        subject = request.subject or self.settings.subject
+        error = rejected(f"{subject} does not accept the credentials: status 401", backend_code="401")
+        peer.refusals.add(self._key, error, REFUSED, self.clock.monotonic())
+        return error
+
+    def _encoded(self, request: RestRequest, target: str, authorization: Mapping[str, str]) -> HttpRequest:
+        headers = {"Accept": "application/json", **self.settings.headers, **request.headers, **authorization}
+        body = b""
+        if request.json is not _NOTHING:
+            headers["Content-Type"] = "application/json"
+            body = msgspec.json.encode(request.json)
+        elif request.form is not None:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+            body = urlencode(request.form).encode()
+        return HttpRequest(request.method, url_of(target), headers, body)
+
+    async def _counted(self, peer: Peer, request: RestRequest, encoded: HttpRequest) -> HttpAnswer:
+        """Send a request within the throttle; raise for statuses that neither the caller nor a login handles."""
+        async with peer.throttle.turn():
+            with self._backend.observe(request.call):
+                answer = await self._sent(peer, encoded)
+                if 200 <= answer.status < 300 or answer.status in request.allowed:
+                    peer.refusals.forget(self._key)
+                    return answer
+                if answer.status == _REJECTED:
+                    raise _RejectedError
+                raise self._error(answer, request)
+
+    async def _sent(self, peer: Peer, encoded: HttpRequest) -> HttpAnswer:
+        kept = peer.unchanged.find(encoded) if self.settings.etags else None
+        asked = encoded if kept is None else conditional(encoded, kept)
+        answer = await self._repeated(peer, asked)
+        if answer.status == _NOT_MODIFIED and kept is not None:
+            return replace(answer, status=200, body=kept.body)
+        if self.settings.etags and answer.status == 200:
+            peer.unchanged.keep(encoded, answer)
+        return answer
+
+    async def _repeated(self, peer: Peer, asked: HttpRequest) -> HttpAnswer:
+        answer = await peer.http.send(asked)
+        repeats = self.settings.repeats
+        for _ in range(ATTEMPTS - 1):
+            if repeats is None or asked.method != "GET" or not repeats(answer):
+                break
+            await self.clock.sleep(ATTEMPT_PAUSE)
+            answer = await peer.http.send(asked)
+        return answer
+
+    def _error(self, answer: HttpAnswer, request: RestRequest) -> ProviderError:
+        subject = request.subject or self.settings.subject
+        error = status_error(answer, subject, self.clock)
+        return error or backend_error(f"{subject} answers with status {answer.status}")
+
+
+def segments(*parts: str) -> str:
+    """Return an escaped path. Parts that would lead elsewhere (`..`) are refused: keys come from users."""
+    for part in parts:
+        if part in ("", ".", ".."):
+            raise invalid_request(f'"{part}" cannot be part of a path; check the key')
+    return "/".join(quote(part, safe="") for part in parts)
+
+
+def next_link(answer: RestAnswer, request: RestRequest) -> RestRequest | None:
+    """Follow `Link: <...>; rel="next"`, with the query of that address on the path of the request."""
+    for entry in answer.headers.get("Link", "").split(","):
+        address, _, relation = entry.partition(";")
+        if 'rel="next"' in relation:
+            query = URL(address.strip().strip("<>"), encoded=True).query
+            return replace(request, query=list(query.items()))
+    return None
+
+
+def next_page(answer: RestAnswer, request: RestRequest) -> RestRequest | None:
+    """Follow the header `X-Next-Page`, which holds the number of the next page."""
+    number = answer.headers.get("X-Next-Page", "")
+    if not number.isdecimal():
+        return None
+    return replace(request, query=[*_pairs(request, without="page"), ("page", number)])
+
+
+def _pairs(request: RestRequest, *, without: str) -> list[tuple[str, str]]:
+    pairs = request.query.items() if isinstance(request.query, Mapping) else request.query
+    return [(name, text) for name, text in pairs if name != without]
+
+
+def _trust(settings: RestSettings) -> ssl.SSLContext | None:
+    return tls_context(settings.ca, field_path=settings.ca_field) if settings.ca else None

@@ -1,0 +1,172 @@
+"""The base of servers that stand in for a backend in tests: real sockets in a thread, a log of requests, faults.
+
+    class Keep(StandIn):
+        async def answer(self, asked: Asked) -> Said:
+            ...
+
+    with Keep.started() as keep:
+        keep.script("GET /v1/values/*", Said(429, headers={"Retry-After": "7"}))
+        assert len(keep.asked("GET /v1/values/*")) == 1
+
+A test that runs the provider in its own process and one that runs it in memory use the same server. The server computes
+with the system's clock plus `skew`, so that a test can let its tokens expire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Self
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+from aiohttp import web
+
+from eso_sdk.testing.certificates import Authority
+from kubebase.clock import SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, as it arrived. Names of headers are in lower case."""
+
+    method: str
+    path: str
+    """Unescaped, without the query."""
+    raw_path: str = field(repr=False)
+    query: Mapping[str, str] = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+    @property
+    def line(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """Return the parts of the path, each unescaped on its own."""
+        return tuple(unquote(part) for part in self.raw_path.partition("?")[0].strip("/").split("/"))
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    def form(self) -> dict[str, str]:
+        return dict(parse_qsl(self.body.decode(), keep_blank_values=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One answer. A body that is not bytes is sent as JSON; None sends nothing."""
+
+    status: int = 200
+    body: Any = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def raw(self) -> bytes:
+        if self.body is None:
+            return b""
+        return self.body if isinstance(self.body, bytes) else msgspec.json.encode(self.body)
+
+
+@dataclass(slots=True)
+class StandIn:
+    """A server in a thread of its own; subclasses override `answer`."""
+
+    url: str = ""
+    calls: list[Asked] = field(default_factory=list)
+    scripted: list[tuple[str, Said]] = field(default_factory=list)
+    """Answers for the next calls whose `METHOD PATH` fits a pattern."""
+    skew: float = 0.0
+    """Seconds by which the clock of the server is ahead."""
+    delay: float = 0.0
+    """Seconds before each answer."""
+    ca: bytes = b""
+    """PEM of the authority behind the server's certificate; empty without TLS."""
+    _stop: Callable[[], object] = field(default=lambda: None, repr=False)
+
+    async def answer(self, asked: Asked) -> Said:
+        """Return the answer to a request."""
+        raise NotImplementedError(asked.line)
+
+    @classmethod
+    @contextmanager
+    def started(cls, *, tls_folder: Path | None = None, **fields: Any) -> Iterator[Self]:
+        """Serve on a free port, over TLS if a folder for its files is given."""
+        server = cls(**fields)
+        context = None if tls_folder is None else server._tls(tls_folder)
+        ready = Event()
+        thread = Thread(target=lambda: asyncio.run(server._serve(ready, context)), daemon=True)
+        thread.start()
+        ready.wait(timeout=30)
+        try:
+            yield server
+        finally:
+            server._stop()
+            thread.join(timeout=30)
+
+    def asked(self, pattern: str = "*") -> list[Asked]:
+        """Return the calls so far whose `METHOD PATH` fits a pattern."""
+        return [call for call in self.calls if fnmatchcase(call.line, pattern)]
+
+    def script(self, pattern: str, *said: Said) -> None:
+        """Answer the next calls that fit the pattern with these, one call each."""
+        self.scripted += [(pattern, each) for each in said]
+
+    def now(self) -> float:
+        return SystemClock().now().timestamp() + self.skew
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _tls(self, folder: Path) -> ssl.SSLContext:
+        authority = Authority.make()
+        leaf = authority.leaf("spiffe://test/standin")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "standin.pem").write_bytes(leaf.certificate + leaf.key.reveal())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "standin.pem")
+        self.ca = authority.pem
+        return context
+
+    async def _serve(self, ready: Event, tls: ssl.SSLContext | None) -> None:
+        stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._stop = lambda: loop.call_soon_threadsafe(stopped.set)
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self._handled)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+        ready.set()
+        try:
+            await stopped.wait()
+        finally:
+            await runner.cleanup()
+
+    async def _handled(self, request: web.Request) -> web.Response:
+        asked = Asked(
+            request.method,
+            request.path,
+            request.raw_path,
+            dict(request.query),
+            {name.lower(): text for name, text in request.headers.items()},
+            await request.read(),
+        )
+        self.calls.append(asked)
+        if self.delay:
+            await SystemClock().sleep(self.delay)
+        said = self._scripted(asked) or await self.answer(asked)
+        headers = {"Content-Type": "application/json", **said.headers}
+        return web.Response(status=said.status, body=said.raw(), headers=headers)
+
+    def _scripted(self, asked: Asked) -> Said | None:
+        for entry in self.scripted:
+            if fnmatchcase(asked.line, entry[0]):
+                self.scripted.remove(entry)
+                return entry[1]
+        return None

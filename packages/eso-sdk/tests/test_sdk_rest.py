@@ -1,0 +1,405 @@
+"""The kit for REST backends against a real server on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from yarl import URL
+
+from eso_api.shapes import Fragment
+from eso_api.values import SecretBytes
+from eso_sdk import Provider, Store, store_kind
+from eso_sdk.addresses import AddressPolicy
+from eso_sdk.authorization import FixedHeaders, LoginHeaders, basic, bearer, digest
+from eso_sdk.backend import Opening
+from eso_sdk.credentials import Credentials
+from eso_sdk.logins import Grant, Login, join_login
+from eso_sdk.metrics import Metrics
+from eso_sdk.rest import Rest, RestRequest, RestSettings, next_link, next_page, segments
+from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import ObjectRef
+from kubebase.testing.clock import VirtualClock
+
+LOOPBACK = AddressPolicy.parse(["loopback"])
+CANARY = "CANARY-51c0"
+HOLDER = ObjectRef("v1", "Keep", "team", "keep", uid="1", generation=1)
+
+
+class NoConfig(Fragment, frozen=True, kw_only=True):
+    """Nothing to configure."""
+
+
+@store_kind(kind="Keep", plural="keeps")
+class Keep(Store[NoConfig]):
+    """A store whose tests use its kit directly."""
+
+    async def get(self, ref: Any) -> bytes:
+        raise NotImplementedError
+
+
+class Entry(msgspec.Struct):
+    value: str
+
+
+@dataclass(slots=True)
+class Shelf(StandIn):
+    """Values by name with ETags and pages; one token is accepted."""
+
+    token: str = "good"
+    values: dict[str, str] = field(default_factory=lambda: {"a": "1", "b": "2", "c": "3"})
+
+    async def answer(self, asked: Asked) -> Said:
+        if asked.headers.get("authorization") != f"Bearer {self.token}":
+            return Said(401, {"echo": CANARY})
+        match asked.method, asked.segments:
+            case "GET", ("values",):
+                return self._page(asked)
+            case "GET", ("values", name) if name in self.values:
+                etag = f'"{hashlib.sha256(self.values[name].encode()).hexdigest()}"'
+                if asked.headers.get("if-none-match") == etag:
+                    return Said(304, headers={"ETag": etag})
+                return Said(200, {"value": self.values[name]}, {"ETag": etag})
+            case "PUT", ("values", name):
+                self.values[name] = asked.json()["value"]
+                return Said(204)
+            case "POST", ("echo",):
+                return Said(200, {"type": asked.headers.get("content-type", ""), "body": asked.body.decode()})
+            case _:
+                return Said(404, {"echo": CANARY})
+
+    def _page(self, asked: Asked) -> Said:
+        page, names = int(asked.query.get("page", "1")), sorted(self.values)
+        headers = {}
+        if page < len(names):
+            headers = {"X-Next-Page": str(page + 1), "Link": f'<{self.url}/values?page={page + 1}>; rel="next"'}
+        return Said(200, [names[page - 1]], headers)
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of tests are on this machine, whatever the environment says."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def shelf() -> Iterator[Shelf]:
+    with Shelf.started() as server:
+        yield server
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> Keep:
+    opening = Opening(NoConfig(), HOLDER, Credentials(NoConfig(), ()), clock, Metrics("keep").api_calls, LOOPBACK)
+    assert Provider(name="keep", version="1", kinds=(Keep,)).served
+    return Keep(opening)
+
+
+@pytest.fixture
+async def rest(store: Keep, shelf: Shelf) -> AsyncIterator[Rest]:
+    made = of(store, shelf)
+    yield made
+    await made.close()
+
+
+def of(store: Keep, shelf: Shelf, token: str = "good", **settings: Any) -> Rest:
+    return Rest(
+        store,
+        RestSettings(f"keep {shelf.url}", URL(shelf.url), field="/server", **settings),
+        FixedHeaders(bearer(SecretBytes(token.encode()))),
+    )
+
+
+async def error_of(sending: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        await sending
+    assert CANARY not in str(caught.value)
+    return caught.value
+
+
+async def test_a_typed_answer_comes_back(rest: Rest) -> None:
+    answer = await rest.get(segments("values", "a"), call="GetValue")
+
+    assert answer.read(Entry).value == "1"
+    assert "value" not in repr(answer)
+
+
+async def test_json_and_forms_are_sent_with_their_content_type(rest: Rest) -> None:
+    as_json = await rest.send(RestRequest("POST", "echo", "Echo", json={"x": "ä"}))
+    as_form = await rest.send(RestRequest("POST", "echo", "Echo", form={"x": "a b"}))
+
+    assert as_json.json() == {"type": "application/json", "body": '{"x":"ä"}'}
+    assert as_form.json() == {"type": "application/x-www-form-urlencoded", "body": "x=a+b"}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        pytest.param(403, ErrorReason.PERMISSION_DENIED, id="403 is a denial"),
+        pytest.param(404, ErrorReason.BACKEND_ERROR, id="404 is no missing key unless the caller says so"),
+        pytest.param(429, ErrorReason.RATE_LIMITED, id="429 is throttling"),
+        pytest.param(503, ErrorReason.BACKEND_UNAVAILABLE, id="503 is unavailable"),
+        pytest.param(302, ErrorReason.BACKEND_ERROR, id="a redirect is not followed"),
+    ],
+)
+async def test_a_status_becomes_a_reason_and_quotes_nothing(
+    rest: Rest, shelf: Shelf, status: int, reason: ErrorReason
+) -> None:
+    shelf.script("GET /values/a", Said(status, {"echo": CANARY}))
+
+    assert (await error_of(rest.get("values/a", call="GetValue"))).reason is reason
+
+
+async def test_an_answer_of_another_shape_is_an_error_that_quotes_nothing(rest: Rest, shelf: Shelf) -> None:
+    shelf.script("GET /values/a", Said(200, {"value": [CANARY]}))
+    answer = await rest.get("values/a", call="GetValue")
+
+    with pytest.raises(ProviderError) as caught:
+        answer.read(Entry)
+
+    assert CANARY not in str(caught.value)
+
+
+async def test_after_429_the_identity_waits_as_long_as_the_backend_says(
+    store: Keep, shelf: Shelf, rest: Rest, clock: VirtualClock
+) -> None:
+    shelf.script("GET /values/a", Said(429, headers={"Retry-After": "30"}))
+    first = await error_of(rest.get("values/a", call="GetValue"))
+    neighbour = of(store, shelf)
+
+    second = await error_of(neighbour.get("values/b", call="GetValue"))
+    await neighbour.close()
+    await clock.advance(31)
+    later = await rest.get("values/a", call="GetValue")
+
+    assert (first.reason, second.reason, later.status) == (ErrorReason.RATE_LIMITED, ErrorReason.RATE_LIMITED, 200)
+    assert len(shelf.calls) == 2
+
+
+async def test_a_rejected_token_costs_one_call_a_minute_for_all_stores_that_have_it(
+    store: Keep, shelf: Shelf, clock: VirtualClock
+) -> None:
+    bad, same = of(store, shelf, "bad"), of(store, shelf, "bad")
+
+    reasons = [(await error_of(each.get("values/a", call="GetValue"))).reason for each in (bad, same, bad)]
+    before = len(shelf.calls)
+    await clock.advance(61)
+    await error_of(bad.get("values/a", call="GetValue"))
+
+    assert reasons == [ErrorReason.CREDENTIALS_REJECTED] * 3
+    assert (before, len(shelf.calls)) == (1, 2)
+    await bad.close()
+    await same.close()
+
+
+async def test_another_token_is_not_held_up_by_a_rejected_one(store: Keep, shelf: Shelf, rest: Rest) -> None:
+    bad = of(store, shelf, "bad")
+    await error_of(bad.get("values/a", call="GetValue"))
+
+    assert (await rest.get("values/a", call="GetValue")).status == 200
+    await bad.close()
+
+
+async def test_a_missing_key_costs_one_call_a_minute(rest: Rest, shelf: Shelf, clock: VirtualClock) -> None:
+    statuses = [(await rest.get("values/z", call="GetValue", allowed=(404,))).status for _ in range(3)]
+    before = len(shelf.calls)
+    await clock.advance(61)
+    await rest.get("values/z", call="GetValue", allowed=(404,))
+
+    assert (statuses, before, len(shelf.calls)) == ([404] * 3, 1, 2)
+
+
+async def test_a_key_that_this_identity_writes_is_not_missing_any_more(rest: Rest) -> None:
+    absent = await rest.get("values/z", call="GetValue", allowed=(404,))
+    rest.note_missing("z")
+
+    await rest.put("values/z", {"value": "26"}, call="PutValue")
+
+    assert absent.status == 404
+    assert not rest.is_missing("z")
+    assert (await rest.get("values/z", call="GetValue", allowed=(404,))).read(Entry).value == "26"
+
+
+async def test_an_unchanged_answer_is_not_sent_again(store: Keep, shelf: Shelf) -> None:
+    rest = of(store, shelf, etags=True)
+
+    values: list[str] = [(await rest.get("values/a", call="GetValue")).read(Entry).value for _ in range(2)]
+    shelf.values["a"] = "new"
+    values.append((await rest.get("values/a", call="GetValue")).read(Entry).value)
+
+    assert values == ["1", "1", "new"]
+    assert ["if-none-match" in call.headers for call in shelf.calls] == [False, True, True]
+    await rest.close()
+
+
+@pytest.mark.parametrize("following", [next_link, next_page])
+async def test_pages_are_followed_to_the_last(rest: Rest, following: Any) -> None:
+    request = RestRequest("GET", "values", "ListValues")
+
+    names = [name async for page in rest.pages(request, following) for name in page.json()]
+
+    assert names == ["a", "b", "c"]
+
+
+async def test_a_list_that_never_ends_is_an_error(rest: Rest) -> None:
+    endless = rest.pages(RestRequest("GET", "values", "ListValues"), lambda _answer, asked: asked)
+
+    async def walked() -> None:
+        async for _ in endless:
+            pass
+
+    assert "pages" in (await error_of(walked())).message
+
+
+async def test_sporadic_failures_are_repeated_up_to_three_times(store: Keep, shelf: Shelf, clock: VirtualClock) -> None:
+    rest = of(store, shelf, repeats=lambda answer: answer.status == 403)
+    shelf.script("GET /values/a", Said(403), Said(403))
+
+    reading = asyncio.ensure_future(rest.get("values/a", call="GetValue"))
+    while not reading.done():
+        await asyncio.sleep(0.005)  # real sockets; only the pauses between attempts are virtual
+        await clock.advance(0.1)
+    answer = await reading
+
+    assert (answer.status, len(shelf.calls)) == (200, 3)
+    await rest.close()
+
+
+async def test_stores_of_one_identity_share_connections_and_the_last_one_closes_them(store: Keep, shelf: Shelf) -> None:
+    one, two = of(store, shelf), of(store, shelf)
+
+    await one.close()
+    after = await two.get("values/a", call="GetValue")
+    await two.close()
+
+    assert after.status == 200
+    assert (await error_of(two.get("values/a", call="GetValue"))).reason is ErrorReason.INTERNAL
+
+
+@pytest.mark.parametrize("part", ["", ".", ".."])
+def test_a_key_that_would_lead_elsewhere_is_refused(part: str) -> None:
+    with pytest.raises(ProviderError):
+        segments("values", part)
+
+
+def test_a_key_with_slashes_stays_one_segment() -> None:
+    assert segments("values", "a/b c?") == "values/a%2Fb%20c%3F"
+
+
+@pytest.mark.parametrize("token", [b"", b"a b", b"a\n", "ä".encode()])
+def test_a_token_that_no_header_can_carry_is_a_clear_error(token: bytes) -> None:
+    with pytest.raises(ProviderError) as caught:
+        bearer(SecretBytes(token), "/auth/token")
+
+    assert caught.value.message.startswith("/auth/token: ")
+
+
+def test_basic_authorization_is_encoded() -> None:
+    assert basic(SecretBytes(b"u"), SecretBytes(b"")) == {"Authorization": "Basic dTo="}
+
+
+async def test_a_server_with_its_own_authority_is_trusted_through_its_bundle(store: Keep, tmp_path: Path) -> None:
+    with Shelf.started(tls_folder=tmp_path) as shelf:
+        trusting, other = of(store, shelf, ca=shelf.ca), of(store, shelf)
+
+        assert (await trusting.get("values/a", call="GetValue")).status == 200
+        assert "certificate" in (await error_of(other.get("values/a", call="GetValue"))).message
+        await trusting.close()
+        await other.close()
+
+
+class Office:
+    """Grants tokens, or refuses."""
+
+    def __init__(self, seconds: float = 600.0) -> None:
+        self.seconds = seconds
+        self.logins = 0
+        self.refusal: ProviderError | None = None
+
+    async def log_in(self) -> Grant:
+        self.logins += 1
+        if self.refusal is not None:
+            raise self.refusal
+        return Grant(SecretBytes(f"t-{self.logins}".encode()), self.seconds)
+
+    def join(self, clock: VirtualClock) -> Login:
+        return join_login(digest("office"), clock, self.log_in)
+
+
+async def test_all_sessions_of_an_identity_share_one_login(clock: VirtualClock) -> None:
+    office = Office()
+    sessions = [office.join(clock) for _ in range(20)]
+
+    tokens = {(await session.token()).reveal() for session in sessions}
+
+    assert (tokens, office.logins) == ({b"t-1"}, 1)
+
+
+async def test_a_token_is_renewed_before_it_expires(clock: VirtualClock) -> None:
+    office = Office(seconds=600)
+    login = office.join(clock)
+    await login.token()
+
+    await clock.advance(539)
+    still = await login.token()
+    await clock.advance(2)
+    renewed = await login.token()
+
+    assert (still.reveal(), renewed.reveal()) == (b"t-1", b"t-2")
+
+
+async def test_a_valid_token_is_used_while_no_new_one_can_be_obtained(clock: VirtualClock) -> None:
+    office = Office(seconds=600)
+    login = office.join(clock)
+    await login.token()
+    office.refusal = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")
+
+    await clock.advance(550)
+    old = await login.token()
+    await clock.advance(51)
+
+    assert old.reveal() == b"t-1"
+    assert (await error_of(login.token())).reason is ErrorReason.BACKEND_UNAVAILABLE
+
+
+async def test_refused_logins_are_repeated_once_a_minute(clock: VirtualClock) -> None:
+    office = Office()
+    office.refusal = ProviderError(ErrorReason.CREDENTIALS_REJECTED, "wrong")
+    login = office.join(clock)
+
+    for _ in range(5):
+        await error_of(login.token())
+    before = office.logins
+    await clock.advance(61)
+    await error_of(login.token())
+
+    assert (before, office.logins) == (1, 2)
+
+
+async def test_a_token_that_the_backend_rejects_is_replaced_once(
+    store: Keep, shelf: Shelf, clock: VirtualClock
+) -> None:
+    office, proof = Office(), digest("office")
+    shelf.token = "t-2"
+    settings = RestSettings("keep", URL(shelf.url), field="/server")
+    rest = Rest(store, settings, LoginHeaders(office.join(clock), proof, bearer))
+
+    answer = await rest.get("values/a", call="GetValue")
+    shelf.token = "another"
+    refused = await error_of(rest.get("values/a", call="GetValue"))
+
+    assert (answer.status, refused.reason) == (200, ErrorReason.CREDENTIALS_REJECTED)
+    assert (office.logins, len(shelf.calls)) == (2, 3)
+    await rest.close()
