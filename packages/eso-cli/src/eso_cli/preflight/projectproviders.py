@@ -12,6 +12,7 @@ STORES: Final[Mapping[str, str]] = {
     "aws": "aws",
     "azurekv": "azure",
     "crd": "kubernetes",
+    "doppler": "doppler",
     "fake": "fake",
     "gcpsm": "gcp",
     "kubernetes": "kubernetes",
