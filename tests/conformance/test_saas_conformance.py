@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -22,6 +23,8 @@ from eso_cli.testing.conformance import (
 from eso_cli.testing.providerprocess import serve_command
 from eso_provider_doppler.conformance import fixture as doppler_fixture
 from eso_provider_doppler.testing.server import TOKEN, DopplerServer
+from eso_provider_tokens import conformance as tokens
+from eso_provider_tokens.testing.servers import BeyondtrustServer, CloudsmithServer, GrafanaServer, QuayServer
 
 LOOPBACK = ("--allow-address", "loopback")
 LOGIN = '{"user":"anna","realm":"test"}'
@@ -43,7 +46,26 @@ def doppler_backend() -> Iterator[Mapping[str, Any]]:
         )
 
 
+@contextmanager
+def tokens_backend() -> Iterator[Mapping[str, Any]]:
+    with ExitStack() as running, tempfile.TemporaryDirectory() as folder:
+        quay = running.enter_context(QuayServer.started(tls_folder=Path(folder), robots={"shop+ci": "jwt"}))
+        smith = running.enter_context(CloudsmithServer.started(services={("shop", "ci"): "jwt"}))
+        grafana = running.enter_context(GrafanaServer.started())
+        beyondtrust = running.enter_context(BeyondtrustServer.started(secrets={("aws", "reader")}))
+        (Path(folder) / "ca.pem").write_bytes(quay.ca)
+        running.enter_context(pytest.MonkeyPatch.context()).setenv("SSL_CERT_FILE", str(Path(folder) / "ca.pem"))
+        kinds = [
+            tokens.quay(quay.url, "shop+ci", "jwt"),
+            tokens.cloudsmith(smith.url, "shop", "ci", "jwt"),
+            tokens.grafana(grafana.url, grafana.token),
+            tokens.beyondtrust(beyondtrust.url, beyondtrust.site, beyondtrust.token, "aws/reader"),
+        ]
+        yield {"kinds": kinds}
+
+
 CANDIDATES = {
+    "tokens": Candidate(lambda _: serve_command("tokens"), backend=tokens_backend, flags=LOOPBACK),
     "doppler": Candidate(
         lambda _: serve_command("doppler"),
         without={
@@ -73,6 +95,7 @@ def backends() -> Iterator[Backends]:
 @pytest.mark.parametrize(
     ("name", "profile"),
     [
+        *(("tokens", profile) for profile in ("generator", "tls")),
         *(("doppler", profile) for profile in ("read", "write", "tls")),
     ],
 )

@@ -25,9 +25,11 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -335,5 +337,13 @@ def _pairs(request: RestRequest, *, without: str) -> list[tuple[str, str]]:
     return [(name, text) for name, text in pairs if name != without]
 
 
-def _trust(settings: RestSettings) -> ssl.SSLContext | None:
-    return tls_context(settings.ca, field_path=settings.ca_field) if settings.ca else None
+def _trust(settings: RestSettings) -> ssl.SSLContext:
+    if settings.ca:
+        return tls_context(settings.ca, field_path=settings.ca_field)
+    return _system_trust(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
+
+
+@cache
+def _system_trust(_file: str, _folder: str) -> ssl.SSLContext:
+    """Return one context for all backends. aiohttp's own is made at its import, before tests set the environment."""
+    return tls_context()

@@ -24,11 +24,15 @@ STORES: Final[Mapping[str, str]] = {
 
 GENERATORS: Final[Mapping[str, str]] = {
     "ACRAccessToken": "azure",
+    "BeyondtrustWorkloadCredentialsDynamicSecret": "tokens",
+    "CloudsmithAccessToken": "tokens",
     "ECRAuthorizationToken": "aws",
     "Fake": "generators",
     "GCRAccessToken": "gcp",
+    "Grafana": "tokens",
     "MFA": "generators",
     "Password": "generators",
+    "QuayAccessToken": "tokens",
     "SSHKey": "generators",
     "STSSessionToken": "aws",
     "UUID": "generators",
