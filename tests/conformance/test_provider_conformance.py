@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from eso_cli.providers import load
 from eso_cli.testing.providerprocess import local_certificates, provider_running, serve_command
 from eso_conformance import CaseResult, Fixture, Profile, Target, Verdict, read_identity, run
 from eso_conformance.fixture import from_plain
@@ -38,6 +37,7 @@ from eso_provider_gcp.testing.pubsub import SUBSCRIPTION
 from eso_provider_vault.conformance import fixture as vault_fixture
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_webhook.conformance import fixture_at
+from eso_sdk.installed import load
 from eso_wire.values import KindRole
 from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi

@@ -17,8 +17,8 @@ from eso_cli.preflight.checks import judge
 from eso_cli.preflight.gathering import Gatherer
 from eso_cli.preflight.page import as_json, lines
 from eso_cli.preflight.snapshot import Snapshot, Stored
-from eso_cli.providers import installed
 from eso_cli.terminal import printable
+from eso_sdk.installed import installed
 from kubebase.meta import JsonObject
 from kuberun import config
 from kuberun.client import Client
