@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     from eso_sdk.sharedserver import SharedOptions, SharedServer
 
     names, flags = split_names(arguments)
-    chosen, own = _parsed(names, flags, os.environ)
+    chosen, own = parsed(names, flags, os.environ)
     try:
         members = members_of(names, chosen, own, os.environ)
     except (UsageError, ServeError) as exc:
@@ -67,7 +67,7 @@ def split_names(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
     return tuple(arguments[:count]), tuple(arguments[count:])
 
 
-def _parsed(
+def parsed(
     names: Sequence[str], flags: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[argparse.Namespace, dict[str, list[str]]]:
     """Return the common flags as parsed, and the flags of each provider as written."""
