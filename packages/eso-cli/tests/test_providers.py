@@ -28,14 +28,6 @@ FILES = ("ca.crt", "tls.crt", "tls.key")
 Eso = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_installed_providers_are_listed(eso: Eso) -> None:
-    listed = eso("provider", "list")
-
-    assert listed.returncode == 0
-    assert {"fake", "generators"} <= set(listed.stdout.split())
-    assert tuple(listed.stdout.split()) == installed()
-
-
 def test_a_new_provider_is_a_distribution_that_describes_itself(eso: Eso, tmp_path: Path) -> None:
     made = eso("provider", "new", "my-vault", "--folder", str(tmp_path / "made"))
 

@@ -287,12 +287,30 @@ commands.command()(preflight)
 
 
 @provider_app.command("list")
-def list_providers() -> None:
-    """Print the names of the installed providers."""
-    from eso_sdk.installed import installed
+def list_providers(
+    *,
+    needed: Annotated[
+        bool, typer.Option("--needed", help="List the providers that stores and generators need instead.")
+    ] = False,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", help="With --needed: manifests or a folder instead of a cluster; - is stdin."),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: OutputFormat = Output.TEXT,
+) -> None:
+    """List the installed providers with their maturity: stable, beta or unproven.
 
-    for name in installed():
-        typer.echo(name)
+    With --needed, exits with 0 if every needed provider is installed here, with 1 if one is not, and with 2 if a file
+    or the API server cannot be used.
+    """
+    from eso_cli.providerlist import Options, list_installed, list_needed
+
+    options = Options(kubeconfig, context, output is Output.JSON, tuple(file or ()))
+    if not needed and (file or kubeconfig or context):
+        raise typer.BadParameter("give --needed too: only then objects are read", param_hint="--file, --kubeconfig")
+    raise typer.Exit(asyncio.run(list_needed(options)) if needed else list_installed(options))
 
 
 @provider_app.command("serve", context_settings=_PASSED_ON, add_help_option=False)
