@@ -71,7 +71,7 @@ def parsed(
     names: Sequence[str], flags: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[argparse.Namespace, dict[str, list[str]]]:
     """Return the common flags as parsed, and the flags of each provider as written."""
-    parser = _parser(environment)
+    parser = command_parser(environment)
     own: dict[str, list[str]] = {name: [] for name in names}
     common: list[str] = []
     for flag in flags:
@@ -85,7 +85,8 @@ def parsed(
     return parser.parse_args([*common, "--", *names]), own
 
 
-def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+def command_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Return the parser of the command: the names, the flags of every provider, and those of the process."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Several External Secrets providers in one process. --NAME.FLAG=VALUE sets a flag of one provider.",
