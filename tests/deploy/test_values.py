@@ -406,6 +406,13 @@ def test_each_provider_of_a_shared_container_keeps_its_identity(operator_chart: 
     assert webhook.options.addresses != generators.options.addresses
 
 
+def test_notes_name_the_account_of_a_shared_deployment(operator_chart: Chart) -> None:
+    notes = str(operator_chart(notes=True, providers=SHARED, serviceAccount={"annotations": {ROLE: "shared"}}))
+
+    assert "external-secrets:provider-shared" in notes
+    assert "external-secrets:provider-webhook" not in notes
+
+
 def test_a_shared_container_has_one_metrics_endpoint(operator_chart: Chart) -> None:
     shared = {**SHARED, "shared": {**SHARED["shared"], "metrics": {"service": {"enabled": True}}}}
     objects = operator_chart(providers=shared)

@@ -93,6 +93,16 @@ def test_variables_are_common_to_all_providers() -> None:
             "vault and aws have their certificates in /tls/vault; set --NAME.tls-dir",
             id="one certificate for two",
         ),
+        pytest.param(
+            ("vault", "aws", *COMMON, "--aws.listen=9000"),
+            'provider aws: "9000" is not an address; write host:port',
+            id="no address",
+        ),
+        pytest.param(
+            ("vault", "aws", *COMMON, "--listen=[::]:65530"),
+            'provider aws: "[::]:65540" is not an address',
+            id="no port left",
+        ),
         pytest.param(("vault", "aws", "--tls-dir=/tls"), "provider vault: --allowed-client is needed", id="no client"),
         pytest.param(("vault", f"--allowed-client={CLIENT}"), "provider vault: --tls-dir is needed", id="no folder"),
         pytest.param(
@@ -123,6 +133,10 @@ def test_flags_that_cannot_work_are_refused(arguments: Sequence[str], problem: s
         ),
         pytest.param(("vault", *COMMON, "--vault.nonsense=1"), "--nonsense=1", id="no flag of a provider"),
         pytest.param(("vault", *COMMON, "--nonsense"), "--nonsense", id="no flag"),
+        pytest.param(("vault", *COMMON, "--drain", "3", "aws"), "aws: write names before the flags", id="a late name"),
+        pytest.param(
+            ("vault", *COMMON, "--vault.token-review", "yes"), "yes: write names before the flags", id="a loose value"
+        ),
     ],
 )
 def test_a_wrong_flag_is_named(arguments: Sequence[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,7 +82,11 @@ def parsed(
             parser.error(f'{flag.partition("=")[0]}: provider "{match[1]}" does not run here; name it before the flags')
         else:
             common.append(flag)
-    return parser.parse_args([*common, "--", *names]), own
+    chosen = parser.parse_args([*common, "--", *names])
+    if tuple(chosen.name) != tuple(names):
+        extra = next((name for name in chosen.name if name not in names), chosen.name[0])
+        parser.error(f"{extra}: write names before the flags, and flags of one provider as --NAME.FLAG=VALUE")
+    return chosen, own
 
 
 def command_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -107,7 +111,7 @@ def members_of(
     names: Sequence[str], chosen: argparse.Namespace, own: Mapping[str, Sequence[str]], environment: Mapping[str, str]
 ) -> tuple[Member, ...]:
     """Return how each provider is served. Raises `UsageError` for flags that cannot work together."""
-    from eso_sdk.server import address_parts, spelled_address
+    from eso_sdk.server import ServeError, address_parts, spelled_address
     from eso_sdk.sharedserver import Member
 
     if chosen.token_audience:
@@ -128,7 +132,8 @@ def members_of(
         add_serve_flags(parser, environment)
         try:
             options = serve_options(parser.parse_args(own[name], base), environment)
-        except UsageError as exc:
+            address_parts(options.listen)
+        except (UsageError, ServeError) as exc:
             raise UsageError(f"provider {name}: {exc}") from exc
         members.append(Member(name, options))
     _check_distinct(members)
