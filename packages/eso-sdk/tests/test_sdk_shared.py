@@ -241,6 +241,20 @@ async def test_a_provider_that_cannot_be_loaded_is_named_and_the_other_serves(si
     assert "cannot be loaded" in line["problem"]
 
 
+async def test_an_entry_point_that_leads_to_no_provider_is_named_and_the_other_serves(site: Site) -> None:
+    nothing: Any = None
+    members = site.member(LEFT), site.member(RIGHT)
+    server = SharedServer(members, SharedOptions(), load=lambda name: nothing if name == LEFT else find(name))
+    try:
+        await server.start()
+        states = server.states()
+    finally:
+        await server.drain()
+
+    assert states == {LEFT: "failed", RIGHT: "serving"}
+    assert "provider left is left out because it cannot be loaded: AttributeError" in server.hosted[0].unloadable
+
+
 async def test_a_process_in_which_no_provider_can_be_loaded_ends(site: Site) -> None:
     with pytest.raises(ServeError, match=r"absent is left out.*gone is left out"):
         async with site.serving(site.member("absent"), site.member("gone")):

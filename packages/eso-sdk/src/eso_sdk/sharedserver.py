@@ -98,11 +98,12 @@ class Hosted:
             try:
                 # In a thread: an import takes seconds, and the other providers answer calls meanwhile.
                 provider = await asyncio.to_thread(self._load, self.name)
-            except installed.ProviderNameError as problem:
-                self.unloadable = str(problem)
-                self._fail(str(problem))
+                self.metrics = Metrics(self.name, provider.api_name)
+            except Exception as problem:  # noqa: BLE001 - also if the entry point leads to something else
+                known = isinstance(problem, installed.ProviderNameError)
+                self.unloadable = str(problem) if known else installed.unloadable(self.name, problem)
+                self._fail(self.unloadable)
                 return
-            self.metrics = Metrics(self.name, provider.api_name)
             failures = 0
             while not await self._started(provider):
                 failures += 1
