@@ -20,10 +20,12 @@ from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_operator.insight.sights import SECRETS
 from eso_operator.testing.operators import Bench, eventually
 from kubebase.meta import Condition
+from kuberun.testing.builders import document
 from kuberun.testing.kubectl import Kubectl
 from kuberun.testing.rawapi import raw_api
 
 NAMESPACE = "app"
+MOODY_GROUP = "provider.secretstore.external-secrets.io/v2alpha1"
 STORES, V2, EXTERNAL_SECRETS = SECRET_STORE.resource(), SECRET_STORE_V2.resource(), EXTERNAL_SECRET.resource()
 PROGRAM = '''
 """A provider that crashes at every read while a file exists."""
@@ -55,7 +57,8 @@ def moods(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
+def up(tmp_path_factory: pytest.TempPathFactory, moods: Path) -> Iterator[UpProcess]:
+    """Run it with a store of each of two providers, and an ExternalSecret of each store."""
     site = tmp_path_factory.mktemp("site")
     (site / "moodyprovider.py").write_text(PROGRAM)
     info = site / "moody-1.0.dist-info"
@@ -66,7 +69,10 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpProcess]:
     )
     flags = ("--shared-providers", "--", "--store-requeue-interval=1s")
     with up_running(tmp_path_factory.mktemp("up"), *flags, environment={"PYTHONPATH": str(site)}) as running:
-        Kubectl(running, running.folder)("create", "namespace", NAMESPACE)
+        kubectl = Kubectl(running, running.folder)
+        kubectl("create", "namespace", NAMESPACE)
+        for obj in objects(moods):
+            kubectl("apply", "-f", "-", stdin=json.dumps(obj))
         yield running
 
 
@@ -93,6 +99,19 @@ def wanting(**store: str) -> dict[str, Any]:
     return {"refreshInterval": "1s", "secretStoreRef": {"kind": "SecretStore", **store}, "data": data}
 
 
+def objects(moods: Path) -> Iterator[dict[str, Any]]:
+    inline = {"kind": "Moody", "apiVersion": MOODY_GROUP, "spec": {"folder": str(moods)}}
+    yield document(STORES, "calm", NAMESPACE, spec=fake("first"))
+    yield document(V2, "moody", NAMESPACE, spec={"providerConfig": {"inline": inline}})
+    yield document(EXTERNAL_SECRETS, "calm", NAMESPACE, spec=wanting(name="calm"))
+    yield document(EXTERNAL_SECRETS, "moody", NAMESPACE, spec=wanting(name="moody", apiVersion=V2.api_version))
+
+
+async def both_synced(bench: Bench) -> None:
+    for name in ("calm", "moody"):
+        await bench.ready(EXTERNAL_SECRETS, name, valid)
+
+
 async def value_of(bench: Bench, name: str) -> bytes:
     found = await bench.find(SECRETS, name)
     return b64decode(found["data"]["a"]) if found is not None and "a" in found.get("data", {}) else b""
@@ -111,18 +130,10 @@ def imported(up: UpProcess, name: str) -> bool:
     return (up.data / "providers" / name / "ready.json").exists()
 
 
-async def test_two_providers_in_one_process_sync_a_store_each(bench: Bench, up: UpProcess, moods: Path) -> None:
-    await bench.create(STORES, "calm", spec=fake("first"))
-    config = {"kind": "Moody", "apiVersion": "provider.secretstore.external-secrets.io/v2alpha1"}
-    inline = {**config, "spec": {"folder": str(moods)}}
-    await bench.create(V2, "moody", spec={"providerConfig": {"inline": inline}})
-    await bench.create(EXTERNAL_SECRETS, "calm", spec=wanting(name="calm"))
-    await bench.create(EXTERNAL_SECRETS, "moody", spec=wanting(name="moody", apiVersion=V2.api_version))
+async def test_two_providers_in_one_process_sync_a_store_each(bench: Bench, up: UpProcess) -> None:
+    await both_synced(bench)
 
-    for name in ("calm", "moody"):
-        await bench.ready(EXTERNAL_SECRETS, name, valid)
-
-    assert await value_of(bench, "calm") == b"first"
+    assert await value_of(bench, "calm")
     assert await value_of(bench, "moody") == b"value of a"
     assert up.provider_ready("fake")["pid"] == up.provider_ready("moody")["pid"] == shared_process(up)
     assert not imported(up, "webhook")
@@ -133,6 +144,7 @@ async def test_two_providers_in_one_process_sync_a_store_each(bench: Bench, up: 
 
 
 async def test_the_crashes_of_one_provider_leave_the_other_alone(bench: Bench, up: UpProcess, moods: Path) -> None:
+    await both_synced(bench)
     process = shared_process(up)
     (moods / "crash").touch()
 
@@ -153,6 +165,7 @@ async def test_the_crashes_of_one_provider_leave_the_other_alone(bench: Bench, u
 
 
 async def test_a_killed_process_comes_back_with_the_providers_that_are_needed(bench: Bench, up: UpProcess) -> None:
+    await both_synced(bench)
     killed = shared_process(up)
 
     os.kill(killed, signal.SIGKILL)
