@@ -26,6 +26,7 @@ BENCHMARKS = (
     "kubernetes",
     "providers",
     "server_writes",
+    "shared_providers",
     "templates",
     "tenants",
     "vault",

@@ -1,4 +1,4 @@
-"""Delivery: providers as projects with a stage and an owner; CI for changes, nights and releases."""
+"""Delivery: providers as projects with a maturity and an owner; CI for changes, nights and releases."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from eso_sdk.provider import Maturity
 from eso_wire.values import Operation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +21,7 @@ SERVING = {name: each for name, each in PROVIDERS.items() if "eso.providers" in 
 PAGE = (ROOT / "providers" / "README.md").read_text(encoding="utf-8")
 
 
-def stages() -> dict[str, str]:
+def maturities() -> dict[str, str]:
     return dict(re.findall(r"^\| `([a-z-]+)` \| (\w+) \|", PAGE, re.MULTILINE))
 
 
@@ -46,18 +47,39 @@ def test_a_provider_that_serves_has_a_command_and_is_tried_by_the_suite(name: st
     assert name in project["entry-points"]["eso.conformance"]
 
 
-def test_every_provider_has_a_stage_and_those_that_are_stable_have_earned_it() -> None:
+def test_every_provider_has_a_maturity_and_those_that_are_stable_have_earned_it() -> None:
     """R101."""
     suite = (ROOT / "tests" / "conformance" / "test_provider_conformance.py").read_text()
     whole = (ROOT / "tests" / "e2e" / "conftest.py").read_text()
-    stable = {name for name, stage in stages().items() if stage == "stable"}
+    stable = {name for name, maturity in maturities().items() if maturity == "stable"}
 
-    assert set(stages()) == set(PROVIDERS)
-    assert set(stages().values()) <= {"experimental", "stable"}
+    assert set(maturities()) == set(PROVIDERS)
+    assert set(maturities().values()) <= set(Maturity)
     assert stable <= set(SERVING)
     assert [name for name in stable if f'"{name}": Candidate(' not in suite] == []
     (started,) = re.findall(r"^    names = \((.*)\)$", whole, re.MULTILINE)
     assert [name for name in stable if f'"{name}"' not in started] == []
+
+
+@pytest.mark.parametrize("name", sorted(SERVING))
+def test_the_table_and_the_provider_agree_on_its_maturity(name: str) -> None:
+    provider = entry_points(group="eso.providers")[name].load()
+
+    assert provider.maturity == maturities()[name]
+    assert provider.manifest()["maturity"] == provider.maturity
+
+
+@pytest.mark.parametrize("word", Maturity)
+def test_the_words_of_maturity_are_defined(word: Maturity) -> None:
+    assert f"- **{word}**: " in PAGE
+
+
+def test_an_unproven_provider_is_tested_against_a_stand_in_and_no_other_is() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| ([^|]+) \|", PAGE, re.MULTILINE)
+
+    assert {name for name, maturity, _ in rows if maturity == "unproven"} == {
+        name for name, _, against in rows if "stand-in" in against
+    }
 
 
 @pytest.mark.parametrize("name", sorted(SERVING))

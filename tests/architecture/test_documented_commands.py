@@ -73,12 +73,19 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "helm install external-secrets deploy/charts/external-secrets --namespace external-secrets": HELM,
         "helm install external-secrets deploy/charts/external-secrets --namespace team-a": HELM,
         "helm install weather": HELM,
+        "eso provider list --needed": Because(
+            "other tests run this command", "packages/eso-cli/tests/test_provider_list.py"
+        ),
+        "docker build -f deploy/Containerfile --target providers": Because("docker and helm are needed", CHARTS),
         "kubectl get providerclasses": Because("it only lists objects", "tests/kubectl/test_reading.py"),
         "helm upgrade external-secrets": HELM,
     },
     "docs/guides/migrate-to-v2.md": {"eso migrate": MIGRATION},
     "docs/guides/one-machine.md": {
         "eso up -f manifests/": Because("other tests run this command", "packages/eso-cli/tests/test_up_providers.py"),
+        "eso up -f manifests/ --shared-providers": Because(
+            "other tests run this command", "packages/eso-cli/tests/test_up_shared.py"
+        ),
     },
     "docs/guides/plan.md": {
         "eso plan": Because("other tests run this command", "packages/eso-cli/tests/test_plan.py"),

@@ -54,7 +54,7 @@ def test_a_chart_and_what_is_set_of_it_exist(command: str) -> None:
 def test_the_images_are_targets_of_the_containerfile() -> None:
     built = set(re.findall(r"-f deploy/Containerfile --target (\w+)", COMMANDS))
 
-    assert built == {"operator", "provider"}
+    assert built == {"operator", "provider", "providers"}
     assert built <= set(re.findall(r"^FROM base AS (\w+)", CONTAINERFILE, re.MULTILINE))
 
 
@@ -82,6 +82,16 @@ def test_an_image_holds_a_distribution_with_those_it_needs(target: str, distribu
     entry = re.findall(r'^ENTRYPOINT \["(.+)"\]', stage, re.MULTILINE)[0]
     assert distribution.startswith(entry)
     assert distribution in PROJECTS[distribution]["scripts"]
+
+
+def test_the_image_of_several_providers_holds_what_they_need() -> None:
+    stage = CONTAINERFILE.partition("FROM base AS providers")[2].partition("\nFROM ")[0]
+    wheels = {wheel.replace("_", "-") for wheel in re.findall(r"\./(\w+)-\*", stage)}
+
+    providers = {name for name in PROJECTS if name.startswith("eso-provider-")}
+    assert wheels >= set().union(*map(needed, providers)) - providers
+    (entry,) = re.findall(r'^ENTRYPOINT \["(.+)"\]', stage, re.MULTILINE)
+    assert entry in PROJECTS["eso-sdk"]["scripts"]
 
 
 def needed(distribution: str) -> set[str]:

@@ -11,6 +11,7 @@ import yaml
 
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import Reconcilers
+from eso_sdk.sharedmain import members_of, parsed, split_names
 from gotmpl.errors import TemplateError
 from kubebase.meta import JsonObject
 
@@ -278,6 +279,11 @@ def test_fixed_users_are_left_to_openshift(operator_chart: Chart, adapt: str, us
         pytest.param({"bitwarden-sdk-server": {"enabled": True}}, "install its own chart first", id="a subchart"),
         pytest.param({"processPushSecret": False}, "processClusterPushSecret=false", id="push reconcilers"),
         pytest.param({"providers": {"shared": {"enabled": True}}}, "needs providers.shared.names", id="nothing shared"),
+        pytest.param(
+            {"providers": {"shared": {"enabled": True, "names": ["vault"]}, "vault": {"resources": {}}}},
+            "has no effect while providers.shared.names holds .* one container runs all of them",
+            id="a container of its own",
+        ),
         pytest.param({"providers": {"Vault": {}}}, "the name of a provider has lower case letters", id="a wrong name"),
     ],
 )
@@ -353,18 +359,67 @@ def test_the_cloud_identity_of_the_operator_reaches_providers_without_one(operat
     assert "provider-aws" not in notes
 
 
-def test_several_providers_share_a_deployment_and_keep_a_service_each(operator_chart: Chart) -> None:
-    objects = operator_chart(
-        providers={"shared": {"enabled": True, "names": ["webhook", "generators"]}, "webhook": {"enabled": True}}
-    )
+SHARED: JsonObject = {
+    "shared": {"enabled": True, "names": ["webhook", "generators"], "extraArgs": {"drain": 5}},
+    "webhook": {"enabled": True, "callTokens": {"verify": "review"}, "extraArgs": {"allow-address": ["10.0.0.1"]}},
+}
+
+
+def test_several_providers_share_a_container_and_keep_a_service_each(operator_chart: Chart) -> None:
+    objects = operator_chart(providers=SHARED)
     pod = at(objects, ("Deployment", "provider-shared", "spec", "template"))
+    (container,) = pod["spec"]["containers"]
 
     assert "Deployment/provider-webhook" not in named(objects)
-    listening = {each["name"]: each["args"][0].rpartition(":")[2] for each in pod["spec"]["containers"]}
-    assert listening == {"webhook": "8080", "generators": "8090"}
-    for name, port in listening.items():
+    assert container["image"].partition(":")[0].endswith("/eso-providers")
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert ports == {"grpc": 8080, "grpc-1": 8090, "live": 8082}
+    for name, port in (("webhook", "grpc"), ("generators", "grpc-1")):
         service = at(objects, ("Service", f"provider-{name}"))
         assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-        assert str(service["spec"]["ports"][0]["port"]) == port
-    secrets = [each["secret"]["secretName"] for each in pod["spec"]["volumes"]]
-    assert secrets == ["provider-webhook-provider-tls", "provider-generators-provider-tls"]
+        (offered,) = service["spec"]["ports"]
+        assert (offered["port"], offered["targetPort"]) == (ports[port], port)
+    allowed = at(objects, ("NetworkPolicy", "provider-shared", "spec", "ingress"))
+    assert [each["ports"][0]["port"] for each in allowed] == ["grpc", "live", "grpc-1"]
+
+
+def test_each_provider_of_a_shared_container_keeps_its_identity(operator_chart: Chart) -> None:
+    """The container gets the command line that `eso-providers` reads, so each has the settings of its own pod."""
+    objects = operator_chart(providers=SHARED)
+    (container,) = at(objects, ("Deployment", "provider-shared", "spec", "template", "spec", "containers"))
+    names, flags = split_names(container["args"])
+    environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+    webhook, generators = members_of(names, *parsed(names, flags, environment), environment)
+
+    mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+    volumes = at(objects, ("Deployment", "provider-shared", "spec", "template", "spec", "volumes"))
+    secrets = {each["name"]: each["secret"]["secretName"] for each in volumes}
+    for member, port in ((webhook, 8080), (generators, 8090)):
+        assert member.options.listen == f"0.0.0.0:{port}"
+        assert secrets[mounted[str(member.options.tls_dir)]] == f"provider-{member.name}-provider-tls"
+        assert len(member.options.allowed_clients) == 1
+        assert member.options.drain_seconds == 5
+    assert webhook.options.call_auth is not None
+    assert webhook.options.call_auth.audiences[0] == "external-secrets-provider/provider-webhook"
+    assert generators.options.call_auth is None
+    assert webhook.options.addresses != generators.options.addresses
+
+
+def test_notes_name_the_account_of_a_shared_deployment(operator_chart: Chart) -> None:
+    notes = str(operator_chart(notes=True, providers=SHARED, serviceAccount={"annotations": {ROLE: "shared"}}))
+
+    assert "external-secrets:provider-shared" in notes
+    assert "external-secrets:provider-webhook" not in notes
+
+
+def test_a_shared_container_has_one_metrics_endpoint(operator_chart: Chart) -> None:
+    shared = {**SHARED, "shared": {**SHARED["shared"], "metrics": {"service": {"enabled": True}}}}
+    objects = operator_chart(providers=shared)
+
+    metrics = [name for name in named(objects) if name.startswith("Service/") and name.endswith("-metrics")]
+    assert [name.rpartition("external-secrets-")[2] for name in metrics if "provider" in name] == [
+        "provider-shared-metrics"
+    ]
+    allowed = at(objects, ("NetworkPolicy", "provider-shared", "spec", "ingress"))
+    assert [each["ports"][0]["port"] for each in allowed] == ["grpc", "live", "metrics", "grpc-1"]

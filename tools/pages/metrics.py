@@ -34,6 +34,11 @@ One series for each object, removed when the object is deleted. `KIND` is one of
 With `--enable-extended-metric-labels` each also has the labels {extended}.
 """
 
+PROVIDER: Final = """\
+Each series also has the label `provider`, the name of the provider: a process may run several. In
+`externalsecret_provider_api_calls_count` that label is the name of the API, as existing dashboards expect.
+"""
+
 _STANDARD: Final = ("process_", "python_")
 _WITH_SERIES: Final = [kind for kind in Subsystem if kind is not Subsystem.GENERATOR_STATE]
 """GeneratorStates have a controller, but no series that users would watch."""
@@ -56,7 +61,7 @@ def page(_reference: Path) -> str:
         f"{words}\n{table(_HEADS, dict.fromkeys(_row(None, metric) for metric in objects))}",
         f"## Operator: controllers\n{table(_HEADS, _rows(metrics.registry, {metric.name for metric in objects}))}",
         f"## Operator: calls to providers\n{table(_HEADS, _rows(calls))}",
-        f"## Provider\n{table(_HEADS, _rows(provider.registry))}",
+        f"## Provider\n{PROVIDER}\n{table(_HEADS, _rows(provider.registry))}",
     )
     return "\n".join((HEADER, *sections))
 

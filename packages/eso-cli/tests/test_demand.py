@@ -11,7 +11,7 @@ import pytest
 from eso_api.references import CORE_GROUP
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.demand import Demand, Want, offers, wanted_by
-from eso_cli.providers import installed, load
+from eso_sdk.installed import installed, load
 from kubebase.clock import SystemClock
 from localkube.cluster import Cluster
 from localkube.manifests import install

@@ -22,7 +22,6 @@ from eso_api.values import SecretBytes
 from eso_cli.migrate.bridges import Bridge
 from eso_cli.migrate.convert import Converted, RefusedError, convert_generator, convert_store
 from eso_cli.migrate.inventory import V1_GENERATORS, V1_STORES, id_of
-from eso_cli.providers import installed, load
 from eso_cli.testing.migrations import bridges
 from eso_operator.resolving.backends import same_backend
 from eso_operator.resolving.credentials import bind
@@ -39,6 +38,7 @@ from eso_operator.testing.clusters import (
     provider_service,
     ready,
 )
+from eso_sdk.installed import installed, load
 from eso_wire.values import CredentialKind, Handshake
 from eso_wire.versions import CURRENT, SUPPORTED
 from kubebase.meta import JsonObject

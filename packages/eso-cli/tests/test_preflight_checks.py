@@ -36,7 +36,7 @@ from eso_cli.preflight.snapshot import (
     Webhook,
     Workload,
 )
-from eso_cli.providers import installed
+from eso_sdk.installed import installed
 from kubebase.meta import Object, ObjectKey, ObjectMeta
 
 OWNER = Owner("external-secrets", "eso")

@@ -13,20 +13,12 @@ from typing import Any
 
 import pytest
 
-from eso_cli.providers import (
-    CORE_NAMESPACE,
-    ProviderNameError,
-    ReservedPort,
-    Supervised,
-    installed,
-    keep_certificates,
-    plan,
-    plan_others,
-)
+from eso_cli.providers import CORE_NAMESPACE, ReservedPort, Supervised, keep_certificates, plan, plan_others
 from eso_cli.serving import trial_flags
 from eso_operator.certs import local
 from eso_operator.certs.bundle import Lifetimes
 from eso_operator.certs.settings import CertificateSettings, identity_of
+from eso_sdk.installed import ProviderNameError, installed
 from eso_wire.tls import load_material
 from kubebase.testing.clock import START, VirtualClock
 from kubebase.testing.servers import free_ports
@@ -34,14 +26,6 @@ from kubebase.testing.servers import free_ports
 FILES = ("ca.crt", "tls.crt", "tls.key")
 
 Eso = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def test_installed_providers_are_listed(eso: Eso) -> None:
-    listed = eso("provider", "list")
-
-    assert listed.returncode == 0
-    assert {"fake", "generators"} <= set(listed.stdout.split())
-    assert tuple(listed.stdout.split()) == installed()
 
 
 def test_a_new_provider_is_a_distribution_that_describes_itself(eso: Eso, tmp_path: Path) -> None:

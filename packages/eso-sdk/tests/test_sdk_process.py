@@ -152,7 +152,8 @@ async def test_on_sigterm_the_running_call_finishes_and_new_ones_are_refused(pro
     lines = [json.loads(line) for line in logged.decode().splitlines()]
     assert [line["msg"] for line in lines if line["msg"] != "call handled"] == ["serving", "draining", "stopped"]
     get = next(line for line in lines if line.get("method") == "GetSecrets")
-    assert set(get) == {"level", "ts", "msg", "method", "request_id", "kind", "store", "code", "reason", "duration"}
+    names = {"level", "ts", "msg", "provider", "method", "request_id", "kind", "store", "code", "reason", "duration"}
+    assert set(get) == names
     assert (get["code"], get["kind"]) == ("OK", "Waiter")
 
 

@@ -154,7 +154,10 @@ async def test_new_certificates_and_a_new_authority_are_taken_without_a_restart(
     with_old = await served.client.handshake()
 
     assert before.instance_id == with_new.instance_id == with_old.instance_id
-    assert b'eso_provider_tls_reloads_total{result="success"} 1.0' in served.server.metrics.exposition()
+    assert (
+        b'eso_provider_tls_reloads_total{provider="scripted",result="success"} 1.0'
+        in served.server.metrics.exposition()
+    )
 
 
 async def test_half_written_certificates_do_no_harm(served: ProviderServer) -> None:
@@ -164,7 +167,7 @@ async def test_half_written_certificates_do_no_harm(served: ProviderServer) -> N
     answer = await another.handshake()
 
     assert answer.provider_name == "scripted"
-    assert b'eso_provider_tls_reloads_total{result="failure"}' in served.server.metrics.exposition()
+    assert b'eso_provider_tls_reloads_total{provider="scripted",result="failure"}' in served.server.metrics.exposition()
 
 
 async def test_the_server_waits_for_its_certificates(tmp_path: Path) -> None:
@@ -385,15 +388,17 @@ async def test_metrics_count_calls_by_method_code_and_reason(served: ProviderSer
     _, body = await fetch(served, b"GET /metrics HTTP/1.1\r\n\r\n")
     text = body.decode()
 
-    assert 'eso_grpc_server_started_total{method="GetSecrets"} 2.0' in text
-    assert 'eso_grpc_server_handled_total{code="OK",method="GetSecrets",reason=""} 1.0' in text
-    refused = 'eso_grpc_server_handled_total{code="INVALID_ARGUMENT",method="GetSecrets",reason="CONFIG_INVALID"} 1.0'
+    ours = 'method="GetSecrets",provider="scripted"'
+    assert f"eso_grpc_server_started_total{{{ours}}} 2.0" in text
+    assert f'eso_grpc_server_handled_total{{code="OK",{ours},reason=""}} 1.0' in text
+    refused = f'eso_grpc_server_handled_total{{code="INVALID_ARGUMENT",{ours},reason="CONFIG_INVALID"}} 1.0'
     assert refused in text
     api = 'externalsecret_provider_api_calls_count{call="ReadNote",provider="scripted",status="success"} 1.0'
     assert api in text
-    assert 'eso_grpc_server_latency_seconds_count{method="GetSecrets"} 2.0' in text
-    assert "eso_provider_sessions 1.0" in text
-    assert 'eso_provider_backend_latency_seconds_count{call="ReadNote"} 1.0' in text
+    assert f"eso_grpc_server_latency_seconds_count{{{ours}}} 2.0" in text
+    assert 'eso_provider_sessions{provider="scripted"} 1.0' in text
+    assert 'eso_provider_serving{provider="scripted"} 1.0' in text
+    assert 'eso_provider_backend_latency_seconds_count{call="ReadNote",provider="scripted"} 1.0' in text
 
 
 @pytest.mark.parametrize("raw", [b"", b"no message"], ids=["a handshake", "what does not decode"])

@@ -26,6 +26,11 @@
 {{- if eq $name "shared" }}
 {{- fail "providers.shared.names holds the names of providers, for example [generators, webhook]; shared is none." }}
 {{- end }}
+{{- range $key := list "image" "resources" "securityContext" "extraEnv" "extraVolumeMounts" "metrics" }}
+{{- if hasKey (default dict (get $values.providers $name)) $key }}
+{{- fail (printf "providers.%s.%s has no effect while providers.shared.names holds %s: one container runs all of them; set providers.shared.%s instead." $name $key $name $key) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- $shared := dig "shared" dict (default dict $values.providers) }}
 {{- if and (dig "enabled" false $shared) (not $shared.names) }}

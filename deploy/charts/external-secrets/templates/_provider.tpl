@@ -4,7 +4,8 @@ A unit is a dict:
   root      the root context
   name      of the Deployment, the account and the policy: provider-NAME
   settings  of the pods: the keys of providerDefaults
-  members   a list of dicts with `name` and `settings`: one container and one Service each
+  members   a list of dicts with `name` and `settings`: one Service each, and one container each unless they share one
+  shared    whether one container runs all members, with the settings of the unit; then each member has `own`, its values
   operator  who may call: namespace, serviceAccount, trustDomain, podLabels
   metrics   what the names of the metrics Services begin with
 */}}
@@ -149,8 +150,12 @@ spec:
       {{- . | nindent 6 }}
 {{- end }}
       containers:
+{{- if .shared }}
+        {{- include "eso.unit.sharedContainer" . | nindent 8 }}
+{{- else }}
 {{- range $index, $member := .members }}
         {{- include "eso.unit.container" (dict "unit" $unit "index" $index "member" $member) | nindent 8 }}
+{{- end }}
 {{- end }}
       volumes:
 {{- range .members }}
@@ -177,8 +182,6 @@ spec:
 {{- $unit := .unit }}
 {{- $settings := .member.settings }}
 {{- $suffix := ternary "" (printf "-%d" (int .index)) (eq (int .index) 0) }}
-{{- $name := printf "provider-%s" .member.name }}
-{{- $tokens := default dict $settings.callTokens }}
 {{- $open := include "eso.unit.metricsOpen" (dict "root" $unit.root "settings" $settings) }}
 - name: {{ ternary "provider" .member.name (eq (len $unit.members) 1) }}
   image: {{ include "eso.image" (list $unit.root (printf "eso-provider-%s" .member.name) $settings.image .member.path) | quote }}
@@ -189,19 +192,8 @@ spec:
     - --metrics={{ ternary "0.0.0.0" "127.0.0.1" (eq $open "true") }}:{{ include "eso.unit.port" (list "metrics" .index $settings) }}
     - --live=0.0.0.0:{{ include "eso.unit.port" (list "live" .index) }}
     - --allowed-client=spiffe://{{ $unit.operator.trustDomain }}/ns/{{ $unit.operator.namespace }}/sa/{{ $unit.operator.serviceAccount }}
-{{- if $tokens.verify }}
-    - --token-policy={{ $tokens.policy }}
-    - --token-audience=external-secrets-provider/{{ $name }}
-    - --token-audience=external-secrets-provider/{{ include "eso.namespace" $unit.root }}/{{ $name }}
-{{- range $tokens.audiences }}
-    - {{ printf "--token-audience=%s" . | quote }}
-{{- end }}
-{{- if eq $tokens.verify "review" }}
-    - --token-review
-{{- else }}
-    - {{ printf "--token-issuer=%s" $tokens.issuer | quote }}
-    - {{ printf "--token-jwks=%s" $tokens.jwks | quote }}
-{{- end }}
+{{- with include "eso.unit.tokenFlags" (list $unit .member "--") | trim }}
+    {{- . | nindent 4 }}
 {{- end }}
 {{- with $settings.extraArgs }}
     {{- include "eso.extraArgs" . | trim | nindent 4 }}
@@ -235,6 +227,94 @@ spec:
 {{- end }}
 {{- end }}
 
+{{/* The flags that say which tokens a member accepts: list UNIT MEMBER PREFIX. */}}
+{{- define "eso.unit.tokenFlags" -}}
+{{- $unit := index . 0 }}
+{{- $prefix := index . 2 }}
+{{- $name := printf "provider-%s" (index . 1).name }}
+{{- $tokens := default dict (index . 1).settings.callTokens }}
+{{- if $tokens.verify }}
+- {{ $prefix }}token-policy={{ $tokens.policy }}
+- {{ $prefix }}token-audience=external-secrets-provider/{{ $name }}
+- {{ $prefix }}token-audience=external-secrets-provider/{{ include "eso.namespace" $unit.root }}/{{ $name }}
+{{- range $tokens.audiences }}
+- {{ printf "%stoken-audience=%s" $prefix . | quote }}
+{{- end }}
+{{- if eq $tokens.verify "review" }}
+- {{ $prefix }}token-review
+{{- else }}
+- {{ printf "%stoken-issuer=%s" $prefix $tokens.issuer | quote }}
+- {{ printf "%stoken-jwks=%s" $prefix $tokens.jwks | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* One container for all members: a port, a folder of certificates and token audiences for each. */}}
+{{- define "eso.unit.sharedContainer" -}}
+{{- $unit := . }}
+{{- $settings := .settings }}
+{{- $open := include "eso.unit.metricsOpen" (dict "root" .root "settings" $settings) }}
+- name: providers
+  image: {{ include "eso.image" (list .root "eso-providers" $settings.image "providers.shared.image") | quote }}
+  imagePullPolicy: {{ dig "pullPolicy" "IfNotPresent" (default dict $settings.image) }}
+  args:
+{{- range .members }}
+    - {{ .name }}
+{{- end }}
+    - --tls-dir=/tls
+    - --metrics={{ ternary "0.0.0.0" "127.0.0.1" (eq $open "true") }}:{{ include "eso.unit.port" (list "metrics" 0 $settings) }}
+    - --live=0.0.0.0:{{ include "eso.unit.port" (list "live" 0) }}
+    - --allowed-client=spiffe://{{ .operator.trustDomain }}/ns/{{ .operator.namespace }}/sa/{{ .operator.serviceAccount }}
+{{- with $settings.extraArgs }}
+    {{- include "eso.extraArgs" . | trim | nindent 4 }}
+{{- end }}
+{{- range $index, $member := .members }}
+    - --{{ .name }}.listen=0.0.0.0:{{ include "eso.unit.port" (list "grpc" $index) }}
+{{- with include "eso.unit.tokenFlags" (list $unit $member (printf "--%s." .name)) | trim }}
+    {{- . | nindent 4 }}
+{{- end }}
+{{- $flags := dict }}
+{{- range $flag, $value := $member.own.extraArgs }}
+{{- $_ := set $flags (printf "%s.%s" $member.name $flag) $value }}
+{{- end }}
+{{- with $flags }}
+    {{- include "eso.extraArgs" . | trim | nindent 4 }}
+{{- end }}
+{{- end }}
+{{- with $settings.extraEnv }}
+  env:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+  ports:
+{{- range $index, $_ := .members }}
+    - {name: grpc{{ ternary "" (printf "-%d" (int $index)) (eq (int $index) 0) }}, containerPort: {{ include "eso.unit.port" (list "grpc" $index) }}, protocol: TCP}
+{{- end }}
+{{- if $open }}
+    - {name: metrics, containerPort: {{ include "eso.unit.port" (list "metrics" 0 $settings) }}, protocol: TCP}
+{{- end }}
+    - {name: live, containerPort: {{ include "eso.unit.port" (list "live" 0) }}, protocol: TCP}
+  # Ready while one provider serves: a provider that fails must not take the calls of the others away.
+  readinessProbe:
+    httpGet: {path: /readyz, port: live}
+  livenessProbe:
+    httpGet: {path: /healthz, port: live}
+{{- with $settings.resources }}
+  resources:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- with include "eso.securityContext" (list .root $settings.securityContext) }}
+  securityContext:
+    {{- . | nindent 4 }}
+{{- end }}
+  volumeMounts:
+{{- range .members }}
+    - {name: {{ .name }}-tls, mountPath: /tls/{{ .name }}, readOnly: true}
+{{- end }}
+{{- with $settings.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- end }}
+
 {{- define "eso.unit.services" -}}
 {{- $unit := .unit }}
 {{- $settings := .member.settings }}
@@ -257,7 +337,11 @@ spec:
   ports:
     # The port of the container: the name of a headless Service stands for its pods.
     - {name: grpc, port: {{ include "eso.unit.port" (list "grpc" .index) }}, targetPort: grpc{{ $suffix }}, protocol: TCP}
-{{- if include "eso.unit.metricsOpen" (dict "root" $unit.root "settings" $settings) }}
+{{- if and $unit.shared (eq (int .index) 0) }}
+{{- $settings = $unit.settings }}
+{{- $name = $unit.name }}
+{{- end }}
+{{- if and (include "eso.unit.metricsOpen" (dict "root" $unit.root "settings" $settings)) (or (not $unit.shared) (eq (int .index) 0)) }}
 ---
 # No label of a provider: the operator makes a class of each Service that has it.
 apiVersion: v1
@@ -311,12 +395,15 @@ spec:
           podSelector:
             matchLabels:
               {{- toYaml $unit.operator.podLabels | nindent 14 }}
+{{- if or (not $unit.shared) (eq (int $index) 0) }}
+{{- $probed := ternary $unit.settings $member.settings (eq (toString $unit.shared) "true") }}
     - ports: [{port: live{{ $suffix }}, protocol: TCP}]
-{{- if include "eso.unit.metricsOpen" (dict "root" $unit.root "settings" $member.settings) }}
+{{- if include "eso.unit.metricsOpen" (dict "root" $unit.root "settings" $probed) }}
     - ports: [{port: metrics{{ $suffix }}, protocol: TCP}]
-{{- with dig "metrics" "from" list $member.settings }}
+{{- with dig "metrics" "from" list $probed }}
       from:
         {{- toYaml . | nindent 8 }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

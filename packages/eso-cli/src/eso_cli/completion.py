@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from eso_cli.providers import installed
 from eso_operator.insight.kinds import kinds_named, known_words
 from eso_operator.insight.sights import NAMESPACES, Eyes
+from eso_sdk.installed import installed
 from kubebase.meta import Resource
 from kuberun import config
 from kuberun.client import Client

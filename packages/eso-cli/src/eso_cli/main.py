@@ -76,7 +76,7 @@ def crds() -> None:
     """
     from eso_api.kinds import installed_kinds
     from eso_api.manifests import crd_yaml
-    from eso_cli.providers import unloadable
+    from eso_sdk.installed import unloadable
 
     def warn(name: str, problem: Exception) -> None:
         typer.echo(f"eso crds: {unloadable(name, problem)}", err=True)
@@ -117,6 +117,9 @@ def up(
     log_format: Annotated[
         LogFormat, typer.Option(help="Format of log lines; auto is text on a terminal and json in a pipe or file.")
     ] = LogFormat.AUTO,
+    shared_providers: Annotated[
+        bool, typer.Option("--shared-providers", help="Run all providers in one process, to save memory.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
 ) -> None:
     """Run everything on this machine until interrupted: Kubernetes API, External Secrets CRDs, operator, providers.
@@ -137,6 +140,7 @@ def up(
         operator_flags=tuple(context.args),
         log_format=log_format,
         quiet=quiet,
+        shared_providers=shared_providers,
     )
     raise typer.Exit(asyncio.run(serve(options)))
 
@@ -283,30 +287,56 @@ commands.command()(preflight)
 
 
 @provider_app.command("list")
-def list_providers() -> None:
-    """Print the names of the installed providers."""
-    from eso_cli.providers import installed
+def list_providers(
+    *,
+    needed: Annotated[
+        bool, typer.Option("--needed", help="List the providers that stores and generators need instead.")
+    ] = False,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", help="With --needed: manifests or a folder instead of a cluster; - is stdin."),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: OutputFormat = Output.TEXT,
+) -> None:
+    """List the installed providers with their maturity: stable, beta or unproven.
 
-    for name in installed():
-        typer.echo(name)
+    With --needed, exits with 0 if every needed provider is installed here, with 1 if one is not, and with 2 if a file
+    or the API server cannot be used.
+    """
+    from eso_cli.providerlist import Options, list_installed, list_needed
+
+    options = Options(kubeconfig, context, output is Output.JSON, tuple(file or ()))
+    if not needed and (file or kubeconfig or context):
+        raise typer.BadParameter("give --needed too: only then objects are read", param_hint="--file, --kubeconfig")
+    raise typer.Exit(asyncio.run(list_needed(options)) if needed else list_installed(options))
 
 
 @provider_app.command("serve", context_settings=_PASSED_ON, add_help_option=False)
 def serve_provider(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the provider.", autocompletion=complete_provider)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Name of the provider; several names run in one process.", autocompletion=complete_provider
+        ),
+    ],
 ) -> None:
-    """Run an installed provider; `eso provider serve NAME --help` lists its flags.
+    """Run an installed provider, or several in one process; `eso provider serve NAME --help` lists the flags.
 
     Without --tls-dir, it creates trial certificates in .eso/serve and listens on 127.0.0.1:8080.
+    Of several providers, each next one listens on a port that is 10 higher; --NAME.FLAG=VALUE is a flag of one of them.
     """
     if name in ("--help", "-h"):
         typer.echo(context.get_help())
         raise typer.Exit
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when gRPC is imported; its log lines do not help users
-    from eso_cli.serving import serve
+    from eso_cli.serving import serve, serve_several
+    from eso_sdk.sharedmain import split_names
 
-    raise typer.Exit(serve(name, context.args))
+    others, flags = split_names(context.args)
+    raise typer.Exit(serve_several((name, *others), flags) if others else serve(name, context.args))
 
 
 @provider_app.command("new")

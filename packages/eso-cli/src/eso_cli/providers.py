@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,48 +21,20 @@ from eso_api.values import SecretBytes
 from eso_operator.certs.local import replace_set
 from eso_operator.certs.secrets import CERTIFICATE, KEY, TRUST, TYPED_SECRETS, keys_of
 from eso_operator.resolving.resolved import ServiceKey
-from eso_sdk.tracebacks import seat
+from eso_sdk.installed import ProviderNameError, installed, load
 from eso_wire.tls import TlsMaterial, TlsMaterialError, client_id
 from eso_wire.values import KindInfo
 from kubebase.clock import Clock
 from kuberun.errors import ApiError
 
 if TYPE_CHECKING:
-    from eso_sdk.provider import Provider
     from kuberun.client import Client
 
-ENTRY_POINTS: Final = "eso.providers"
 CORE_NAMESPACE: Final = "external-secrets"
 CLIENT_IDENTITY: Final = client_id("cluster.local", CORE_NAMESPACE, "external-secrets")
 STARTED_HERE: Final = {"app.kubernetes.io/managed-by": "eso-up"}
 """Labels of the Services that `eso up` creates, so that a later run can remove obsolete ones."""
 _SOON, _LATER = 0.25, 15.0
-
-
-class ProviderNameError(ValueError):
-    """A provider argument that is invalid; the message says why."""
-
-
-def installed() -> tuple[str, ...]:
-    """Return the names of all installed providers."""
-    return tuple(sorted({entry_point.name for entry_point in entry_points(group=ENTRY_POINTS)}))
-
-
-def unloadable(name: str, problem: Exception) -> str:
-    """Describe a provider whose code fails when it is imported. It is left out; the others work."""
-    return f"provider {name} is left out because it cannot be loaded: {seat(problem)}; install it again, or remove it"
-
-
-def load(name: str) -> Provider:
-    """Import and return the provider with this name."""
-    for entry_point in entry_points(group=ENTRY_POINTS, name=name):
-        try:
-            provider: Provider = entry_point.load()
-        except Exception as problem:  # the provider's own code, which may raise anything
-            raise ProviderNameError(unloadable(name, problem)) from problem
-        return provider
-    known = ", ".join(installed()) or "none"
-    raise ProviderNameError(f'no provider "{name}" is installed (installed: {known})')
 
 
 class ReservedPort:
@@ -136,6 +107,19 @@ class Supervised:
     def objects(self) -> list[dict[str, Any]]:
         """Return the Service that represents the provider in the API."""
         return [service_object(self.service, self.port, load(self.name).kind_infos)]
+
+
+def shared_command(providers: Iterable[Supervised]) -> list[str]:
+    """Return the command that runs these providers in one process, each as soon as it has certificates."""
+    own: list[str] = []
+    names: list[str] = []
+    for provider in providers:
+        names.append(provider.name)
+        own.append(f"--{provider.name}.listen={provider.address}")
+        own.append(f"--{provider.name}.tls-dir={provider.tls_folder}")
+        own.append(f"--{provider.name}.ready-file={provider.ready_file}")
+    common = ["--on-demand", "--allowed-client", CLIENT_IDENTITY]
+    return [sys.executable, "-m", "eso_sdk.sharedmain", *names, *common, *own]
 
 
 def service_object(service: ServiceKey, port: int, infos: Iterable[KindInfo]) -> dict[str, Any]:

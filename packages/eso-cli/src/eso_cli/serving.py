@@ -1,8 +1,10 @@
-"""`eso provider serve NAME`: an installed provider in this process, as its own command `eso-provider-NAME` runs it.
+"""`eso provider serve NAME...`: installed providers in this process, as the commands of the SDK run them.
+
+One provider runs as its own command `eso-provider-NAME` runs it, several as `eso-providers` does.
 
 A provider needs certificates. If the command line names none, trial certificates are created in `.eso/serve`: `server/`
-for the provider, `client/` for its callers, such as `eso conformance`. The provider then listens on loopback only,
-unless the command line names an address.
+for the provider, `client/` for its callers, such as `eso conformance`; for several providers in `.eso/serve/NAME`. The
+provider then listens on loopback only, unless the command line names an address.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from typing import cast
 
 import typer
 
-from eso_cli.providers import CLIENT_IDENTITY, CORE_NAMESPACE, ProviderNameError, load
+from eso_cli.providers import CLIENT_IDENTITY, CORE_NAMESPACE
 from eso_operator.certs.bundle import Lifetimes
 from eso_operator.certs.local import maintain
 from eso_operator.certs.settings import CertificateSettings, identity_of
 from eso_operator.resolving.resolved import ServiceKey
+from eso_sdk.installed import ProviderNameError, load
 from kubebase.clock import SystemClock
 
 TRIAL_FOLDER = Path(".eso/serve")
@@ -44,16 +47,44 @@ def serve(name: str, arguments: list[str]) -> int:
     return 0
 
 
+def serve_several(names: Sequence[str], flags: Sequence[str]) -> int:
+    """Run several providers until a signal arrives; return the exit code."""
+    from eso_sdk.sharedmain import run
+
+    return run([*names, *several_trial_flags(names, flags, os.environ), *flags])
+
+
 def trial_flags(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """Create trial certificates and return flags for them and a loopback address; [] if certificates are given."""
-    named = any(argument.split("=")[0] in ("--tls-dir", "--help", "-h") for argument in arguments)
-    if named or environment.get("ESO_PROVIDER_TLS_DIR"):
+    if _certificates_given(arguments, environment):
         return []
+    folder = _trial_certificates(name, TRIAL_FOLDER)
+    return [*_trial_address(environment), "--tls-dir", str(folder), "--allowed-client", CLIENT_IDENTITY]
+
+
+def several_trial_flags(names: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Do the same for several providers: each gets certificates of its own."""
+    if _certificates_given(arguments, environment):
+        return []
+    folders = [f"--{name}.tls-dir={_trial_certificates(name, TRIAL_FOLDER / name)}" for name in names]
+    return [*_trial_address(environment), *folders, "--allowed-client", CLIENT_IDENTITY]
+
+
+def _certificates_given(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether the command line or the environment names certificates, or asks for help."""
+    flags = {argument.split("=")[0] for argument in arguments}
+    named = any(flag in ("--tls-dir", "--help", "-h") or flag.endswith(".tls-dir") for flag in flags)
+    return named or bool(environment.get("ESO_PROVIDER_TLS_DIR"))
+
+
+def _trial_certificates(name: str, folder: Path) -> Path:
     settings = CertificateSettings(core_namespace=CORE_NAMESPACE)
     identity = identity_of(ServiceKey(CORE_NAMESPACE, f"provider-{name}"), settings, local=("127.0.0.1",))
-    made = maintain(TRIAL_FOLDER, identity, SystemClock().now(), Lifetimes())
-    listen = [] if environment.get("ESO_PROVIDER_LISTEN") else ["--listen", TRIAL_ADDRESS]
-    return [*listen, "--tls-dir", str(made.server), "--allowed-client", CLIENT_IDENTITY]
+    return maintain(folder, identity, SystemClock().now(), Lifetimes()).server
+
+
+def _trial_address(environment: Mapping[str, str]) -> list[str]:
+    return [] if environment.get("ESO_PROVIDER_LISTEN") else ["--listen", TRIAL_ADDRESS]
 
 
 def _own_command(name: str) -> Callable[[], object] | None:

@@ -2,7 +2,8 @@
 
 The API server runs in this process. The operator and the providers are child processes and are restarted when they
 exit. Providers on the command line start at once; any other installed provider starts with the first object that needs
-it. Log lines of the children go to the standard error of this process, with the name of the component.
+it. With `--shared-providers` one child runs all of them, and starts each when its certificates are written. Log lines
+of the children go to the standard error of this process, with the name of the component.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import sys
 from asyncio import TaskGroup
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,17 +30,17 @@ from eso_cli.progress import Progress
 from eso_cli.providers import (
     CORE_NAMESPACE,
     STARTED_HERE,
-    ProviderNameError,
     ReservedPort,
     Supervised,
     keep_certificates,
     plan,
     plan_others,
-    unloadable,
+    shared_command,
 )
 from eso_cli.supervisor import Component, supervised
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import SettingsError
+from eso_sdk.installed import ProviderNameError, unloadable
 from eso_sdk.tracebacks import seat
 from kubebase.clock import Clock, SystemClock
 from kubebase.meta import JsonObject
@@ -70,6 +72,8 @@ class Options:
     operator_flags: tuple[str, ...] = ()
     log_format: LogFormat = LogFormat.AUTO
     quiet: bool = False
+    shared_providers: bool = False
+    """Run all providers in one process."""
 
     @property
     def files(self) -> Files:
@@ -200,6 +204,8 @@ class Site:
         demand = Demand(self._kube.cluster, pinned, waiting, warn=self._warn)
         for provider in self._providers.values():
             provider.ready_file.unlink(missing_ok=True)  # of a process that was killed
+            if self._options.shared_providers:  # certificates of an earlier run would start providers without need
+                shutil.rmtree(provider.tls_folder, ignore_errors=True)
         try:
             async with supervised(self._components(kubeconfig), self._clock, self._log) as start, TaskGroup() as tasks:
                 running = _Running(start, tasks, client, demand)
@@ -239,7 +245,8 @@ class Site:
             self._tell(f"starting provider {name}: {who} needs it")
             provider = self._providers[name]
             self._started.append(provider)
-            running.start(self._component(provider))
+            if not self._options.shared_providers:
+                running.start(self._component(provider))
             running.own(self._attend(provider, running.client), self._announce_again(provider))
 
     async def _attend(self, provider: Supervised, client: Client) -> None:
@@ -281,7 +288,7 @@ class Site:
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def _components(self, kubeconfig: Path) -> list[Component]:
-        components = [self._component(provider) for provider in self._started]
+        components = self._provider_components()
         if self._options.operator:
             self._live_port.hand_over()
             self._dashboard_port.hand_over()
@@ -289,11 +296,23 @@ class Site:
             components.append(Component("operator", command, _environment()))
         return components
 
+    def _provider_components(self) -> list[Component]:
+        """Return the processes that run from the start: one for each provider, or one for all of them."""
+        if not self._options.shared_providers:
+            return [self._component(provider) for provider in self._started]
+        if not self._providers:
+            return []
+        self._tell_loopback()
+        return [shared_component(self._providers.values())]
+
     def _component(self, provider: Supervised) -> Component:
+        self._tell_loopback()
+        return provider_component(provider)
+
+    def _tell_loopback(self) -> None:
         if not self._said_loopback and _ALLOW_ADDRESS not in os.environ:
             self._said_loopback = True
             self._tell(f"providers may call loopback addresses of this machine; set {_ALLOW_ADDRESS} to change that")
-        return provider_component(provider)
 
     def _operator_flags(self, kubeconfig: Path) -> list[str]:
         flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
@@ -349,9 +368,19 @@ class Site:
 def provider_component(provider: Supervised) -> Component:
     """Return the process of a provider, which may listen on its port from now on."""
     provider.reserved.hand_over()
+    return Component(f"provider-{provider.name}", provider.command, _provider_environment())
+
+
+def shared_component(providers: Collection[Supervised]) -> Component:
+    """Return the process of all providers, which may listen on their ports from now on."""
+    for provider in providers:
+        provider.reserved.hand_over()
+    return Component("providers", shared_command(providers), _provider_environment())
+
+
+def _provider_environment() -> Mapping[str, str]:
     # In a trial, backends run on this machine. On a cluster, an administrator has to permit loopback addresses.
-    environment = {_ALLOW_ADDRESS: "loopback", **_environment()}
-    return Component(f"provider-{provider.name}", provider.command, environment)
+    return {_ALLOW_ADDRESS: "loopback", **_environment()}
 
 
 def _environment() -> Mapping[str, str]:

@@ -27,6 +27,7 @@ from eso_sdk.methods import Method, parsed
 from eso_sdk.metrics import Metrics
 from eso_sdk.redaction import Redactor
 from eso_sdk.service import Service
+from eso_sdk.tracebacks import FAILURES
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
@@ -175,12 +176,12 @@ class Frame:
         self._running += 1
         self.metrics.in_flight.set(self._running)
         try:
-            with bound_contextvars(**record.ids()):
+            with bound_contextvars(provider=self.service.provider.name, **record.ids()):
                 self._admit(rpc)
                 if method != HANDSHAKE:
                     record.account = await self.tokens.account(rpc.invocation_metadata() or ())
                 await work(record)
-        except Exception as exc:  # noqa: BLE001 - the outermost frame: nothing passes it in another form
+        except FAILURES as exc:  # the outermost frame: nothing passes it in another form
             error = Redactor(()).of_exception(exc)
             record.code, record.reason = abort_details(error).code.name, error.reason.value
             record.place = error.message if error.reason is ErrorReason.INTERNAL else ""
@@ -274,6 +275,7 @@ class Frame:
         self.metrics.latency.labels(record.method).observe(seconds)
         _log.info(
             "call handled",
+            provider=self.service.provider.name,
             method=record.method,
             **record.ids(),
             kind=record.kind,

@@ -14,8 +14,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -23,7 +24,17 @@ from eso_sdk.provider import Provider
 from eso_wire.versions import SUPPORTED, ProtocolVersion
 from kubebase.clock import SystemClock
 
+if TYPE_CHECKING:
+    from eso_sdk.server import ServeOptions
+
 _PREFIX: Final = "ESO_PROVIDER_"
+ENVIRONMENT_NOTE: Final = (
+    f"Each flag can be given as {_PREFIX}…, for example {_PREFIX}TLS_DIR; several entries with commas."
+)
+
+
+class UsageError(ValueError):
+    """A command line that cannot work; the text says what to change."""
 
 
 def run(
@@ -35,27 +46,41 @@ def run(
     """Serve until stopped and return the exit code. Other protocols are for tests of the operator."""
     # gRPC's own log lines bypass our logs and are meant for its developers.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    from eso_sdk.addresses import AddressPolicy, AddressPolicyError
-    from eso_sdk.callauth import CallAuthError, call_auth
     from eso_sdk.logs import configure
-    from eso_sdk.server import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ServeError, ServeOptions, serve
+    from eso_sdk.server import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ServeError, serve
 
     chosen = _parser(provider, os.environ).parse_args(arguments)
     if chosen.manifest:
         sys.stdout.write(json.dumps(provider.manifest(), indent=2) + "\n")
         return EXIT_OK
-    if chosen.tls_dir is None or not chosen.allowed_client:
-        missing = "--tls-dir" if chosen.tls_dir is None else "--allowed-client"
-        sys.stderr.write(f"eso-provider-{provider.name}: {missing} is needed; see --help\n")
-        return EXIT_USAGE
     try:
-        tokens = call_auth(chosen, os.environ)
-        addresses = AddressPolicy.parse(chosen.allow_address)
-    except (CallAuthError, AddressPolicyError) as exc:
+        options = replace(serve_options(chosen, os.environ), protocols=protocols)
+    except UsageError as exc:
         sys.stderr.write(f"eso-provider-{provider.name}: {exc}\n")
         return EXIT_USAGE
     configure(SystemClock())
-    options = ServeOptions(
+    try:
+        return serve(provider, options)
+    except ServeError as exc:
+        structlog.get_logger("eso_sdk").error("cannot serve", provider=provider.name, problem=str(exc))
+        return EXIT_FAILED
+
+
+def serve_options(chosen: argparse.Namespace, environment: Mapping[str, str]) -> ServeOptions:
+    """Return how the flags want a provider to be served. Raises `UsageError`."""
+    from eso_sdk.addresses import AddressPolicy, AddressPolicyError
+    from eso_sdk.callauth import CallAuthError, call_auth
+    from eso_sdk.server import ServeOptions
+
+    if chosen.tls_dir is None or not chosen.allowed_client:
+        missing = "--tls-dir" if chosen.tls_dir is None else "--allowed-client"
+        raise UsageError(f"{missing} is needed; see --help")
+    try:
+        tokens = call_auth(chosen, environment)
+        addresses = AddressPolicy.parse(chosen.allow_address)
+    except (CallAuthError, AddressPolicyError) as exc:
+        raise UsageError(str(exc)) from exc
+    return ServeOptions(
         tls_dir=chosen.tls_dir,
         allowed_clients=tuple(chosen.allowed_client),
         listen=chosen.listen,
@@ -64,28 +89,29 @@ def run(
         ready_file=chosen.ready_file,
         drain_seconds=chosen.drain,
         tls_wait_seconds=chosen.tls_wait,
-        protocols=protocols,
         call_auth=tokens,
         addresses=addresses,
     )
-    try:
-        return serve(provider, options)
-    except ServeError as exc:
-        structlog.get_logger("eso_sdk").error("cannot serve", provider=provider.name, problem=str(exc))
-        return EXIT_FAILED
 
 
 def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"eso-provider-{provider.name}",
+        description=f"External Secrets provider {provider.name} {provider.version}",
+        epilog=ENVIRONMENT_NOTE,
+    )
+    add_serve_flags(parser, environment)
+    parser.add_argument("--manifest", action="store_true", help="print provider.json and end")
+    return parser
+
+
+def add_serve_flags(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Add the flags that every provider has; their defaults come from the environment."""
     from eso_sdk.callauth import add_flags
 
     def from_environment(name: str, otherwise: str) -> str:
         return environment.get(_PREFIX + name, otherwise)
 
-    parser = argparse.ArgumentParser(
-        prog=f"eso-provider-{provider.name}",
-        description=f"External Secrets provider {provider.name} {provider.version}",
-        epilog=f"Each flag can be given as {_PREFIX}…, for example {_PREFIX}TLS_DIR; several entries with commas.",
-    )
     tls_dir = from_environment("TLS_DIR", "")
     clients = [name for name in from_environment("ALLOWED_CLIENT", "").split(",") if name]
     ready_file = from_environment("READY_FILE", "")
@@ -126,8 +152,6 @@ def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.Argu
     )
     ours = {key.removeprefix(_PREFIX): text for key, text in environment.items() if key.startswith(_PREFIX)}
     add_flags(parser, ours)
-    parser.add_argument("--manifest", action="store_true", help="print provider.json and end")
-    return parser
 
 
 def _add_addresses(parser: argparse.ArgumentParser, from_environment: Callable[[str, str], str]) -> None:

@@ -1,12 +1,13 @@
 """`/metrics`, `/healthz` and `/readyz` over plain HTTP, for kubelets and Prometheus; no values, no input.
 
-A minimal server: GET only, one request per connection, limited in size, time and number.
+A minimal server: GET only, one request per connection, limited in size, time and number. A process with several
+providers lists the state of each at `/readyz`, and answers for one of them at `/readyz/NAME`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +18,10 @@ _REQUEST_SECONDS: Final = 5.0
 _MAX_LINE: Final = 8192
 _MAX_HEADERS: Final = 100
 _MAX_CONNECTIONS: Final = 64
+READY: Final = "serving"
+"""The state of a provider that takes calls."""
+_OK: Final = "200 OK"
+_UNAVAILABLE: Final = "503 Service Unavailable"
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -27,6 +32,8 @@ class Probes:
     clock: Clock
     ready: Callable[[], bool]
     exposition: Callable[[], bytes] | None = None
+    states: Callable[[], Mapping[str, str]] = dict
+    """The state of each provider, if the process has several."""
     _server: asyncio.Server | None = field(default=None, init=False)
     _open: int = field(default=0, init=False)
 
@@ -57,15 +64,23 @@ class Probes:
     def _answer(self, request_line: bytes) -> bytes:
         match request_line.split(b" ")[:2]:
             case [b"GET", b"/metrics"] if self.exposition is not None:
-                return _response("200 OK", self.exposition())
+                return _response(_OK, self.exposition())
             case [b"GET", b"/healthz"]:
-                return _response("200 OK", b"ok\n")
+                return _response(_OK, b"ok\n")
             case [b"GET", b"/readyz"]:
-                return _response("200 OK", b"ok\n") if self.ready() else _response("503 Service Unavailable", b"no\n")
+                each = "".join(f"{name} {state}\n" for name, state in self.states().items()).encode()
+                return _response(_OK, b"ok\n" + each) if self.ready() else _response(_UNAVAILABLE, b"no\n" + each)
+            case [b"GET", path] if (state := self._state_at(path)) is not None:
+                return _response(_OK if state == READY else _UNAVAILABLE, f"{state}\n".encode())
             case [b"GET", _]:
                 return _response("404 Not Found", b"this address does not serve that path\n")
             case _:
                 return _response("405 Method Not Allowed", b"")
+
+    def _state_at(self, path: bytes) -> str | None:
+        """Return the state of the provider that `/readyz/NAME` names; None for every other path."""
+        before, _, name = path.decode("ascii", "replace").rpartition("/")
+        return self.states().get(name) if before == "/readyz" else None
 
 
 async def _request_line(reader: asyncio.StreamReader) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 from eso_api.marks import (
@@ -44,6 +45,7 @@ __all__ = [
     "Check",
     "ConfigMapKey",
     "Generator",
+    "Maturity",
     "Provider",
     "Pushed",
     "ServiceAccount",
@@ -70,6 +72,18 @@ DEFAULT_LIMITS: Final = Limits(
     max_batch_items=500, max_message_bytes=16 * 1024 * 1024, max_in_flight=256, max_deadline=60.0
 )
 
+
+class Maturity(StrEnum):
+    """What a provider has been tested against; `providers/README.md` defines the words."""
+
+    STABLE = "stable"
+    """Every applicable profile of the conformance suite and the end-to-end tests, against a real server."""
+    BETA = "beta"
+    """The real service, by the provider's maintainers."""
+    UNPROVEN = "unproven"
+    """A stand-in for the service only."""
+
+
 BeforeCall = Callable[[str, Context | None, Clock], Awaitable[None]]
 """Receives the protocol's name of the call and its envelope (None in a handshake); an exception fails the call."""
 
@@ -85,6 +99,7 @@ class Provider:
     features: tuple[str, ...] = ()
     api_name: str = ""
     """Value of the label `provider` in the metrics of backend calls; if empty, the provider's name."""
+    maturity: Maturity = Maturity.UNPROVEN
     before_call: BeforeCall | None = field(default=None, repr=False)
     """Awaited before every admitted call, within its deadline: for providers that inject faults."""
     served: dict[KindId, ServedKind] = field(init=False, repr=False)
@@ -121,6 +136,7 @@ class Provider:
         return {
             "name": self.name,
             "version": self.version,
+            "maturity": self.maturity.value,
             "protocol": {"min": str(min(protocols)), "max": str(max(protocols))},
             "kinds": [_described(info) for info in self.kind_infos],
         }

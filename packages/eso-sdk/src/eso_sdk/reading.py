@@ -15,6 +15,7 @@ from eso_sdk.considered import CONSIDERED, Considered
 from eso_sdk.errors import CutStream, too_large, unsupported
 from eso_sdk.redaction import Redactor
 from eso_sdk.store import Answer, Store, makes_maps, members_of, reads_batches
+from eso_sdk.tracebacks import FAILURES
 from eso_wire.bounds import MAX_PAGE_ITEMS
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
@@ -89,7 +90,7 @@ class Reading:
             if item.shape is Shape.MAP:
                 return GetResult(item.item_id, secrets(await self.store.get_map(item.ref), "get_map"))
             return self._of_answer(item, await self.store.get(item.ref))
-        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
+        except FAILURES as exc:  # a failure of one item is the result of that item
             return GetResult(item.item_id, self.redactor.of_exception(exc))
 
     def _of_answer(self, item: GetItem, answer: Answer | ProviderError) -> GetResult:
@@ -128,7 +129,7 @@ class Reading:
     async def _check_item(self, item: GetItem) -> CheckResult:
         try:
             checked = check_of(await self.store.check(item.ref))
-        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
+        except FAILURES as exc:  # a failure of one item is the result of that item
             error = self.redactor.of_exception(exc)
             # An existence check may answer with "no" or with "not found".
             return CheckResult(item.item_id) if error.is_not_found else CheckResult(item.item_id, error=error)

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from eso_api.values import SecretBytes
-from eso_sdk.tracebacks import seat, traceback_of
+from eso_sdk.tracebacks import FAILURES, seat, traceback_of
 from eso_wire.bounds import MAX_MESSAGE_CHARS
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, Credential, SecretMap, Token
@@ -84,7 +84,7 @@ class Redactor:
         """Convert every exception of the block to a masked `ProviderError`. Cancellation passes unchanged."""
         try:
             yield
-        except Exception as exc:  # noqa: BLE001 - this is where every failure of author code gets its one form
+        except FAILURES as exc:  # this is where every failure of author code gets its one form
             raise self.of_exception(exc) from None
 
 

@@ -12,10 +12,11 @@ import json
 import os
 import signal
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 from grpc import aio
@@ -77,13 +78,15 @@ class ServeOptions:
 class Server:
     """One provider, served in this event loop."""
 
-    def __init__(self, provider: Provider, options: ServeOptions, clock: Clock | None = None) -> None:
+    def __init__(
+        self, provider: Provider, options: ServeOptions, clock: Clock | None = None, metrics: Metrics | None = None
+    ) -> None:
         if not options.allowed_clients:
             raise ServeError("no client is allowed to call; name the operator's identity with --allowed-client")
         self.provider = provider
         self.options = options
         self.clock: Clock = clock or SystemClock()
-        self.metrics = Metrics(provider.api_name or provider.name)
+        self.metrics = metrics or Metrics(provider.name, provider.api_name)
         self.sessions = Sessions(self.clock, on_change=self.metrics.sessions.set)
         service = Service(
             provider,
@@ -123,14 +126,15 @@ class Server:
         self._sweeping = asyncio.get_running_loop().create_task(self.sessions.sweep())
         self.address = spelled_address(host, port)
         if self.options.metrics:
-            self.metrics_address = await _listening(self._probes, self.options.metrics)
+            self.metrics_address = await listening(self._probes, self.options.metrics)
         if self.options.live:
-            self.live_address = await _listening(self._live, self.options.live)
+            self.live_address = await listening(self._live, self.options.live)
         self._ready = True
+        self.metrics.serving.set(1)
         await self._health.serving()
         _log.info("serving", provider=self.provider.name, address=self.address, metrics=self.metrics_address)
         if self.options.ready_file is not None:
-            _write_ready(self.options.ready_file, self.describe())
+            write_ready(self.options.ready_file, self.describe())
 
     def describe(self) -> dict[str, Any]:
         """Return the content of the ready file."""
@@ -147,6 +151,7 @@ class Server:
         if self._grpc is None:
             return
         self._ready = False
+        self.metrics.serving.set(0)
         _log.info("draining", provider=self.provider.name, seconds=self.options.drain_seconds)
         await self._health.draining()
         self.frame.draining.set()
@@ -188,9 +193,19 @@ class Server:
         return list(options.items())
 
 
+class Lifecycle(Protocol):
+    """A server that a process runs: one provider, or several."""
+
+    async def start(self) -> None:
+        """Listen, or raise `ServeError`."""
+
+    async def drain(self) -> None:
+        """Finish running calls and close everything; also after a start that failed or was cancelled."""
+
+
 def serve(provider: Provider, options: ServeOptions) -> int:
     """Serve until SIGTERM or SIGINT, then drain, and return the exit code."""
-    return asyncio.run(_serve(provider, options))
+    return asyncio.run(run_until_signal(lambda: Server(provider, options)))
 
 
 def address_parts(address: str) -> tuple[str, int]:
@@ -205,30 +220,32 @@ def spelled_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def _serve(provider: Provider, options: ServeOptions) -> int:
+async def run_until_signal(make: Callable[[], Lifecycle]) -> int:
+    """Start a server, wait for SIGTERM or SIGINT, and drain; return the exit code."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(loop_exception_handler)
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    server = Server(provider, options)
+    server = make()
     starting = loop.create_task(server.start())
     stopping = loop.create_task(asked.wait())
-    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():  # stopped while waiting for certificates
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        return EXIT_OK
     try:
-        starting.result()
-        await stopping
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await stopping
+        else:  # stopped while waiting for certificates
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
     finally:
         stopping.cancel()
         await server.drain()
     return EXIT_OK
 
 
-async def _listening(probes: Probes, address: str) -> str:
+async def listening(probes: Probes, address: str) -> str:
+    """Let the probes listen there; return the address with the port that was taken."""
     host, port = address_parts(address)
     try:
         return spelled_address(*await probes.start(host, port))
@@ -236,7 +253,7 @@ async def _listening(probes: Probes, address: str) -> str:
         raise ServeError(f"cannot listen on {address} for probes and metrics: {exc.strerror}") from None
 
 
-def _write_ready(path: Path, content: dict[str, Any]) -> None:
+def write_ready(path: Path, content: dict[str, Any]) -> None:
     """Write the file atomically: a waiting process reads it as soon as it exists."""
     partial = path.parent / f"{path.name}.part"
     try:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import structlog
 
 from eso_sdk.backend import Backend
-from eso_sdk.tracebacks import seat
+from eso_sdk.tracebacks import FAILURES, seat
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.fairness import FairTable
@@ -44,7 +44,7 @@ class Session:
 class _Entry:
     __slots__ = ("forgotten", "key", "last_used", "opened", "opening", "session", "users")
 
-    def __init__(self, key: bytes, session: Session, opened: asyncio.Future[Exception | None]) -> None:
+    def __init__(self, key: bytes, session: Session, opened: asyncio.Future[BaseException | None]) -> None:
         self.key = key
         self.session = session
         self.opened = opened
@@ -136,7 +136,7 @@ class Sessions:
         try:
             async with Deadline(self._clock, OPEN_SECONDS):
                 await entry.session.backend.open()
-        except Exception as exc:  # noqa: BLE001 - handed to every caller that waits
+        except FAILURES as exc:  # handed to every caller that waits
             entry.opened.set_result(exc)
             self._give_up(entry)
         except BaseException:
@@ -170,7 +170,7 @@ class Sessions:
         try:
             async with Deadline(self._clock, CLOSE_SECONDS):
                 await backend.close()
-        except Exception as exc:  # noqa: BLE001 - no caller waits; the session is gone either way
+        except FAILURES as exc:  # no caller waits; the session is gone either way
             _log.warning("session not closed cleanly", error=seat(exc))
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -19,7 +19,7 @@ from eso_sdk.errors import invalid_request
 from eso_sdk.reading import closing
 from eso_sdk.redaction import Redactor
 from eso_sdk.store import Store
-from eso_sdk.tracebacks import seat
+from eso_sdk.tracebacks import FAILURES, seat
 from eso_wire.bounds import MAX_WATCHES
 from eso_wire.values import (
     ChangeEvent,
@@ -127,7 +127,7 @@ class Subscription:
         try:
             async with Deadline(self._beat.clock, ACKNOWLEDGE_SECONDS):
                 await self._store.acknowledged(token)
-        except Exception as exc:  # noqa: BLE001 - author code may raise anything
+        except FAILURES as exc:  # author code may raise anything
             # Type and place only: the author's message may contain secrets.
             reason = Redactor(()).of_exception(exc).reason.value
             _log.warning("acknowledgement failed; a later one covers it", reason=reason, error=seat(exc))

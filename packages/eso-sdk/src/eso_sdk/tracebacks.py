@@ -15,6 +15,8 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Final
 
+FAILURES: Final = (Exception, SystemExit)
+"""What author code may raise. A library that calls `sys.exit` fails its call, not the process and its other calls."""
 MAX_TRACEBACK: Final = 8 * 1024
 _MAX_FRAMES: Final = 20
 _MAX_LINKS: Final = 4

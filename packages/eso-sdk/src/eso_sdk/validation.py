@@ -10,6 +10,7 @@ from eso_sdk.answers import warnings_of
 from eso_sdk.configuration import decoded
 from eso_sdk.kinds import ServedKind
 from eso_sdk.redaction import Redactor
+from eso_sdk.tracebacks import FAILURES
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ConditionReport, Context, Validation, ValidationState
 
@@ -30,7 +31,7 @@ def checked(served: ServedKind, context: Context, redactor: Redactor) -> Validat
     """Validate the configuration alone, without session or backend: admission uses this."""
     try:
         warnings = warnings_of(served.backend.check_config(decoded(served, context)))
-    except Exception as exc:  # noqa: BLE001 - sorted into answers and errors right here
+    except FAILURES as exc:  # sorted into answers and errors right here
         return _verdict(redactor.of_exception(exc), served)
     return _fit(Validation(ValidationState.READY, warnings=warnings), served, redactor)
 
@@ -44,7 +45,7 @@ async def examined(
         return alone
     try:
         validation = await ask()
-    except Exception as exc:  # noqa: BLE001 - sorted into answers and errors right here
+    except FAILURES as exc:  # sorted into answers and errors right here
         return _verdict(redactor.of_exception(exc), served)
     return _fit(replace(validation, warnings=(*alone.warnings, *validation.warnings)), served, redactor)
 

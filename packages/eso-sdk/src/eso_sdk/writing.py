@@ -14,6 +14,7 @@ from eso_sdk.errors import unsupported
 from eso_sdk.reading import missing
 from eso_sdk.redaction import Redactor
 from eso_sdk.store import Store, deletes_groups, promises, writes_groups
+from eso_sdk.tracebacks import FAILURES
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     DeleteItem,
@@ -94,20 +95,20 @@ class Writing:
     ) -> Sequence[object]:
         try:
             return answers(await ask(), count, method)
-        except Exception as exc:  # noqa: BLE001 - the failure of a group is that of its items
+        except FAILURES as exc:  # the failure of a group is that of its items
             return [self.redactor.of_exception(exc)] * count
 
     def _pushed(self, item: PushItem, outcome: object) -> PushResult:
         try:
             pushed = push_of(_raised(outcome))
-        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
+        except FAILURES as exc:  # a failure of one item is the result of that item
             return PushResult(item.item_id, self.redactor.of_exception(exc))
         return PushResult(item.item_id, pushed.outcome, pushed.version)
 
     def _deleted(self, item: DeleteItem, outcome: object) -> DeleteResult:
         try:
             return DeleteResult(item.item_id, existed=existed_of(_raised(outcome)))
-        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
+        except FAILURES as exc:  # a failure of one item is the result of that item
             error = self.redactor.of_exception(exc)
             # An absent value counts as deleted.
             return DeleteResult(item.item_id) if error.is_not_found else DeleteResult(item.item_id, error=error)
@@ -117,14 +118,14 @@ class Writing:
             return PushResult(item.item_id, refusal)
         try:
             outcome: object = await self.store.push(item, source)
-        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
+        except FAILURES as exc:  # a failure of one item is the result of that item
             outcome = exc
         return self._pushed(item, outcome)
 
     async def _delete_item(self, item: DeleteItem) -> DeleteResult:
         try:
             outcome: object = await self.store.delete(item)
-        except Exception as exc:  # noqa: BLE001 - a failure of one item is the result of that item
+        except FAILURES as exc:  # a failure of one item is the result of that item
             outcome = exc
         return self._deleted(item, outcome)
 

@@ -18,7 +18,7 @@ from eso_provider_aws.secrets.metadata import PushMetadata
 from eso_provider_aws.secrets.store import SecretsStore
 from eso_provider_aws.secretsmanager import SECRETS_MANAGER
 from eso_provider_aws.store import CONCURRENCY
-from eso_sdk.provider import Provider, store_kind, when
+from eso_sdk.provider import Maturity, Provider, store_kind, when
 from eso_wire.values import SpecCondition
 
 NAME: Final = "aws"
@@ -61,6 +61,7 @@ CertificateManager = store_kind(
 PROVIDER: Final = Provider(
     name=NAME,
     version=VERSION,
+    maturity=Maturity.STABLE,
     kinds=(
         SecretsManager,
         ParameterStore,

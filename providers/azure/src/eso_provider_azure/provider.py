@@ -8,7 +8,7 @@ from eso_provider_azure.clusterkeyvault import CLUSTER_KEY_VAULT
 from eso_provider_azure.generators.registry import ACRAccessTokenGenerator
 from eso_provider_azure.keyvault import KEY_VAULT
 from eso_provider_azure.store import CONCURRENCY, KeyVaultStore
-from eso_sdk.provider import Provider, store_kind
+from eso_sdk.provider import Maturity, Provider, store_kind
 
 NAME: Final = "azure"
 VERSION: Final = "0.1.0"
@@ -16,5 +16,9 @@ VERSION: Final = "0.1.0"
 KeyVault = store_kind(objects=(KEY_VAULT, CLUSTER_KEY_VAULT), v1_key="azurekv", concurrency=CONCURRENCY)(KeyVaultStore)
 
 PROVIDER: Final = Provider(
-    name=NAME, version=VERSION, kinds=(KeyVault, ACRAccessTokenGenerator), api_name="Azure/KeyVault"
+    name=NAME,
+    version=VERSION,
+    maturity=Maturity.UNPROVEN,
+    kinds=(KeyVault, ACRAccessTokenGenerator),
+    api_name="Azure/KeyVault",
 )

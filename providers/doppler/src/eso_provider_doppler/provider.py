@@ -7,11 +7,11 @@ from typing import Final
 from eso_provider_doppler.clusterdoppler import CLUSTER_DOPPLER
 from eso_provider_doppler.doppler import DOPPLER
 from eso_provider_doppler.store import DopplerStore
-from eso_sdk.provider import Provider, store_kind
+from eso_sdk.provider import Maturity, Provider, store_kind
 
 NAME: Final = "doppler"
 VERSION: Final = "0.1.0"
 
 Doppler = store_kind(objects=(DOPPLER, CLUSTER_DOPPLER), v1_key="doppler")(DopplerStore)
 
-PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(Doppler,), api_name="Doppler")
+PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(Doppler,), api_name="Doppler", maturity=Maturity.UNPROVEN)

@@ -8,7 +8,7 @@ from typing import Final
 from eso_provider_fake.clusterfake import CLUSTER_FAKE
 from eso_provider_fake.fake import FAKE
 from eso_provider_fake.store import FakeStore, World
-from eso_sdk.provider import DEFAULT_LIMITS, Provider, store_kind
+from eso_sdk.provider import DEFAULT_LIMITS, Maturity, Provider, store_kind
 
 NAME: Final = "fake"
 VERSION: Final = "0.1.0"
@@ -22,7 +22,14 @@ def fake_provider(world: World, *, max_message_bytes: int = 0) -> Provider:
         WORLD = world
 
     limits = replace(DEFAULT_LIMITS, max_message_bytes=max_message_bytes or DEFAULT_LIMITS.max_message_bytes)
-    return Provider(name=NAME, version=VERSION, kinds=(WorldlyStore,), limits=limits, before_call=world.before_call)
+    return Provider(
+        name=NAME,
+        version=VERSION,
+        kinds=(WorldlyStore,),
+        maturity=Maturity.STABLE,
+        limits=limits,
+        before_call=world.before_call,
+    )
 
 
 PROVIDER: Final = fake_provider(World())

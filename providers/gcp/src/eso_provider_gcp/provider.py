@@ -8,7 +8,7 @@ from eso_provider_gcp.clustergcpsecretmanager import CLUSTER_GCP_SECRET_MANAGER
 from eso_provider_gcp.gcpsecretmanager import GCP_SECRET_MANAGER
 from eso_provider_gcp.generator import GCRAccessTokenGenerator
 from eso_provider_gcp.store import CONCURRENCY, SecretManagerStore
-from eso_sdk.provider import Provider, store_kind
+from eso_sdk.provider import Maturity, Provider, store_kind
 
 NAME: Final = "gcp"
 VERSION: Final = "0.1.0"
@@ -18,5 +18,9 @@ SecretManager = store_kind(
 )(SecretManagerStore)
 
 PROVIDER: Final = Provider(
-    name=NAME, version=VERSION, kinds=(SecretManager, GCRAccessTokenGenerator), api_name="GCP/SecretManager"
+    name=NAME,
+    version=VERSION,
+    maturity=Maturity.UNPROVEN,
+    kinds=(SecretManager, GCRAccessTokenGenerator),
+    api_name="GCP/SecretManager",
 )

@@ -9,10 +9,11 @@ from eso_provider_generators.mfa import MFAGenerator
 from eso_provider_generators.password import PasswordGenerator
 from eso_provider_generators.sshkey import SSHKeyGenerator
 from eso_provider_generators.uuid import UUIDGenerator
-from eso_sdk.provider import Provider
+from eso_sdk.provider import Maturity, Provider
 
 PROVIDER: Final = Provider(
     name="generators",
     version="0.1.0",
+    maturity=Maturity.STABLE,
     kinds=(FakeGenerator, MFAGenerator, PasswordGenerator, SSHKeyGenerator, UUIDGenerator),
 )

@@ -6,8 +6,12 @@ from typing import Final
 
 from eso_provider_kubernetes.objectstore import CustomResourceStore
 from eso_provider_kubernetes.secretstore import KubernetesStore
-from eso_sdk.provider import Provider
+from eso_sdk.provider import Maturity, Provider
 
 PROVIDER: Final = Provider(
-    name="kubernetes", version="0.1.0", kinds=(KubernetesStore, CustomResourceStore), api_name="Kubernetes"
+    name="kubernetes",
+    version="0.1.0",
+    maturity=Maturity.STABLE,
+    kinds=(KubernetesStore, CustomResourceStore),
+    api_name="Kubernetes",
 )

@@ -8,11 +8,14 @@ from eso_provider_tokens.beyondtrust import BeyondtrustGenerator
 from eso_provider_tokens.cloudsmith import CloudsmithGenerator
 from eso_provider_tokens.grafanatokens import GrafanaGenerator
 from eso_provider_tokens.quay import QuayGenerator
-from eso_sdk.provider import Provider
+from eso_sdk.provider import Maturity, Provider
 
 NAME: Final = "tokens"
 VERSION: Final = "0.1.0"
 
 PROVIDER: Final = Provider(
-    name=NAME, version=VERSION, kinds=(QuayGenerator, CloudsmithGenerator, GrafanaGenerator, BeyondtrustGenerator)
+    name=NAME,
+    version=VERSION,
+    kinds=(QuayGenerator, CloudsmithGenerator, GrafanaGenerator, BeyondtrustGenerator),
+    maturity=Maturity.UNPROVEN,
 )

@@ -6,6 +6,8 @@ from typing import Final
 
 from eso_provider_webhook.generator import WebhookGenerator
 from eso_provider_webhook.store import WebhookStore
-from eso_sdk.provider import Provider
+from eso_sdk.provider import Maturity, Provider
 
-PROVIDER: Final = Provider(name="webhook", version="0.1.0", kinds=(WebhookStore, WebhookGenerator))
+PROVIDER: Final = Provider(
+    name="webhook", version="0.1.0", maturity=Maturity.STABLE, kinds=(WebhookStore, WebhookGenerator)
+)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eso_api.references import GENERATORS_GROUP
-from eso_cli.providers import ProviderNameError, installed, load
+from eso_sdk.installed import ProviderNameError, installed, load
 from eso_sdk.kinds import ServedKind, served_kind
 from eso_sdk.objects import AnyKind
 from eso_wire.pointers import stands_for

@@ -84,10 +84,14 @@ class Gatherer:
             gaps=tuple(self._gaps),
         )
 
-    async def _objects(self, definitions: Sequence[Definition]) -> list[Stored]:
+    async def gather_objects(self, kinds: Sequence[AnyKind]) -> Snapshot:
+        """Return the objects of these kinds alone. Raises `ApiError` if the API server cannot be reached at all."""
+        return Snapshot(objects=tuple(await self._objects((), kinds)), gaps=tuple(self._gaps))
+
+    async def _objects(self, definitions: Sequence[Definition], kinds: Sequence[AnyKind] = KINDS) -> list[Stored]:
         known = {each.name: each.served for each in definitions} or await self._discovered()
         found: list[Stored] = []
-        for custom in KINDS:
+        for custom in kinds:
             served = known.get(custom.crd_name, ())
             version = next((each for each in custom.versions if each in served), "")
             if version:

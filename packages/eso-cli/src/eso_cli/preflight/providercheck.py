@@ -25,7 +25,8 @@ from eso_operator.resolving.resolved import Reason
 from kubebase.meta import meta_of
 
 USERS: Final = (EXTERNAL_SECRET, CLUSTER_EXTERNAL_SECRET, PUSH_SECRET, CLUSTER_PUSH_SECRET)
-_SOURCES: Final = frozenset({KindRole.STORE, KindRole.GENERATOR})
+SOURCES: Final = frozenset({KindRole.STORE, KindRole.GENERATOR})
+"""The kinds that need a provider."""
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ def providers(snapshot: Snapshot) -> Findings:
             yield _missing(need)
     for package, its in sorted(installed.items()):
         yield _installed(package, its, snapshot)
-    if not needs and all(snapshot.sees(custom.resource()) for custom in KINDS if role_of(custom) in _SOURCES):
+    if not needs and all(snapshot.sees(custom.resource()) for custom in KINDS if role_of(custom) in SOURCES):
         yield Finding(Level.FACT, "no store or generator needs a provider yet")
 
 
@@ -83,7 +84,7 @@ def needs_of(objects: Iterable[Stored]) -> list[Need]:
     found = list(objects)
     needs: dict[Want, Need] = {}
     by_source: dict[ObjectId, Need] = {}
-    sources = [each for each in found if role_of(each.custom) in _SOURCES]
+    sources = [each for each in found if role_of(each.custom) in SOURCES]
     for each in sources:
         if (want := wanted_by(each.obj)) is not None:
             need = needs.setdefault(want, Need(want))
@@ -99,10 +100,11 @@ def needs_of(objects: Iterable[Stored]) -> list[Need]:
 
 def _runs(running: Running, want: Want, packages: Mapping[Want, str]) -> bool:
     """Return whether a provider in the cluster serves it; a Service that announces nothing counts by its name."""
-    return want in running.serves or (not running.serves and running.name in {packages.get(want), _project_name(want)})
+    return want in running.serves or (not running.serves and running.name in {packages.get(want), project_name(want)})
 
 
-def _project_name(want: Want) -> str | None:
+def project_name(want: Want) -> str | None:
+    """Return the provider of this project that serves it, installed or not; None if there is none."""
     return STORES.get(want.name) if not want.group else _generator(want)
 
 
@@ -120,7 +122,7 @@ def _installed(package: str, needs: list[Need], snapshot: Snapshot) -> Finding:
 
 
 def _missing(need: Need) -> Finding:
-    name = _project_name(need.want)
+    name = project_name(need.want)
     if name is not None:
         says = f"{need}: provider {name} is not installed here ({need.counts}); {_CONSEQUENCE}"
         return Finding(Level.BLOCKER, says, need.details, f"install the package eso-provider-{name} beside eso")

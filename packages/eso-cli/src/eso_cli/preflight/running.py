@@ -12,13 +12,13 @@ import typer
 
 from eso_api.kinds import KINDS, AnyKind
 from eso_cli.demand import offers
-from eso_cli.documents import InputError, read_documents, read_manifests
+from eso_cli.documents import STDIN, InputError, read_documents, read_manifests
 from eso_cli.preflight.checks import judge
 from eso_cli.preflight.gathering import Gatherer
 from eso_cli.preflight.page import as_json, lines
 from eso_cli.preflight.snapshot import Snapshot, Stored
-from eso_cli.providers import installed
 from eso_cli.terminal import printable
+from eso_sdk.installed import installed
 from kubebase.meta import JsonObject
 from kuberun import config
 from kuberun.client import Client
@@ -50,7 +50,7 @@ async def run(options: Options) -> int:
     try:
         values = _values(options.values) if options.values is not None else None
         unread: list[str] = []
-        written = tuple(_written(options.files, unread))
+        written = tuple(stored_in(options.files, unread))
         gathered = await _cluster(options) if options.asks_cluster else Snapshot()
     except (InputError, KubeError) as problem:
         typer.echo(f"eso preflight: {printable(str(problem))}", err=True)
@@ -81,8 +81,8 @@ def _values(file: Path) -> JsonObject:
     return merged
 
 
-def _written(places: Sequence[Path], unread: list[str]) -> Iterator[Stored]:
-    """Yield the objects of our kinds in files, and in folders and their subfolders.
+def stored_in(places: Sequence[Path], unread: list[str]) -> Iterator[Stored]:
+    """Yield the objects of our kinds in files, and in folders and their subfolders; `-` is standard input.
 
     A folder may hold templates of charts, which are not YAML: they are added to `unread`.
     """
@@ -104,6 +104,8 @@ def _written(places: Sequence[Path], unread: list[str]) -> Iterator[Stored]:
 
 
 def _files(place: Path) -> list[Path]:
+    if str(place) == STDIN:
+        return [place]
     if not place.exists():
         raise InputError(f"{place}: No such file or directory")
     if not place.is_dir():

@@ -99,7 +99,8 @@ class ProviderProcess:
 
     async def calls(self, method: str) -> int:
         """How many calls of a method began in this life."""
-        found = re.search(rf'eso_grpc_server_started_total{{method="{method}"}} (\S+)', await self.metrics())
+        series = rf'eso_grpc_server_started_total{{method="{method}",provider="[^"]*"}} (\S+)'
+        found = re.search(series, await self.metrics())
         return int(float(found[1])) if found else 0
 
     def _is_ready(self) -> bool:
