@@ -158,7 +158,7 @@ async def test_an_event_in_the_queue_is_reported_and_deleted(
     verdict = await provider.validate(store("kv-events", **QUEUE))
 
     assert (event.type, event.watch_ids) == (ChangeType.UPDATED, ("one",))
-    assert (queue.waiting, queue.hidden) == ({}, {})
+    assert queue.messages == {}
     assert "https://storage.azure.com/.default" in {call.form()["scope"] for call in azure.asked("POST login.*")}
     assert verdict.conditions == ()
 
