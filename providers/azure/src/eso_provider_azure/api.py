@@ -18,6 +18,8 @@ from kubebase.deadline import Deadline
 
 CALL_SECONDS: Final = 25.0
 
+_LISTS: Final = {Kind.SECRET: "GetSecrets", Kind.KEY: "GetKeys", Kind.CERTIFICATE: "GetCertificates"}
+
 Observe = Callable[[str], AbstractContextManager[None]]
 T = TypeVar("T")
 
@@ -90,6 +92,6 @@ class Api:
             raise refusal(failed, asked) from None
 
 
-def vault_itself(vault: Vault, operation: str) -> Asked:
-    """Return the subject of a call about all secrets."""
-    return Asked(operation, vault.url, Kind.SECRET)
+def vault_itself(vault: Vault, kind: Kind) -> Asked:
+    """Return the subject of a listing of all objects of a kind."""
+    return Asked(_LISTS[kind], vault.url, kind)
