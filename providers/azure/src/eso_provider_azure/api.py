@@ -75,7 +75,9 @@ class Api:
     async def _once(self, asked: Asked, work: Callable[[], Awaitable[T]]) -> T:
         with self._errors(asked), self._observe(asked.operation):
             async with Deadline(self.clock, CALL_SECONDS):
-                return await work()
+                done = await work()
+        self.vault.served()
+        return done
 
     @contextmanager
     def _errors(self, asked: Asked) -> Iterator[None]:
