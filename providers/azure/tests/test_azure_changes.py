@@ -215,6 +215,34 @@ async def test_a_new_version_a_tag_and_a_deletion_are_reported(
     assert listed == {f"/{collection}"}
 
 
+async def test_a_stream_that_breaks_between_two_changes_loses_neither(
+    azure: AzureServer, provider: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ESO_PROVIDER_AZURE_LOOK_SECONDS", "1")
+    contents = azure.vault("kv-broken").contents
+    items = tuple(WatchItem(name, RemoteRef(name)) for name in ("a", "b"))
+    azure.clock_skew = -3600
+    for name in "ab":
+        contents.put(name, "one")
+    azure.clock_skew = 0
+
+    async with aclosing(provider.subscribe(opening(items, "", "kv-broken"))) as stream:
+        await anext(each async for each in stream if isinstance(each, Heartbeat) and each.resume_token)
+        azure.clock_skew = -1800
+        contents.put("b", "two")
+        azure.clock_skew = -900
+        contents.put("a", "two")
+        azure.clock_skew = 0
+        first = await anext(each async for each in stream if isinstance(each, ChangeEvent))
+    async with (
+        asyncio.timeout(60),
+        aclosing(provider.subscribe(opening(items, first.resume_token, "kv-broken"))) as stream,
+    ):
+        await anext(each async for each in stream if isinstance(each, ChangeEvent) and each.watch_ids == ("b",))
+
+    assert first.watch_ids == ("a",)
+
+
 async def test_a_key_that_changed_between_two_streams_is_reported(
     azure: AzureServer, provider: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,8 +3,8 @@
 With a queue (`queue.py`), an event causes the listings; without one, time does.
 
 A place in a stream is the time of the last change in the listing of each kind, by the clock of the vault. A stream that
-resumes there reports everything that changed since, at whichever replica. Events have the place before their listings:
-if a stream breaks between two of them, both are reported again.
+resumes there reports everything that changed since, at whichever replica. Only the last event of a round has the new
+place: if a stream breaks before it, all events of the round are reported again.
 """
 
 from __future__ import annotations
@@ -54,20 +54,16 @@ class Watcher:
             yield ChangeEvent(ChangeType.RESYNC, observed_at=clock.now())
         listed = await self._newer(topics.kinds, {})
         place = {kind: known.get(kind) or _just_before(listing) for kind, listing in listed.items()}
-        for kind, listing in listed.items():
-            absent = topics.absent(kind, listing) if kind in known else ()
-            for event in topics.events(kind, [*listing.since(place[kind]), *absent], (None, listing)):
-                yield replace(event, resume_token=token_of(place))
+        for event in _placed(topics.missed(known, place, listed), place, _place(listed)):
+            yield event
         yield Heartbeat(clock.now(), token_of(_place(listed)))
         while True:
             await self._wait(listed)
             before, listed = listed, await self._newer(topics.kinds, listed)
             if self._bell is not None:
                 await self._bell.settle(_begun(listed))
-            for kind in listed.keys() & before.keys():
-                changed = listed[kind].changed(before[kind])
-                for event in topics.events(kind, changed, (before[kind], listed[kind])):
-                    yield replace(event, resume_token=token_of(_place(before)))
+            for event in _placed(topics.differences(before, listed), _place(before), _place(listed)):
+                yield event
             yield Heartbeat(clock.now(), token_of(_place(listed)))
 
     def conditions(self) -> tuple[ConditionReport, ...]:
@@ -148,7 +144,19 @@ class Topics:
             return  # a key that no read accepts never changes
         self._by_name.setdefault(name, []).append(item.watch_id)
 
-    def absent(self, kind: Kind, listing: Listing) -> Iterator[str]:
+    def missed(self, known: Place, place: Place, listed: Listed) -> Iterator[ChangeEvent]:
+        """Yield what changed since a place. `known` are the kinds whose place a former stream has told."""
+        for kind, listing in listed.items():
+            absent = self._absent(kind, listing) if kind in known else ()
+            yield from self.events(kind, [*listing.since(place[kind]), *absent], (None, listing))
+
+    def differences(self, before: Listed, after: Listed) -> Iterator[ChangeEvent]:
+        """Yield what changed between two listings of each kind."""
+        for kind in sorted(before.keys() & after.keys()):
+            old, new = before[kind], after[kind]
+            yield from self.events(kind, new.changed(old), (old, new))
+
+    def _absent(self, kind: Kind, listing: Listing) -> Iterator[str]:
         """Yield the watched names that are not listed: they may have been deleted while no stream was open."""
         watched = sorted(each.name for each in self._by_name if each.kind is kind)
         yield from (name for name in watched if name not in listing.states)
@@ -187,6 +195,13 @@ def place_of(token: str) -> dict[Kind, datetime]:
         # Tokens of releases that watched secrets only have one time without a kind.
         found[Kind(kind) if is_named else Kind.SECRET] = moment
     return found
+
+
+def _placed(events: Iterable[ChangeEvent], before: Place, after: Place) -> Iterator[ChangeEvent]:
+    """Give the last event of a round the new place, and the others the former one."""
+    found = list(events)
+    for number, event in enumerate(found, 1):
+        yield replace(event, resume_token=token_of(after if number == len(found) else before))
 
 
 def _place(listed: Listed) -> dict[Kind, datetime]:
