@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -331,3 +332,36 @@ async def test_reaching_takes_no_longer_than_its_deadline(monkeypatch: pytest.Mo
         error = await refusal(http.reach(URL("http://127.0.0.1:1/"), seconds=0.01))
 
     assert error.reason is ErrorReason.BACKEND_TIMEOUT
+
+
+@pytest.mark.parametrize("sent", [{}, {"Authorization": "Bearer of-the-store"}], ids=["none", "the store's"])
+async def test_credentials_of_the_machine_are_not_sent(
+    sent: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A file with logins for hosts belongs to whoever runs the provider, not to the tenant who names the host."""
+    (tmp_path / "netrc").write_text(f"machine 127.0.0.1 login admin password {CANARY}\n")
+    (tmp_path / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(text=request.headers.get("Authorization", "nothing"))
+
+    async with serving(echo) as url, client() as http:
+        answer = await http.send(HttpRequest("GET", url, sent))
+
+    assert answer.body.decode() == sent.get("Authorization", "nothing")
+
+
+async def test_requests_and_their_credentials_go_through_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def proxy(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.headers['Host']} {request.headers.get('Proxy-Authorization')}")
+
+    async with serving(proxy) as url, client() as http:
+        monkeypatch.setenv("http_proxy", str(url.with_user("anna").with_password("pass")))
+        monkeypatch.setenv("no_proxy", "")
+        answers = [await http.send(HttpRequest("GET", URL(f"http://{host}.example/"))) for host in "aab"]
+
+    login = base64.b64encode(b"anna:pass").decode()
+    assert [answer.body.decode() for answer in answers] == [f"{host}.example Basic {login}" for host in "aab"]

@@ -182,7 +182,7 @@ async def test_a_property_of_a_value_that_is_not_a_json_object_is_rejected(
     error = await refusal(provider, context(SecretsManager), item(name, b"x", "part"))
 
     assert error.reason is ErrorReason.INVALID_REQUEST
-    assert "no JSON object" in error.message
+    assert "is not a JSON object" in error.message
     assert secrets_manager.get_secret_value(SecretId=name)["SecretString"] == value
 
 

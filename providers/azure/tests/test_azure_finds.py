@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 
 from eso_provider_azure.provider import PROVIDER
 from eso_provider_azure.testing.server import SECRET, AzureServer
 from eso_provider_azure.testing.sessions import OWNED, push, read, store
+from eso_provider_azure.vault import Vault
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery
+from kubebase.testing.clock import VirtualClock
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +81,31 @@ async def test_a_denial_names_vault_object_and_role(key: str, azure: AzureServer
     assert f'grant the role "{role}"' in failed.message
 
 
+@pytest.mark.parametrize(
+    ("denial", "words"),
+    [
+        pytest.param("ForbiddenByRbac", 'grant the role "Key Vault Secrets User"', id="no role"),
+        pytest.param("AccessDenied", "get on secrets in the access policy of the vault", id="no access policy"),
+        pytest.param("ForbiddenByPolicy", "get on secrets in the access policy of the vault", id="a policy for users"),
+        pytest.param("ForbiddenByFirewall", "denied by the network rules", id="another address"),
+        pytest.param("ForbiddenByConnection", "denied by the network rules", id="no private link"),
+    ],
+)
+async def test_every_denial_says_what_to_change_and_quotes_nothing(
+    denial: str, words: str, azure: AzureServer, provider: InMemory
+) -> None:
+    vault = azure.vault("kv-closed")
+    vault.denied, vault.denial = {"secrets/get"}, denial
+
+    (failed,) = await read(provider, store("kv-closed"), "db")
+
+    assert isinstance(failed, ProviderError)
+    assert (failed.reason, failed.backend_code) == (ErrorReason.PERMISSION_DENIED, denial)
+    assert 'secret "db" in vault https://kv-closed.vault.azure.net' in failed.message
+    assert words in failed.message
+    assert "appid" not in failed.message
+
+
 async def test_a_denied_write_list_and_address_name_what_to_change(azure: AzureServer, provider: InMemory) -> None:
     vault = azure.vault("kv-denied")
     vault.denied = {"secrets/set", "secrets/list"}
@@ -111,6 +139,33 @@ async def test_a_quota_pauses_all_calls_to_the_vault(azure: AzureServer, provide
     assert paused.reason is ErrorReason.RATE_LIMITED
     assert 0 < paused.retry_after <= 7
     assert len(azure.asked("* kv-busy*")) == 1
+
+
+async def test_a_limit_without_a_time_pauses_for_a_second(azure: AzureServer, provider: InMemory) -> None:
+    vault = azure.vault("kv-curt")
+    vault.quota, vault.retry_after = 0, ""
+
+    (limited,) = await read(provider, store("kv-curt"), "db")
+
+    assert isinstance(limited, ProviderError)
+    assert (limited.reason, limited.retry_after) == (ErrorReason.RATE_LIMITED, 1)
+
+
+async def test_pauses_grow_with_limits_in_a_row_and_start_again_after_an_answer() -> None:
+    clock, anything = VirtualClock(), cast(Any, None)
+    vault = Vault("https://kv-one.vault.azure.net", anything, anything, clock)
+    pauses = []
+
+    for _ in range(7):
+        pauses.append(vault.pause(0).retry_after)
+        vault.pause(0)  # of a call at the same time
+        await clock.advance(pauses[-1])
+    named = vault.pause(7).retry_after
+    await clock.advance(named)
+    vault.served()
+
+    assert pauses == [1, 2, 4, 8, 16, 32, 32]
+    assert (named, vault.pause(0).retry_after) == (7, 1)
 
 
 async def test_stores_may_not_reach_this_machine(azure: AzureServer, monkeypatch: pytest.MonkeyPatch) -> None:

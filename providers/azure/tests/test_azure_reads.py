@@ -58,6 +58,7 @@ async def test_a_reference_leads_to_a_part_of_a_secret(
             RemoteRef("cert/absent"), ErrorReason.SECRET_NOT_FOUND, 'certificate "absent"', id="no certificate"
         ),
         pytest.param(RemoteRef("off"), ErrorReason.BACKEND_ERROR, "is disabled; enable it", id="disabled, not denied"),
+        pytest.param(RemoteRef("key/off"), ErrorReason.BACKEND_ERROR, "is disabled; enable it", id="a disabled key"),
     ],
 )
 async def test_a_failed_read_says_which_object_and_why(
@@ -66,6 +67,7 @@ async def test_a_failed_read_says_which_object_and_why(
     contents = azure.vault("kv-one").contents
     contents.put("plain", "value")
     contents.put("off", "value", attributes={"enabled": False})
+    contents.add("keys", "off", {"key": {"kty": "RSA"}}, {"attributes": {"enabled": False}})
 
     (failed,) = await read(provider, store(), ref)
 

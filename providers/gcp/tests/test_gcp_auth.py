@@ -11,13 +11,14 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_provider_gcp.auth.gke import ACCOUNT_ANNOTATION
-from eso_provider_gcp.provider import SecretManager
+from eso_provider_gcp.provider import PROVIDER, SecretManager
 from eso_provider_gcp.testing.google import EMAIL, PROJECT, Google
 from eso_provider_gcp.testing.sessions import AUTH, KEY, account_token, context, failure, read
 from eso_provider_gcp.testing.tokens import Answer, Asked
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason
 from eso_wire.values import Context, ValidationState
+from kubebase.testing.clock import SkippingClock
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 POOL = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q"
@@ -361,6 +362,20 @@ async def test_fifty_stores_with_one_identity_share_a_token_and_a_connection(
     assert len(google.tokens.requests("/token")) == 1
     assert len(google.secrets.peers) == 1
     assert len(provider.sessions) == 50
+
+
+async def test_a_token_outlives_the_stores_that_were_idle(google: Google, name: str) -> None:
+    google.store(name, b"value")
+    clock = SkippingClock()
+    async with InMemory(PROVIDER, clock) as provider:
+        for _ in range(3):
+            assert await read(provider, context(google), name) == [b"value"]
+            clock.skip(900.0)
+        assert len(google.tokens.requests("/token")) == 1
+        clock.skip(900.0)
+        assert await read(provider, context(google), name) == [b"value"]
+
+    assert len(google.tokens.requests("/token")) == 2
 
 
 async def test_another_identity_has_a_token_and_a_connection_of_its_own(

@@ -148,6 +148,38 @@ async def test_changes_of_another_location_are_not_told(google: Google, provider
 
 
 @pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        pytest.param("SECRET_CREATE", ChangeType.UPDATED, id="created"),
+        pytest.param("SECRET_UPDATE", ChangeType.UPDATED, id="labels changed"),
+        pytest.param("SECRET_VERSION_ADD", ChangeType.UPDATED, id="a version"),
+        pytest.param("SECRET_VERSION_ENABLE", ChangeType.UPDATED, id="a version enabled"),
+        pytest.param("SECRET_VERSION_DISABLE", ChangeType.UPDATED, id="a version disabled"),
+        pytest.param("SECRET_VERSION_DESTROY", ChangeType.UPDATED, id="a version destroyed"),
+        pytest.param("SECRET_VERSION_DESTROY_SCHEDULED", ChangeType.UPDATED, id="a version to be destroyed later"),
+        pytest.param("SECRET_DELETE", ChangeType.DELETED, id="deleted"),
+    ],
+)
+async def test_every_change_of_a_secret_is_told(
+    google: Google, provider: InMemory, name: str, event: str, expected: ChangeType
+) -> None:
+    async with listening(provider, context(google, changes=CHANGES), watch(name)) as stream:
+        google.pubsub.publish({"eventType": event, "secretId": f"projects/1/secrets/{name}"})
+        assert (await stream.change()).type is expected
+
+
+async def test_events_that_change_no_value_are_acknowledged_and_not_told(
+    google: Google, provider: InMemory, name: str
+) -> None:
+    async with listening(provider, context(google, changes=CHANGES), watch(name)) as stream:
+        google.pubsub.publish({"eventType": "TOPIC_CONFIGURED"})
+        google.pubsub.publish({"eventType": "SECRET_ROTATE", "secretId": f"projects/1/secrets/{name}"})
+        google.pubsub.publish({"eventType": "SOMETHING_NEW", "secretId": f"projects/1/secrets/{name}"})
+        await until(lambda: len(google.pubsub.acknowledged) == 3)
+        assert stream.events.empty()
+
+
+@pytest.mark.parametrize(
     ("status", "subscription", "reason"),
     [
         pytest.param(403, SUBSCRIPTION, ErrorReason.PERMISSION_DENIED, id="denied"),

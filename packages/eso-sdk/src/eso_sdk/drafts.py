@@ -1,6 +1,6 @@
 """The value that a push is about to write. Properties are set and removed in memory; nothing is sent yet.
 
-A property that is a literal member of the value means that member, as reads have it. Any other is an sjson path.
+A property names the same part as in reads (`properties.py`); what is absent is an sjson path.
 """
 
 from __future__ import annotations
@@ -10,23 +10,27 @@ from typing import Any
 
 import msgspec
 
+from eso_api.values import SecretBytes
 from eso_sdk import sjson
 from eso_sdk.errors import invalid_request
 from eso_sdk.extract import property_of
-from eso_sdk.properties import path_in
+from eso_sdk.properties import Dots, path_in
+from eso_wire.errors import ProviderError
+from eso_wire.values import DeleteItem, PushItem
 
 
 class Draft:
     """A value in preparation; None if there is none."""
 
-    def __init__(self, value: bytes | None) -> None:
+    def __init__(self, value: bytes | None, dots: Dots = Dots.MEMBER_FIRST) -> None:
         self.value = value
+        self._dots = dots
 
     def has(self, name: str) -> bool:
         """Return whether the property exists; without a name, whether there is a value."""
         if self.value is None or not name:
             return self.value is not None
-        return _document(self.value) is not None and property_of(self.value, path_in(self.value, name)) is not None
+        return _document(self.value) is not None and property_of(self.value, self._path(name)) is not None
 
     def put(self, key: str, name: str, raw: bytes) -> bool:
         """Set a property, or the whole value if there is no name; return whether the value changed."""
@@ -39,7 +43,7 @@ class Draft:
         if self.value is None or not self.has(name):
             return False
         value = self.value
-        rest = _edited(name, lambda: sjson.delete(value, path_in(value, name))) if name else b""
+        rest = _edited(name, lambda: sjson.delete(value, self._path(name))) if name else b""
         self.value = None if not name or _is_blank(_document(rest)) else rest
         return True
 
@@ -47,11 +51,30 @@ class Draft:
         value = b"{}" if self.value is None else self.value
         if _document(value) is None:
             raise invalid_request(
-                f'the value of "{key}" is no JSON object, so property "{name}" cannot be set in it; remove'
+                f'the value of "{key}" is not a JSON object, so property "{name}" cannot be set in it; remove'
                 " remoteRef.property, or choose another remoteKey"
             )
         text = text_of(raw, key, name).encode()
-        return _edited(name, lambda: sjson.set_text(value, path_in(value, name), text))
+        return _edited(name, lambda: sjson.set_text(value, self._path(name), text))
+
+    def _path(self, name: str) -> str:
+        return path_in(self.value or b"{}", name, self._dots)
+
+
+def removed(draft: Draft, item: DeleteItem) -> bool | ProviderError:
+    """Remove the property of an item; return whether it existed, or why it cannot be removed."""
+    try:
+        return draft.remove(item.remote.property)
+    except ProviderError as refused:
+        return refused
+
+
+def payload_of(item: PushItem) -> bytes:
+    """Return the bytes of one key, or all keys of the Secret as one JSON object."""
+    if isinstance(item.payload, SecretBytes):
+        return item.payload.reveal()
+    texts = {name: text_of(value.reveal(), item.remote.key, name) for name, value in item.payload.items()}
+    return msgspec.json.encode(texts, order="sorted")
 
 
 def text_of(raw: bytes, key: str, name: str = "") -> str:

@@ -33,6 +33,7 @@ from eso_sdk.errors import backend_error, error_for_status, invalid_config, time
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.tls import in_memory_file
 from kubebase.addresses import METADATA_HOSTS
+from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 
@@ -42,6 +43,7 @@ REQUEST_SECONDS: Final = 30.0
 REACH_SECONDS: Final = 15.0
 CONNECTIONS: Final = 32
 
+_MAX_HOSTS: Final = 64
 _CHUNK: Final = 64 * 1024
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _KEEPING_METHOD: Final = frozenset({307, 308})
@@ -104,6 +106,7 @@ class HttpClient:
         self._policy = policy
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
+        self._proxies: BoundedDict[tuple[str, str | None], URL | None] = BoundedDict(_MAX_HOSTS)
 
     async def send(self, request: HttpRequest, *, seconds: float | None = None) -> HttpAnswer:
         """Return the answer whatever its status is; raise a `ProviderError` if there is none."""
@@ -115,8 +118,8 @@ class HttpClient:
         """Open a TCP connection to the host of a URL, or to the proxy in front of it, and close it again."""
         with self._own_words(seconds):
             async with Deadline(self._clock, seconds):
-                self._check_behind_proxy(url)
-                await self._dialled(_first_hop(url))
+                proxy = self._checked_proxy(url)
+                await self._dialled(proxy or url)
 
     @asynccontextmanager
     async def websocket(
@@ -125,9 +128,13 @@ class HttpClient:
         """Open a websocket. A refused upgrade raises `HttpStatusError` with the status."""
         with self._own_words(self._settings.seconds):
             async with Deadline(self._clock, self._settings.seconds):
-                self._check_behind_proxy(url)
                 opened = await self._opened().ws_connect(
-                    url, headers=headers, heartbeat=heartbeat, max_msg_size=self._settings.max_answer, autoping=True
+                    url,
+                    headers=headers,
+                    heartbeat=heartbeat,
+                    max_msg_size=self._settings.max_answer,
+                    autoping=True,
+                    proxy=self._checked_proxy(url),
                 )
         try:
             yield opened
@@ -150,7 +157,6 @@ class HttpClient:
                 skip_auto_headers=("Content-Type",),
                 headers={"User-Agent": "external-secrets"},
                 timeout=_NO_LIMIT,
-                trust_env=True,
             )
         return self._session
 
@@ -196,20 +202,33 @@ class HttpClient:
             request = self._redirected(request, answer.status, location)
         raise backend_error(f"{self._settings.subject} redirects more than {self._settings.redirects} times")
 
-    def _check_behind_proxy(self, url: URL) -> None:
-        """Check the addresses that a proxy will dial, as far as the name reveals them: we dial only the proxy."""
-        if _first_hop(url) == url:
-            return
+    def _checked_proxy(self, url: URL) -> URL | None:
+        """Return the proxy for a URL, if the environment names one.
+
+        We dial only the proxy, so the addresses that it will dial are checked as far as the name reveals them. The
+        library would read the environment and a file for each request.
+        """
+        key = (url.scheme, url.host)
+        if key not in self._proxies:
+            self._proxies[key] = _proxy_for(url)
+        proxy = self._proxies[key]
+        if proxy is None:
+            return None
         try:
             for address in _told_by_name(url.host or ""):
                 self._policy.check(address)
         except ForbiddenAddressError as problem:
             raise forbidden_address(self._settings.field, problem) from None
+        return proxy
 
     async def _sent(self, request: HttpRequest) -> HttpAnswer:
-        self._check_behind_proxy(request.url)
         async with self._opened().request(
-            request.method, request.url, headers=request.headers, data=request.body or None, allow_redirects=False
+            request.method,
+            request.url,
+            headers=request.headers,
+            data=request.body or None,
+            allow_redirects=False,
+            proxy=self._checked_proxy(request.url),
         ) as response:
             body = bytearray()
             async for chunk in response.content.iter_chunked(_CHUNK):
@@ -272,13 +291,13 @@ class HttpStatusError(ProviderError):
         self.status = status
 
 
-def _first_hop(url: URL) -> URL:
-    """Return the proxy that the environment names for a URL, or else the URL itself."""
+def _proxy_for(url: URL) -> URL | None:
+    """Return the proxy that the environment names for a URL, with the credentials for it."""
     try:
-        proxy, _ = get_env_proxy_for_url(url)
+        proxy, login = get_env_proxy_for_url(url)
     except LookupError:
-        return url
-    return proxy
+        return None
+    return proxy.with_user(login.login).with_password(login.password) if login else proxy
 
 
 def _told_by_name(host: str) -> list[str]:

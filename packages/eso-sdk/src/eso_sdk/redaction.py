@@ -95,8 +95,8 @@ def secrets_of(
 ) -> Iterator[SecretBytes | Partly]:
     """Yield every secret of a request.
 
-    These are its credentials, the values to write, and those that their metadata refers to. A text of a JSON credential
-    that the spec contains too, such as the project of an account, is no secret.
+    These are its credentials, the values to write, and those that their metadata refers to. The project of a JSON
+    credential stays in messages if the spec contains it too (`Partly`).
     """
     public = _texts_of_spec(context)
     for credential in context.config.credentials:

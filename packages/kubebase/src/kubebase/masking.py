@@ -1,10 +1,10 @@
 """Masks known values in texts: error messages end up in conditions, events and logs.
 
 Servers and backends repeat what they were sent, in their own spelling: quoted, encoded or cut short. `Mask` looks for
-each value in the usual spellings, for each line of a value, and for each text in a value that is JSON. A credential in
-JSON also has texts that are no secret, such as the project of an account: `Partly` names them. A short value such as
-`prod` is part of many names. Names that the caller wrote itself reveal nothing, so they stay: `app/…/db` would
-mislead the reader and show what the value is.
+each value in the usual spellings, for each line of a value, and for each text in a value that is JSON, with its lines.
+A credential in JSON also identifies its account, for example by a project: `Partly` lets such a text stay if the spec
+shows it too. A short value such as `prod` is part of many names. Names that the caller wrote itself reveal nothing, so
+they stay: `app/…/db` would mislead the reader and show what the value is.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ PREFIX: Final = 12
 """A longer spelling is recognised by this many first characters: echoes are often cut off."""
 MAX_TEXT: Final = 8 * 1024
 """The rest of a longer text is dropped. This is more than any message shows, as masks make a text shorter."""
+IDENTIFYING: Final = frozenset({"audience", "client_email", "project_id", "quota_project_id"})
+"""Members of a JSON credential that say whose it is. All other members may prove it, whatever their text is."""
 
 _HEAD: Final = 4 * MAX_TEXT  # bytes of a value that can occur in such a text: a character has up to four
 _MAX_PARTS: Final = 16 * 1024  # lines, and texts of JSON, of one value: bounds the work that one error causes
@@ -37,7 +39,11 @@ _HTML: Final = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"})  
 
 
 class Partly(bytes):
-    """A value that is JSON, and some of whose texts the reader of a message knows anyway."""
+    """A credential that may be JSON. Its identifying members stay in messages if their texts are among `public` ones.
+
+    Being public is not enough: the spec may happen to contain the text of a password. If an identifying member and
+    another member have the same text, it is masked.
+    """
 
     public: frozenset[str]
 
@@ -108,16 +114,30 @@ def _spellings(value: bytes) -> Iterator[str]:
     text = value[:_HEAD].decode(errors="replace")
     if "\ufffd" in text:  # perhaps no UTF-8: its bytes are not those of the text
         yield from _encoded(value[:MAX_TEXT])
-    parts = {text, *islice(text.splitlines(), _MAX_PARTS), *islice(_json_texts(value), _MAX_PARTS)}
+    parts = {text, *islice(_lines((text,)), _MAX_PARTS), *islice(_lines(_json_texts(value)), _MAX_PARTS)}
     for part in parts | {part.strip() for part in parts}:
         yield from _spelled(part)
 
 
+def _lines(texts: Iterable[str]) -> Iterator[str]:
+    """Yield each text, and its lines if it has several: a key in PEM is often echoed line by line."""
+    for text in texts:
+        yield text
+        if len(lines := text.splitlines()) > 1:
+            yield from lines
+
+
 def _json_texts(value: bytes) -> Iterator[str]:
     if value.lstrip()[:1] in (b"{", b"[", b'"'):
-        public = value.public if isinstance(value, Partly) else frozenset[str]()
         with suppress(ValueError, RecursionError):
-            yield from (text for text in texts_in(json.loads(value)) if text not in public)
+            document = json.loads(value)
+            if isinstance(value, Partly) and isinstance(document, dict):
+                document = [text for name, text in document.items() if not _is_public(name, text, value.public)]
+            yield from texts_in(document)
+
+
+def _is_public(name: str, text: object, public: Collection[str]) -> bool:
+    return name in IDENTIFYING and isinstance(text, str) and text in public
 
 
 def _spelled(text: str) -> Iterator[str]:

@@ -18,6 +18,8 @@ from kubebase.deadline import Deadline
 
 CALL_SECONDS: Final = 25.0
 
+_LISTS: Final = {Kind.SECRET: "GetSecrets", Kind.KEY: "GetKeys", Kind.CERTIFICATE: "GetCertificates"}
+
 Observe = Callable[[str], AbstractContextManager[None]]
 T = TypeVar("T")
 
@@ -73,7 +75,9 @@ class Api:
     async def _once(self, asked: Asked, work: Callable[[], Awaitable[T]]) -> T:
         with self._errors(asked), self._observe(asked.operation):
             async with Deadline(self.clock, CALL_SECONDS):
-                return await work()
+                done = await work()
+        self.vault.served()
+        return done
 
     @contextmanager
     def _errors(self, asked: Asked) -> Iterator[None]:
@@ -90,6 +94,6 @@ class Api:
             raise refusal(failed, asked) from None
 
 
-def vault_itself(vault: Vault, operation: str) -> Asked:
-    """Return the subject of a call about all secrets."""
-    return Asked(operation, vault.url, Kind.SECRET)
+def vault_itself(vault: Vault, kind: Kind) -> Asked:
+    """Return the subject of a listing of all objects of a kind."""
+    return Asked(_LISTS[kind], vault.url, kind)

@@ -73,7 +73,7 @@ class Asked:
         reads = self.operation.startswith("Get") and "Deleted" not in self.operation
         role = _READS[self.kind] if reads else _WRITES[self.kind]
         action = re.sub(r"(Secrets?|Keys?|Certificates?|Deleted)", "", self.operation).lower() or "get"
-        if self.operation == "GetSecrets":
+        if not self.name:
             action = "list"
         return f'grant the role "{role}", or {action} on {self.kind.word}s in the access policy of the vault'
 

@@ -45,7 +45,7 @@ class Finder:
         matcher = Matcher(replace(query, path=""))
         names: list[str] = []
         listed = self._api.vault.secrets.list_properties_of_secrets().by_page()
-        async for page in self._api.pages(vault_itself(self._api.vault, "GetSecrets"), listed):
+        async for page in self._api.pages(vault_itself(self._api.vault, Kind.SECRET), listed):
             names += [each.name for each in page if each.enabled and await matcher.accepts(each.name, tags_of(each))]
             if len(names) > MAX_SECRETS:
                 raise invalid_request(f"more than {MAX_SECRETS} secrets match; narrow find.name or find.tags")

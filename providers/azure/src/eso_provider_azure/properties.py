@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -10,29 +10,16 @@ from eso_provider_azure.names import Kind, Name
 from eso_provider_azure.objects import Stored
 from eso_sdk.errors import property_not_found
 from eso_sdk.extract import NotAnObjectError, json_map, property_of
+from eso_sdk.properties import Dots, part_of
 from eso_wire.values import RemoteRef
 
-
-def part_of(value: bytes, ref: RemoteRef) -> bytes:
-    """Return a property of a value, or the whole value: a gjson path, then the literal member."""
-    if not ref.property:
-        return value
-    found = property_of(value, path_in(value, ref.property))
-    if found is None:
-        raise property_not_found(ref.key, ref.property)
-    return found
-
-
-def path_in(value: bytes, name: str) -> str:
-    """Return the path to a property. Dots are part of the name if only a member of that name exists."""
-    literal = name.replace(".", "\\.")
-    is_literal = "." in name and property_of(value, name) is None and property_of(value, literal) is not None
-    return literal if is_literal else name
+DOTS: Final = Dots.PATH_FIRST
+"""What the operator in Go does for this backend."""
 
 
 def value_of(stored: Stored, name: Name, ref: RemoteRef) -> bytes:
     """Return the value that a reference names. A certificate has no properties."""
-    return stored.value if name.kind is Kind.CERTIFICATE else part_of(stored.value, ref)
+    return stored.value if name.kind is Kind.CERTIFICATE else part_of(stored.value, ref, DOTS)
 
 
 def metadata_of(stored: Stored, ref: RemoteRef) -> bytes:

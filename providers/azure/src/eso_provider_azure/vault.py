@@ -21,6 +21,7 @@ from kubebase.clock import Clock
 
 SHORTEST_PAUSE: Final = 1.0
 """Seconds without calls after a 429 that names no time."""
+LONGEST_PAUSE: Final = 32.0
 
 
 class Vault:
@@ -36,6 +37,8 @@ class Vault:
         self.meeting = asyncio.Lock()
         self._client = client
         self._until = float("-inf")
+        self._limits = 0
+        """Limits in a row."""
 
     @cached_property
     def secrets(self) -> SecretClient:
@@ -59,10 +62,21 @@ class Vault:
             raise self._limited(left)
 
     def pause(self, seconds: float) -> ProviderError:
-        """Make no calls for this time; return the error of the call that met the limit."""
-        wait = max(seconds, SHORTEST_PAUSE)
-        self._until = max(self._until, self.clock.monotonic() + wait)
+        """Make no calls for this time; return the error of the call that met the limit.
+
+        If the vault names no time, pauses double, as Microsoft recommends.
+        """
+        now = self.clock.monotonic()
+        if now >= self._until:
+            self._limits += 1
+        doubled = min(SHORTEST_PAUSE * 2 ** (self._limits - 1), LONGEST_PAUSE)
+        wait = max(seconds, SHORTEST_PAUSE) if seconds else doubled
+        self._until = max(self._until, now + wait)
         return self._limited(wait)
+
+    def served(self) -> None:
+        """Record that the vault answered a call."""
+        self._limits = 0
 
     def _limited(self, left: float) -> ProviderError:
         words = f"vault {self.url} limits its calls; asked again later"

@@ -22,15 +22,15 @@ from weakref import WeakValueDictionary
 import msgspec
 from azure.core.rest import HttpRequest
 
-from eso_api.values import SecretBytes
 from eso_provider_azure import certificates, keys
 from eso_provider_azure.api import Api
-from eso_provider_azure.drafts import Draft
 from eso_provider_azure.errors import DeletedError
 from eso_provider_azure.names import Kind, Name
 from eso_provider_azure.objects import MARK, OWNER, Stored
+from eso_provider_azure.properties import DOTS
 from eso_provider_azure.reading import Reader
 from eso_provider_azure.settings import Settings, merged, settings_of
+from eso_sdk.drafts import Draft, payload_of, removed, text_of
 from eso_sdk.errors import invalid_request
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ErrorReason, ProviderError
@@ -83,7 +83,7 @@ class Writer:
         present = await self._reader.current(name)
         if present is not None:
             self._check_ours(name, present, owner)
-        draft = Draft(items[0].remote.key, present.value if present else None)
+        draft = Draft(present.value if present else None, DOTS)
         wanted: list[Settings] = []
         outcomes = [_put(draft, item, wanted) for item in items]
         if not wanted or draft.value is None:
@@ -118,8 +118,8 @@ class Writer:
     async def _remove_properties(
         self, name: Name, present: Stored, items: Sequence[DeleteItem]
     ) -> list[bool | ProviderError]:
-        draft = Draft(items[0].remote.key, present.value)
-        outcomes = [_removed(draft, item) for item in items]
+        draft = Draft(present.value, DOTS)
+        outcomes = [removed(draft, item) for item in items]
         if not any(outcome is True for outcome in outcomes):
             return outcomes
         if draft.value is None:
@@ -219,32 +219,13 @@ class Writer:
             )
 
 
-def payload_of(item: PushItem) -> bytes:
-    """Return the bytes to write: one value, or the whole Secret as a JSON object of strings."""
-    if isinstance(item.payload, SecretBytes):
-        return item.payload.reveal()
-    try:
-        members = {name: value.reveal().decode() for name, value in item.payload.items()}
-    except UnicodeDecodeError:  # its message quotes the value
-        raise invalid_request(
-            f'a value for "{item.remote.key}" is binary, and a whole Secret is stored as JSON; push its keys one by one'
-        ) from None
-    return msgspec.json.encode(members, order="sorted")
-
-
 def _put(draft: Draft, item: PushItem, wanted: list[Settings]) -> ProviderError | None:
     """Put one item into the draft; return its error if that is impossible."""
     try:
         settings = settings_of(item)
-        draft.put(item.remote.property, payload_of(item))
+        text = text_of(payload_of(item), item.remote.key, item.remote.property)
+        draft.put(item.remote.key, item.remote.property, text.encode())
     except ProviderError as refused:
         return refused
     wanted.append(settings)
     return None
-
-
-def _removed(draft: Draft, item: DeleteItem) -> bool | ProviderError:
-    try:
-        return draft.remove(item.remote.property)
-    except ProviderError as refused:
-        return refused

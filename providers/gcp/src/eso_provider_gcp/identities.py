@@ -22,8 +22,10 @@ from eso_provider_gcp.endpoints import Target
 from eso_sdk.refusals import REFUSALS, Pauses, Refusals
 from eso_sdk.throttle import Throttle
 from eso_wire.errors import ProviderError
+from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 
+MAX_IDENTITIES: Final = 1024
 EARLY_SECONDS: Final = 225.0
 """Seconds before its expiry after which a token is renewed."""
 
@@ -93,12 +95,11 @@ class Identity:
         self._sources.append(source)
 
     async def remove(self, source: Source) -> None:
-        """Forget the source of a store that closes; the last one closes the channels."""
+        """Forget the source of a store that closes; the last one closes the channels. The token is kept."""
         self._sources.remove(source)
         if self._sources:
             return
         lines, self._lines = self._lines, {}
-        self._access = None
         for line in lines.values():
             await line.channel.close()
 
@@ -137,6 +138,8 @@ class Runtime:
         self.clock = clock
         self._refusals = Refusals()
         self._identities: WeakValueDictionary[Hashable, Identity] = WeakValueDictionary()
+        self._recent: BoundedDict[Hashable, Identity] = BoundedDict(MAX_IDENTITIES)
+        """Keeps tokens while no store is open: stores close when they were idle for minutes."""
         self._throttles: WeakValueDictionary[Hashable, Throttle] = WeakValueDictionary()
         self.feeds: dict[Hashable, Any] = {}
         """The change feeds of all stores, while they are in use."""
@@ -147,6 +150,7 @@ class Runtime:
         identity = self._identities.get(source.key)
         if identity is None:
             self._identities[source.key] = identity = Identity(source.key, self.clock, self._refusals)
+        self._recent[source.key] = identity
         identity.add(source)
         return Joined(identity, source)
 

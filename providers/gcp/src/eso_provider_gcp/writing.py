@@ -20,13 +20,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-import msgspec
-
-from eso_api.values import SecretBytes
 from eso_provider_gcp.api import Api
 from eso_provider_gcp.metadata import MARK, OWNER, SecretMetadata, labels_of, metadata_of, replication_of
 from eso_provider_gcp.reading import UNREADABLE, Answer, Reader, number_of
-from eso_sdk.drafts import Draft, text_of
+from eso_sdk.drafts import Draft, payload_of, removed
 from eso_sdk.errors import invalid_request
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ErrorReason, ProviderError
@@ -145,7 +142,7 @@ class Writer:
                 return self._foreign(item.remote.key, owner)
             if name and standing.unreadable is not None and standing.unreadable.backend_code == "DISABLED":
                 return standing.unreadable
-            changed = draft.put(item.remote.key, name, _payload(item))
+            changed = draft.put(item.remote.key, name, payload_of(item))
         except ProviderError as refused:
             return refused
         if not standing.has_value:
@@ -220,7 +217,7 @@ class Writer:
             if not missing.is_not_found:
                 raise
             return [False] * len(items)
-        outcomes = [_removed(draft, item) for item in items]
+        outcomes = [removed(draft, item) for item in items]
         if any(outcome is True for outcome in outcomes):
             if draft.value is None:
                 await self._remove(key, standing)
@@ -231,14 +228,6 @@ class Writer:
     async def _remove(self, key: str, standing: Standing) -> None:
         request = {"name": self._api.secret(key), "etag": standing.secret.etag}
         await self._api.call("DeleteSecret", request, key=key)
-
-
-def _payload(item: PushItem) -> bytes:
-    """Return the bytes of one key, or all keys of the Secret as one JSON object."""
-    if isinstance(item.payload, SecretBytes):
-        return item.payload.reveal()
-    texts = {name: text_of(value.reveal(), item.remote.key, name) for name, value in item.payload.items()}
-    return msgspec.json.encode(texts, order="sorted")
 
 
 def _storable(value: bytes | None, key: str) -> bytes:
@@ -258,13 +247,6 @@ def _has(name: str, draft: Draft, standing: Standing) -> bool:
 
 def _topics(names: Sequence[str]) -> list[dict[str, str]]:
     return [{"name": name} for name in names]
-
-
-def _removed(draft: Draft, item: DeleteItem) -> bool | ProviderError:
-    try:
-        return draft.remove(item.remote.property)
-    except ProviderError as refused:
-        return refused
 
 
 def _writes(outcome: Pushed | ProviderError) -> bool:

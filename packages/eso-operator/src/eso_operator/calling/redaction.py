@@ -60,7 +60,7 @@ class Veil:
 def secrets_of_config(config: Config) -> Iterator[bytes]:
     """Yield credentials, and values that the spec itself contains.
 
-    A text of a JSON credential that the spec contains too, such as the project of an account, is no secret.
+    The project of a JSON credential stays in messages if the spec contains it too (`Partly`).
     """
     spec: Any = None
     if config.spec_json is not None:

@@ -10,6 +10,8 @@ import asyncio
 import heapq
 from datetime import UTC, datetime, timedelta
 
+from kubebase.clock import SystemClock
+
 START = datetime(2030, 1, 1, tzinfo=UTC)
 """Start of virtual wall-clock time, so that tests can write timestamps as literals."""
 
@@ -95,3 +97,19 @@ async def _turn() -> None:
     turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(turned.set_result, None)
     await turned
+
+
+class SkippingClock(SystemClock):
+    """The clock of the system, plus the time that was skipped: for tests with real servers."""
+
+    def __init__(self) -> None:
+        self._skipped = 0.0
+
+    def skip(self, seconds: float) -> None:
+        self._skipped += seconds
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self._skipped)
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._skipped

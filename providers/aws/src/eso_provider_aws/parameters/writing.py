@@ -27,7 +27,7 @@ from eso_provider_aws.parameters.metadata import ParameterMetadata, merged, meta
 from eso_provider_aws.parameters.names import name_to_write
 from eso_provider_aws.parameters.reading import KIND, Reader, about
 from eso_provider_aws.parameters.requests import payload_of, put_request, refused_write
-from eso_sdk.drafts import Draft
+from eso_sdk.drafts import Draft, removed
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition
@@ -84,7 +84,7 @@ class Writer:
             if standing is None or not standing.is_of(owner_of(items)):
                 return [False] * len(items)
             draft = Draft(standing.value)
-            outcomes = [_removed(item, draft) for item in items]
+            outcomes = [removed(draft, item) for item in items]
             if True not in outcomes:
                 return outcomes
             if draft.value is not None:
@@ -200,13 +200,6 @@ class Writer:
     def _contended(self, name: str) -> ProviderError:
         words = f"{self._api.asked('PutParameter', about(name))} is being written by others; pushed again later"
         return ProviderError(ErrorReason.PRECONDITION_FAILED, words)
-
-
-def _removed(item: DeleteItem, draft: Draft) -> bool | ProviderError:
-    try:
-        return draft.remove(item.remote.property)
-    except ProviderError as refused:
-        return refused
 
 
 def _reported(outcome: Pushed | ProviderError, made: PushOutcome, version: int) -> Pushed | ProviderError:

@@ -23,7 +23,7 @@ from eso_provider_aws.secrets.alignment import Alignment, policy_mark, replica_l
 from eso_provider_aws.secrets.metadata import Settings, merged, settings_of
 from eso_provider_aws.secrets.reading import Reader, about
 from eso_provider_aws.secrets.standing import Standing, standing_of, with_value
-from eso_provider_aws.secrets.values import payload_of, storable
+from eso_provider_aws.secrets.values import storable
 from eso_provider_aws.secrets.versions import (
     ConflictError,
     Form,
@@ -33,7 +33,7 @@ from eso_provider_aws.secrets.versions import (
     put_version,
     token_of,
 )
-from eso_sdk.drafts import Draft
+from eso_sdk.drafts import Draft, payload_of
 from eso_sdk.errors import backend_error, invalid_request
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ErrorReason, ProviderError

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from eso_api.values import SecretBytes
-from eso_sdk.drafts import text_of
 from eso_sdk.errors import invalid_request
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import PushItem
 
 MAX_BYTES: Final = 65_536
-
-
-def payload_of(item: PushItem) -> bytes:
-    """Return the bytes of one key, or all keys of the Secret as one JSON object."""
-    if isinstance(item.payload, SecretBytes):
-        return item.payload.reveal()
-    texts = {name: text_of(value.reveal(), item.remote.key, name) for name, value in item.payload.items()}
-    return msgspec.json.encode(texts, order="sorted")
 
 
 def storable(value: bytes | None, key: str) -> bytes:

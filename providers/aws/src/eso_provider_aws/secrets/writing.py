@@ -19,7 +19,7 @@ from eso_provider_aws.secrets.pushing import Push
 from eso_provider_aws.secrets.reading import Reader, about
 from eso_provider_aws.secrets.standing import Standing, standing_of, with_value
 from eso_provider_aws.secrets.versions import ConflictError, check_original, form_of, put_version
-from eso_sdk.drafts import Draft
+from eso_sdk.drafts import Draft, removed
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem
@@ -72,7 +72,7 @@ class Writer:
             return [True] * len(items)
         standing = await with_value(self._reader, standing)
         draft = Draft(standing.secret.value if standing.secret else None)
-        outcomes = [_removed(draft, item) for item in items]
+        outcomes = [removed(draft, item) for item in items]
         if any(outcome is True for outcome in outcomes):
             if draft.value is None:
                 await self._remove(secret_id, standing)
@@ -95,10 +95,3 @@ class Writer:
 
     async def _call(self, operation: str, secret_id: str, standing: Standing, **parameters: Any) -> None:
         await self._api.call(operation, about=about(secret_id), SecretId=standing.arn, **parameters)
-
-
-def _removed(draft: Draft, item: DeleteItem) -> bool | ProviderError:
-    try:
-        return draft.remove(item.remote.property)
-    except ProviderError as refused:
-        return refused

@@ -47,6 +47,8 @@ class KeyVault:
     denial: str = "ForbiddenByRbac"
     quota: int = -1
     """Calls until the vault answers 429; negative for no limit."""
+    retry_after: str = str(RETRY_AFTER)
+    """The header of a 429, which not every one has."""
 
     @property
     def resource(self) -> str:
@@ -61,7 +63,8 @@ class KeyVault:
     def _answer(self, call: Call) -> Reply:
         self._authorize(call)
         if self.quota == 0:
-            raise RefusedError(429, "Throttled", "Request was not processed", Retry_After=str(RETRY_AFTER))
+            named = {"Retry_After": self.retry_after} if self.retry_after else {}
+            raise RefusedError(429, "Throttled", "too many requests", **named)
         self.quota -= 1 if self.quota > 0 else 0
         if not call.query.get("api-version", "").startswith(("7.", "20")):
             raise RefusedError(400, "BadParameter", "api-version is missing or unsupported")
@@ -81,15 +84,15 @@ class KeyVault:
         grant = self.entra.grants.get(token) if scheme == "Bearer" else None
         if grant is None or grant.resource.rstrip("/") != self.resource or grant.tenant not in ("", self.tenant):
             challenge = f'Bearer authorization="{self.entra.url}/{self.tenant}", resource="{self.resource}"'
-            raise RefusedError(401, "Unauthorized", "AKV10000: Request is missing a token", WWW_Authenticate=challenge)
+            raise RefusedError(401, "Unauthorized", "AKV10000: no token", WWW_Authenticate=challenge)
         return grant
 
     def _permit(self, permission: str) -> None:
         if permission not in self.denied:
             return
-        if self.denial == "ForbiddenByFirewall":
-            raise RefusedError(403, "Forbidden", "Client address is not authorized", self.denial)
-        raise RefusedError(403, "Forbidden", f"Caller is not authorized: Action: {permission}", self.denial)
+        # Real messages name the caller too.
+        caller = "appid=a;oid=o;iss=https://sts.windows.net/t/"
+        raise RefusedError(403, "Forbidden", f"{caller} may not do {permission} ({self.denial})", self.denial)
 
     # --- live objects ------------------------------------------------------------------------------------------------
 
@@ -120,26 +123,29 @@ class KeyVault:
         found = [self.contents.item(collection, name, self.contents.current(collection, name)) for name in shown]
         after = start + PAGE
         query = urlencode({"api-version": call.query["api-version"], "$skiptoken": after})
-        link = f"https://{self.contents.host}/{collection}?{query}" if after < len(names) else None
+        link = f"https://{self.contents.host}:443/{collection}?{query}" if after < len(names) else None
         return {"value": found, "nextLink": link}
 
     def _get(self, collection: str, name: str, version: str) -> dict[str, Any]:
         self._permit(f"{collection}/get")
         found, word = self.contents.find(collection, name, version), _WORDS[collection]
         if found is None:
-            raise RefusedError(404, f"{word}NotFound", f"A {word.lower()} with (name/id) {name} was not found")
-        if not found.attributes["enabled"] and collection == "secrets":
-            raise RefusedError(403, "Forbidden", "Operation get is not allowed on a disabled secret.", "SecretDisabled")
+            words = f"{word} {name} is not in this vault; it may have been deleted"
+            raise RefusedError(404, f"{word}NotFound", words)
+        if not found.attributes["enabled"] and collection != "certificates":
+            words = f"Operation get is not allowed on a disabled {word.lower()}."
+            raise RefusedError(403, "Forbidden", words, f"{word}Disabled")
         return self.contents.bundle(collection, name, found)
 
     def _put(self, call: Call, collection: str, name: str) -> dict[str, Any]:
         self._permit(f"{collection}/{'set' if collection == 'secrets' else 'import'}")
         if name in self.contents.deleted[collection]:
-            message = f"{_WORDS[collection]} {name} is currently in a deleted but recoverable state"
+            message = f"{_WORDS[collection]} {name} is deleted but recoverable"
             raise RefusedError(409, "Conflict", message, "ObjectIsDeletedButRecoverable")
         if self.contents.recovering.get(name, 0):
             self.contents.recovering[name] -= 1
-            raise RefusedError(409, "Conflict", f"{name} is being recovered", "ObjectIsBeingRecovered")
+            message = f"{_WORDS[collection]} {name} is being recovered"
+            raise RefusedError(409, "Conflict", message, "ObjectIsBeingRecovered")
         sent = call.json()
         version = self.contents.add(collection, name, _body(collection, sent), sent)
         return self.contents.bundle(collection, name, version)
@@ -177,7 +183,8 @@ class KeyVault:
             case "POST", [name, "recover"]:
                 self._permit(f"{collection}/recover")
                 self.contents.recover(collection, name)
-                return self.contents.item(collection, name, self.contents.current(collection, name))
+                told = self.contents.bundle(collection, name, self.contents.current(collection, name))
+                return {member: part for member, part in told.items() if member != "value"}
             case "DELETE", [name]:
                 self._permit(f"{collection}/purge")
                 del graves[name]

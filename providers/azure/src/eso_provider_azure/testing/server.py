@@ -107,7 +107,8 @@ class AzureServer:
 
     def queue(self, account: str, name: str) -> StorageQueue:
         """Return a storage queue; it is created at first use."""
-        return self.queues.setdefault(f"{account}.queue.core.windows.net", StorageQueue(name, self.entra))
+        host = f"{account}.queue.core.windows.net"
+        return self.queues.setdefault(host, StorageQueue(name, self.entra, self.seconds, TENANT))
 
     def seconds(self) -> int:
         return int(SystemClock().now().timestamp()) + self.clock_skew

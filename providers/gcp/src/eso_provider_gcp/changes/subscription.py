@@ -24,10 +24,17 @@ PULL_SECONDS: Final = 100.0
 """Google answers an empty pull after about 90 seconds."""
 BATCH: Final = 100
 
-_UPDATES: Final = frozenset({"SECRET_CREATE", "SECRET_UPDATE", "SECRET_VERSION_ADD", "SECRET_VERSION_ENABLE"}) | {
-    "SECRET_VERSION_DISABLE",
-    "SECRET_VERSION_DESTROY",
-}
+_UPDATES: Final = frozenset(
+    {
+        "SECRET_CREATE",
+        "SECRET_UPDATE",
+        "SECRET_VERSION_ADD",
+        "SECRET_VERSION_DESTROY",
+        "SECRET_VERSION_DESTROY_SCHEDULED",  # the version is disabled until then
+        "SECRET_VERSION_DISABLE",
+        "SECRET_VERSION_ENABLE",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

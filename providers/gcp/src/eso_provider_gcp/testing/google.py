@@ -48,7 +48,8 @@ class Google:
     @classmethod
     @contextmanager
     def started(cls) -> Iterator[Google]:
-        tokens, pubsub = Tokens(), PubSub()
+        tokens = Tokens()
+        pubsub = PubSub(lambda token: token in tokens.issued)
         secrets = SecretManager(Model((PROJECT, OTHER_PROJECT)), lambda token: token in tokens.issued)
         with tokens.serving(), secrets.serving(), insecure_channel(secrets.address) as channel:
             google = cls(secrets, tokens, pubsub)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets as random
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from eso_provider_gcp.testing.tokens import Answer, Asked
@@ -13,23 +16,45 @@ from eso_provider_gcp.testing.tokens import Answer, Asked
 SUBSCRIPTION: Final = "eso-changes"
 WAIT_SECONDS: Final = 0.5
 """The longest wait of an empty pull; Google waits longer."""
+MOST: Final = 1000
+"""The most messages of one pull."""
 
 _EVENTS: Final = {
     "AddSecretVersion": "SECRET_VERSION_ADD",
     "CreateSecret": "SECRET_CREATE",
     "DeleteSecret": "SECRET_DELETE",
+    "DestroySecretVersion": "SECRET_VERSION_DESTROY",
     "DisableSecretVersion": "SECRET_VERSION_DISABLE",
+    "EnableSecretVersion": "SECRET_VERSION_ENABLE",
     "UpdateSecret": "SECRET_UPDATE",
 }
+_STATUS: Final = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A published message."""
+
+    id: str
+    attributes: dict[str, str]
+    data: bytes
+    published: str
+
+    def told(self) -> dict[str, Any]:
+        data = base64.b64encode(self.data).decode()
+        told: dict[str, Any] = {"messageId": self.id, "publishTime": self.published, "attributes": self.attributes}
+        return told | ({"data": data} if data else {})
 
 
 @dataclass(slots=True)
 class PubSub:
     """The messages that are not acknowledged, and what was acknowledged."""
 
-    waiting: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Attributes of messages that are to be delivered, by id."""
-    out: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    known: Callable[[str], bool] = lambda _token: True
+    """Tells whether an access token is valid."""
+    waiting: dict[str, Message] = field(default_factory=dict)
+    """Messages that are to be delivered, by id."""
+    out: dict[str, Message] = field(default_factory=dict)
     """Delivered messages by the id of their acknowledgement."""
     acknowledged: list[str] = field(default_factory=list)
     """Ids of messages."""
@@ -50,47 +75,89 @@ class PubSub:
             return
         secret, _, version = name.partition("/versions/")
         attributes = {"eventType": _EVENTS[operation], "secretId": secret, "dataFormat": "JSON_API_V1"}
-        self.publish(attributes | ({"versionId": f"{secret}/versions/{version}"} if version else {}))
+        attributes |= {"timestamp": _now()}
+        attributes |= {"versionId": f"{secret}/versions/{version}"} if version else {}
+        attributes |= {"deleteType": "REQUESTED"} if operation == "DeleteSecret" else {}
+        self.publish(attributes, json.dumps({"name": name}).encode())
 
-    def publish(self, attributes: dict[str, str]) -> None:
+    def publish(self, attributes: dict[str, str], data: bytes = b"") -> None:
+        message = Message(random.token_hex(8), attributes, data, _now())
         with self._moved:
-            self.waiting[random.token_hex(8)] = attributes
+            self.waiting[message.id] = message
             self._moved.notify_all()
 
     def redeliver(self) -> None:
         """Let the time for acknowledgements end."""
         with self._moved:
-            self.waiting |= dict(self.out.values())
-            self.out.clear()
-            self._moved.notify_all()
+            self._release(list(self.out))
 
     def answer(self, asked: Asked) -> Answer | None:
         """Answer a request; None if it is not for this service."""
-        if "/subscriptions/" not in asked.path:
+        path, _, verb = asked.path.partition("?")[0].partition(":")
+        if "/subscriptions/" not in path:
             return None
         if self.refuse:
-            return self.refuse, b"{}"
-        if not asked.path.startswith("/v1/projects/") or f"/subscriptions/{SUBSCRIPTION}:" not in asked.path:
-            return 404, b"{}"
-        return self._pull(asked) if asked.path.endswith(":pull") else self._acknowledge(asked.json)
+            return _refused(self.refuse)
+        if not self.known(asked.headers.get("authorization", "").removeprefix("Bearer ")):
+            return _refused(401)
+        if not path.startswith("/v1/projects/") or not path.endswith(f"/subscriptions/{SUBSCRIPTION}"):
+            return _refused(404)
+        match asked.method, verb:
+            case "GET", "":
+                topic = path.removeprefix("/v1/").replace("/subscriptions/", "/topics/")
+                return _json({"name": path.removeprefix("/v1/"), "topic": topic, "ackDeadlineSeconds": 60})
+            case "POST", "pull":
+                return self._pull(asked)
+            case "POST", "acknowledge":
+                return self._acknowledge(asked.json)
+            case "POST", "modifyAckDeadline":
+                return self._modify(asked.json)
+        return _refused(404)
 
     def _pull(self, asked: Asked) -> Answer:
+        most = int(asked.json.get("maxMessages", 0))
+        if most < 1:
+            return _refused(400)
         with self._moved:
             self.pulls += 1
-            if not self.waiting:
+            if not self.waiting and not asked.json.get("returnImmediately"):
                 self._moved.wait(WAIT_SECONDS)
             if not asked.is_awaited:
-                return 200, b"{}"
-            given = {random.token_hex(8): each for each in self.waiting.items()}
+                return _json({})
+            chosen = list(self.waiting)[: min(most, MOST)]
+            given = {random.token_hex(8): self.waiting.pop(each) for each in chosen}
             self.out |= given
-            self.waiting.clear()
-        told: list[dict[str, Any]] = [
-            {"ackId": ack_id, "message": {"messageId": message_id, "attributes": attributes}}
-            for ack_id, (message_id, attributes) in given.items()
-        ]
-        return 200, json.dumps({"receivedMessages": told} if told else {}).encode()
+        told = [{"ackId": ack_id, "message": message.told()} for ack_id, message in given.items()]
+        return _json({"receivedMessages": told} if told else {})
 
     def _acknowledge(self, told: dict[str, list[str]]) -> Answer:
+        """Forget delivered messages. An acknowledgement that came too late is accepted, without effect."""
+        if not told.get("ackIds"):
+            return _refused(400)
         with self._moved:
-            self.acknowledged += [self.out.pop(ack_id)[0] for ack_id in told["ackIds"] if ack_id in self.out]
-        return 200, b"{}"
+            self.acknowledged += [self.out.pop(ack_id).id for ack_id in told["ackIds"] if ack_id in self.out]
+        return _json({})
+
+    def _modify(self, told: dict[str, Any]) -> Answer:
+        with self._moved:
+            if not told.get("ackDeadlineSeconds"):
+                self._release([ack_id for ack_id in told["ackIds"] if ack_id in self.out])
+        return _json({})
+
+    def _release(self, ack_ids: list[str]) -> None:
+        messages = [self.out.pop(ack_id) for ack_id in ack_ids]
+        self.waiting |= {message.id: message for message in messages}
+        self._moved.notify_all()
+
+
+def _json(document: Any) -> Answer:
+    return 200, json.dumps(document).encode()
+
+
+def _refused(status: int) -> Answer:
+    error = {"code": status, "message": f"refused with {status}", "status": _STATUS.get(status, "INTERNAL")}
+    return status, json.dumps({"error": error}).encode()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")  # noqa: TID251 - as the service stamps it
