@@ -19,11 +19,11 @@ from yarl import URL
 from eso_api.stores.doppler import DopplerProvider
 from eso_api.values import SecretBytes
 from eso_provider_doppler.authorization import OidcLogin, check_auth, fixed_authorization
-from eso_sdk.drafts import Draft, text_of
+from eso_sdk.drafts import Draft, payload_of, text_of
 from eso_sdk.errors import backend_error, invalid_config, not_found
 from eso_sdk.extract import property_in
 from eso_sdk.matching import Matcher
-from eso_sdk.payloads import payload_of, require_namespaces
+from eso_sdk.namespaces import require_namespaces
 from eso_sdk.provider import Check, Store, finds, pushes, reads
 from eso_sdk.rest import Rest, RestAnswer, RestRequest, RestSettings
 from eso_wire.errors import ProviderError

@@ -31,6 +31,7 @@ from eso_provider_webhook.templates import REMOTE_REF, Variables, is_template, r
 from eso_provider_webhook.webhook import WEBHOOK
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, not_found
 from eso_sdk.http import HttpAnswer, HttpRequest, status_error
+from eso_sdk.namespaces import Reference, require_namespaces
 from eso_sdk.provider import ALWAYS, Check, Store, Value, pushes, reads, store_kind
 from eso_sdk.unchanged import Unchanged, conditional, fingerprint
 from eso_wire.errors import ProviderError
@@ -198,18 +199,13 @@ class WebhookStore(Store[WebhookProvider]):
 
     def _check_namespaces(self) -> None:
         """Require the namespace of each Secret in a cluster-scoped store: no caller's Secret is sent to its address."""
-        if self.holder.namespace:
-            return
-        named: dict[str, str | None] = {
-            f"/secrets/{position}/secretRef": secret.secret_ref.namespace
-            for position, secret in enumerate(self.config.secrets)
+        named: dict[str, Reference | None] = {
+            f"/secrets/{position}/secretRef": secret.secret_ref for position, secret in enumerate(self.config.secrets)
         }
         if self.config.auth is not None and self.config.auth.ntlm is not None:
-            named["/auth/ntlm/usernameSecret"] = self.config.auth.ntlm.username_secret.namespace
-            named["/auth/ntlm/passwordSecret"] = self.config.auth.ntlm.password_secret.namespace
-        for path, namespace in named.items():
-            if not namespace:
-                raise invalid_config(f"{path}/namespace", "must be set in a cluster-scoped store")
+            named["/auth/ntlm/usernameSecret"] = self.config.auth.ntlm.username_secret
+            named["/auth/ntlm/passwordSecret"] = self.config.auth.ntlm.password_secret
+        require_namespaces(self.holder, named)
 
 
 def _whole(payload: SecretMap) -> bytes:
