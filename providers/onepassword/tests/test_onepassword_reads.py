@@ -77,7 +77,9 @@ async def test_a_vault_may_be_named_by_its_id(filled: ConnectServer, provider: I
         pytest.param("certificate#nothing", ErrorReason.PROPERTY_NOT_FOUND, '"nothing"', id="no such file"),
         pytest.param("twice", ErrorReason.INVALID_REQUEST, 'vault "team" has 2 items', id="two items of one title"),
         pytest.param("doubled", ErrorReason.INVALID_REQUEST, '2 parts named "password"', id="two equal labels"),
-        pytest.param(RemoteRef("login", version="1"), ErrorReason.INVALID_REQUEST, "remoteRef.version", id="a version"),
+        pytest.param(
+            RemoteRef("login", version="1"), ErrorReason.VERSION_NOT_FOUND, "remoteRef.version", id="a version"
+        ),
     ],
 )
 async def test_what_cannot_be_read_is_explained(

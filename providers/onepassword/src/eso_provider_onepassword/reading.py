@@ -13,7 +13,7 @@ from eso_sdk.batches import side_by_side
 from eso_sdk.errors import invalid_request
 from eso_sdk.matching import Matcher
 from eso_sdk.provider import Check, Value
-from eso_wire.errors import ProviderError
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery, Found, RemoteRef, ValueMetadata
 from kubebase.clock import Clock
 
@@ -97,10 +97,8 @@ class Reader:
 
 def refuse_version(ref: RemoteRef) -> None:
     if ref.version:
-        raise invalid_request(
-            f'1Password gives no access to earlier versions, but version "{ref.version}" of "{ref.key}" is asked for;'
-            " remove remoteRef.version"
-        )
+        words = f'1Password gives no access to versions of an item, also not to "{ref.version}" of "{ref.key}"'
+        raise ProviderError(ErrorReason.VERSION_NOT_FOUND, f"{words}; remove remoteRef.version")
 
 
 def _is_asked_for(overview: Overview, query: FindQuery) -> bool:

@@ -28,7 +28,7 @@ from eso_sdk.errors import invalid_config, not_found, unsupported
 from eso_sdk.matching import Matcher
 from eso_sdk.provider import Check, Pushed, Store, finds, pushes, reads
 from eso_sdk.store import members_of
-from eso_wire.errors import ProviderError
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     DeleteItem,
     FindQuery,
@@ -114,7 +114,15 @@ class SDKStore(Store[OnePasswordSDKProvider]):
     async def check(self, ref: RemoteRef) -> Check:
         if self.config.environment:
             return Check(exists=ref.key in await self._variables())
-        return await self._reader.check(ref)
+        try:
+            return await self._reader.check(ref)
+        except ProviderError as missing:
+            if missing.reason is not ErrorReason.SECRET_NOT_FOUND or "/" not in ref.key:
+                raise
+        (found,) = await self.get_many([ref])
+        if isinstance(found, ProviderError):
+            raise found
+        return Check(exists=True)
 
     @finds("name", "tags", "path")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:

@@ -6,6 +6,7 @@ import copy
 import re
 import secrets
 import string
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -108,8 +109,8 @@ class ConnectServer(StandIn):
     lag: int = 0
     """Reads of an item that still show its former state after a write."""
     flaky: bool = False
-    """Whether two of three answers are the sporadic 403."""
-    counted: int = 0
+    """Whether two of three answers to each request are the sporadic 403."""
+    counted: Counter[str] = field(default_factory=Counter)
 
     def vault(self, name: str) -> StoredVault:
         """Return the vault with this name, made at first use."""
@@ -123,8 +124,8 @@ class ConnectServer(StandIn):
         token = asked.headers.get("authorization", "").removeprefix("Bearer ")
         if token not in self.tokens:
             return _error(401, "Invalid token signature")
-        self.counted += 1
-        if self.flaky and self.counted % 3:
+        self.counted[asked.line] += 1
+        if self.flaky and self.counted[asked.line] % 3:
             return _error(403, "Authorization: token does not have access to vault")
         allowed = self.tokens[token]
         seen = {key: each for key, each in self.vaults.items() if allowed is None or each.name in allowed}
