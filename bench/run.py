@@ -24,6 +24,7 @@ BENCHMARKS = (
     "informer",
     "keyvault",
     "kubernetes",
+    "onepassword",
     "providers",
     "server_writes",
     "templates",
