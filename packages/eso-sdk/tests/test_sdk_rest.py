@@ -204,24 +204,6 @@ async def test_a_rejected_token_costs_one_call_a_minute_for_all_stores_that_have
     await same.close()
 
 
-async def test_a_rejected_token_costs_one_call_a_minute_although_its_session_is_closed(
-    store: Keep, shelf: Shelf, clock: VirtualClock
-) -> None:
-    reasons = []
-    for _ in range(3):
-        bad = of(store, shelf, "bad")
-        reasons.append((await error_of(bad.get("values/a", call="GetValue"))).reason)
-        await bad.close()
-    before = len(shelf.calls)
-    await clock.advance(61)
-    last = of(store, shelf, "bad")
-    await error_of(last.get("values/a", call="GetValue"))
-    await last.close()
-
-    assert reasons == [ErrorReason.CREDENTIALS_REJECTED] * 3
-    assert (before, len(shelf.calls)) == (1, 2)
-
-
 async def test_another_token_is_not_held_up_by_a_rejected_one(store: Keep, shelf: Shelf, rest: Rest) -> None:
     bad = of(store, shelf, "bad")
     await error_of(bad.get("values/a", call="GetValue"))

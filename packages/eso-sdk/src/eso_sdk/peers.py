@@ -29,15 +29,13 @@ class Peer:
     throttle: Throttle
     missing: ExpiringDict[str, None]
     """Names that the backend lately reported as absent."""
-    refusals: Refusals
-    """Rejected credentials. They outlive the peer: a session whose credentials are rejected is closed."""
     unchanged: Unchanged = field(default_factory=lambda: Unchanged(size=KEPT_BYTES))
+    refusals: Refusals = field(default_factory=Refusals)
     users: int = 0
 
     @classmethod
     def of(cls, http: HttpClient, subject: str, clock: Clock) -> Peer:
-        refusals = shared_table("eso_sdk.peers.refusals", clock, Refusals)
-        return cls(http, Throttle(clock, subject), ExpiringDict(MAX_MISSING, clock), refusals)
+        return cls(http, Throttle(clock, subject), ExpiringDict(MAX_MISSING, clock))
 
 
 def join_peer(key: bytes, clock: Clock, make: Callable[[], Peer]) -> Peer:
