@@ -24,7 +24,7 @@ BENCHMARKS = (
     "informer",
     "keyvault",
     "kubernetes",
-    "onepassword",
+    "one_password",
     "providers",
     "server_writes",
     "templates",

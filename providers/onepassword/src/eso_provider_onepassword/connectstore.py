@@ -17,6 +17,7 @@ from eso_provider_onepassword.writing import Wish, Writer
 from eso_sdk.authorization import FixedHeaders, bearer
 from eso_sdk.errors import invalid_config, invalid_request
 from eso_sdk.http import url_of
+from eso_sdk.payloads import require_namespaces
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, reads
 from eso_sdk.rest import Rest, RestSettings
 from eso_wire.errors import ProviderError
@@ -54,7 +55,7 @@ class ConnectStore(Store[OnePasswordProvider]):
 
     async def open(self) -> None:
         config, reference = self.config, self.config.auth.secret_ref.connect_token_secret_ref
-        check_namespace(reference, _TOKEN, self.holder.namespace)
+        require_namespaces(self.holder, {_TOKEN: reference})
         address = _address(config.connect_host)
         subject = f"1Password Connect at {address.origin()}"
         settings = RestSettings(
@@ -114,12 +115,6 @@ class ConnectStore(Store[OnePasswordProvider]):
 def check_reference(reference: SecretKeySelector, pointer: str) -> None:
     if not reference.name or not reference.key:
         raise invalid_config(pointer, "needs name and key of the Secret that holds the token")
-
-
-def check_namespace(reference: SecretKeySelector, pointer: str, namespace: str) -> None:
-    """Refuse a cluster-scoped store that leaves the namespace of its token to its users."""
-    if not namespace and not reference.namespace:
-        raise invalid_config(f"{pointer}/namespace", "must be set in a cluster-scoped store")
 
 
 def _address(text: str) -> URL:

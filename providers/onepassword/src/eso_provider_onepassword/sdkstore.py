@@ -16,7 +16,7 @@ from eso_api.durations import DurationError, seconds
 from eso_api.stores.onepasswordsdk import OnePasswordCache, OnePasswordIntegration, OnePasswordSDKProvider
 from eso_api.values import SecretBytes
 from eso_provider_onepassword.account import account_of
-from eso_provider_onepassword.connectstore import check_namespace, check_reference
+from eso_provider_onepassword.connectstore import check_reference
 from eso_provider_onepassword.items import DEFAULT_FIELD, Vault
 from eso_provider_onepassword.metadata import SDKMetadata, metadata_of
 from eso_provider_onepassword.reading import Reader, refuse_version
@@ -26,6 +26,7 @@ from eso_provider_onepassword.sizedcache import SizedCache
 from eso_provider_onepassword.writing import Wish, Writer
 from eso_sdk.errors import invalid_config, not_found, unsupported
 from eso_sdk.matching import Matcher
+from eso_sdk.payloads import require_namespaces
 from eso_sdk.provider import Check, Pushed, Store, finds, pushes, reads
 from eso_sdk.store import members_of
 from eso_wire.errors import ErrorReason, ProviderError
@@ -67,7 +68,7 @@ class SDKStore(Store[OnePasswordSDKProvider]):
 
     async def open(self) -> None:
         config, reference = self.config, self.config.auth.service_account_secret_ref
-        check_namespace(reference, _TOKEN, self.holder.namespace)
+        require_namespaces(self.holder, {_TOKEN: reference})
         account = account_of(self.secret(reference), config.integration_info or OnePasswordIntegration(), self.clock)
         self._source = SDKSource(account, self.observe)
         self._shelves = Shelves(self._source, [config.vault], place="/vault", clock=self.clock)
@@ -77,7 +78,7 @@ class SDKStore(Store[OnePasswordSDKProvider]):
         self._ttl = _ttl(config.cache) if config.cache is not None else 0.0
         size = config.cache.max_size if config.cache is not None else 1
         self._timed: ExpiringDict[str, dict[str, bytes]] = ExpiringDict(size, self.clock)
-        self._resolved: SizedCache[str, tuple[str, str]] = SizedCache(MAX_ITEMS, MAX_BYTES)
+        self._resolved: SizedCache[str, tuple[str, str | ProviderError]] = SizedCache(MAX_ITEMS, MAX_BYTES)
 
     async def validate(self) -> Validation:
         """Make no call: each one counts against the limits of the account."""
@@ -178,8 +179,11 @@ class SDKStore(Store[OnePasswordSDKProvider]):
         keys = {f"op://{vault.id}/{name}": name for name in names}
         found = {keys[each]: value for each, value in (await self._source.resolve(keys)).items()}
         for name, value in found.items():
-            if isinstance(value, str) and "?" not in name:  # attributes such as one-time passwords change by themselves
+            lasting = "?" not in name  # attributes such as one-time passwords change by themselves
+            if isinstance(value, str) and lasting:
                 self._resolved.put(name, (vault.version, value), len(value) + 256)
+            elif isinstance(value, ProviderError) and value.is_not_found:
+                self._resolved.put(name, (vault.version, value), 1024)
         return found
 
     def _keep(self, name: str, values: dict[str, bytes]) -> None:

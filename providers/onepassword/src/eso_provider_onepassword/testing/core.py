@@ -1,7 +1,8 @@
 """A stand-in for the closed core of the vendor's SDK, at the border of the wheel's own Python code.
 
     account = FakeAccount(); account.vault("team").put("app", {"password": "first"})
-    with account.installed(): ...
+    with account.installed(): ...                      in this process
+    environment_with(folder, {TOKEN: {"team": ...}})   for a process of the provider
 
 The wheel's `Client` sends JSON to `UniffiCore`, which hands it to a native library. The stand-in takes the place of
 `UniffiCore`: the wheel's code in front of it, with all its types, is the real one. Texts of errors are those that the
@@ -13,9 +14,10 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from eso_provider_onepassword.testing.connect import new_id
@@ -125,6 +127,16 @@ class FakeAccount:
             yield self
         finally:
             wheel.UniffiCore = original
+
+    @classmethod
+    def of(cls, contents: Mapping[str, Mapping[str, Any]]) -> FakeAccount:
+        """Return an account with vaults and environments: by token, vault and title the fields, by id the variables."""
+        account = cls(vaults={token: {} for token in contents["tokens"]}, environments=dict(contents["environments"]))
+        for token, vaults in contents["tokens"].items():
+            for vault, items in vaults.items():
+                for title, fields in items.items():
+                    account.vault(vault, token).put(title, fields)
+        return account
 
     def answer(self, token: str, name: str, told: dict[str, Any]) -> Any:
         """Answer one call of the SDK."""
@@ -273,3 +285,29 @@ def _resolved(vaults: dict[str, FakeVault], reference: str) -> dict[str, Any]:
 
 def _failed(kind: str, **more: Any) -> dict[str, Any]:
     return {"content": None, "error": {"type": kind, **more}}
+
+
+_SHIM: Final = '''"""Loads the wheel with a stand-in for its native core."""
+
+import json
+import sys
+from pathlib import Path
+
+here = Path(__file__).resolve().parent
+__path__ = [str(found) for each in sys.path if (found := Path(each) / "onepassword").is_dir() and found != here]
+
+import onepassword.client
+from eso_provider_onepassword.testing.core import FakeAccount, FakeCore
+
+FakeCore.account = FakeAccount.of(json.loads((here / "contents.json").read_text()))
+onepassword.client.UniffiCore = FakeCore
+'''
+
+
+def environment_with(folder: Path, tokens: Mapping[str, Any], environments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment of a provider process whose SDK has the stand-in; see `FakeAccount.of`."""
+    package = folder / "onepassword"
+    package.mkdir()
+    (package / "__init__.py").write_text(_SHIM)
+    (package / "contents.json").write_text(json.dumps({"tokens": tokens, "environments": environments}))
+    return {"PYTHONPATH": str(folder)}
