@@ -134,6 +134,13 @@ async def test_a_map_has_fields_or_files(
     assert await read_map(provider, connect(filled), ref) == found
 
 
+async def test_fields_without_a_value_or_a_label_are_in_the_map(server: ConnectServer, provider: InMemory) -> None:
+    notes = {"id": "notesPlain", "label": "notesPlain", "purpose": "NOTES"}
+    server.vault("team").put("login", fields=[notes, {"id": "username", "value": "anna"}])
+
+    assert await read_map(provider, connect(server), "login") == {"notesPlain": b"", "username": b"anna"}
+
+
 async def test_a_map_of_a_missing_property_is_an_error(filled: ConnectServer, provider: InMemory) -> None:
     found = await read_map(provider, connect(filled), "login#nothing")
 
@@ -146,6 +153,9 @@ async def test_a_map_of_a_missing_property_is_an_error(filled: ConnectServer, pr
     [
         pytest.param(
             {"name_regexp": "^(user|pass)"}, {"username": b"anna", "password": b"first"}, id="names of fields"
+        ),
+        pytest.param(
+            {"name_regexp": r"\.txt$"}, {"notes.txt": b"of a login"}, id="files of an item that is no document"
         ),
         pytest.param({"name_regexp": "^tls"}, {"tls.crt": b"\x00cert", "tls.key": b"key"}, id="names of files"),
         pytest.param({"path": "only-here", "name_regexp": "."}, {"password": b"other", "extra": b"more"}, id="a title"),

@@ -214,6 +214,22 @@ async def test_a_push_that_the_server_does_not_show_within_five_seconds_fails(
     assert clock.monotonic() - before < 6
 
 
+async def test_an_item_that_the_server_shows_late_is_not_created_twice(
+    server: ConnectServer, timed: InMemory, clock: VirtualClock
+) -> None:
+    team, call = server.vault("team"), connect(server)
+    server.lag = 1000
+
+    outcomes = [(await pumped(clock, push(timed, call, item("app", b"new"))))[0] for _ in range(2)]
+    server.lag = 0
+    next(iter(team.items.values())).reads_left = 0
+    outcomes.append((await pumped(clock, push(timed, call, item("app", b"newer"))))[0])
+
+    assert [isinstance(each, ProviderError) for each in outcomes] == [True, True, False]
+    assert len(server.asked("POST *")) == 1
+    assert server.vault("team").values("app") == {"password": "newer"}
+
+
 async def test_a_token_that_may_only_read_is_told_what_it_lacks(server: ConnectServer, provider: InMemory) -> None:
     server.vault("team").put("app", {"password": "old"})
     server.readers = {TOKEN}

@@ -16,12 +16,16 @@ from eso_sdk.errors import backend_error, invalid_request, not_found, timed_out
 from eso_sdk.http import HttpAnswer
 from eso_sdk.rest import ATTEMPT_PAUSE, ATTEMPTS, Rest, RestAnswer, RestRequest, segments
 from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.bounded import ExpiringDict
 
 CONCURRENCY: Final = 8
 """Calls of one read at a time: a Connect server is small."""
 SHOWN_SECONDS: Final = 5.0
 SHOWN_PAUSE: Final = 0.25
 """How long a write waits until the server shows it, and how often it looks."""
+UNSEEN_SECONDS: Final = 600.0
+MAX_UNSEEN: Final = 1000
+"""How long, and of how many, the server's promise to create an item is remembered."""
 NOTES: Final = "NOTES"
 SERVER: Final = "SERVER"
 CONCEALED: Final = "CONCEALED"
@@ -83,6 +87,7 @@ class Connect:
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
         self._gate = asyncio.Semaphore(CONCURRENCY)
+        self._unseen: ExpiringDict[tuple[str, str], Overview] = ExpiringDict(MAX_UNSEEN, rest.clock)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -125,6 +130,11 @@ class Connect:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     async def create(self, vault: str, draft: Draft) -> Item:
+        """Create an item, unless this was done before and the server did not show it: there would be two of them."""
+        if (unseen := self._unseen.get((vault, draft.title))) is not None:
+            if (late := await self.item(unseen)) is None:
+                raise self._not_shown(draft.title)
+            return await self.replace(late, draft)
         item: dict[str, Any] = {
             "vault": {"id": vault},
             "title": draft.title,
@@ -132,17 +142,21 @@ class Connect:
             "tags": list(draft.tags),
             "fields": [_new(label, value) for label, value in draft.values.items()],
         }
-        return await self._shown(await self._write(RestRequest("POST", _path(vault), "CreateItem", json=item)), vault)
+        answer = await self._write(RestRequest("POST", _path(vault), "CreateItem", json=item))
+        self._unseen.put((vault, draft.title), _item(answer, vault).overview, UNSEEN_SECONDS)
+        shown = await self._shown(answer, vault)
+        self._unseen.discard((vault, draft.title))
+        return shown
 
     async def replace(self, item: Item, draft: Draft) -> Item:
         """Write an item back with other fields and tags; everything else of it stays."""
         origin: dict[str, Any] = item.origin
         kept = [
-            {**each, "value": draft.values[label]} if (label := each.get("label", "")) in draft.values else each
+            {**each, "value": draft.values[label]} if (label := _label(each)) in draft.values else each
             for each in origin.get("fields") or ()
-            if each.get("label", "") not in draft.removed
+            if _label(each) not in draft.removed
         ]
-        known = {each.get("label", "") for each in kept}
+        known = {_label(each) for each in kept}
         new = [_new(label, value) for label, value in draft.values.items() if label not in known]
         changed = {**origin, "fields": kept + new, "tags": list(draft.tags)}
         path = _path(item.overview.vault, item.overview.id)
@@ -162,9 +176,12 @@ class Connect:
             if shown is not None and int(shown.overview.version) >= int(written.overview.version):
                 return shown
             if clock.monotonic() >= until:
-                words = f'{answer.subject} accepted item "{written.overview.title}", but does not show it yet'
-                raise timed_out(f"{words}; tried again later")
+                raise self._not_shown(written.overview.title)
             await clock.sleep(SHOWN_PAUSE)
+
+    def _not_shown(self, title: str) -> ProviderError:
+        subject = self._rest.settings.subject
+        return timed_out(f'{subject} accepted item "{title}", but does not show it yet; tried again later')
 
     async def _write(self, request: RestRequest) -> RestAnswer:
         """Send a write. A sporadic 403 is repeated: the server did nothing."""
@@ -190,6 +207,11 @@ def _path(vault: str, item: str = "") -> str:
     return segments("vaults", vault, "items", item) if item else segments("vaults", vault, "items")
 
 
+def _label(field: Mapping[str, Any]) -> str:
+    """Return the label of a field; some fields that 1Password makes have only an id."""
+    return str(field.get("label") or field.get("id", ""))
+
+
 def _new(label: str, value: str) -> Mapping[str, str]:
     return {"label": label, "value": value, "type": CONCEALED}
 
@@ -206,7 +228,7 @@ def _item(answer: RestAnswer, vault: str) -> Item:
     return Item(
         _overview(told, vault),
         told.category,
-        tuple(Field(each.label, each.value, each.id, each.purpose == NOTES) for each in told.fields or ()),
+        tuple(Field(each.label or each.id, each.value, each.id, each.purpose == NOTES) for each in told.fields or ()),
         tuple(File(each.id, each.name, each.size) for each in told.files or ()),
         len(told.sections or ()),
         origin=origin,

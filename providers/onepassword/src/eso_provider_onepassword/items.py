@@ -111,7 +111,12 @@ def parts_of(item: Item, name: str) -> Sequence[Field | File]:
         wanted = name.removeprefix(_FILE)
         return [each for each in item.files if wanted in ("", each.name)]
     wanted = name.removeprefix(_FIELD)
-    return [each for each in item.fields if wanted in ("", each.label) and not (each.is_note and not each.value)]
+    return [each for each in item.fields if wanted in ("", each.label)]
+
+
+def all_parts_of(item: Item) -> Sequence[Field | File]:
+    """Return all fields and all files."""
+    return (*item.fields, *item.files)
 
 
 def name_of(part: Field | File) -> str:

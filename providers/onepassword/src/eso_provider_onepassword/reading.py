@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 from eso_api.values import SecretBytes
-from eso_provider_onepassword.items import Field, File, Item, Overview, name_of, part_of, parts_of
+from eso_provider_onepassword.items import Field, File, Item, Overview, all_parts_of, name_of, part_of, parts_of
 from eso_provider_onepassword.shelves import Shelves
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import invalid_request
@@ -75,7 +75,7 @@ class Reader:
         for item in await self._shelves.items(overviews):
             if isinstance(item, ProviderError):
                 raise item
-            for part in parts_of(item, ""):
+            for part in all_parts_of(item):
                 name = name_of(part)
                 if name not in seen and await matcher.accepts(name):
                     seen.add(name)
