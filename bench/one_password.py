@@ -7,6 +7,7 @@ file is not named `onepassword.py`: that is the module of the vendor's SDK.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from report import Row
@@ -57,7 +58,7 @@ async def _measured(server: ConnectServer, account: FakeAccount) -> list[Row]:
 class _Counter:
     """Reads, and counts what arrives at the backend."""
 
-    def __init__(self, provider: InMemory, clock: VirtualClock, calls: list[object] | list[str]) -> None:
+    def __init__(self, provider: InMemory, clock: VirtualClock, calls: Sequence[object]) -> None:
         self.provider = provider
         self.clock = clock
         self.calls = calls

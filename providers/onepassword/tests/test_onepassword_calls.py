@@ -90,10 +90,16 @@ async def test_the_content_of_an_unchanged_file_is_kept(server: ConnectServer, p
 
 
 async def test_many_calls_at_once_get_the_same_values(filled: ConnectServer, provider: InMemory) -> None:
-    found = await asyncio.gather(*(read(provider, connect(filled), *REFS) for _ in range(5)))
+    call = connect(filled)
+    found = await asyncio.gather(*(read(provider, call, *REFS) for _ in range(5)))
+    first = len(filled.asked("GET /v1/vaults/*/items"))
+    filled.calls.clear()
 
-    assert all(each == found[0] for each in found)
-    assert len(filled.asked("GET /v1/vaults/*/items")) == 1
+    again = await asyncio.gather(*(read(provider, call, *REFS) for _ in range(5)))
+
+    assert all(each == found[0] for each in (*found, *again))
+    assert first == 1
+    assert [each.line for each in filled.calls] == ["GET /v1/vaults"] * 5
 
 
 async def test_a_listing_is_trusted_for_an_hour_only(
@@ -135,6 +141,35 @@ async def test_a_missing_item_appears_within_a_minute(
     await clock.advance(61)
 
     assert await read(timed, call, "late") == [b"here"]
+
+
+async def test_an_item_that_is_listed_but_cannot_be_read_is_not_missing(
+    filled: ConnectServer, provider: InMemory
+) -> None:
+    """Deletion policies act on "not found": only a listing may say it."""
+    call = connect(filled)
+    filled.script("GET /v1/vaults/*/items/*", Said(404))
+
+    error = await failure(provider, call, "item-0#field-0")
+
+    assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+    assert await read(provider, call, "item-0#field-0") == [b"first 0.0"]
+
+
+async def test_a_server_that_lists_no_items_of_a_full_vault_does_not_make_them_missing(
+    filled: ConnectServer, provider: InMemory
+) -> None:
+    filled.script("GET /v1/vaults/*/items", Said(200, []))
+
+    error = await failure(provider, connect(filled), "item-0#field-0")
+
+    assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+
+
+async def test_an_empty_vault_has_no_items(server: ConnectServer, provider: InMemory) -> None:
+    server.vault("team")
+
+    assert (await failure(provider, connect(server), "item-0")).reason is ErrorReason.SECRET_NOT_FOUND
 
 
 async def test_a_missing_vault_costs_one_call_a_minute(

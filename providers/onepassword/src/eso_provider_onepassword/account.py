@@ -73,7 +73,7 @@ class Account:
         self._integration = integration
         self._clock = clock
         self._proof = proof_of(token, integration)
-        self._threads = shared_table("onepassword.threads", clock, lambda: Threads(clock, SUBJECT))
+        self._threads = Threads(clock, SUBJECT)
         self._refusals = shared_table("onepassword.refusals", clock, Refusals)
         self._throttle = Throttle(clock, SUBJECT)
         self._authenticating = asyncio.Lock()

@@ -43,6 +43,7 @@ class ConnectVault(msgspec.Struct, frozen=True, rename="camel"):
     id: str
     name: str = ""
     content_version: int = 0
+    items: int = 0
 
 
 class ConnectField(msgspec.Struct, frozen=True):
@@ -94,12 +95,12 @@ class Connect:
     async def vaults(self) -> Sequence[Vault]:
         answer = await self._rest.get("vaults", call="ListVaults")
         found: list[ConnectVault] = answer.read(list[ConnectVault])
-        return [Vault(each.id, each.name, str(each.content_version)) for each in found]
+        return [Vault(each.id, each.name, str(each.content_version), each.items) for each in found]
 
-    async def overviews(self, vault: str) -> Sequence[Overview]:
-        answer = await self._rest.get(_path(vault), call="ListItems")
+    async def overviews(self, vault: Vault) -> Sequence[Overview]:
+        answer = await self._rest.get(_path(vault.id), call="ListItems")
         found: list[ConnectItem] = answer.read(list[ConnectItem])
-        return [_overview(each, vault) for each in found if not each.trashed]
+        return [_overview(each, vault.id) for each in found if not each.trashed]
 
     async def items(self, overviews: Sequence[Overview]) -> Sequence[Item | ProviderError]:
         def late(_overview: Overview, error: ProviderError) -> Item | ProviderError:
@@ -134,6 +135,7 @@ class Connect:
         if (unseen := self._unseen.get((vault, draft.title))) is not None:
             if (late := await self.item(unseen)) is None:
                 raise self._not_shown(draft.title)
+            self._unseen.discard((vault, draft.title))
             return await self.replace(late, draft)
         item: dict[str, Any] = {
             "vault": {"id": vault},

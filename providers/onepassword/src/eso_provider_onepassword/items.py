@@ -32,6 +32,8 @@ class Vault:
     id: str
     name: str
     version: str
+    count: int = 0
+    """How many items it has."""
 
 
 @dataclass(frozen=True, slots=True)

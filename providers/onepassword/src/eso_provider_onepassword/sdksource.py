@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from eso_provider_onepassword.account import Account, Observe
@@ -50,11 +51,13 @@ class SDKSource:
 
     async def vaults(self) -> Sequence[Vault]:
         found = await self._account.call("VaultsList", lambda client: client.vaults.list(), self._observe)
-        return [Vault(each.id, each.title, str(each.content_version)) for each in found]
+        return [Vault(each.id, each.title, str(each.content_version), each.active_item_count) for each in found]
 
-    async def overviews(self, vault: str) -> Sequence[Overview]:
-        found = await self._account.call("ItemsList", lambda client: client.items.list(vault), self._observe)
-        return [_overview(each) for each in found]
+    async def overviews(self, vault: Vault) -> Sequence[Overview]:
+        found = await self._account.call("ItemsList", lambda client: client.items.list(vault.id), self._observe)
+        # Overviews have no version, and their times may be too coarse: every change of the vault counts for all items,
+        # which cost one call for fifty.
+        return [replace(_overview(each), version=f"{vault.version} {_overview(each).version}") for each in found]
 
     async def items(self, overviews: Sequence[Overview]) -> Sequence[Item | ProviderError]:
         found: list[Item | ProviderError] = []
@@ -123,7 +126,7 @@ class SDKSource:
 
 def _told(response: Any, overview: Overview) -> Item | ProviderError:
     if response.content is not None:
-        return _item(response.content)
+        return replace(_item(response.content), overview=overview)
     if response.error is not None and response.error.type.value == "itemNotFound":
         return not_found(overview.title)
     return ProviderError(ErrorReason.BACKEND_ERROR, f'1Password cannot read item "{overview.title}" now')
@@ -139,7 +142,6 @@ def _resolved(response: Any, key: str) -> str | ProviderError:
 
 
 def _overview(told: Any) -> Overview:
-    # Overviews have no version; the time of the last change serves as one.
     return Overview(told.id, told.vault_id, told.title, told.updated_at.isoformat(), tuple(told.tags))
 
 

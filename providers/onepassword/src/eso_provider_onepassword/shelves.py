@@ -20,9 +20,9 @@ from typing import Final, Protocol
 from eso_provider_onepassword.items import File, Item, Overview, Vault, is_id
 from eso_provider_onepassword.sizedcache import SizedCache
 from eso_sdk.backend import CURRENT_CALL, Call
-from eso_sdk.errors import invalid_config, invalid_request
+from eso_sdk.errors import invalid_config, invalid_request, unavailable
 from eso_wire.errors import ErrorReason, ProviderError
-from kubebase.bounded import ExpiringDict
+from kubebase.bounded import BoundedDict, ExpiringDict
 from kubebase.clock import Clock
 from kubebase.hints import with_hint
 
@@ -30,6 +30,7 @@ MISSING_SECONDS: Final = 60.0
 """A missing item or vault costs one call a minute, also with a refresh interval of seconds."""
 TRUSTED_SECONDS: Final = 3600.0
 MAX_MISSING: Final = 4096
+MAX_CALLS: Final = 256
 MAX_ITEMS, MAX_BYTES = 1000, 4 * 1024 * 1024
 """Bounds of the items and files that one session keeps."""
 
@@ -39,7 +40,7 @@ class Source(Protocol):
 
     async def vaults(self) -> Sequence[Vault]: ...
 
-    async def overviews(self, vault: str) -> Sequence[Overview]: ...
+    async def overviews(self, vault: Vault) -> Sequence[Overview]: ...
 
     async def items(self, overviews: Sequence[Overview]) -> Sequence[Item | ProviderError]:
         """Return each item with its values, or its error."""
@@ -72,7 +73,8 @@ class Shelves:
         self._place = place
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._checked_for: Call | None = None
+        self._checked: BoundedDict[int, Call] = BoundedDict(MAX_CALLS)
+        """The calls for which the versions were asked for, by their ids."""
         self._vaults: Sequence[Vault] = ()
         self._listings: dict[str, Listing] = {}
         self._items: SizedCache[str, Item] = SizedCache(MAX_ITEMS, MAX_BYTES)
@@ -137,8 +139,12 @@ class Shelves:
             found[each.id] = item
             if isinstance(item, Item):
                 self._items.put(each.id, item, item.size)
-            else:
-                self._listings.pop(each.vault, None)  # it may be gone since
+            elif item.is_not_found:
+                # Only a listing says that an item does not exist: the next read asks for a new one.
+                self._listings.pop(each.vault, None)
+                found[each.id] = unavailable(
+                    f'item "{each.title}" is listed, but cannot be read now; tried again later'
+                )
         return [found[each.id] for each in overviews]
 
     async def content(self, item: Item, file: File) -> bytes:
@@ -153,7 +159,7 @@ class Shelves:
     def forget(self, vault: str) -> None:
         """List a vault again at its next use, and ask again for everything that was missing: after a write."""
         self._listings.pop(vault, None)
-        self._checked_for = None
+        self._checked.clear()
         self.forget_missing()
 
     def forget_missing(self) -> None:
@@ -173,9 +179,9 @@ class Shelves:
         """Ask for the versions of the vaults, once for each call of the operator."""
         call = CURRENT_CALL.get()
         async with self._lock:
-            if self._checked_for is not call:
+            if id(call) not in self._checked:
                 self._vaults = await self._source.vaults()
-                self._checked_for = call
+                self._checked[id(call)] = call
 
     async def _listing(self, vault: Vault) -> Listing:
         async with self._lock:
@@ -183,7 +189,10 @@ class Shelves:
             if kept is not None and kept.version == vault.version and self._clock.monotonic() < kept.until:
                 return kept
             listing = Listing(vault.version, self._clock.monotonic() + TRUSTED_SECONDS)
-            listing.add(await self._source.overviews(vault.id))
+            listing.add(await self._source.overviews(vault))
+            if vault.count and not listing.by_id:
+                # A server that has lost sight of its items must not make deletion policies act.
+                raise unavailable(f'vault "{vault.name}" has {vault.count} items, but 1Password lists none of them now')
             self._listings[vault.id] = listing
             known = {each.id: each.version for listed in self._listings.values() for each in listed.by_id.values()}
             self._items.drop_if(lambda key, item: known.get(key) != item.overview.version)

@@ -15,14 +15,14 @@ from eso_sdk.errors import timed_out
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 
-PLACES: Final = 8
+PLACES: Final = 4
 SECONDS: Final = 30.0
 
 T = TypeVar("T")
 
 
 class Threads:
-    """The threads of one process for one library."""
+    """The threads of one account, so that a hanging one does not hold up others."""
 
     def __init__(self, clock: Clock, subject: str, *, places: int = PLACES, seconds: float = SECONDS) -> None:
         self._clock = clock

@@ -92,7 +92,7 @@ class StoredVault:
             "name": self.name,
             "attributeVersion": 1,
             "contentVersion": self.version,
-            "items": len(self.items),
+            "items": sum(each.shown is not None for each in self.items.values()),
             "type": "USER_CREATED",
             "createdAt": _NOW,
             "updatedAt": _NOW,
