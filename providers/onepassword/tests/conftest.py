@@ -31,6 +31,15 @@ def account() -> Iterator[FakeAccount]:
 
 
 @pytest.fixture
+def stocked(account: FakeAccount) -> FakeAccount:
+    team = account.vault("team")
+    team.put("login", {"username": "anna", "password": "first"}, tags=["blue", "prod"])
+    team.put("sectioned", {"password": "inside"}, section="db", tags=["blue"])
+    team.attach("certificate", {"tls.crt": b"\x00cert"})
+    return account
+
+
+@pytest.fixture
 def clock() -> VirtualClock:
     return VirtualClock()
 

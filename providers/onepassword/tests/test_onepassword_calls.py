@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
+from eso_provider_onepassword.connect import ConnectItem
+from eso_provider_onepassword.items import Field, Item, Overview
 from eso_provider_onepassword.testing.connect import ConnectServer
 from eso_provider_onepassword.testing.sessions import connect, failure, find, item, pumped, push, read, read_map
+from eso_provider_onepassword.writing import Draft
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.standin import Said
 from eso_wire.errors import ErrorReason, ProviderError
@@ -213,13 +217,13 @@ async def test_two_sporadic_refusals_of_three_are_not_seen(
 
 async def test_a_refusal_that_stays_is_reported(filled: ConnectServer, timed: InMemory, clock: VirtualClock) -> None:
     refusal = Said(403, {"status": 403, "message": "Authorization: CANARY"})
-    filled.script("GET /v1/vaults", *[refusal] * 3)
+    filled.script("GET /v1/vaults", *[refusal] * 4)
 
     error = await pumped(clock, failure(timed, connect(filled), "item-0"))
 
     assert error.reason is ErrorReason.PERMISSION_DENIED
     assert "CANARY" not in error.message
-    assert len(filled.calls) == 3
+    assert len(filled.calls) == 4
 
 
 @pytest.mark.parametrize(
@@ -242,6 +246,33 @@ async def test_failures_of_the_server_have_their_reason_and_quote_nothing(
     assert error.reason is reason
     assert "CANARY" not in error.message
     assert len(filled.calls) == 1
+
+
+async def test_calls_are_counted_and_nothing_secret_is_logged_or_counted(
+    filled: ConnectServer, provider: InMemory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled.vault("team").put("secret", {"password": "CANARY-value"})
+    filled.tokens["CANARY-token"] = None
+
+    assert await read(provider, connect(filled, token="CANARY-token"), "secret", "none") != []
+
+    counted = provider.metrics.exposition().decode()
+    for call in ("ListVaults", "ListItems", "GetItem"):
+        labels = f'call="{call}",provider="1Password/Connect",status="success"'
+        assert f"externalsecret_provider_api_calls_count{{{labels}}} 1.0" in counted
+    assert "CANARY" not in counted + "".join(capsys.readouterr())
+
+
+def test_values_are_not_printed() -> None:
+    told = {"id": "i", "fields": [{"label": "password", "value": "CANARY"}]}
+    overview = Overview("i", "v", "title", "1")
+    values = (
+        msgspec.convert(told, ConnectItem),
+        Item(overview, "LOGIN", (Field("password", "CANARY"),), origin=told),
+        Draft("title", values={"password": "CANARY"}),
+    )
+
+    assert "CANARY" not in repr(values)
 
 
 async def test_two_namespaces_with_other_tokens_never_see_each_others_values(

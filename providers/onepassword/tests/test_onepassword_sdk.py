@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-from typing import Any
 
 import pytest
 from onepassword.client import Client
@@ -14,8 +13,6 @@ from onepassword.client import Client
 from eso_provider_onepassword.account import error_of
 from eso_provider_onepassword.testing.core import RATE_LIMITED, CoreError, FakeAccount
 from eso_provider_onepassword.testing.sessions import (
-    delete,
-    envelope,
     failure,
     find,
     item,
@@ -26,25 +23,13 @@ from eso_provider_onepassword.testing.sessions import (
 )
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import GetItem, Operation, PushOutcome, RemoteRef, ValidationState
+from eso_wire.values import Operation, RemoteRef, ValidationState
 from kubebase.testing.clock import VirtualClock
-
-CREATED, UPDATED, UNCHANGED = PushOutcome.CREATED, PushOutcome.UPDATED, PushOutcome.UNCHANGED
-
-
-@pytest.fixture
-def filled(account: FakeAccount) -> FakeAccount:
-    team = account.vault("team")
-    team.put("login", {"username": "anna", "password": "first"}, tags=["blue", "prod"])
-    team.put("sectioned", {"password": "inside"}, section="db", tags=["blue"])
-    team.attach("certificate", {"tls.crt": b"\x00cert"})
-    return account
-
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("filled")
+@pytest.mark.usefixtures("stocked")
 @pytest.mark.parametrize(
     ("ref", "value"),
     [
@@ -73,9 +58,9 @@ async def test_keys_are_references(ref: str, value: bytes, provider: InMemory) -
     ],
 )
 async def test_what_cannot_be_read_is_explained(
-    ref: RemoteRef | str, reason: ErrorReason, words: str, filled: FakeAccount, provider: InMemory
+    ref: RemoteRef | str, reason: ErrorReason, words: str, stocked: FakeAccount, provider: InMemory
 ) -> None:
-    team = filled.vault("team")
+    team = stocked.vault("team")
     for number in ("1", "2"):
         team.store({"title": "twice", "id": number * 26, "fields": []})
 
@@ -85,7 +70,7 @@ async def test_what_cannot_be_read_is_explained(
     assert words in error.message
 
 
-@pytest.mark.usefixtures("filled")
+@pytest.mark.usefixtures("stocked")
 async def test_a_vault_that_the_account_does_not_see_is_no_missing_item(provider: InMemory) -> None:
     error = await failure(provider, sdk(vault="taem"), "login/password")
 
@@ -93,32 +78,32 @@ async def test_a_vault_that_the_account_does_not_see_is_no_missing_item(provider
     assert "team" in error.message.replace("taem", "")
 
 
-async def test_a_vault_may_be_named_by_its_id(filled: FakeAccount, provider: InMemory) -> None:
-    assert await read(provider, sdk(vault=filled.vault("team").id), "login/password") == [b"first"]
+async def test_a_vault_may_be_named_by_its_id(stocked: FakeAccount, provider: InMemory) -> None:
+    assert await read(provider, sdk(vault=stocked.vault("team").id), "login/password") == [b"first"]
 
 
-@pytest.mark.usefixtures("filled")
+@pytest.mark.usefixtures("stocked")
 async def test_maps_have_fields_or_files(provider: InMemory) -> None:
     assert await read_map(provider, sdk(), "login") == {"username": b"anna", "password": b"first"}
     assert await read_map(provider, sdk(), "login#username") == {"username": b"anna"}
     assert await read_map(provider, sdk(), "certificate") == {"tls.crt": b"\x00cert"}
 
 
-@pytest.mark.usefixtures("filled")
+@pytest.mark.usefixtures("stocked")
 async def test_finds(provider: InMemory) -> None:
     assert await find(provider, sdk(), name_regexp="^user") == {"username": b"anna"}
     assert await find(provider, sdk(), tags={"prod": ""}) == {"username": b"anna", "password": b"first"}
     assert await find(provider, sdk(), path="sectioned") == {"password": b"inside"}
 
 
-async def test_a_find_reads_fifty_items_in_a_call(filled: FakeAccount, provider: InMemory) -> None:
+async def test_a_find_reads_fifty_items_in_a_call(stocked: FakeAccount, provider: InMemory) -> None:
     for number in range(60):
-        filled.vault("team").put(f"many-{number}", {f"field-{number}": "x"})
+        stocked.vault("team").put(f"many-{number}", {f"field-{number}": "x"})
 
     found = await find(provider, sdk(), name_regexp="^field-")
 
     assert len(found) == 60
-    assert filled.calls.count("ItemsGetAll") == 2
+    assert stocked.calls.count("ItemsGetAll") == 2
 
 
 # --- what it costs ---------------------------------------------------------------------------------------------------
@@ -142,33 +127,33 @@ async def test_fifty_keys_of_ten_items_cost_two_calls_and_one_if_nothing_changed
     assert account.calls == ["VaultsList"]
 
 
-async def test_a_change_is_seen_at_the_next_read(filled: FakeAccount, provider: InMemory) -> None:
+async def test_a_change_is_seen_at_the_next_read(stocked: FakeAccount, provider: InMemory) -> None:
     call = sdk()
     await read(provider, call, "login/password")
-    filled.vault("team").put("login", {"password": "second"})
+    stocked.vault("team").put("login", {"password": "second"})
 
     assert await read(provider, call, "login/password") == [b"second"]
 
 
-async def test_one_time_passwords_are_asked_for_every_time(filled: FakeAccount, provider: InMemory) -> None:
+async def test_one_time_passwords_are_asked_for_every_time(stocked: FakeAccount, provider: InMemory) -> None:
     call = sdk(cache={"ttl": "1h"})
     for _ in range(2):
         await read(provider, call, "login/password?attribute=otp")
 
-    assert filled.calls.count("SecretsResolveAll") == 2
+    assert stocked.calls.count("SecretsResolveAll") == 2
 
 
 async def test_the_cache_answers_without_a_call_until_its_time_is_over(
-    filled: FakeAccount, timed: InMemory, clock: VirtualClock
+    stocked: FakeAccount, timed: InMemory, clock: VirtualClock
 ) -> None:
     call = sdk(cache={"ttl": "2m"})
     await read(timed, call, "login/password")
     await read_map(timed, call, "login")
-    filled.vault("team").put("login", {"password": "second"})
-    filled.calls.clear()
+    stocked.vault("team").put("login", {"password": "second"})
+    stocked.calls.clear()
 
     within = [await read(timed, call, "login/password"), await read_map(timed, call, "login")]
-    quiet = [*filled.calls]
+    quiet = [*stocked.calls]
     await clock.advance(121)
     after = [await read(timed, call, "login/password"), await read_map(timed, call, "login")]
 
@@ -177,20 +162,20 @@ async def test_the_cache_answers_without_a_call_until_its_time_is_over(
     assert after == [[b"second"], {"password": b"second"}]
 
 
-async def test_the_cache_holds_no_more_than_its_size(filled: FakeAccount, provider: InMemory) -> None:
+async def test_the_cache_holds_no_more_than_its_size(stocked: FakeAccount, provider: InMemory) -> None:
     call = sdk(cache={"ttl": "1h", "maxSize": 1})
     await read(provider, call, "login/password")
     await read(provider, call, "login/username")
-    filled.calls.clear()
+    stocked.calls.clear()
 
     await read(provider, call, "login/username")
-    quiet = [*filled.calls]
+    quiet = [*stocked.calls]
     await read(provider, call, "login/password")
 
-    assert (quiet, filled.calls) == ([], ["VaultsList"])
+    assert (quiet, stocked.calls) == ([], ["VaultsList"])
 
 
-@pytest.mark.usefixtures("filled")
+@pytest.mark.usefixtures("stocked")
 async def test_a_push_is_read_in_spite_of_the_cache(provider: InMemory) -> None:
     call = sdk(cache={"ttl": "1h"})
     await read(provider, call, "login/password")
@@ -201,23 +186,23 @@ async def test_a_push_is_read_in_spite_of_the_cache(provider: InMemory) -> None:
 
 
 async def test_a_missing_item_costs_one_call_a_minute(
-    filled: FakeAccount, timed: InMemory, clock: VirtualClock
+    stocked: FakeAccount, timed: InMemory, clock: VirtualClock
 ) -> None:
     call = sdk()
     await read(timed, call, "login/password", "no-such/password")
-    filled.calls.clear()
+    stocked.calls.clear()
 
     for _ in range(24):
         await failure(timed, call, "no-such/password")
         await clock.advance(5)
 
-    assert filled.calls == ["VaultsList"]
-    filled.vault("team").put("no-such", {"password": "here now"})
+    assert stocked.calls == ["VaultsList"]
+    stocked.vault("team").put("no-such", {"password": "here now"})
     await clock.advance(61)
     assert await read(timed, call, "no-such/password") == [b"here now"]
 
 
-async def test_a_bad_token_costs_one_call_a_minute(filled: FakeAccount, timed: InMemory, clock: VirtualClock) -> None:
+async def test_a_bad_token_costs_one_call_a_minute(stocked: FakeAccount, timed: InMemory, clock: VirtualClock) -> None:
     call = sdk(token="ops_wrong")
     for _ in range(24):
         error = await failure(timed, call, "login/password")
@@ -225,23 +210,23 @@ async def test_a_bad_token_costs_one_call_a_minute(filled: FakeAccount, timed: I
 
     assert error.reason is ErrorReason.CREDENTIALS_REJECTED
     assert "ops_wrong" not in error.message
-    assert filled.calls == ["Authenticate"] * 2
+    assert stocked.calls == ["Authenticate"] * 2
 
 
-async def test_a_session_that_expired_is_renewed_at_once(filled: FakeAccount, provider: InMemory) -> None:
+async def test_a_session_that_expired_is_renewed_at_once(stocked: FakeAccount, provider: InMemory) -> None:
     call = sdk()
     await read(provider, call, "login/password")
-    filled.failures = [CoreError("session expired")]
+    stocked.failures = [CoreError("session expired")]
 
     assert await read(provider, call, "login/username") == [b"anna"]
-    assert filled.calls.count("Authenticate") == 2
+    assert stocked.calls.count("Authenticate") == 2
 
 
-async def test_stores_with_one_token_share_one_client(filled: FakeAccount, provider: InMemory) -> None:
+async def test_stores_with_one_token_share_one_client(stocked: FakeAccount, provider: InMemory) -> None:
     for namespace in ("a", "b", "c"):
         await read(provider, sdk(namespace=namespace), "login/password")
 
-    assert filled.calls.count("Authenticate") == 1
+    assert stocked.calls.count("Authenticate") == 1
 
 
 @pytest.mark.parametrize(
@@ -250,38 +235,38 @@ async def test_stores_with_one_token_share_one_client(filled: FakeAccount, provi
     ids=["typed", "text"],
 )
 async def test_a_rate_limit_pauses_the_account(
-    failure_: Exception, filled: FakeAccount, timed: InMemory, clock: VirtualClock
+    failure_: Exception, stocked: FakeAccount, timed: InMemory, clock: VirtualClock
 ) -> None:
     call = sdk()
     await read(timed, call, "login/password")
-    filled.failures = [failure_]
+    stocked.failures = [failure_]
 
     first = await failure(timed, call, "login/password")
-    calls = len(filled.calls)
+    calls = len(stocked.calls)
     second = await failure(timed, call, "login/password")
     await clock.advance(61)
 
     assert (first.reason, second.reason) == (ErrorReason.RATE_LIMITED, ErrorReason.RATE_LIMITED)
     assert first.retry_after > 0
-    assert len(filled.calls) == calls
+    assert len(stocked.calls) == calls
     assert await read(timed, call, "login/password") == [b"first"]
 
 
 async def test_calls_run_in_threads_and_end_at_a_deadline(
-    filled: FakeAccount, timed: InMemory, clock: VirtualClock
+    stocked: FakeAccount, timed: InMemory, clock: VirtualClock
 ) -> None:
-    filled.hang = threading.Event()
+    stocked.hang = threading.Event()
     try:
         waiting = asyncio.ensure_future(failure(timed, sdk(), "login/password"))
-        while not filled.calls:  # noqa: ASYNC110 - the call arrives in another thread
+        while not stocked.calls:  # noqa: ASYNC110 - the call arrives in another thread
             await asyncio.sleep(0.01)
         await clock.advance(31)
         error = await waiting
     finally:
-        filled.hang.set()
+        stocked.hang.set()
 
     assert error.reason is ErrorReason.BACKEND_TIMEOUT
-    assert threading.main_thread().name not in filled.threads
+    assert threading.main_thread().name not in stocked.threads
 
 
 @pytest.mark.parametrize(
@@ -331,11 +316,11 @@ async def test_a_missing_sdk_is_explained(provider: InMemory, monkeypatch: pytes
 # --- identity --------------------------------------------------------------------------------------------------------
 
 
-async def test_token_and_integration_are_sent(filled: FakeAccount, provider: InMemory) -> None:
+async def test_token_and_integration_are_sent(stocked: FakeAccount, provider: InMemory) -> None:
     await read(provider, sdk(), "login/password")
     await read(provider, sdk(integrationInfo={"name": "ours", "version": "v2"}), "login/password")
 
-    assert filled.integrations == [("1Password SDK", "v1.0.0"), ("ours", "v2")]
+    assert stocked.integrations == [("1Password SDK", "v1.0.0"), ("ours", "v2")]
 
 
 async def test_two_namespaces_with_other_tokens_never_see_each_others_values(
@@ -350,28 +335,42 @@ async def test_two_namespaces_with_other_tokens_never_see_each_others_values(
     assert values == [[b"of a"], [b"of b"], [b"of a"], [b"of b"]]
 
 
-async def test_validation_makes_no_call(filled: FakeAccount, provider: InMemory) -> None:
+async def test_calls_are_counted_and_nothing_secret_is_logged_or_counted(
+    account: FakeAccount, provider: InMemory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.vault("team", "ops_CANARY").put("login", {"password": "CANARY-value"})
+
+    assert await read(provider, sdk(token="ops_CANARY"), "login/password", "no/password") != []
+
+    counted = provider.metrics.exposition().decode()
+    for call in ("Authenticate", "VaultsList", "SecretsResolveAll"):
+        labels = f'call="{call}",provider="1Password/SDK",status="success"'
+        assert f"externalsecret_provider_api_calls_count{{{labels}}} 1.0" in counted
+    assert "CANARY" not in counted + "".join(capsys.readouterr())
+
+
+async def test_validation_makes_no_call(stocked: FakeAccount, provider: InMemory) -> None:
     verdict = await provider.validate(sdk(token="ops_wrong"))
 
-    assert (verdict.state, filled.calls) == (ValidationState.READY, [])
+    assert (verdict.state, stocked.calls) == (ValidationState.READY, [])
 
 
 # --- environments ----------------------------------------------------------------------------------------------------
 
 
-async def test_variables_of_an_environment_are_read_by_name(filled: FakeAccount, provider: InMemory) -> None:
-    filled.environments["env1"] = {"DB_URL": "postgres://", "DB_JSON": '{"user":"anna"}', "OTHER": "x"}
+async def test_variables_of_an_environment_are_read_by_name(stocked: FakeAccount, provider: InMemory) -> None:
+    stocked.environments["env1"] = {"DB_URL": "postgres://", "DB_JSON": '{"user":"anna"}', "OTHER": "x"}
     call = sdk(environment="env1")
 
     assert await read(provider, call, "DB_URL", "OTHER") == [b"postgres://", b"x"]
-    assert filled.calls == ["Authenticate", "EnvironmentsGetVariables"]
+    assert stocked.calls == ["Authenticate", "EnvironmentsGetVariables"]
     assert await read_map(provider, call, "DB_JSON") == {"user": b"anna"}
     assert (await find(provider, call, name_regexp="^DB_")).keys() == {"DB_URL", "DB_JSON"}
     assert (await failure(provider, call, "DB_URI")).reason is ErrorReason.SECRET_NOT_FOUND
 
 
-async def test_an_environment_cannot_be_written(filled: FakeAccount, provider: InMemory) -> None:
-    filled.environments["env1"] = {}
+async def test_an_environment_cannot_be_written(stocked: FakeAccount, provider: InMemory) -> None:
+    stocked.environments["env1"] = {}
     call = sdk(environment="env1")
 
     verdict = await provider.validate(call)
@@ -383,113 +382,8 @@ async def test_an_environment_cannot_be_written(filled: FakeAccount, provider: I
     assert "set vault instead" in outcome.message
 
 
-@pytest.mark.usefixtures("filled")
+@pytest.mark.usefixtures("stocked")
 async def test_an_unknown_environment_is_no_missing_variable(provider: InMemory) -> None:
     error = await failure(provider, sdk(environment="no-such"), "A")
 
     assert error.reason is ErrorReason.CONFIG_INVALID
-
-
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
-def stored(account: FakeAccount, title: str) -> dict[str, Any]:
-    (found,) = [each for each in account.vault("team").items.values() if each["title"] == title]
-    return found
-
-
-async def test_fields_are_pushed_as_one_write(filled: FakeAccount, provider: InMemory) -> None:
-    call = sdk()
-    metadata = envelope(tags=["one"], fieldType="text")
-
-    created = await push(provider, call, item("app", b"x"), item("app", b"anna", "user", provider_metadata=metadata))
-    updated = await push(provider, call, item("app", b"y"))
-    unchanged = await push(provider, call, item("app", b"y"))
-
-    assert (created, updated, unchanged) == ([CREATED, CREATED], [UPDATED], [UNCHANGED])
-    assert filled.vault("team").values("app") == {"password": "y", "user": "anna"}
-    assert (stored(filled, "app")["category"], stored(filled, "app")["tags"]) == ("Server", ["one"])
-    assert {each["fieldType"] for each in stored(filled, "app")["fields"]} == {"Text"}
-    assert [filled.calls.count(name) for name in ("ItemsCreate", "ItemsPut")] == [1, 1]
-
-
-async def test_a_whole_secret_becomes_exactly_the_fields(filled: FakeAccount, provider: InMemory) -> None:
-    call = sdk()
-
-    first = await push(provider, call, item("app", {"a": b"1", "b": b"2"}))
-    second = await push(provider, call, item("app", {"b": b"2", "c": b"3"}))
-    values = filled.vault("team").values("app")
-
-    assert (first, second) == ([CREATED], [UPDATED])
-    assert values == {"b": "2", "c": "3"}
-    assert await delete(provider, call, "app") == [True]
-    assert await delete(provider, call, "app") == [False]
-
-
-async def test_a_whole_secret_pushed_over_an_item_of_a_person_does_not_delete_it(
-    filled: FakeAccount, provider: InMemory
-) -> None:
-    call = sdk()
-    await push(provider, call, item("login", {"a": b"1"}))
-
-    assert await delete(provider, call, "login") == [False]
-    assert filled.vault("team").values("login") == {"a": "1"}
-
-
-async def test_a_deletion_removes_a_field_and_the_item_with_the_last_one(
-    filled: FakeAccount, provider: InMemory
-) -> None:
-    call = sdk()
-
-    assert await delete(provider, call, "login", "username") == [True]
-    assert filled.vault("team").values("login") == {"password": "first"}
-    assert await delete(provider, call, "login") == [True]
-    assert isinstance(await read_map(provider, call, "login"), ProviderError)
-
-
-async def test_a_conflict_is_tried_again_with_the_newest_item(filled: FakeAccount, provider: InMemory) -> None:
-    filled.failures = []
-    call = sdk()
-    await push(provider, call, item("app", b"x"))
-    original = FakeAccount.answer
-
-    def racing(self: FakeAccount, token: str, name: str, told: dict[str, Any]) -> Any:
-        if name == "ItemsPut" and filled.calls.count("ItemsPut") == 1:
-            filled.vault("team").put("app", {"password": "of another", "more": "kept"})
-        return original(self, token, name, told)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(FakeAccount, "answer", racing)
-        outcome = await push(provider, call, item("app", b"y"))
-
-    assert outcome == [UPDATED]
-    assert filled.vault("team").values("app") == {"password": "y", "more": "kept"}
-
-
-@pytest.mark.usefixtures("filled")
-@pytest.mark.parametrize(
-    ("pushed", "words"),
-    [
-        pytest.param(item("app", b"\xff"), "binary", id="no text"),
-        pytest.param(item("app", {"a": b"1"}, "named"), "remove remoteRef.property", id="a whole Secret as a property"),
-        pytest.param(item("app", b"x", provider_metadata=envelope(fieldType="odd")), "metadata", id="an unknown type"),
-        pytest.param(item("app", b"x", provider_metadata=envelope(vault="v")), "metadata", id="another vault"),
-    ],
-)
-async def test_what_cannot_be_pushed_is_explained(pushed: Any, words: str, provider: InMemory) -> None:
-    (outcome,) = await push(provider, sdk(), pushed)
-
-    assert isinstance(outcome, ProviderError)
-    assert (outcome.reason, words in outcome.message) == (ErrorReason.INVALID_REQUEST, True)
-
-
-@pytest.mark.usefixtures("filled")
-async def test_existence(provider: InMemory) -> None:
-    there = [RemoteRef("login"), RemoteRef("login", property="username"), RemoteRef("login/username")]
-    absent = [RemoteRef("no"), RemoteRef("login", property="no"), RemoteRef("login/no"), RemoteRef("no/username")]
-    items = tuple(GetItem(str(at), ref) for at, ref in enumerate([*there, *absent]))
-
-    results = await provider.check(sdk(), items)
-
-    assert [result.exists for result in results] == [True] * 3 + [False] * 4
-    assert [result.error for result in results] == [None] * 7

@@ -54,6 +54,9 @@ class ConnectField(msgspec.Struct, frozen=True):
     value: str = ""
     purpose: str = ""
 
+    def __repr__(self) -> str:
+        return "<ConnectField>"
+
 
 class ConnectFile(msgspec.Struct, frozen=True):
     """A file, as the server describes it."""

@@ -28,9 +28,18 @@ FIELD_TYPES: Final = {
 }
 
 _UNRESOLVED: Final = {
-    "itemNotFound": (ErrorReason.SECRET_NOT_FOUND, 'there is no item for "{key}"'),
-    "fieldNotFound": (ErrorReason.PROPERTY_NOT_FOUND, 'the item of "{key}" has no such field'),
-    "noMatchingSections": (ErrorReason.PROPERTY_NOT_FOUND, 'the item of "{key}" has no such section'),
+    "itemNotFound": (
+        ErrorReason.SECRET_NOT_FOUND,
+        '1Password has no item for "{key}" in the vault; check the title, or use the id',
+    ),
+    "fieldNotFound": (
+        ErrorReason.PROPERTY_NOT_FOUND,
+        'the item of "{key}" in 1Password has no such field; check the label',
+    ),
+    "noMatchingSections": (
+        ErrorReason.PROPERTY_NOT_FOUND,
+        'the item of "{key}" in 1Password has no such section; check its label',
+    ),
     "tooManyItems": (ErrorReason.INVALID_REQUEST, '"{key}" fits several items; use the id of one'),
     "tooManyMatchingFields": (ErrorReason.INVALID_REQUEST, '"{key}" fits several fields; use the id of one'),
     "parsing": (
