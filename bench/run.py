@@ -24,6 +24,7 @@ BENCHMARKS = (
     "informer",
     "keyvault",
     "kubernetes",
+    "one_password",
     "providers",
     "server_writes",
     "shared_providers",

@@ -49,7 +49,7 @@ from eso_wire.errors import ErrorReason, ProviderError
 MISSING_SECONDS: Final = 60.0
 """A missing key costs one call a minute, also with a refresh interval of seconds."""
 MAX_PAGES: Final = 1000
-ATTEMPTS: Final = 3
+ATTEMPTS: Final = 4
 ATTEMPT_PAUSE: Final = 0.1
 
 _NOT_MODIFIED: Final = 304

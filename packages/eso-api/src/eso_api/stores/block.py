@@ -18,6 +18,8 @@ from eso_api.stores.doppler import DopplerProvider
 from eso_api.stores.fake import FakeProvider
 from eso_api.stores.gcpsm import GcpProvider
 from eso_api.stores.kubernetes import KubernetesProvider
+from eso_api.stores.onepassword import OnePasswordProvider
+from eso_api.stores.onepasswordsdk import OnePasswordSDKProvider
 from eso_api.stores.openbao import OpenBaoProvider
 from eso_api.stores.vault import VaultProvider
 from eso_api.stores.webhook import WebhookProvider
@@ -37,6 +39,8 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     fake: FakeProvider | None = None
     gcpsm: GcpProvider | None = None
     kubernetes: KubernetesProvider | None = None
+    onepassword: OnePasswordProvider | None = None
+    onepassword_sdk: OnePasswordSDKProvider | None = msgspec.field(default=None, name="onepasswordSDK")
     open_bao: OpenBaoProvider | None = None
     plugin: ProviderConfig | None = None
     """A provider process of your own, reached by address."""
@@ -65,8 +69,6 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     nebiusmysterybox: JsonMap | None = None
     ngrok: JsonMap | None = None
     onboardbase: JsonMap | None = None
-    onepassword: JsonMap | None = None
-    onepassword_sdk: JsonMap | None = msgspec.field(default=None, name="onepasswordSDK")
     oracle: JsonMap | None = None
     ovh: JsonMap | None = None
     passbolt: JsonMap | None = None

@@ -16,6 +16,8 @@ STORES: Final[Mapping[str, str]] = {
     "fake": "fake",
     "gcpsm": "gcp",
     "kubernetes": "kubernetes",
+    "onepassword": "onepassword",
+    "onepasswordSDK": "onepassword",
     "openBao": "vault",
     "vault": "vault",
     "webhook": "webhook",

@@ -1,0 +1,240 @@
+"""The API of a Connect server: paths, JSON, and what its answers mean."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from eso_provider_onepassword.items import Field, File, Item, Overview, Vault
+from eso_provider_onepassword.writing import Draft
+from eso_sdk.batches import side_by_side
+from eso_sdk.errors import backend_error, invalid_request, not_found, timed_out
+from eso_sdk.http import HttpAnswer
+from eso_sdk.rest import ATTEMPT_PAUSE, ATTEMPTS, Rest, RestAnswer, RestRequest, segments
+from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.bounded import ExpiringDict
+
+CONCURRENCY: Final = 8
+"""Calls of one read at a time: a Connect server is small."""
+SHOWN_SECONDS: Final = 5.0
+SHOWN_PAUSE: Final = 0.25
+"""How long a write waits until the server shows it, and how often it looks."""
+UNSEEN_SECONDS: Final = 600.0
+MAX_UNSEEN: Final = 1000
+"""How long, and of how many, the server's promise to create an item is remembered."""
+NOTES: Final = "NOTES"
+SERVER: Final = "SERVER"
+CONCEALED: Final = "CONCEALED"
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A reference to another object."""
+
+    id: str = ""
+
+
+class ConnectVault(msgspec.Struct, frozen=True, rename="camel"):
+    """A vault, as the server describes it."""
+
+    id: str
+    name: str = ""
+    content_version: int = 0
+    items: int = 0
+
+
+class ConnectField(msgspec.Struct, frozen=True):
+    """A field, as the server describes it."""
+
+    id: str = ""
+    label: str = ""
+    value: str = ""
+    purpose: str = ""
+
+    def __repr__(self) -> str:
+        return "<ConnectField>"
+
+
+class ConnectFile(msgspec.Struct, frozen=True):
+    """A file, as the server describes it."""
+
+    id: str
+    name: str = ""
+    size: int = 0
+
+
+class ConnectItem(msgspec.Struct, frozen=True):
+    """An item, as the server describes it. A list of items has neither fields nor files."""
+
+    id: str
+    title: str = ""
+    version: int = 0
+    category: str = ""
+    tags: list[str] | None = None
+    fields: list[ConnectField] | None = None
+    files: list[ConnectFile] | None = None
+    sections: list[Named] | None = None
+    trashed: bool = False
+
+
+def is_sporadic(answer: HttpAnswer | RestAnswer) -> bool:
+    """Return whether an answer is the 403 that Connect servers give now and then to tokens that are in order."""
+    return answer.status == 403 and b"Authorization" in answer.body
+
+
+class Connect:
+    """The items of a Connect server, as one token sees them."""
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+        self._gate = asyncio.Semaphore(CONCURRENCY)
+        self._unseen: ExpiringDict[tuple[str, str], Overview] = ExpiringDict(MAX_UNSEEN, rest.clock)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def vaults(self) -> Sequence[Vault]:
+        answer = await self._rest.get("vaults", call="ListVaults")
+        found: list[ConnectVault] = answer.read(list[ConnectVault])
+        return [Vault(each.id, each.name, str(each.content_version), each.items) for each in found]
+
+    async def overviews(self, vault: Vault) -> Sequence[Overview]:
+        answer = await self._rest.get(_path(vault.id), call="ListItems")
+        found: list[ConnectItem] = answer.read(list[ConnectItem])
+        return [_overview(each, vault.id) for each in found if not each.trashed]
+
+    async def items(self, overviews: Sequence[Overview]) -> Sequence[Item | ProviderError]:
+        def late(_overview: Overview, error: ProviderError) -> Item | ProviderError:
+            return error
+
+        return await side_by_side(overviews, self._settled, late=late, gate=self._gate, clock=self._rest.clock)
+
+    async def content(self, item: Item, file: File) -> bytes:
+        path = f"{_path(item.overview.vault, item.overview.id)}/{segments('files', file.id, 'content')}"
+        return (await self._rest.get(path, call="GetFileContent")).body
+
+    async def item(self, overview: Overview) -> Item | None:
+        """Return the item as the server shows it now; None if it is not there."""
+        try:
+            answer = await self._rest.get(_path(overview.vault, overview.id), call="GetItem")
+        except ProviderError as failed:
+            if failed.backend_code == "404":
+                return None
+            raise
+        return _item(answer, overview.vault)
+
+    async def _settled(self, overview: Overview) -> Item | ProviderError:
+        try:
+            return await self.item(overview) or not_found(overview.title)
+        except ProviderError as failed:
+            return failed
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def create(self, vault: str, draft: Draft) -> Item:
+        """Create an item, unless this was done before and the server did not show it: there would be two of them."""
+        if (unseen := self._unseen.get((vault, draft.title))) is not None:
+            if (late := await self.item(unseen)) is None:
+                raise self._not_shown(draft.title)
+            self._unseen.discard((vault, draft.title))
+            return await self.replace(late, draft)
+        item: dict[str, Any] = {
+            "vault": {"id": vault},
+            "title": draft.title,
+            "category": SERVER,
+            "tags": list(draft.tags),
+            "fields": [_new(label, value) for label, value in draft.values.items()],
+        }
+        answer = await self._write(RestRequest("POST", _path(vault), "CreateItem", json=item))
+        self._unseen.put((vault, draft.title), _item(answer, vault).overview, UNSEEN_SECONDS)
+        shown = await self._shown(answer, vault)
+        self._unseen.discard((vault, draft.title))
+        return shown
+
+    async def replace(self, item: Item, draft: Draft) -> Item:
+        """Write an item back with other fields and tags; everything else of it stays."""
+        origin: dict[str, Any] = item.origin
+        kept = [
+            {**each, "value": draft.values[label]} if (label := _label(each)) in draft.values else each
+            for each in origin.get("fields") or ()
+            if _label(each) not in draft.removed
+        ]
+        known = {_label(each) for each in kept}
+        new = [_new(label, value) for label, value in draft.values.items() if label not in known]
+        changed = {**origin, "fields": kept + new, "tags": list(draft.tags)}
+        path = _path(item.overview.vault, item.overview.id)
+        answer = await self._write(RestRequest("PUT", path, "UpdateItem", json=changed))
+        return await self._shown(answer, item.overview.vault)
+
+    async def remove(self, item: Item) -> None:
+        path = _path(item.overview.vault, item.overview.id)
+        await self._write(RestRequest("DELETE", path, "DeleteItem", allowed=(404,)))
+
+    async def _shown(self, answer: RestAnswer, vault: str) -> Item:
+        """Wait until the server shows what it accepted: until then a read may return the former value."""
+        written, clock = _item(answer, vault), self._rest.clock
+        until = clock.monotonic() + SHOWN_SECONDS
+        while True:
+            shown = await self.item(written.overview)
+            if shown is not None and int(shown.overview.version) >= int(written.overview.version):
+                return shown
+            if clock.monotonic() >= until:
+                raise self._not_shown(written.overview.title)
+            await clock.sleep(SHOWN_PAUSE)
+
+    def _not_shown(self, title: str) -> ProviderError:
+        subject = self._rest.settings.subject
+        return timed_out(f'{subject} accepted item "{title}", but does not show it yet; tried again later')
+
+    async def _write(self, request: RestRequest) -> RestAnswer:
+        """Send a write. A sporadic 403 is repeated: the server did nothing."""
+        allowed = {*request.allowed, 400, 403, 409}
+        for _ in range(ATTEMPTS):
+            answer = await self._rest.send(replace(request, allowed=allowed))
+            if not is_sporadic(answer):
+                break
+            await self._rest.clock.sleep(ATTEMPT_PAUSE)
+        match answer.status:
+            case 403:
+                words = f"{answer.subject} denies {request.call}; grant the token write access to the vault"
+                raise ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code="403")
+            case 409:
+                words = f"{answer.subject}: the item was changed by another writer; tried again later"
+                raise ProviderError(ErrorReason.PRECONDITION_FAILED, words, backend_code="409")
+            case 400:
+                raise invalid_request(f"{answer.subject} refuses {request.call} as invalid: status 400; check the key")
+        return answer
+
+
+def _path(vault: str, item: str = "") -> str:
+    return segments("vaults", vault, "items", item) if item else segments("vaults", vault, "items")
+
+
+def _label(field: Mapping[str, Any]) -> str:
+    """Return the label of a field; some fields that 1Password makes have only an id."""
+    return str(field.get("label") or field.get("id", ""))
+
+
+def _new(label: str, value: str) -> Mapping[str, str]:
+    return {"label": label, "value": value, "type": CONCEALED}
+
+
+def _overview(told: ConnectItem, vault: str) -> Overview:
+    return Overview(told.id, vault, told.title, str(told.version), tuple(told.tags or ()))
+
+
+def _item(answer: RestAnswer, vault: str) -> Item:
+    told: ConnectItem = answer.read(ConnectItem)
+    origin = answer.json()
+    if not isinstance(origin, dict):
+        raise backend_error(f"{answer.subject} answers with something else than the expected JSON")
+    return Item(
+        _overview(told, vault),
+        told.category,
+        tuple(Field(each.label or each.id, each.value, each.id, each.purpose == NOTES) for each in told.fields or ()),
+        tuple(File(each.id, each.name, each.size) for each in told.files or ()),
+        len(told.sections or ()),
+        origin=origin,
+    )

@@ -1,0 +1,1 @@
+"""A Connect server, and the core of the vendor's SDK, for tests."""
