@@ -204,6 +204,15 @@ async def test_a_rejected_token_costs_one_call_a_minute_for_all_stores_that_have
     await same.close()
 
 
+async def test_a_rejected_token_is_remembered_when_its_session_ends(store: Keep, shelf: Shelf) -> None:
+    for _ in range(3):
+        bad = of(store, shelf, "bad")
+        await error_of(bad.get("values/a", call="GetValue"))
+        await bad.close()
+
+    assert len(shelf.calls) == 1
+
+
 async def test_another_token_is_not_held_up_by_a_rejected_one(store: Keep, shelf: Shelf, rest: Rest) -> None:
     bad = of(store, shelf, "bad")
     await error_of(bad.get("values/a", call="GetValue"))

@@ -29,13 +29,15 @@ class Peer:
     throttle: Throttle
     missing: ExpiringDict[str, None]
     """Names that the backend lately reported as absent."""
+    refusals: Refusals
+    """Those of the whole process: the session with rejected credentials ends, and their refusal is still known."""
     unchanged: Unchanged = field(default_factory=lambda: Unchanged(size=KEPT_BYTES))
-    refusals: Refusals = field(default_factory=Refusals)
     users: int = 0
 
     @classmethod
     def of(cls, http: HttpClient, subject: str, clock: Clock) -> Peer:
-        return cls(http, Throttle(clock, subject), ExpiringDict(MAX_MISSING, clock))
+        refusals = shared_table("eso_sdk.peers.refusals", clock, Refusals)
+        return cls(http, Throttle(clock, subject), ExpiringDict(MAX_MISSING, clock), refusals)
 
 
 def join_peer(key: bytes, clock: Clock, make: Callable[[], Peer]) -> Peer:
