@@ -335,6 +335,8 @@ def test_external_secrets_can_be_selected_by_store_and_target() -> None:
                 "VaultDynamicSecret",
                 "ECRAuthorizationToken",
                 "GCRAccessToken",
+                "GithubAccessToken",
+                "GitlabDeployToken",
                 "STSSessionToken",
                 "ACRAccessToken",
             },

@@ -16,6 +16,8 @@ from eso_api.stores.azurekv import AzureProvider
 from eso_api.stores.crd import CrdProvider
 from eso_api.stores.fake import FakeProvider
 from eso_api.stores.gcpsm import GcpProvider
+from eso_api.stores.github import GithubProvider
+from eso_api.stores.gitlab import GitlabProvider
 from eso_api.stores.kubernetes import KubernetesProvider
 from eso_api.stores.openbao import OpenBaoProvider
 from eso_api.stores.vault import VaultProvider
@@ -34,6 +36,8 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     crd: CrdProvider | None = None
     fake: FakeProvider | None = None
     gcpsm: GcpProvider | None = None
+    github: GithubProvider | None = None
+    gitlab: GitlabProvider | None = None
     kubernetes: KubernetesProvider | None = None
     open_bao: OpenBaoProvider | None = None
     plugin: ProviderConfig | None = None
@@ -56,8 +60,6 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     doppler: JsonMap | None = None
     dvls: JsonMap | None = None
     fortanix: JsonMap | None = None
-    github: JsonMap | None = None
-    gitlab: JsonMap | None = None
     ibm: JsonMap | None = None
     infisical: JsonMap | None = None
     keepersecurity: JsonMap | None = None
