@@ -22,16 +22,13 @@ from eso_api.values import SecretBytes
 from eso_provider_gitlab.connection import REFUSED, Place, base_of, connect, group, project, refusal
 from eso_provider_gitlab.gitlabdeploytoken import GITLAB_DEPLOY_TOKEN
 from eso_sdk.errors import backend_error, invalid_config, invalid_request
-from eso_sdk.processwide import shared_table
+from eso_sdk.generations import generations_of
 from eso_sdk.provider import Generator, generator_kind
 from eso_sdk.rest import RestRequest
 from eso_wire.values import Generated, GenerateRequest, Validation, ValidationState, ValueMetadata
-from kubebase.bounded import ExpiringDict
 
 TOKEN_FIELD: Final = "/auth/token/secretRef"  # noqa: S105 - the name of a field
 RIGHTS: Final = "the scope api, and the role Maintainer (project) or Owner (group)"
-REMEMBERED: Final = 10_000
-REMEMBERED_SECONDS: Final = 3600.0
 
 
 class DeployTokenState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -72,9 +69,7 @@ class GitlabDeployTokenGenerator(Generator[GitlabDeployTokenSpec]):
     async def open(self) -> None:
         token = self.secret(self.config.auth.token.secret_ref)
         self._rest = connect(self, self.config.url, token, field=TOKEN_FIELD)
-        self._made: ExpiringDict[str, DeployTokenState] = shared_table(
-            "eso_provider_gitlab.made", self.clock, lambda: ExpiringDict(REMEMBERED, self.clock)
-        )
+        self._generations = generations_of("GitlabDeployToken", self.clock)
 
     async def close(self) -> None:
         if hasattr(self, "_rest"):
@@ -90,28 +85,23 @@ class GitlabDeployTokenGenerator(Generator[GitlabDeployTokenSpec]):
         return Validation(ValidationState.READY)
 
     async def generate(self, request: GenerateRequest) -> Generated:
-        key = request.idempotency_key
-        if key and (former := self._made.get(key)) is not None:
-            await self._remove(former)  # the answer was lost, so its token was never used
+        if (former := self._generations.of(request.idempotency_key)) is not None:
+            await self.cleanup(former)  # the answer was lost, so its token was never used
         created = await self._create()
-        state = DeployTokenState(
+        made = DeployTokenState(
             url=self.config.url,
             project_id=self.config.project_id,
             group_id=self.config.group_id,
             token_id=created.id,
         )
-        if key and created.id:
-            self._made.put(key, state, REMEMBERED_SECONDS)
+        state = SecretBytes(msgspec.json.encode(made))
+        self._generations.add(request.idempotency_key, state)
         if not created.token or not created.id:
-            if created.id:
-                await self._remove(state)
+            await self._remove(made)
             raise backend_error("GitLab answered without a deploy token; try again, and check the version of GitLab")
         data = {"username": created.username, "token": created.token}
-        return Generated(
-            {name: SecretBytes(text.encode()) for name, text in data.items()},
-            SecretBytes(msgspec.json.encode(state)),
-            ValueMetadata(expires_at=created.expires_at),
-        )
+        values = {name: SecretBytes(text.encode()) for name, text in data.items()}
+        return Generated(values, state, ValueMetadata(expires_at=created.expires_at))
 
     async def cleanup(self, state: SecretBytes) -> bool:
         try:
@@ -122,11 +112,11 @@ class GitlabDeployTokenGenerator(Generator[GitlabDeployTokenSpec]):
 
     async def cleanup_lost(self, idempotency_key: str) -> bool | None:
         """Delete the token of a call whose answer was lost, if this process still remembers the call."""
-        made = self._made.get(idempotency_key)
-        if made is None:
+        state = self._generations.of(idempotency_key)
+        if state is None:
             return await super().cleanup_lost(idempotency_key)
-        removed = await self._remove(made)
-        self._made.discard(idempotency_key)
+        removed = await self.cleanup(state)
+        self._generations.forget(idempotency_key)
         return removed
 
     async def _create(self) -> _Created:
