@@ -35,6 +35,9 @@ from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServe
 from eso_provider_gcp.conformance import fixture as gcp_fixture
 from eso_provider_gcp.testing.google import PROJECT, Google
 from eso_provider_gcp.testing.pubsub import SUBSCRIPTION
+from eso_provider_github.testing.conformance import WITHOUT as GITHUB_WITHOUT
+from eso_provider_github.testing.conformance import github_backend
+from eso_provider_gitlab.testing.conformance import gitlab_backend
 from eso_provider_vault.conformance import fixture as vault_fixture
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_webhook.conformance import fixture_at
@@ -291,6 +294,18 @@ CANDIDATES = {
         },
         backend=gcp_backend,
     ),
+    "gitlab": Candidate(
+        lambda _: serve_command("gitlab"),
+        without={"read": frozenset({EXISTS, VERSIONS})},
+        backend=gitlab_backend,
+        flags=("--allow-address", "loopback"),
+    ),
+    "github": Candidate(
+        lambda _: serve_command("github"),
+        without=GITHUB_WITHOUT,
+        backend=github_backend,
+        flags=("--allow-address", "loopback"),
+    ),
     "example": Candidate(
         example_command,
         example_fixture,
@@ -360,6 +375,8 @@ def target_of(address: str, made: LocalCertificates) -> Target:
         *(("aws", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
         *(("azure", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
         *(("gcp", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
+        *(("gitlab", profile) for profile in ("read", "generator", "tls")),
+        *(("github", profile) for profile in ("read", "write", "generator", "tls")),
         *(("example", profile) for profile in ("read", "write", "tls")),
         *(("scaffold", profile) for profile in ("read", "write", "tls")),
     ],

@@ -253,9 +253,8 @@ def manifests() -> Iterator[Any]:
 
 
 NOT_SERVED = {
-    "akeyless", "gitlab",
-    "BeyondtrustWorkloadCredentialsDynamicSecret", "CloudsmithAccessToken", "GithubAccessToken", "GitlabDeployToken",
-    "Grafana", "QuayAccessToken",
+    "akeyless",
+    "BeyondtrustWorkloadCredentialsDynamicSecret", "CloudsmithAccessToken", "Grafana", "QuayAccessToken",
 }  # fmt: skip
 """Blocks and generators of the manifests whose provider is not part of this repository."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import github as pygithub
 import pytest
@@ -19,6 +20,9 @@ from eso_provider_github.testing.server import (
 )
 
 
+AT_ONCE: dict[str, Any] = {"seconds_between_requests": None, "seconds_between_writes": None}
+
+
 @pytest.fixture
 def real(github: GitHubServer) -> GitHubServer:
     """The server on the clock of the system, as PyGithub has it."""
@@ -29,7 +33,7 @@ def real(github: GitHubServer) -> GitHubServer:
 @pytest.fixture
 def client(real: GitHubServer) -> Iterator[pygithub.Github]:
     auth = Auth.AppInstallationAuth(Auth.AppAuth(APP, KEY), INSTALLATION)
-    with pygithub.Github(base_url=f"{real.url}/api/v3", auth=auth, retry=None) as made:
+    with pygithub.Github(base_url=f"{real.url}/api/v3", auth=auth, retry=None, **AT_ONCE) as made:
         yield made
 
 
@@ -54,7 +58,7 @@ def test_secrets_of_every_place_are_sealed_written_listed_and_deleted(
 
 
 def test_a_token_is_issued_for_permissions_of_the_installation(real: GitHubServer) -> None:
-    with pygithub.GithubIntegration(auth=Auth.AppAuth(APP, KEY), base_url=f"{real.url}/api/v3") as app:
+    with pygithub.GithubIntegration(auth=Auth.AppAuth(APP, KEY), base_url=f"{real.url}/api/v3", **AT_ONCE) as app:
         issued = app.get_access_token(INSTALLATION, permissions={"contents": "read"})
 
         assert issued.token in real.tokens
