@@ -19,7 +19,6 @@ from eso_provider_github.testing.server import (
     GitHubServer,
 )
 
-
 AT_ONCE: dict[str, Any] = {"seconds_between_requests": None, "seconds_between_writes": None}
 
 
