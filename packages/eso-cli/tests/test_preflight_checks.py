@@ -152,7 +152,7 @@ def test_a_cluster_generator_needs_the_provider_of_the_kind_inside() -> None:
     ((level, says),) = found(providers, Snapshot(objects=(inside,)))
 
     assert level is B
-    assert says.startswith("generator Grafana: this project has no provider for it yet (1 generator)")
+    assert says.startswith("generator Grafana: provider tokens is not installed here (1 generator)")
 
 
 def test_the_table_of_this_projects_providers_is_complete() -> None:

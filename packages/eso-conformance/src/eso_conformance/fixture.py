@@ -4,6 +4,7 @@
     - kind: Notes
       spec: {url: "http://127.0.0.1:9999"}
       credentials: {/tokenSecretRef: "token"}
+      tokens: {/serviceAccountRef: "eyJ..."}
       known: [{key: greeting, value: hello}]
       maps: [{key: login, value: {user: anna}}]
       find: {name: "^greet", keys: [greeting]}
@@ -61,6 +62,8 @@ class KindFixture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     group: str = ""
     spec: dict[str, Any] = {}
     credentials: dict[str, str] = {}
+    tokens: dict[str, str] = {}
+    """Tokens of service accounts, by the pointer of the reference."""
     known: list[KnownValue] = []
     maps: list[KnownMap] = []
     find: KnownFind | None = None

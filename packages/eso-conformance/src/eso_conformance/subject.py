@@ -148,6 +148,9 @@ class Subject:
             pb.ResolvedValue(json_pointer=pointer, secret_value=value.encode())
             for pointer, value in self.fixture.credentials.items()
         ]
+        for pointer, token in self.fixture.tokens.items():
+            account = pb.ServiceAccountToken(token=token, namespace=self.namespace, name="conformance")
+            resolved.append(pb.ResolvedValue(json_pointer=pointer, service_account_token=account))
         return pb.InlineConfig(spec_json=msgspec.json.encode(spec), resolved=resolved)
 
     def with_spec(self, spec: dict[str, Any]) -> pb.RequestContext:
@@ -197,7 +200,8 @@ class Subject:
         return f"{reason_name(detail)}: {message[:_WORDS]}" if message else reason_name(detail)
 
     def _secrets(self) -> list[str]:
-        known = [*self.fixture.credentials.values(), *(one.value for one in self.fixture.known)]
+        known = [*self.fixture.credentials.values(), *self.fixture.tokens.values()]
+        known += [one.value for one in self.fixture.known]
         known += [value for one in self.fixture.maps for value in one.value.values()]
         return [value for value in known if len(value) >= _SHORTEST]
 

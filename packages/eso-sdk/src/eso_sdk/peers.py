@@ -1,4 +1,4 @@
-"""What all sessions of one identity share at one backend: connections, throttle, ETags, refusals, missing keys.
+"""What all sessions of one identity share at one backend: connections, throttle, ETags, missing keys.
 
 peer = join_peer(key, clock, make)     in `open`; leave_peer(...) in `close`; the last one closes the connections
 """
@@ -29,15 +29,12 @@ class Peer:
     throttle: Throttle
     missing: ExpiringDict[str, None]
     """Names that the backend lately reported as absent."""
-    refusals: Refusals
-    """Those of the whole process: the session with rejected credentials ends, and their refusal is still known."""
     unchanged: Unchanged = field(default_factory=lambda: Unchanged(size=KEPT_BYTES))
     users: int = 0
 
     @classmethod
     def of(cls, http: HttpClient, subject: str, clock: Clock) -> Peer:
-        refusals = shared_table("eso_sdk.peers.refusals", clock, Refusals)
-        return cls(http, Throttle(clock, subject), ExpiringDict(MAX_MISSING, clock), refusals)
+        return cls(http, Throttle(clock, subject), ExpiringDict(MAX_MISSING, clock))
 
 
 def join_peer(key: bytes, clock: Clock, make: Callable[[], Peer]) -> Peer:
@@ -57,6 +54,11 @@ async def leave_peer(key: bytes, clock: Clock) -> None:
     if not peer.users:
         del peers[key]
         await peer.http.close()
+
+
+def shared_refusals(clock: Clock) -> Refusals:
+    """Return the rejected identities of this process. They outlive their sessions, which end with the rejection."""
+    return shared_table("eso_sdk.peers.refusals", clock, Refusals)
 
 
 def _peers(clock: Clock) -> dict[bytes, Peer]:

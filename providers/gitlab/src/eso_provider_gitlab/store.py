@@ -24,6 +24,7 @@ from eso_provider_gitlab.variables import (
 from eso_sdk.errors import invalid_config, invalid_request, not_found
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
+from eso_sdk.payloads import require_namespaces
 from eso_sdk.provider import Store, Value, finds, reads, store_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import FindQuery, Found, RemoteRef, Validation, ValidationState
@@ -54,8 +55,7 @@ class VariableStore(Store[GitlabProvider]):
 
     async def open(self) -> None:
         config, token = self.config, self.config.auth.secret_ref.access_token
-        if not self.holder.namespace and not token.namespace:
-            raise invalid_config(f"{TOKEN_FIELD}/namespace", "must be set in a cluster-scoped store")
+        require_namespaces(self.holder, {TOKEN_FIELD: token})
         ca = b""
         if config.ca_bundle:
             ca = ca_bundle(config.ca_bundle)

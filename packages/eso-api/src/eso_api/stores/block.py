@@ -14,6 +14,7 @@ from eso_api.shapes import Fragment, JsonMap, exactly_one
 from eso_api.stores.aws import AwsProvider
 from eso_api.stores.azurekv import AzureProvider
 from eso_api.stores.crd import CrdProvider
+from eso_api.stores.doppler import DopplerProvider
 from eso_api.stores.fake import FakeProvider
 from eso_api.stores.gcpsm import GcpProvider
 from eso_api.stores.github import GithubProvider
@@ -34,6 +35,7 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     aws: AwsProvider | None = None
     azurekv: AzureProvider | None = None
     crd: CrdProvider | None = None
+    doppler: DopplerProvider | None = None
     fake: FakeProvider | None = None
     gcpsm: GcpProvider | None = None
     github: GithubProvider | None = None
@@ -57,7 +59,6 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     conjur: JsonMap | None = None
     delinea: JsonMap | None = None
     device42: JsonMap | None = None
-    doppler: JsonMap | None = None
     dvls: JsonMap | None = None
     fortanix: JsonMap | None = None
     ibm: JsonMap | None = None

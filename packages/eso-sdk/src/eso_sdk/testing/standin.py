@@ -24,6 +24,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote
+from weakref import WeakSet
 
 import msgspec
 from aiohttp import web
@@ -89,6 +90,7 @@ class StandIn:
     ca: bytes = b""
     """PEM of the authority behind the server's certificate; empty without TLS."""
     _stop: Callable[[], object] = field(default=lambda: None, repr=False)
+    _connections: WeakSet[asyncio.Transport] = field(default_factory=WeakSet, repr=False)
 
     async def answer(self, asked: Asked) -> Said:
         """Return the answer to a request."""
@@ -146,9 +148,14 @@ class StandIn:
         try:
             await stopped.wait()
         finally:
+            # A TLS connection would wait for the client's last words longer than the loop lives.
+            for connection in self._connections:
+                connection.abort()
             await runner.cleanup()
 
     async def _handled(self, request: web.Request) -> web.Response:
+        if request.transport is not None:
+            self._connections.add(request.transport)
         asked = Asked(
             request.method,
             request.path,

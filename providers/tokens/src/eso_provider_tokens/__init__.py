@@ -1,0 +1,1 @@
+"""Generators of access tokens: Quay, Cloudsmith, Grafana and BeyondTrust."""

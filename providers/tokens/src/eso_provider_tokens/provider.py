@@ -1,0 +1,18 @@
+"""The provider of access tokens as a whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eso_provider_tokens.beyondtrust import BeyondtrustGenerator
+from eso_provider_tokens.cloudsmith import CloudsmithGenerator
+from eso_provider_tokens.grafanatokens import GrafanaGenerator
+from eso_provider_tokens.quay import QuayGenerator
+from eso_sdk.provider import Provider
+
+NAME: Final = "tokens"
+VERSION: Final = "0.1.0"
+
+PROVIDER: Final = Provider(
+    name=NAME, version=VERSION, kinds=(QuayGenerator, CloudsmithGenerator, GrafanaGenerator, BeyondtrustGenerator)
+)

@@ -1,0 +1,1 @@
+"""Servers that stand in for Quay, Cloudsmith, Grafana and BeyondTrust, for tests."""
