@@ -43,6 +43,9 @@ async def _of_gitlab(gitlab: GitLabServer) -> list[Row]:
         found = await read(provider, call, *(f"KEY_{number}" for number in range(VARIABLES)))
         assert found == [b"value"] * VARIABLES
         lists = len(gitlab.calls)
+        gitlab.calls.clear()
+        await read(provider, call, "KEY_7")
+        single = len(gitlab.calls)
         gitlab.project("shop/small").put("KEY", "value")
         failing = {}
         for name, token in (("a missing key", TOKEN), ("a bad token", "bad")):
@@ -55,6 +58,7 @@ async def _of_gitlab(gitlab: GitLabServer) -> list[Row]:
     wanted = math.ceil(VARIABLES / 100)
     return [
         Row(f"GitLab: calls for {VARIABLES:,} variables of a project", f"{lists}", f"{wanted}", lists == wanted),
+        Row("GitLab: calls for one of them at a later time", f"{single}", "1", single == 1),
         *(
             Row(f"GitLab: calls for {name}, read every second for a minute", f"{calls}", "1", calls == 1)
             for name, calls in failing.items()

@@ -224,6 +224,63 @@ async def test_what_fails_costs_one_call_a_minute(
     assert len(gitlab.calls) == 2
 
 
+@pytest.mark.parametrize(
+    ("environment", "key", "calls"),
+    [
+        pytest.param("", "KEY_7", 1, id="one key"),
+        pytest.param("prod", "KEY_7", 2, id="one key of another scope"),
+        pytest.param("", "ABSENT", 2, id="a missing key, and whether the project exists"),
+        pytest.param("", "TWICE", 6, id="a key of several scopes, which are listed"),
+    ],
+)
+async def test_a_few_keys_of_a_large_project_are_read_without_its_list(
+    environment: str, key: str, calls: int, provider: InMemory, gitlab: GitLabServer
+) -> None:
+    for number in range(400):
+        gitlab.project().put(f"KEY_{number}", str(number))
+    for scope in ("*", "dev"):
+        gitlab.project().put("TWICE", scope, scope)
+    call = store(gitlab.url, environment=environment)
+    await read(provider, call, "KEY_1")
+    gitlab.calls.clear()
+
+    (found,) = await read(provider, call, key)
+
+    assert found == b"7" if key == "KEY_7" else isinstance(found, ProviderError)
+    assert len(gitlab.calls) == calls
+
+
+async def test_a_key_that_no_page_of_a_list_had_is_asked_for(provider: InMemory, gitlab: GitLabServer) -> None:
+    """If one variable is deleted and another created between two pages, their number stays the same."""
+    for number in range(150):
+        gitlab.project().put(f"KEY_{number}", "value")
+    variables = gitlab.project().variables
+    gitlab.script(PROJECT_LISTS, Said(200, variables[:100], {"X-Next-Page": "2", "X-Total": "150"}))
+    gitlab.script(PROJECT_LISTS, Said(200, variables[101:], {"X-Total": "150"}))
+
+    assert await read(provider, store(gitlab.url), "KEY_100", "KEY_101", "KEY_102") == [b"value"] * 3
+    assert len(gitlab.calls) == 3
+
+
+async def test_a_project_that_vanishes_is_no_proof_that_a_variable_is_gone(
+    provider: InMemory, gitlab: GitLabServer
+) -> None:
+    for number in range(150):
+        gitlab.project().put(f"KEY_{number}", "value")
+    call = store(gitlab.url)
+    await read(provider, call, "KEY_1")
+    gitlab.projects.clear()
+
+    assert (await failure(provider, call, "KEY_1")).reason is ErrorReason.PERMISSION_DENIED
+
+
+async def test_a_key_that_gitlab_does_not_allow_is_missing_without_a_call(
+    provider: InMemory, gitlab: GitLabServer
+) -> None:
+    assert (await failure(provider, store(gitlab.url), "../x")).reason is ErrorReason.SECRET_NOT_FOUND
+    assert gitlab.calls == []
+
+
 async def test_a_missing_key_of_one_environment_says_nothing_about_another(
     provider: InMemory, gitlab: GitLabServer
 ) -> None:

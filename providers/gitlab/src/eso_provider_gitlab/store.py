@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
 from eso_api.stores.gitlab import GitlabProvider
+from eso_provider_gitlab.catalog import Catalog
 from eso_provider_gitlab.clustergitlab import CLUSTER_GITLAB
 from eso_provider_gitlab.connection import Place, base_of, connect, group, project
 from eso_provider_gitlab.gitlab import GITLAB
-from eso_provider_gitlab.variables import (
-    ANY,
-    Variable,
-    by_key,
-    chosen,
-    groups_above,
-    key_of,
-    listed,
-    merged,
-    probe,
-    value_in,
-)
+from eso_provider_gitlab.variables import ANY, Variable, chosen, is_possible, key_of, merged, value_in
 from eso_sdk.errors import invalid_config, invalid_request, not_found
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
@@ -62,6 +52,7 @@ class VariableStore(Store[GitlabProvider]):
         elif config.ca_provider is not None:
             ca = self.ca(config.ca_provider)
         self._rest = connect(self, config.url, self.secret(token), field=TOKEN_FIELD, ca=ca)
+        self._catalog = Catalog(self._rest, config.environment)
         # Stores with the same token share what is known of missing keys, so the name of a key has its store's places.
         self._scope = f"{config.project_id} {config.group_ids} {config.inherit_from_groups} {config.environment}"
 
@@ -72,7 +63,7 @@ class VariableStore(Store[GitlabProvider]):
     async def validate(self) -> Validation:
         """List one variable of each place."""
         for place in (*self._projects(), *await self._groups()):
-            await probe(self._rest, place)
+            await self._catalog.probe(place)
         return Validation(ValidationState.READY)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -89,8 +80,8 @@ class VariableStore(Store[GitlabProvider]):
         if not query.name_regexp:
             raise invalid_request("find of a GitLab store needs name.regexp")
         accepts = Matcher(FindQuery(name_regexp=query.name_regexp)).accepts
-        groups = [await listed(self._rest, place, accepts) for place in await self._groups()]
-        own = [variable for place in self._projects() for variable in await listed(self._rest, place, accepts)]
+        groups = [await self._catalog.all(place, accepts) for place in await self._groups()]
+        own = [variable for place in self._projects() for variable in await self._catalog.all(place, accepts)]
         for variable in merged(groups, own, environment).values():
             if variable.value is not None:
                 yield Found(variable.key, variable.value)
@@ -98,13 +89,14 @@ class VariableStore(Store[GitlabProvider]):
     async def _found(self, keys: Collection[str]) -> dict[str, Outcome]:
         """Return the variable of each key that exists; groups are asked only for keys that the project lacks."""
         found: dict[str, Outcome] = {}
-        if all(self._rest.is_missing(self._named(key)) for key in keys):
+        left = {key for key in keys if is_possible(key)}
+        if all(self._rest.is_missing(self._named(key)) for key in left):
             return found
-        left = set(keys)
         try:
-            await self._look(self._projects(), left, found)
+            places = await self._look(self._projects(), left, found)
             if left:
-                await self._look(reversed(await self._groups()), left, found)
+                places += await self._look(reversed(await self._groups()), left, found)
+            await self._look_again(places, left, found)
         except ProviderError as failed:
             if not found:
                 raise
@@ -113,20 +105,27 @@ class VariableStore(Store[GitlabProvider]):
             self._rest.note_missing(self._named(key))
         return found
 
-    async def _look(self, places: Iterable[Place], left: set[str], found: dict[str, Outcome]) -> None:
-        """Move keys from `left` to `found`, place by place."""
-
-        async def accepts(key: str) -> bool:
-            return key in left
-
+    async def _look(self, places: Iterable[Place], left: set[str], found: dict[str, Outcome]) -> list[Place]:
+        """Move keys from `left` to `found`, place by place; return the places that were asked."""
+        asked = []
         for place in places:
-            if not left:
-                return
-            candidates = by_key(await listed(self._rest, place, accepts))
-            for key, variables in candidates.items():
-                if (outcome := _chosen(variables, self.config.environment)) is not None:
-                    found[key] = outcome
-                    left.discard(key)
+            if left:
+                asked.append(place)
+                candidates = await self._catalog.of_keys(place, frozenset(left))
+                self._choose(candidates, left, found)
+        return asked
+
+    async def _look_again(self, places: Iterable[Place], left: set[str], found: dict[str, Outcome]) -> None:
+        """Ask for keys that no list had: deletion policies act on what is missing."""
+        for place in places:
+            for key in sorted(left):
+                self._choose({key: await self._catalog.overlooked(place, key)}, left, found)
+
+    def _choose(self, candidates: Mapping[str, Sequence[Variable]], left: set[str], found: dict[str, Outcome]) -> None:
+        for key, variables in candidates.items():
+            if (outcome := _chosen(variables, self.config.environment)) is not None:
+                found[key] = outcome
+                left.discard(key)
 
     def _projects(self) -> Sequence[Place]:
         return [project(self.config.project_id)] if self.config.project_id else []
@@ -134,7 +133,7 @@ class VariableStore(Store[GitlabProvider]):
     async def _groups(self) -> Sequence[Place]:
         """Return the groups, the one that wins last."""
         if self.config.inherit_from_groups:
-            return [group(each) for each in await groups_above(self._rest, project(self.config.project_id))]
+            return [group(each) for each in await self._catalog.groups_above(project(self.config.project_id))]
         return [group(each) for each in self.config.group_ids]
 
     def _environment(self, query: FindQuery) -> str:

@@ -1,4 +1,4 @@
-"""CI/CD variables: lists of projects and groups, and which variable a key means.
+"""CI/CD variables, and which of them a key means.
 
     get:  project, then groups from last to first; in each the store's environment scope, then *
     find: groups from first to last, then the project over them; an exact scope over *
@@ -8,42 +8,19 @@ Both orders are those of the operator in Go. They differ if several groups have 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from eso_api.values import SecretBytes
-from eso_provider_gitlab.connection import REFUSED, Place, refusal
-from eso_sdk.errors import backend_error, invalid_request, unavailable
+from eso_sdk.errors import backend_error, invalid_request
 from eso_sdk.extract import property_in
-from eso_sdk.rest import Rest, RestRequest, next_page
 from eso_wire.values import RemoteRef
 
-PAGE: Final = 100
-"""The most that GitLab gives in a page."""
 ANY: Final = "*"
-RIGHTS: Final = "the scope read_api, and the role Maintainer (project) or Owner (group)"
 
-_ATTEMPTS: Final = 3
-_CALLS: Final = {"projects": "ProjectVariablesList", "groups": "GroupVariablesList"}
-
-Accepts = Callable[[str], Awaitable[bool]]
-
-
-class _Listed(msgspec.Struct, gc=False):
-    key: str
-    value: str | None = None
-    environment_scope: str = ANY
-
-    def __repr__(self) -> str:
-        return "<variable>"
-
-
-class _Group(msgspec.Struct, gc=False):
-    id: int
-    full_path: str = ""
+_KEY: Final = re.compile(r"[A-Za-z0-9_]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,61 +33,14 @@ class Variable:
     """None for a hidden variable, whose value GitLab never returns."""
 
 
-async def listed(rest: Rest, place: Place, accepts: Accepts) -> list[Variable]:
-    """List the variables of a place whose keys are accepted.
-
-    If the number of variables changes between two pages, a variable may have moved to a page that was read before. So
-    the list begins again: a variable that was overlooked would look deleted.
-    """
-    for _ in range(_ATTEMPTS):
-        found: list[Variable] = []
-        totals: set[str] = set()
-        async for answer in rest.pages(_first_page(place, PAGE), next_page):
-            if answer.status in REFUSED:
-                raise refusal(answer.status, place, RIGHTS)
-            totals.add(answer.headers.get("X-Total", ""))
-            entries: list[_Listed] = answer.read(list[_Listed])
-            found += [_variable(entry) for entry in entries if await accepts(entry.key)]
-        if len(totals) == 1:
-            return found
-    raise unavailable(f"the variables of {place} at GitLab change while they are listed; they are listed again later")
-
-
-async def probe(rest: Rest, place: Place) -> None:
-    """Raise unless the variables of a place can be listed."""
-    answer = await rest.send(_first_page(place, 1))
-    if answer.status in REFUSED:
-        raise refusal(answer.status, place, RIGHTS)
-
-
-async def groups_above(rest: Rest, place: Place) -> list[str]:
-    """Return the ids of the groups above a project, the outermost first."""
-    request = RestRequest("GET", place.path("groups"), "ListProjectsGroups", {"per_page": str(PAGE)}, allowed=REFUSED)
-    found: list[_Group] = []
-    async for answer in rest.pages(request, next_page):
-        if answer.status in REFUSED:
-            raise refusal(answer.status, place, RIGHTS)
-        entries: list[_Group] = answer.read(list[_Group])
-        found += entries
-    return [str(entry.id) for entry in sorted(found, key=lambda entry: len(entry.full_path))]
-
-
-def _first_page(place: Place, size: int) -> RestRequest:
-    query = {"per_page": str(size)}
-    return RestRequest("GET", place.path("variables"), _CALLS[place.collection], query, allowed=REFUSED)
-
-
-def _variable(entry: _Listed) -> Variable:
-    value = None if entry.value is None else SecretBytes(entry.value.encode())
-    return Variable(entry.key, entry.environment_scope, value)
-
-
-# --- which variable ---------------------------------------------------------------------------------------------------
-
-
 def key_of(ref: RemoteRef) -> str:
     """Return the key of a variable: GitLab allows no dashes in keys, so references may use them for underscores."""
     return ref.key.replace("-", "_")
+
+
+def is_possible(key: str) -> bool:
+    """Return whether GitLab allows this key. A variable with any other key does not exist."""
+    return _KEY.fullmatch(key) is not None
 
 
 def chosen(candidates: Sequence[Variable], environment: str) -> Variable | None:
