@@ -80,7 +80,7 @@ async def test_a_value_is_written_again_only_if_it_is_not_ours_any_more(site: An
     await site.until(restored, "the value of another client is still there")
 
 
-async def test_what_is_no_longer_wanted_is_deleted_and_revoked(site: Any, github: GitHubServer) -> None:
+async def test_what_is_no_longer_wanted_is_deleted_and_revoked(site: Any, up: UpProcess, github: GitHubServer) -> None:
     """Relies on the manifests of the guide."""
     revoked = len(github.asked("DELETE *installation/token"))
 
@@ -91,6 +91,7 @@ async def test_what_is_no_longer_wanted_is_deleted_and_revoked(site: Any, github
         return github.values(REPOSITORY) == {} and len(github.asked("DELETE *installation/token")) > revoked
 
     await site.until(gone, "the secret or the token is still there")
+    assert [word for word in ("ghs_", "open-sesame", "PRIVATE KEY") if word in up.output] == []
 
 
 def _more(github: GitHubServer, pattern: str, number: int) -> Callable[[], Awaitable[bool]]:

@@ -49,7 +49,7 @@ def documents(gitlab: GitLabServer, token: str = TOKEN, team: str = TEAM) -> lis
     return [one for block in blocks for one in yaml.safe_load_all(block.partition("```")[0])]
 
 
-async def test_every_manifest_of_the_guide_works(site: Any, gitlab: GitLabServer) -> None:
+async def test_every_manifest_of_the_guide_works(site: Any, up: UpProcess, gitlab: GitLabServer) -> None:
     await site.namespace(TEAM)
 
     await site.apply(*documents(gitlab))
@@ -67,6 +67,7 @@ async def test_every_manifest_of_the_guide_works(site: Any, gitlab: GitLabServer
         return not gitlab.project().tokens
 
     await site.until(deleted, "the deploy token is still there")
+    assert [word for word in (TOKEN, "open sesame", "gldt-") if word in up.output] == []
 
 
 async def test_a_condition_names_project_and_role_and_no_token(site: Any, gitlab: GitLabServer) -> None:
