@@ -13,6 +13,7 @@ import pytest
 
 from eso_cli.testing.conformance import (
     BINARY,
+    EXISTS,
     IF_ABSENT,
     OWNERSHIP,
     VERSIONS,
@@ -23,6 +24,9 @@ from eso_cli.testing.conformance import (
 from eso_cli.testing.providerprocess import serve_command
 from eso_provider_doppler.conformance import fixture as doppler_fixture
 from eso_provider_doppler.testing.server import TOKEN, DopplerServer
+from eso_provider_github.testing.conformance import WITHOUT as GITHUB_WITHOUT
+from eso_provider_github.testing.conformance import github_backend
+from eso_provider_gitlab.testing.conformance import gitlab_backend
 from eso_provider_tokens import conformance as tokens
 from eso_provider_tokens.testing.servers import BeyondtrustServer, CloudsmithServer, GrafanaServer, QuayServer
 
@@ -75,6 +79,15 @@ CANDIDATES = {
         backend=doppler_backend,
         flags=LOOPBACK,
     ),
+    "gitlab": Candidate(
+        lambda _: serve_command("gitlab"),
+        without={"read": frozenset({EXISTS, VERSIONS})},
+        backend=gitlab_backend,
+        flags=LOOPBACK,
+    ),
+    "github": Candidate(
+        lambda _: serve_command("github"), without=GITHUB_WITHOUT, backend=github_backend, flags=LOOPBACK
+    ),
 }
 
 Backends = Callable[[str], Mapping[str, Any] | None]
@@ -97,6 +110,8 @@ def backends() -> Iterator[Backends]:
     [
         *(("tokens", profile) for profile in ("generator", "tls")),
         *(("doppler", profile) for profile in ("read", "write", "tls")),
+        *(("gitlab", profile) for profile in ("read", "generator", "tls")),
+        *(("github", profile) for profile in ("read", "write", "generator", "tls")),
     ],
 )
 async def test_a_provider_process_keeps_the_contract(

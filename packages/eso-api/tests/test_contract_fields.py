@@ -111,6 +111,10 @@ STORE_SPEC = " ".join(
         below(
             "provider.gcpsm.auth.workloadIdentityFederation", "audience externalTokenEndpoint gcpServiceAccountEmail"
         ),
+        below("provider.gitlab", "url auth.SecretRef.accessToken projectID groupIDs inheritFromGroups environment"),
+        below("provider.gitlab", "caBundle caProvider"),
+        below("provider.github", "url uploadURL auth.privateKey appID installationID organization repository"),
+        below("provider.github", "environment orgSecretVisibility"),
         below(
             "provider.azurekv", "authType vaultUrl tenantId environmentType serviceAccountRef identityId useAzureSDK"
         ),

@@ -252,11 +252,7 @@ def manifests() -> Iterator[Any]:
                     yield pytest.param(document, id=f"{file.relative_to(ROOT)} {document['kind']} {name}")
 
 
-NOT_SERVED = {
-    "akeyless", "gitlab",
-    "BeyondtrustWorkloadCredentialsDynamicSecret", "CloudsmithAccessToken", "GithubAccessToken", "GitlabDeployToken",
-    "Grafana", "QuayAccessToken",
-}  # fmt: skip
+NOT_SERVED = {"akeyless"}
 """Blocks and generators of the manifests whose provider is not part of this repository."""
 
 

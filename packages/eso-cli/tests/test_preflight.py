@@ -195,7 +195,7 @@ async def populate(server: ApiServer) -> None:
         await create(api, SECRETS, record(9, kept=True), HOME)
         await create(api, SECRETS, record(10, kept=False), HOME)
         await create(api, SECRETS, {"metadata": {"name": "other"}, "data": {"release": "eA=="}}, "team")
-        for name, provider in (("code", "gitlab"), ("backend", "fake"), ("prod", "vault")):
+        for name, provider in (("code", "chef"), ("backend", "fake"), ("prod", "vault")):
             await create(api, SECRET_STORE.resource(), store(name, provider), "team")
         await create(api, EXTERNAL_SECRET.resource(), external_secret("good", "code", ENTRY), "team")
         await create(api, EXTERNAL_SECRET.resource(), external_secret("twice", "backend", ENTRY, ENTRY), "team")
@@ -310,7 +310,7 @@ def test_the_newest_record_of_helm_decides(reports: Reports) -> None:
 def test_providers_are_told_apart_by_what_exists(reports: Reports) -> None:
     (missing,), there = reports.go.of("providers", "blocker"), reports.go.of("providers", "fact")
 
-    assert missing["says"].startswith("spec.provider.gitlab: this project has no provider for it yet (1 store, 1 Ext")
+    assert missing["says"].startswith("spec.provider.chef: this project has no provider for it yet (1 store, 1 Ext")
     assert [each["says"] for each in there] == [f"provider {name} is installed here" for name in ("fake", "vault")]
     assert there[0]["details"] == [{"subject": "spec.provider.fake", "field": "", "says": "1 store, 1 ExternalSecret"}]
 
@@ -385,7 +385,7 @@ async def test_objects_of_a_shared_cluster_are_found(api_server: ApiServer, api:
     has_webhooks = await served(api, WEBHOOKS)
     await create(api, DEPLOYMENTS, deployment(namespace, "external-secrets", *ARGUMENTS))
     await create(api, SECRETS, record(3, kept=False), namespace)
-    await create(api, SECRET_STORE.resource(), store("code", "gitlab"), namespace)
+    await create(api, SECRET_STORE.resource(), store("code", "chef"), namespace)
     await create(api, EXTERNAL_SECRET.resource(), external_secret("good", "code", ENTRY), namespace)
     await create(api, EXTERNAL_SECRET.resource(), {"metadata": {"name": "empty"}, "spec": {}}, namespace)
     service = {"metadata": {"name": "provider-ibm", "labels": {"external-secrets.io/provider": "true"}}}

@@ -67,11 +67,11 @@ def found(check: Any, snapshot: Snapshot) -> list[tuple[Level, str]]:
     return [(finding.level, finding.says) for finding in check(snapshot)]
 
 
-GITLAB = stored("SecretStore", "code", {"provider": {"gitlab": {}}})
+CHEF = stored("SecretStore", "code", {"provider": {"chef": {}}})
 VAULT = stored("ClusterSecretStore", "vault", {"provider": {"vault": {}}})
 PASSWORD = stored("Password", "pw", {})
 USERS = (
-    GITLAB,
+    CHEF,
     VAULT,
     PASSWORD,
     reading("one", store_ref("code"), store_ref("vault", "ClusterSecretStore")),
@@ -87,7 +87,7 @@ def test_a_provider_that_does_not_exist_blocks_and_names_what_depends_on_it() ->
     findings = list(providers(Snapshot(objects=USERS, packages=PACKAGES)))
 
     (missing,) = (each for each in findings if each.level is B)
-    assert missing.says.startswith("spec.provider.gitlab: this project has no provider for it yet")
+    assert missing.says.startswith("spec.provider.chef: this project has no provider for it yet")
     assert "(1 store, 2 ExternalSecrets)" in missing.says
     assert "ProviderNotInstalled" in missing.says
     assert missing.details == tuple(
@@ -135,7 +135,7 @@ def test_where_a_provider_is(fields: Any, level: Level, says: str) -> None:
 
 
 def test_stores_that_a_push_secret_selects_by_label_count_as_used() -> None:
-    labelled = stored("SecretStore", "code", {"provider": {"gitlab": {}}}, labels={"team": "a"})
+    labelled = stored("SecretStore", "code", {"provider": {"chef": {}}}, labels={"team": "a"})
     elsewhere = stored("SecretStore", "far", {"provider": {"ibm": {}}}, "other", labels={"team": "a"})
     refs = [{"labelSelector": {"matchLabels": {"team": "a"}}}]
     push = stored("PushSecret", "push", {"secretStoreRefs": refs, "selector": {"secret": {"name": "s"}}})
@@ -419,7 +419,7 @@ def test_a_provider_in_the_cluster_says_what_it_serves() -> None:
 
 
 def test_blockers_come_first_and_the_verdict_last() -> None:
-    snapshot = Snapshot("v1.36.0", objects=(GITLAB,), workloads=(GO,), definitions=(OWNED,), releases=(LOOSE,))
+    snapshot = Snapshot("v1.36.0", objects=(CHEF,), workloads=(GO,), definitions=(OWNED,), releases=(LOOSE,))
 
     report = judge(snapshot)
 

@@ -136,7 +136,7 @@ def templated(text: str, **fields: Any) -> Any:
         ),
         pytest.param(
             "ClusterSecretStore",
-            {"provider": {"gitlab": {}}, "conditions": [{"namespaceRegexes": ["a", "*"]}]},
+            {"provider": {"chef": {}}, "conditions": [{"namespaceRegexes": ["a", "*"]}]},
             "spec.conditions[0].namespaceRegexes[1]",
             "RE2",
             id="an expression of a condition",
@@ -157,9 +157,7 @@ def test_a_refused_object_is_named_with_field_and_reason(kind: str, spec: Any, f
         pytest.param("ExternalSecret", GOOD, id="an ExternalSecret"),
         pytest.param("ExternalSecret", templated("{{ .a | upper }}"), id="a template with a function"),
         pytest.param("PushSecret", PUSH, id="a PushSecret"),
-        pytest.param(
-            "SecretStore", {"provider": {"gitlab": {"anything": 1}}}, id="a provider without a schema of ours"
-        ),
+        pytest.param("SecretStore", {"provider": {"chef": {"anything": 1}}}, id="a provider without a schema of ours"),
         pytest.param("Password", {"length": 12, "digits": 2, "symbols": 1}, id="a generator"),
     ],
 )

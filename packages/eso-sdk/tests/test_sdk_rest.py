@@ -188,6 +188,21 @@ async def test_after_429_the_identity_waits_as_long_as_the_backend_says(
     assert len(shelf.calls) == 2
 
 
+async def test_a_backend_may_tell_its_limits_in_another_way(store: Keep, shelf: Shelf, clock: VirtualClock) -> None:
+    limited = of(store, shelf, limits=lambda answer, _: 20.0 if answer.headers.get("X-Left") == "0" else None)
+    shelf.script("GET /values/a", Said(403, headers={"X-Left": "0"}), Said(403, headers={"X-Left": "7"}))
+
+    first, second = [await error_of(limited.get("values/a", call="GetValue")) for _ in range(2)]
+    await clock.advance(21)
+    third = await error_of(limited.get("values/a", call="GetValue"))
+
+    assert [each.reason for each in (first, second)] == [ErrorReason.RATE_LIMITED] * 2
+    assert first.retry_after == pytest.approx(20)
+    assert third.reason is ErrorReason.PERMISSION_DENIED
+    assert len(shelf.calls) == 2
+    await limited.close()
+
+
 async def test_a_rejected_token_costs_one_call_a_minute_for_all_stores_that_have_it(
     store: Keep, shelf: Shelf, clock: VirtualClock
 ) -> None:
@@ -202,6 +217,15 @@ async def test_a_rejected_token_costs_one_call_a_minute_for_all_stores_that_have
     assert (before, len(shelf.calls)) == (1, 2)
     await bad.close()
     await same.close()
+
+
+async def test_a_rejected_token_is_remembered_when_its_session_ends(store: Keep, shelf: Shelf) -> None:
+    for _ in range(3):
+        bad = of(store, shelf, "bad")
+        await error_of(bad.get("values/a", call="GetValue"))
+        await bad.close()
+
+    assert len(shelf.calls) == 1
 
 
 async def test_another_token_is_not_held_up_by_a_rejected_one(store: Keep, shelf: Shelf, rest: Rest) -> None:

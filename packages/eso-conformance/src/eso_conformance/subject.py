@@ -212,7 +212,7 @@ class Subject:
 
     def fresh_key(self) -> str:
         """Return an unused key under the writable prefix."""
-        return f"{self.fixture.writable}{uuid.uuid4()}"
+        return f"{self.fixture.writable}{uuid.uuid4().hex}"
 
     async def known(self) -> KnownValue:
         """Return an existing value: from the fixture, or pushed now."""

@@ -29,6 +29,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -39,7 +40,7 @@ from yarl import URL
 
 from eso_sdk.authorization import Authorization, FixedHeaders, digest
 from eso_sdk.backend import Backend
-from eso_sdk.errors import backend_error, invalid_config, invalid_request, rejected
+from eso_sdk.errors import backend_error, invalid_config, invalid_request, rejected, throttled
 from eso_sdk.http import MAX_ANSWER, REQUEST_SECONDS, HttpAnswer, HttpRequest, status_error, tls_context, url_of
 from eso_sdk.logins import REFUSED
 from eso_sdk.peers import Peer, join_peer, leave_peer, shared_refusals
@@ -76,6 +77,8 @@ class RestSettings:
     """Whether unchanged answers are kept, in at most 1 MiB for each identity."""
     repeats: Callable[[HttpAnswer], bool] | None = None
     """Tells answers of reads that a repetition mends: for backends that fail now and then without a reason."""
+    limits: Callable[[HttpAnswer, datetime], float | None] | None = None
+    """Returns the seconds to wait if an answer means a limit although its status does not say so; None otherwise."""
     max_answer: int = MAX_ANSWER
     seconds: float = REQUEST_SECONDS
 
@@ -301,7 +304,9 @@ class Rest:
         return answer
 
     def _error(self, answer: HttpAnswer, request: RestRequest) -> ProviderError:
-        subject = request.subject or self.settings.subject
+        subject, limits = request.subject or self.settings.subject, self.settings.limits
+        if limits is not None and (wait := limits(answer, self.clock.now())) is not None:
+            return throttled(wait, backend_code=str(answer.status))
         error = status_error(answer, subject, self.clock)
         return error or backend_error(f"{subject} answers with status {answer.status}")
 

@@ -17,6 +17,8 @@ from eso_api.stores.crd import CrdProvider
 from eso_api.stores.doppler import DopplerProvider
 from eso_api.stores.fake import FakeProvider
 from eso_api.stores.gcpsm import GcpProvider
+from eso_api.stores.github import GithubProvider
+from eso_api.stores.gitlab import GitlabProvider
 from eso_api.stores.kubernetes import KubernetesProvider
 from eso_api.stores.onepassword import OnePasswordProvider
 from eso_api.stores.onepasswordsdk import OnePasswordSDKProvider
@@ -38,6 +40,8 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     doppler: DopplerProvider | None = None
     fake: FakeProvider | None = None
     gcpsm: GcpProvider | None = None
+    github: GithubProvider | None = None
+    gitlab: GitlabProvider | None = None
     kubernetes: KubernetesProvider | None = None
     onepassword: OnePasswordProvider | None = None
     onepassword_sdk: OnePasswordSDKProvider | None = msgspec.field(default=None, name="onepasswordSDK")
@@ -61,8 +65,6 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     device42: JsonMap | None = None
     dvls: JsonMap | None = None
     fortanix: JsonMap | None = None
-    github: JsonMap | None = None
-    gitlab: JsonMap | None = None
     ibm: JsonMap | None = None
     infisical: JsonMap | None = None
     keepersecurity: JsonMap | None = None

@@ -1,0 +1,1 @@
+"""Provider for secrets of GitHub Actions and tokens of GitHub Apps."""

@@ -1,0 +1,105 @@
+"""GithubAccessToken: a token of an installation of a GitHub App, limited to repositories and permissions.
+
+| value | meaning |
+|---|---|
+| `token` | the token; it expires after an hour |
+
+A token that is no longer used is revoked before it expires (`escrow.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eso_api.generators.githubaccesstoken import GITHUB_ACCESS_TOKEN as V1_GITHUB_ACCESS_TOKEN
+from eso_api.generators.githubaccesstoken import GithubAccessTokenSpec
+from eso_api.values import SecretBytes
+from eso_provider_github.app import App, issue
+from eso_provider_github.connection import generator_base, settings_of
+from eso_provider_github.escrow import deposit, read, withdraw
+from eso_provider_github.githubaccesstoken import GITHUB_ACCESS_TOKEN
+from eso_sdk.authorization import FixedHeaders, bearer
+from eso_sdk.errors import invalid_config
+from eso_sdk.generations import generations_of
+from eso_sdk.provider import Generator, generator_kind
+from eso_sdk.rest import Rest, RestRequest, segments
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import Generated, GenerateRequest, Validation, ValidationState, ValueMetadata
+
+KEY_FIELD: Final = "/auth/privateKey/secretRef"
+
+
+@generator_kind(objects=(GITHUB_ACCESS_TOKEN,), bridged=(V1_GITHUB_ACCESS_TOKEN,))
+class GithubAccessTokenGenerator(Generator[GithubAccessTokenSpec]):
+    """A token of an installation."""
+
+    @classmethod
+    def check_config(cls, config: GithubAccessTokenSpec) -> tuple[str, ...]:
+        generator_base(config.url)
+        for field, value in {"/appID": config.app_id, "/installID": config.install_id}.items():
+            if not value.strip():
+                raise invalid_config(field, "must be set")
+        return ()
+
+    async def open(self) -> None:
+        config = self.config
+        self._settings = settings_of(generator_base(config.url))
+        self._place = f"{self._settings.base} {config.install_id}"
+        self._app = App(config.app_id, self.secret(config.auth.private_key.secret_ref), self.clock, field=KEY_FIELD)
+        self._rest = Rest(self, self._settings, self._app)
+        self._generations = generations_of("GithubAccessToken", self.clock)
+
+    async def close(self) -> None:
+        if hasattr(self, "_rest"):
+            await self._rest.close()
+
+    async def validate(self) -> Validation:
+        """Ask for the installation as the App; no token is made."""
+        path = segments("app", "installations", self.config.install_id)
+        answer = await self._rest.send(RestRequest("GET", path, "GetInstallation", allowed=(404,)))
+        if answer.status == 404:
+            raise invalid_config("/installID", f'App "{self._app.id}" has no such installation at GitHub')
+        return Validation(ValidationState.READY)
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        if (former := self._generations.of(request.idempotency_key)) is not None:
+            await self.cleanup(former)  # the answer was lost, so its token was never used
+        limits: dict[str, Any] = {}
+        if self.config.permissions:
+            limits["permissions"] = self.config.permissions
+        if self.config.repositories:
+            limits["repositories"] = self.config.repositories
+        issued = await issue(self._rest, self._app, self.config.install_id, limits)
+        state = deposit(self._app, self._place, issued)
+        self._generations.add(request.idempotency_key, state)
+        return Generated({"token": SecretBytes(issued.token.encode())}, state, ValueMetadata(expires_at=issued.expiry))
+
+    async def cleanup(self, state: SecretBytes) -> bool:
+        """Revoke a token; return whether it was still valid."""
+        kept = read(state)
+        if kept.has_expired(self.clock.now()):
+            return False
+        token = withdraw(self._app, self._place, kept)
+        if token is None:
+            raise ProviderError(
+                ErrorReason.BACKEND_ERROR,
+                "the token was made with another private key, App or installation, so it cannot be revoked; it expires"
+                f" at {kept.expires_at:%Y-%m-%dT%H:%M:%SZ}",
+            )
+        bearing = Rest(self, self._settings, FixedHeaders(bearer(token)))
+        try:
+            answer = await bearing.send(
+                RestRequest("DELETE", "installation/token", "RevokeInstallationToken", allowed=(401,))
+            )
+        finally:
+            await bearing.close()
+        return answer.status != 401
+
+    async def cleanup_lost(self, idempotency_key: str) -> bool | None:
+        """Revoke the token of a call whose answer was lost, if this process still remembers the call."""
+        state = self._generations.of(idempotency_key)
+        if state is None:
+            return await super().cleanup_lost(idempotency_key)
+        revoked = await self.cleanup(state)
+        self._generations.forget(idempotency_key)
+        return revoked

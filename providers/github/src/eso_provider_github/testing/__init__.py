@@ -1,0 +1,1 @@
+"""A server with GitHub's protocol, for tests."""

@@ -1,0 +1,235 @@
+"""A server that answers like GitHub: Apps, their tokens, and secrets of Actions, which it opens and never returns."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from nacl.exceptions import CryptoError
+from nacl.public import PrivateKey, SealedBox
+
+from eso_sdk.testing.standin import Asked, Said, StandIn
+from kubebase.clock import Clock
+
+APP: Final = 1234
+INSTALLATION: Final = 5678
+ORGANIZATION: Final = "acme"
+REPOSITORY: Final = "shop"
+ENVIRONMENT: Final = "production/eu"
+PREFIX: Final = ("api", "v3")
+HOUR: Final = 3600.0
+RIGHTS: Final = {"organization_secrets": "write", "secrets": "write", "environments": "write", "contents": "read"}
+
+_NAME: Final = re.compile(r"(?!GITHUB_)[A-Z_][A-Z0-9_]*")
+_RSA_KEY: Final = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+KEY: Final = _RSA_KEY.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+"""The private key of the App, as GitHub offers it for download."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """A secret, with the value that the server has opened."""
+
+    value: bytes = field(repr=False)
+    created_at: str
+    updated_at: str
+    visibility: str = ""
+    selected: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The secrets of an organization, a repository or an environment, and the key pair to seal them."""
+
+    key_id: str
+    key: PrivateKey = field(default_factory=PrivateKey.generate, repr=False)
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    def opened(self, body: Mapping[str, Any]) -> bytes | None:
+        """Return the value of a push; None if it was not sealed for this place."""
+        try:
+            sealed = base64.b64decode(body["encrypted_value"], validate=True)
+            return SealedBox(self.key).decrypt(sealed) if body["key_id"] == self.key_id else None
+        except (KeyError, binascii.Error, CryptoError, ValueError):
+            return None
+
+
+@dataclass(slots=True)
+class GitHubServer(StandIn):
+    """GitHub, with one App that is installed in one organization."""
+
+    clock: Clock | None = None
+    """The clock of the test; None for the system's."""
+    shelves: dict[tuple[str, ...], Shelf] = field(default_factory=dict)
+    repositories: dict[str, int] = field(default_factory=dict)
+    rights: dict[str, str] = field(default_factory=lambda: dict(RIGHTS))
+    tokens: dict[str, float] = field(default_factory=dict, repr=False)
+    """Valid tokens, and when they expire."""
+    _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def reset(self, clock: Clock | None = None) -> None:
+        """Forget everything that a test made, and all calls; there is one repository with an environment."""
+        for made in (self.shelves, self.repositories, self.tokens, self.calls, self.scripted):
+            made.clear()
+        self.clock, self.rights, self.skew = clock, dict(RIGHTS), 0.0
+        self.repositories[REPOSITORY] = next(self._ids)
+        for place in ((), (REPOSITORY,), (REPOSITORY, ENVIRONMENT)):
+            self.shelves[place] = Shelf(str(next(self._ids)))
+
+    def values(self, *place: str) -> dict[str, bytes]:
+        """Return the values in a place: none for the organization, or a repository, or it and an environment."""
+        return {name: entry.value for name, entry in self.shelves[place].entries.items()}
+
+    def now(self) -> float:
+        return StandIn.now(self) if self.clock is None else self.clock.now().timestamp() + self.skew
+
+    async def answer(self, asked: Asked) -> Said:
+        parts = asked.segments
+        if parts[:2] != PREFIX:
+            return _missing()
+        token = asked.headers.get("authorization", "").partition(" ")[2]
+        match (asked.method, *parts[2:]):
+            case (method, "app", "installations", number, *rest):
+                return self._as_app(asked, token) or self._installation(asked, method, number, rest)
+            case _ if self.tokens.get(token, 0.0) <= self.now():
+                return Said(401, {"message": "Bad credentials"})
+            case ("DELETE", "installation", "token"):
+                del self.tokens[token]
+                return Said(204)
+            case ("GET", "orgs", organization) if organization == ORGANIZATION:
+                return Said(200, {"login": organization, "url": f"{self.url}/api/v3/orgs/{organization}"})
+            case (_, "orgs", organization, "actions", "secrets", *rest) if organization == ORGANIZATION:
+                return self._secrets(asked, (), tuple(rest), "organization_secrets")
+            case (_, "repos", organization, repository, *rest) if organization == ORGANIZATION:
+                return self._repository(asked, repository, tuple(rest))
+            case _:
+                return _missing()
+
+    # --- the App -----------------------------------------------------------------------------------------------------
+
+    def _as_app(self, asked: Asked, token: str) -> Said | None:
+        """Return the refusal of a JWT; None if it is good."""
+        del asked
+        try:
+            claims = jwt.decode(
+                token,
+                _RSA_KEY.public_key(),
+                algorithms=["RS256"],
+                options={"verify_exp": False, "verify_iat": False, "require": ["iat", "exp", "iss"]},
+            )
+        except jwt.PyJWTError:
+            return Said(401, {"message": "A JSON web token could not be decoded"})
+        now = self.now()
+        if str(claims["iss"]) != str(APP) or claims["iat"] > now or claims["exp"] <= now:
+            return Said(401, {"message": "A JSON web token could not be decoded"})
+        if claims["exp"] - now > 600:
+            return Said(401, {"message": "'Expiration time' claim ('exp') is too far in the future"})
+        return None
+
+    def _installation(self, asked: Asked, method: str, number: str, rest: list[str]) -> Said:
+        if number != str(INSTALLATION):
+            return _missing()
+        if not rest and method == "GET":
+            return Said(200, {"id": INSTALLATION, "app_id": APP, "permissions": self.rights})
+        if rest != ["access_tokens"] or method != "POST":
+            return _missing()
+        body = asked.json() if asked.body else {}
+        rights = body.get("permissions") or self.rights
+        if not rights.items() <= self.rights.items() or not set(body.get("repositories", ())) <= set(self.repositories):
+            return Said(422, {"message": "The permissions or repositories requested are not granted"})
+        token = f"ghs_CANARY{next(self._ids)}"
+        self.tokens[token] = self.now() + HOUR
+        said = {"token": token, "expires_at": _time(self.now() + HOUR), "permissions": rights}
+        return Said(201, said | {"repository_selection": "selected" if body.get("repositories") else "all"})
+
+    # --- secrets -----------------------------------------------------------------------------------------------------
+
+    def _repository(self, asked: Asked, name: str, rest: tuple[str, ...]) -> Said:
+        if name not in self.repositories:
+            return _missing()
+        match rest:
+            case ():
+                address = f"{self.url}/api/v3/repos/{ORGANIZATION}/{name}"
+                return Said(200, {"id": self.repositories[name], "name": name, "url": address})
+            case ("actions", "secrets", *more):
+                return self._secrets(asked, (name,), tuple(more), "secrets")
+            case ("environments", environment) if (name, environment) in self.shelves:
+                encoded = environment.replace("/", "%2F")
+                address = f"{self.url}/api/v3/repos/{ORGANIZATION}/{name}/environments/{encoded}"
+                return Said(200, {"id": 1, "name": environment, "url": address})
+            case ("environments", environment, "secrets", *more) if (name, environment) in self.shelves:
+                return self._secrets(asked, (name, environment), tuple(more), "environments")
+            case _:
+                return _missing()
+
+    def _secrets(self, asked: Asked, place: tuple[str, ...], rest: tuple[str, ...], right: str) -> Said:
+        shelf, granted = self.shelves[place], self.rights.get(right, "")
+        if not granted or (asked.method != "GET" and granted != "write"):
+            return Said(403, {"message": "Resource not accessible by integration"})
+        match (asked.method, *rest):
+            case ("GET",):
+                told = [_told(name, entry) for name, entry in shelf.entries.items()]
+                return Said(200, {"total_count": len(told), "secrets": told})
+            case ("GET", "public-key"):
+                return Said(
+                    200, {"key_id": shelf.key_id, "key": base64.b64encode(bytes(shelf.key.public_key)).decode()}
+                )
+            case ("PUT", name):
+                return self._put(asked, shelf, name.upper(), of_organization=not place)
+            case (_, name, *_) if name.upper() not in shelf.entries:
+                return _missing()
+            case ("GET", name):
+                return Said(200, _told(name.upper(), shelf.entries[name.upper()]))
+            case ("DELETE", name):
+                del shelf.entries[name.upper()]
+                return Said(204)
+            case ("GET", name, "repositories") if not place:
+                return self._selected(asked, shelf.entries[name.upper()])
+            case _:
+                return _missing()
+
+    def _put(self, asked: Asked, shelf: Shelf, name: str, *, of_organization: bool) -> Said:
+        body = asked.json()
+        value, visibility = shelf.opened(body), body.get("visibility", "")
+        if value is None or not _NAME.fullmatch(name):
+            return Said(422, {"message": "Bad request - key_id, encrypted_value or name"})
+        if of_organization and visibility not in ("all", "private", "selected"):
+            return Said(422, {"message": "visibility is missing"})
+        now, former = _time(self.now()), shelf.entries.get(name)
+        created = now if former is None else former.created_at
+        # Repositories that a push leaves out lose access.
+        shelf.entries[name] = Entry(value, created, now, visibility, body.get("selected_repository_ids", []))
+        return Said(201, {}) if former is None else Said(204)
+
+    def _selected(self, asked: Asked, entry: Entry) -> Said:
+        size, page = int(asked.query.get("per_page", 30)), int(asked.query.get("page", 1))
+        ids = entry.selected[(page - 1) * size : page * size]
+        headers = {}
+        if page * size < len(entry.selected):
+            path = asked.raw_path.partition("?")[0]
+            headers["Link"] = f'<{self.url}{path}?per_page={size}&page={page + 1}>; rel="next"'
+        repositories = [{"id": each, "name": f"r{each}"} for each in ids]
+        return Said(200, {"total_count": len(entry.selected), "repositories": repositories}, headers)
+
+
+def _told(name: str, entry: Entry) -> dict[str, Any]:
+    told = {"name": name, "created_at": entry.created_at, "updated_at": entry.updated_at}
+    return told | ({"visibility": entry.visibility} if entry.visibility else {})
+
+
+def _missing() -> Said:
+    return Said(404, {"message": "Not Found", "status": "404"})
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

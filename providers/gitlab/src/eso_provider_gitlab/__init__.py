@@ -1,0 +1,1 @@
+"""Provider for CI/CD variables and deploy tokens of GitLab."""

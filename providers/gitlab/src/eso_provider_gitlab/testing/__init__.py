@@ -1,0 +1,1 @@
+"""A server with GitLab's protocol, for tests."""

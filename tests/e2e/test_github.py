@@ -1,0 +1,104 @@
+"""The whole product on GitHub: every manifest of the guide, unchanged values that are not written again, clean-up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.pushsecret import PUSH_SECRET
+from eso_api.secretstore import SECRET_STORE
+from eso_cli.testing.upprocess import UpProcess, up_running
+from eso_provider_github.testing.server import KEY, REPOSITORY, GitHubServer
+from kubebase.meta import JsonObject
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/guides/providers/github.md"
+TEAM = "team-a"
+EXTERNAL_SECRETS, PUSH_SECRETS, STORES = EXTERNAL_SECRET.resource(), PUSH_SECRET.resource(), SECRET_STORE.resource()
+
+
+@pytest.fixture(scope="module")
+def github() -> Iterator[GitHubServer]:
+    with GitHubServer.started() as server:
+        server.reset()
+        yield server
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
+    """`eso up` with no other flag: the provider starts with the first store."""
+    with up_running(tmp_path_factory.mktemp("up-github"), "--file", str(manifests)) as running:
+        yield running
+
+
+def documents(github: GitHubServer) -> list[JsonObject]:
+    """Return the manifests of the guide, for the server and the key of the test."""
+    text = PAGE.read_text(encoding="utf-8").replace("https://github.example.com", github.url)
+    text = text.replace("only-an-example", json.dumps(KEY))
+    blocks = text.split("```yaml\n")[1:]
+    return [one for block in blocks for one in yaml.safe_load_all(block.partition("```")[0])]
+
+
+async def test_every_manifest_of_the_guide_works(site: Any, github: GitHubServer) -> None:
+    await site.namespace(TEAM)
+
+    await site.apply(*documents(github))
+
+    await site.ready(STORES, "github", TEAM)
+    for name in ("database", "everywhere"):
+        await site.ready(PUSH_SECRETS, name, TEAM)
+    await site.secret("clone", TEAM, lambda text: text.keys() == {"token"})
+    assert github.values(REPOSITORY) == {"DB_PASSWORD": b"open-sesame"}
+    assert github.values() == {"DATABASE": b'{"password":"b3Blbi1zZXNhbWU="}'}
+    (limited,) = [asked.json() for asked in github.asked("POST *access_tokens") if asked.body]
+    assert limited == {"repositories": ["shop"], "permissions": {"contents": "read"}}
+
+
+async def test_a_value_is_written_again_only_if_it_is_not_ours_any_more(site: Any, github: GitHubServer) -> None:
+    """Relies on the manifests of the guide. An edit of the PushSecret pushes once more; later refreshes only ask."""
+    pushes, reads = "PUT *secrets/DB_PASSWORD", "GET *secrets/DB_PASSWORD"
+    await site.patch(PUSH_SECRETS, "database", {"spec": {"refreshInterval": "1s"}}, TEAM)
+    await site.until(_more(github, pushes, 1), "the edit did not push")
+    pushed = len(github.asked(pushes))
+
+    await site.until(_more(github, reads, 3), "GitHub is not asked")
+
+    assert len(github.asked(pushes)) == pushed
+    entry = github.shelves[REPOSITORY,].entries["DB_PASSWORD"]
+    entry.value, entry.updated_at = b"of another client", "2020-01-01T00:00:00Z"
+
+    async def restored() -> bool:
+        return github.values(REPOSITORY) == {"DB_PASSWORD": b"open-sesame"}
+
+    await site.until(restored, "the value of another client is still there")
+
+
+async def test_what_is_no_longer_wanted_is_deleted_and_revoked(site: Any, up: UpProcess, github: GitHubServer) -> None:
+    """Relies on the manifests of the guide."""
+    revoked = len(github.asked("DELETE *installation/token"))
+
+    await site.delete(PUSH_SECRETS, "database", TEAM)
+    await site.delete(EXTERNAL_SECRETS, "clone", TEAM)
+
+    async def gone() -> bool:
+        return github.values(REPOSITORY) == {} and len(github.asked("DELETE *installation/token")) > revoked
+
+    await site.until(gone, "the secret or the token is still there")
+    assert [word for word in ("ghs_", "open-sesame", "PRIVATE KEY") if word in up.output] == []
+
+
+def _more(github: GitHubServer, pattern: str, number: int) -> Callable[[], Awaitable[bool]]:
+    """Return a look for more calls that fit a pattern than there are now."""
+    before = len(github.asked(pattern))
+
+    async def look() -> bool:
+        return len(github.asked(pattern)) >= before + number
+
+    return look
