@@ -5,7 +5,9 @@ R148, R162. Each step replaces the CRDs or the operator while objects exist. The
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Sequence
 from typing import Any
 
@@ -197,3 +199,30 @@ async def every_deletion_cleans_up(cluster: Any) -> None:
         return not (cluster.provider.kept or cluster.provider.books or await listed(bench, PUSHES))
 
     await eventually(clean, "pushed or generated values stay behind")
+
+
+async def test_the_command_reads_what_the_previous_operator_wrote(cluster: Any, previous: Any, this: Any) -> None:
+    """`eso` of this version may be installed first."""
+    cluster.provider.data |= {"db": b"v1"}
+    await cluster.install(previous)
+    async with cluster.operator(previous):
+        await cluster.bench.install(cluster.provider, provider_v1_keys="fake")
+        await populate(cluster)
+        await cluster.bench.patch(ES, "of-v2", {"spec": {"data": [{"secretKey": "x", "remoteRef": {"key": "none"}}]}})
+        await cluster.bench.ready(ES, "of-v2", lambda condition: condition.status == "False")
+
+    status = await told(cluster, this, "status", "--all-namespaces")
+    why = await told(cluster, this, "why", "externalsecret", "of-v2", "--namespace", cluster.bench.namespace)
+
+    assert "of-v2" in status
+    assert "none" in why
+    assert all("Traceback" not in each for each in (status, why))
+
+
+async def told(cluster: Any, release: Any, *arguments: str) -> str:
+    """Return what `eso` of a version prints; problems are no failure of the command."""
+    config = ("--kubeconfig", str(cluster.bench.kubeconfig))
+    command = release.python("-m", "eso_cli.main", *arguments, *config)
+    running = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
+    output, _ = await running.communicate()
+    return output.decode()

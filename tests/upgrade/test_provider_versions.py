@@ -108,9 +108,12 @@ class Roll:
         kept = {name: (each["metadata"]["resourceVersion"], each["data"]) for name, each in secrets.items()}
         return {**kept, "push": (push["status"]["syncedPushSecrets"], push["metadata"]["finalizers"])}
 
-    async def speaks(self, protocol: str) -> bool:
-        found = await self.bench.find(CLASSES, SERVICE) or {}
-        return bool((found.get("status") or {}).get("protocol") == protocol)
+    async def agrees(self, protocol: str) -> None:
+        async def look() -> bool:
+            found = await self.bench.find(CLASSES, SERVICE) or {}
+            return bool((found.get("status") or {}).get("protocol") == protocol)
+
+        await eventually(look, f"operator and provider do not agree on protocol {protocol}")
 
 
 @pytest.fixture
@@ -145,8 +148,7 @@ async def test_operator_and_provider_are_replaced_in_either_order(
         if side == "provider":
             await roll.start(running[side])
         async with roll.cluster.operator(running["operator"]):
-            common = min(each.protocol for each in running.values())
-            await eventually(lambda common=common: roll.speaks(common), f"they do not agree on {common}")
+            await roll.agrees(min(each.protocol for each in running.values()))
             await roll.reads(f"probe-{number}")
             await roll.settled()
         assert await roll.picture() == before
