@@ -38,6 +38,7 @@ PREVIOUS = "4c72f4d88f8dd291519da8bfdfc8ccdd4e593dc9"
 """The last commit whose operator and providers speak protocol 2.0 and 2.1, and not 2.2."""
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 NAMESPACE = "external-secrets"
+ESTABLISHED = ("Established", "True")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +131,8 @@ class Cluster:
 
     async def _established(self) -> bool:
         listed = await self.bench.api.get(CRDS.path(""))
-        return all(
-            any((each["type"], each["status"]) == ("Established", "True") for each in crd["status"]["conditions"])
-            for crd in listed.body["items"]
-            if "status" in crd
-        ) and all("status" in crd for crd in listed.body["items"])
+        conditions = [(crd.get("status") or {}).get("conditions") or () for crd in listed.body["items"]]
+        return all(any((each["type"], each["status"]) == ESTABLISHED for each in found) for found in conditions)
 
     @asynccontextmanager
     async def operator(self, release: Release, *flags: str) -> AsyncIterator[Path]:
