@@ -16,7 +16,7 @@ def with_unknown_fields(message: Message) -> int:
     """Add them to a message and to every message inside it; return their number."""
     added = 1
     for field, value in message.ListFields():
-        if field.type != FieldDescriptor.TYPE_MESSAGE:
+        if field.type != FieldDescriptor.TYPE_MESSAGE or field.message_type is None:
             continue
         if field.message_type.GetOptions().map_entry:
             inside = [value[key] for key in value]
